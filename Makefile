@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow format setup lock clean
+
+demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
+	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
+
+test: setup  ## lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/pytest -n 2
+
+test-slow: setup  ## the tests that take minutes
+	$(BIN)/pytest -m slow
+
+format: setup  ## what `make test` checks, mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: .venv/ready
+
+.venv/ready: requirements.lock requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+lock: setup  ## renew the exact versions
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url \
+		--extra test --extra notebooks pyproject.toml -o requirements.lock
+
+clean:  ## environment, corpora and runs
+	rm -rf .venv data runs

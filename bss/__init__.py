@@ -1,0 +1,1 @@
+"""bss: batch-size scaling laws, from training sweeps to batch schedules."""

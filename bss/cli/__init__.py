@@ -1,0 +1,70 @@
+"""The `bss` command. Each subcommand is a file here that imports its own room.
+
+Every command prints a table for people and, with --json, one JSON object for programs; --plot
+FILE saves a picture where one helps. Exit status 0, 2 with one line for bad input, 143 where a
+run was asked to stop and has saved.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from bss.cli.output import Output, emit
+from bss.errors import InputError
+
+_COMMANDS = {
+    "plan": "print, plot or export a plan before anything is trained",
+    "train": "train one run from its JSON config",
+    "points": "steps and tokens to target losses, from loss curves",
+    "fit": "fit a law: es, critical, table",
+    "schedule": "a fitted law into a batch schedule",
+    "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
+    "models": "named models, their parameters and FLOPs",
+    "runs": "what a runs directory holds",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a bad option in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _Parser(prog="bss", description="Batch-size scaling laws.")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in _COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=text, description=text)
+        if name in given[:1]:  # import only the room that is asked for
+            importlib.import_module(f"bss.cli.{name}").add_arguments(subparser)
+    options = parser.parse_args(given)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            result = options.run(options)
+            if isinstance(result, Output):
+                emit(result, as_json=options.json, plot=getattr(options, "plot", None))
+                sys.stdout.flush()
+                return 0
+            return result
+    except InputError as error:
+        print(f"bss {options.command}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader has seen enough, as in `bss models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"bss {options.command}: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"note: {message}", file=sys.stderr)

@@ -1,0 +1,120 @@
+"""bss fit: laws from measurements. `bss fit es RUNS.csv` fits E(S) to loss curves.
+
+The other laws are in files of their own, registered here.
+"""
+
+import argparse
+import math
+
+import pandas as pd
+
+from bss.cli import fit_critical, fit_table
+from bss.cli.output import (
+    Output,
+    Table,
+    add_output_arguments,
+    estimate,
+    measured_tokens,
+    number,
+)
+from bss.cli.points import add_curve_arguments, measured_points
+from bss.errors import InputError
+from bss.laws.es import fit_es
+from bss.laws.es_compare import CANDIDATES, Comparison, compare
+from bss.laws.es_values import EsFit
+from bss.laws.fit import Options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command lines of `bss fit`."""
+    laws = parser.add_subparsers(dest="law_kind", metavar="LAW", required=True)
+    es = laws.add_parser("es", help="E(S): tokens against steps to target losses")
+    add_curve_arguments(es)
+    es.add_argument("--law", default="surface", choices=("piecewise", "hyperbola", "surface"))
+    es.add_argument("--adam-clock", action="store_true", help="fit the surface's B_phi too")
+    es.add_argument("--batch-exponent", default="1", help="m of the surface: 1, 0.5 or free")
+    es.add_argument(
+        "--compare", action="store_true", help="also: which law predicts left-out batches best"
+    )
+    es.add_argument("--resamples", type=int, default=500, help="bootstrap refits")
+    add_output_arguments(es, plot=True)
+    es.set_defaults(run=run_es)
+    text = "critical batch sizes and their law, from steps to a target"
+    fit_critical.add_arguments(laws.add_parser("critical", help=text, description=text))
+    text = "the law of final losses over model size, tokens and batch"
+    fit_table.add_arguments(laws.add_parser("table", help=text, description=text))
+
+
+def run_es(options: argparse.Namespace) -> Output:
+    """Fits a law E(S)."""
+    points = measured_points(options)
+    fit = fit_es(
+        points,
+        options.law,
+        m=_exponent(options.batch_exponent),
+        B_phi=None if options.adam_clock else 0.0,
+        options=Options(options.resamples),
+    )
+    payload, tables = fit.to_dict(), [es_table(fit)]
+    if options.compare:
+        comparison = compare(points, tuple(CANDIDATES))
+        payload["comparison"] = comparison.to_dict()
+        tables.append(comparison_table(comparison))
+    notes = [*_surface_line(fit), *(f"warning: {text}" for text in fit.warnings)]
+    return Output(payload, tables, notes, figure=lambda: _figure(points, fit))
+
+
+def _exponent(text: str) -> float | None:
+    try:
+        value = None if text == "free" else float(text)
+    except ValueError:
+        value = math.nan
+    if value is not None and not 0 < value < math.inf:
+        raise InputError(f"--batch-exponent {text!r}: expected a positive number, or free")
+    return value
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Laws by the error of predicting left-out batches, best first."""
+    columns = ("law", "parameters", "rms error in log E", "at the edges")
+    rows = [
+        (
+            row["law"] + (" (winner)" if row["law"] == comparison.winner else ""),
+            row["parameters"],
+            number(row["interior_log_E"], 3),
+            number(row["edge_log_E"], 3),
+        )
+        for row in comparison.table
+    ]
+    return Table("prediction of left-out batches", columns, rows)
+
+
+def es_table(fit: EsFit) -> Table:
+    """One row per target loss."""
+    names = ("B_crit",) if fit.law == "hyperbola" else ("B_min", "B_opt")
+    columns = ("target loss", "S_min", "E_min", "S_opt", *names, "status")
+    rows = [
+        (
+            number(target.target_loss),
+            number(target.S_min),
+            measured_tokens(target.E_min),
+            number(target.S_opt),
+            *(estimate(target.batches[name].to_dict()) for name in names),
+            target.status,
+        )
+        for target in fit.fits
+    ]
+    return Table(f"E(S), {fit.law} law; S in steps, E in tokens, B in sequences", columns, rows)
+
+
+def _surface_line(fit: EsFit) -> list[str]:
+    if fit.surface is None:
+        return []
+    numbers = ", ".join(f"{name} = {number(value)}" for name, value in fit.surface.items())
+    return [f"L = L_0 + a·S^-alpha + b/B^m: {numbers}"]
+
+
+def _figure(points: pd.DataFrame, fit: EsFit):
+    from bss.plots import tokens_to_target
+
+    return tokens_to_target(points, {fit.law: fit})

@@ -1,0 +1,129 @@
+"""bss fit critical: critical batch sizes and their laws, from steps to a target."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.errors import InputError
+from bss.laws.critical import fit_critical
+from bss.laws.critical_values import CriticalFit
+from bss.laws.fit import Estimate, Options
+from bss.laws.power import PowerLaw, predict
+from bss.tables import read_points
+from bss.units import format_tokens, parse_tokens
+
+SYMBOLS = {"params": "N", "tokens": "D"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss fit critical`."""
+    add = parser.add_argument
+    add(
+        "points",
+        type=Path,
+        help="CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps",
+    )
+    add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
+    add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
+    add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
+    add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
+    add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
+    add("--level", type=float, default=0.95, help="coverage of the intervals")
+    add("--resamples", type=int, default=2000, help="bootstrap refits")
+    add_output_arguments(parser, plot=True)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Fits critical batch sizes."""
+    if not 0 < options.level < 1:
+        raise InputError(f"--level {options.level:g}: expected a coverage as 0.95")
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    fit = fit_critical(
+        read_points(options.points),
+        overhead=options.overhead,
+        reference=options.reference_batch,
+        free_alpha=options.alpha == "free",
+        unit=options.unit,
+        options=Options(options.resamples, options.level),
+    )
+    forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
+    payload = fit.to_dict()
+    tables = [models_table(fit), definitions_table(fit)]
+    if forecasts and fit.law:
+        name = fit.law.variables[0]
+        payload["forecasts"] = [{name: x, "cbs": value.to_dict()} for x, value in forecasts.items()]
+        rows = [(format_tokens(x), estimate(value.to_dict())) for x, value in forecasts.items()]
+        tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
+    notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
+    notes += [f"warning: {text}" for text in fit.warnings]
+    return Output(payload, tables, notes, figure=lambda: _figure(fit))
+
+
+def models_table(fit: CriticalFit) -> Table:
+    """One row per model and target."""
+    columns = ("model", "target", "S_min", "E_min", "B_crit", "CBS", "CBS interpolated", "noise")
+    rows = [
+        (
+            at.curve.model,
+            number(at.curve.target_loss),
+            number(at.S_min.value, 6),
+            number(at.E_min.value),
+            estimate(at.B_crit.to_dict()),
+            estimate(at.cbs.to_dict()),
+            estimate(at.interpolated.to_dict()),
+            f"{at.noise:.1%}",
+        )
+        for at in fit.fits
+    ]
+    title = f"critical batch: {fit.overhead:.0%} over {fit.reference:g}; batches in {fit.unit}"
+    return Table(title, columns, rows)
+
+
+def definitions_table(fit: CriticalFit) -> Table:
+    """Critical batches and the law's exponents, over definitions."""
+    variables = fit.law.variables if fit.law else ()
+    columns = (
+        "definition",
+        *(at.curve.model for at in fit.fits),
+        *(f"exponent of {SYMBOLS[name]}" for name in variables),
+    )
+    rows = [
+        (
+            row.name,
+            *(number(value) for value in row.values),
+            *(estimate(exponent.to_dict()) for exponent in (row.law.exponents if row.law else ())),
+            *("–" for _ in variables if row.law is None),
+        )
+        for row in fit.definitions
+    ]
+    return Table("the exponent depends on the definition", columns, rows)
+
+
+def law_line(law: PowerLaw) -> str:
+    """A law in a line, as CBS = 93.2·N^0.468 with its interval."""
+    factors = [
+        f"{SYMBOLS[name]}^{number(exponent.value)} ({number(exponent.low)} – "
+        f"{number(exponent.high)} at {exponent.level:.0%}; leaving one out {low:.3g} – {high:.3g})"
+        for name, exponent, (low, high) in zip(
+            law.variables, law.exponents, law.leave_one_out, strict=True
+        )
+    ]
+    unit = {1e6: "in millions"}.get(law.unit, f"over {law.unit:g}")
+    symbols = ", ".join(SYMBOLS[name] for name in law.variables)
+    return f"CBS = {number(law.coefficient.value)} · {' · '.join(factors)}; {symbols} {unit}"
+
+
+def _forecasts(fit: CriticalFit, text: str) -> Mapping[int, Estimate]:
+    if fit.law is None or len(fit.law.variables) != 1:
+        raise InputError("--forecast: there is no law in one variable to forecast with; leave out")
+    sizes = [parse_tokens(part, field="--forecast") for part in text.split(",")]
+    return {size: predict(fit.law, {fit.law.variables[0]: size}) for size in sizes}
+
+
+def _figure(fit: CriticalFit):
+    from bss.plots.critical import critical_figure
+
+    return critical_figure(fit)

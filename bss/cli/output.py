@@ -1,0 +1,130 @@
+"""What a command gives back, and how it is shown."""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bss.errors import InputError
+from bss.units import format_tokens
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people: column names, rows of cells."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Output:
+    """The result of a command.
+
+    Attributes:
+        json: what --json prints.
+        tables: what people read.
+        notes: lines under the tables.
+        text: printed as it is, in place of the tables (an export).
+        figure: makes the picture that --plot saves.
+    """
+
+    json: Mapping[str, Any]
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    text: str | None = None
+    figure: Callable[[], Any] | None = field(default=None)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, *, plot: bool = False) -> None:
+    """Adds --json and, where a picture helps, --plot."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    if plot:
+        parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
+
+
+def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
+    """Prints the result, and saves its picture where asked."""
+    if plot:
+        _save(output, Path(plot))
+    if as_json:
+        print(json.dumps(finite(output.json), indent=1, allow_nan=False))
+    elif output.text is not None:
+        print(output.text)
+    else:
+        _print_tables(output)
+
+
+def finite(value: Any) -> Any:
+    """The value with infinities and NaNs as null, which is all that JSON can say of them."""
+    if isinstance(value, Mapping):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number to a few digits, a dash for none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def measured_tokens(value: float | None) -> str:
+    """A measured count of tokens to four digits, a dash for none.
+
+    Examples:
+        >>> measured_tokens(146_109.3), measured_tokens(None)
+        ('146.1K', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return format_tokens(int(float(f"{value:.4g}")))
+
+
+def estimate(record: Mapping[str, Any] | None) -> str:
+    """An estimate with its interval; a bound or a dash where there is no value."""
+    if record is None:
+        return "–"
+    value, low, high = (record.get(k) for k in ("value", "low", "high"))
+    if value is not None:
+        between = (
+            f" ({number(low)} – {number(high)})" if low is not None or high is not None else ""
+        )
+        return number(value) + between
+    if low is not None:
+        return f"> {number(low)}"
+    return f"< {number(high)}" if high is not None else "–"
+
+
+def _save(output: Output, path: Path) -> None:
+    if output.figure is None:
+        raise InputError(f"--plot {path}: this command has no picture here; leave it out")
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"--plot {path}: expected a file name in .png, .svg or .pdf")
+    output.figure().savefig(path)
+
+
+def _print_tables(output: Output) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
+    for table in output.tables:
+        shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
+        for position, column in enumerate(table.columns):
+            shown.add_column(column, justify="left" if position == 0 else "right")
+        for row in table.rows:
+            shown.add_row(*(str(cell) for cell in row))
+        console.print(shown)
+    for note in output.notes:
+        console.print(note, highlight=False, soft_wrap=True)

@@ -1,0 +1,140 @@
+"""bss plan: the batch and the rate of every step, before anything is trained."""
+
+import argparse
+import math
+
+from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.errors import InputError
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.coupling import Coupling
+from bss.schedules.export import export
+from bss.schedules.plan import Plan, resolve
+from bss.units import format_tokens, parse_tokens
+
+TRAINERS = ("levanter", "megatron", "olmo-core")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss plan`."""
+    add = parser.add_argument
+    add("--tokens", required=True, help="budget, as 10M")
+    add("--seq-len", type=int, required=True, help="tokens per sequence")
+    add("--batch", required=True, help='in sequences, as "0:8 2M:16 6M:32"')
+    add("--lr", type=float, required=True, help="peak learning rate")
+    add("--warmup", default="0", help="tokens, or a percentage of the budget")
+    add("--decay", default="0", help="tokens, or a percentage of the budget")
+    add("--shape", default="linear", choices=("linear", "1-sqrt", "cosine", "exponential"))
+    add("--rate", default="wsd", choices=("wsd", "cosine", "linear", "constant"))
+    add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
+    add("--buckets", help="ladder of bucket sizes, as 8,32")
+    add("--lr-coupling", default="none", choices=("none", "sqrt", "linear"))
+    add("--export", choices=TRAINERS, help="print another trainer's settings")
+    add_output_arguments(parser, plot=True)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Resolves the plan."""
+    plan = resolve_options(options)
+    text = export(plan, options.export) if options.export else None
+    payload = {**plan.to_dict(), **({"export": text} if text else {})}
+    return Output(payload, [plan_table(plan)], plan_notes(plan), text, lambda: _figure(plan))
+
+
+def resolve_options(options: argparse.Namespace) -> Plan:
+    """The plan that the options describe.
+
+    Raises:
+        InputError: naming the option.
+    """
+    tokens = parse_budget(options.tokens)
+    check_peak(options.lr)
+    warmup = parse_tokens(options.warmup, field="--warmup", total=tokens)
+    decay = parse_tokens(options.decay, field="--decay", total=tokens)
+    batches = BatchSchedule.parse(options.batch, total=tokens)
+    return resolve(
+        batches,
+        tokens,
+        options.seq_len,
+        buckets=parse_buckets(options.buckets),
+        rate=_rate(options, tokens, warmup, decay),
+        coupling=Coupling(lr=options.lr_coupling, reference_batch=batches.batches[0]),
+    )
+
+
+def _rate(options: argparse.Namespace, tokens: int, warmup: int, decay: int) -> rates.Rate:
+    if decay and options.rate != "wsd":
+        raise InputError(f"--decay {decay}: only --rate wsd has a decay phase; leave it out")
+    if options.floor and options.rate in ("linear", "constant"):
+        raise InputError(f"--floor {options.floor}: --rate {options.rate} has none; leave it out")
+    if warmup > tokens:
+        raise InputError(f"--warmup {warmup}: longer than the budget of {tokens}; shorten it")
+    if options.rate == "wsd":
+        return rates.wsd(options.lr, tokens, warmup, decay, options.shape, options.floor)
+    if options.rate == "cosine":
+        return rates.cosine(options.lr, tokens, warmup, options.floor)
+    if options.rate == "linear":
+        return rates.linear_to_zero(options.lr, tokens, warmup)
+    return rates.constant(options.lr, warmup)
+
+
+def parse_budget(text: str) -> int:
+    """The count of --tokens, at least 1."""
+    tokens = parse_tokens(text, field="--tokens")
+    if not tokens:
+        raise InputError(f"--tokens {text}: expected a budget above 0, as 10M")
+    return tokens
+
+
+def check_peak(lr: float) -> None:
+    """Refuses a peak learning rate that is none.
+
+    Raises:
+        InputError: zero, negative, infinite or NaN.
+    """
+    if not 0 < lr < math.inf:
+        raise InputError(f"--lr {lr}: expected a positive number, as 4e-3")
+
+
+def parse_buckets(text: str | None) -> tuple[int, ...] | None:
+    """ "8,32" as (8, 32)."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--buckets {text!r}: expected integers, as 8,32") from None
+
+
+def plan_table(plan: Plan) -> Table:
+    """The segments of a plan, a row each."""
+    columns = ["from tokens", "to tokens", "batch", "batch tokens", "steps", "bucket × n"]
+    columns += ["lr"] if plan.rate else []
+    rows = [
+        (
+            f"{s.start_tokens:,}",
+            f"{s.end_tokens:,}",
+            s.batch,
+            format_tokens(s.batch * plan.seq_len),
+            f"{s.steps:,}",
+            f"{s.bucket} × {s.accumulation}",
+            *([f"{number(s.lr_start)} → {number(s.lr_end)}"] if plan.rate else []),
+        )
+        for s in plan.segments
+    ]
+    return Table(f"plan of {format_tokens(plan.budget)} tokens", columns, rows)
+
+
+def plan_notes(plan: Plan) -> list[str]:
+    """The totals of a plan, in a line."""
+    return [
+        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
+        f"{len(plan.programs)} compiled programs"
+    ]
+
+
+def _figure(plan: Plan):
+    from bss.plots import plan_figure
+
+    return plan_figure(plan)

@@ -1,0 +1,79 @@
+"""bss points: steps and tokens to target losses, from anybody's loss curves."""
+
+import argparse
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, number
+from bss.errors import InputError
+from bss.laws import points as measure
+from bss.tables import read_runs, write_table
+from bss.units import parse_tokens
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss points`."""
+    add_curve_arguments(parser)
+    parser.add_argument("--out", type=Path, help="save the points (.csv or .parquet)")
+    add_output_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `bss points` and the fits from curves share: the runs, the targets, the smoothing."""
+    parser.add_argument(
+        "runs",
+        type=Path,
+        help="CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
+        "seq_len or batch_tokens",
+    )
+    parser.add_argument("--targets", help="losses in nats, as 1.8,1.7; by default five are chosen")
+    parser.add_argument("--smooth", help="window over a noisy training loss, in tokens")
+    parser.add_argument("--warmup", default="0", help="tokens of warm-up, for default targets")
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Measures the points."""
+    points = measured_points(options)
+    if options.out:
+        write_table(points, options.out)
+    columns = ("run", "batch", "target loss", "steps", "tokens", "known to")
+    rows = [
+        (
+            row["run"],
+            number(row["batch"]),
+            number(row["target_loss"]),
+            ("" if row["reached"] else "> ") + number(row["steps"]),
+            ("" if row["reached"] else "> ") + measured_tokens(row["tokens_to_target"]),
+            f"{row['resolution']:.1%}" if row["reached"] else "not reached",
+        )
+        for row in points.to_dict("records")
+    ]
+    records = points.to_dict("records")
+    title = "steps and tokens to each target loss"
+    return Output({"points": records}, [Table(title, columns, rows)])
+
+
+def measured_points(options: argparse.Namespace) -> pd.DataFrame:
+    """The points that the options ask for."""
+    runs = read_runs(options.runs)
+    smooth = parse_tokens(options.smooth, field="--smooth") if options.smooth else None
+    if options.targets is None:
+        warmup = parse_tokens(options.warmup, field="--warmup")
+        targets = measure.default_targets(runs, warmup_tokens=warmup, smooth=smooth)
+    else:
+        targets = parse_targets(options.targets)
+    return measure.points(runs, targets, smooth=smooth)
+
+
+def parse_targets(text: str) -> list[float]:
+    """ "1.8,1.7" as [1.8, 1.7]."""
+    try:
+        targets = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--targets {text!r}: expected losses in nats, as 1.8,1.7") from None
+    if not all(math.isfinite(target) and target > 0 for target in targets):
+        raise InputError(f"--targets {text!r}: expected positive losses in nats, as 1.8,1.7")
+    return targets

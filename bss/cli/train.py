@@ -1,0 +1,87 @@
+"""bss train: one run from CONFIG.json, {"run": {...}, "execution": {...}}."""
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.errors import InputError
+from bss.units import format_tokens
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss train`."""
+    parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
+    add_output_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Output | int:
+    """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
+    job = _read(options.config)
+    from bss.sweeps.progress import Progress
+    from bss.training.config import RunConfig, from_dict
+    from bss.training.execution import Execution, use_compilation_cache
+    from bss.training.loop import Interrupted, train
+
+    config = from_dict(RunConfig, job.get("run", {}), "run.")
+    execution = from_dict(Execution, job.get("execution", {}), "execution.")
+    use_compilation_cache(execution)
+    stop = Event()
+    for number_ in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number_, lambda *_: stop.set())
+    progress = Progress(f"run {config.id}", quiet=options.json)
+    progress.add(config.id, config.plan(execution.buckets or None).tokens - config.start)
+    try:
+        with progress:
+            status = train(
+                config,
+                execution,
+                report=lambda p: progress.update(config.id, p["tokens"] - config.start, p["loss"]),
+                stop=stop,
+            )
+            progress.finish(config.id, status["status"])
+    except Interrupted as interrupted:
+        print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
+        return 143
+    return _output(config.id, status)
+
+
+def _output(run: str, status: dict[str, Any]) -> Output:
+    if status["status"] == "diverged":
+        last = status["last_checkpoint"]
+        kept = "no checkpoint" if last is None else f"the last good checkpoint, at {last:,} tokens"
+        note = (
+            f"run {run} diverged in the step that ended at {status['tokens']:,} tokens; "
+            f"kept: {kept}"
+        )
+        return Output({"run": run, **status}, notes=[note])
+    rows = [
+        (t["batch"], format_tokens(t["tokens"]), number(t["tokens_per_second"]), f"{t['mfu']:.1%}")
+        for t in status["throughput"]
+    ]
+    columns = ("batch", "tokens", "tokens/s", "MFU")
+    note = (
+        f"held-out loss {number(status['eval_loss'])} after {status['tokens']:,} tokens, "
+        f"{status['step']:,} steps; {status['programs']} programs, "
+        f"{status['recompilations']} recompilations"
+    )
+    return Output({"run": run, **status}, [Table(f"run {run}", columns, rows)], [note])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        job = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"config {path} does not exist; name a JSON file") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"config {path} is not JSON: line {error.lineno}, {error.msg}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"config {path} is not text; name a JSON file") from None
+    if not isinstance(job, dict) or set(job) - {"run", "execution"}:
+        raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')
+    return job

@@ -1,0 +1,79 @@
+"""Which files make a corpus, and which split a document belongs to.
+
+Both are pure functions of the files: sorted order, and a hash of the content that puts identical
+documents into the same split, so that no held-out document was trained on under another name.
+"""
+
+import hashlib
+import os
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+SPLITS = ("train", "validation", "test")
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def standard_library() -> Path:
+    """The folder of the running interpreter's standard library."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def python_files(roots: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Yields every `.py` file below the roots, in sorted order.
+
+    Folders named site-packages or dist-packages below a root are left out: they become part of a
+    corpus by being a root themselves. Links to folders are not followed.
+
+    Args:
+        roots: folders, walked in the order given.
+
+    Yields:
+        The file's name in the corpus ("0/asyncio/base_events.py": the root's position and the
+        path below it, the same on every machine) and its path.
+    """
+    for position, root in enumerate(roots):
+        for folder, subfolders, names in os.walk(root):
+            subfolders[:] = sorted(set(subfolders) - _INSTALLED)
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    path = Path(folder, name)
+                    yield f"{position}/{path.relative_to(root).as_posix()}", path
+
+
+def python_documents(roots: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yields the name and content of every file of `python_files` that is text.
+
+    Empty files, files that are not UTF-8 and files that cannot be read are left out.
+    """
+    for name, path in python_files(roots):
+        try:
+            content = path.read_bytes()
+            content.decode()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if content:
+            yield name, content
+
+
+def fingerprint(roots: Sequence[Path]) -> str:
+    """Hash of the names and contents of all documents below the roots (sha256, hexadecimal)."""
+    total = hashlib.sha256()
+    for name, content in python_documents(roots):
+        total.update(f"{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def fraction(content: bytes) -> float:
+    """A document's fixed place in [0, 1), uniform over documents; it decides their split.
+
+    >>> fraction(b"import this") == fraction(b"import this")
+    True
+    """
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big") / 2**48
+
+
+def split_of(content: bytes) -> str:
+    """The split of a document in a corpus that comes without splits: 90%, 5% and 5%."""
+    place = fraction(content)
+    return "train" if place < 0.9 else "validation" if place < 0.95 else "test"

@@ -1,0 +1,244 @@
+"""From loss curves to points: the steps and tokens at which a run first meets a target loss.
+
+A curve is smoothed by a local linear fit in log tokens over a symmetric window, which lags behind
+the loss neither way as trailing averages do, and made monotone by isotonic regression; the
+crossing is interpolated in log tokens (derived here). Targets that a run does not meet are kept:
+they say that it takes more tokens than the run consumed.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import isotonic_regression
+
+from bss.errors import InputError
+from bss.tables import POINTS, loss_column
+
+EFOLDS = 0.25
+LEAST_EVALUATIONS = 20
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """One run's monotone curve: losses at evaluations, and its own table of tokens and steps."""
+
+    log_tokens: np.ndarray
+    loss: np.ndarray
+    tokens: np.ndarray
+    steps: np.ndarray
+
+
+def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> Smooth:
+    """The monotone local fit of one run's losses.
+
+    Args:
+        run: rows of one run in order, with tokens, step and the loss column.
+        column: losses to fit; rows without one are left out.
+        smooth: width of the window in tokens; by default a quarter of an e-fold of tokens.
+
+    Raises:
+        InputError: fewer than 3 losses.
+    """
+    tokens, loss = np.asarray(run["tokens"], float), np.asarray(run[column], float)
+    seen = np.isfinite(loss) & (tokens > 0)
+    if seen.sum() < 3:
+        raise InputError(
+            f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs 3"
+        )
+    tokens, loss = tokens[seen], loss[seen]
+    x = np.log(tokens)
+    if smooth is None:
+        fitted = _local_linear(x, loss, x - EFOLDS / 2, x + EFOLDS / 2)
+    else:
+        # Near the start the window is cut on both sides, to stay symmetric in tokens.
+        half = np.minimum(smooth / 2, tokens - tokens[0])
+        with np.errstate(divide="ignore"):
+            fitted = _local_linear(x, loss, np.log(tokens - half), np.log(tokens + half))
+    # What comes after the lowest loss, a divergence for one, cannot move a crossing before it.
+    last = int(np.argmin(fitted)) + 1
+    monotone = isotonic_regression(fitted[:last], increasing=False).x
+    own = (np.asarray(run[name], float) for name in ("tokens", "step"))
+    return Smooth(x[:last], monotone, *own)
+
+
+def points(
+    runs: pd.DataFrame,
+    targets: Sequence[float],
+    *,
+    smooth: int | None = None,
+    column: str | None = None,
+    kind: str = "stable",
+) -> pd.DataFrame:
+    """Steps and tokens to each target for each run.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+        targets: losses in nats.
+        smooth: width in tokens of the window over a noisy training loss.
+        column: losses to use: by default eval_loss where there is one, else loss.
+        kind: of the losses: "stable", "averaged" or "annealed".
+
+    Returns:
+        The columns POINTS and run. `batch` is E/S in sequences, the run's batch where that is
+        constant. `resolution` is the spacing of evaluations around the crossing, in log tokens. A
+        target that was not reached has the run's last step and tokens and `reached` False.
+
+    Raises:
+        InputError: no targets, one that is not positive, or one that no run reaches.
+    """
+    column = column or loss_column(runs)
+    curves = {name: (run, smooth_curve(run, column, smooth)) for name, run in _each(runs)}
+    if not targets or not all(math.isfinite(t) and t > 0 for t in targets):
+        raise InputError(f"targets: {list(targets)} must be positive losses in nats, at least one")
+    lowest = min(curve.loss[-1] for _, curve in curves.values())
+    if min(targets) < lowest:
+        raise InputError(
+            f"targets: no run reaches {min(targets):g}; the lowest loss reached is {lowest:.4f}, "
+            "so choose targets above it"
+        )
+    if column != "loss":
+        _warn_of_sparse(curves)
+    _warn_of_early(curves, max(targets))
+    rows = [
+        _row(run, curve, float(target), kind)
+        for run, curve in curves.values()
+        for target in sorted(set(targets), reverse=True)
+    ]
+    return pd.DataFrame(rows, columns=["run", *POINTS])
+
+
+def default_targets(
+    runs: pd.DataFrame,
+    count: int = 5,
+    *,
+    warmup_tokens: int = 0,
+    share: float = 0.6,
+    smooth: int | None = None,
+    column: str | None = None,
+) -> tuple[float, ...]:
+    """Evenly spaced targets, from below every batch's loss at twice the warm-up.
+
+    Args:
+        runs: a run table.
+        count: how many.
+        warmup_tokens: of the learning-rate schedule.
+        share: the lowest target is one that this share of the batches reaches.
+        smooth: as in `points`.
+        column: as in `points`.
+
+    Raises:
+        InputError: no such losses exist: the runs are too short for their warm-up; or a count
+            below 1.
+    """
+    if count < 1:
+        raise InputError(f"targets: {count} asked for; write how many, 1 or more")
+    column = column or loss_column(runs)
+    start = math.log(max(2 * warmup_tokens, 1))
+    highest, reached = math.inf, {}
+    for _, run in _each(runs):
+        curve = smooth_curve(run, column, smooth)
+        highest = min(highest, float(np.interp(start, curve.log_tokens, curve.loss)))
+        batch = run["batch"].iloc[-1]
+        reached[batch] = min(reached.get(batch, math.inf), float(curve.loss[-1]))
+    lowest = sorted(reached.values())[math.ceil(share * len(reached)) - 1]
+    if not highest > lowest:
+        raise InputError(
+            f"targets: {share:.0%} of the batches reach {lowest:.4f}, which some run is below at "
+            f"twice the warm-up ({highest:.4f}); train longer or warm up less"
+        )
+    spaced = np.linspace(highest, lowest, count + 1)[1:]
+    decimals = max(3, math.ceil(1 - math.log10(spaced[0] - spaced[-1] + 1e-9)))
+    return tuple(math.ceil(target * 10**decimals) / 10**decimals for target in spaced)
+
+
+def _each(runs: pd.DataFrame):
+    return runs.groupby("run", sort=False)
+
+
+def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict:
+    first = run.iloc[0]
+    reached = bool(curve.loss[-1] <= target)
+    if reached:
+        i = int(np.argmax(curve.loss <= target))
+        log_tokens = _interpolate(curve, i, target)
+        tokens = math.exp(log_tokens)
+        steps = float(np.interp(tokens, np.append(0, curve.tokens), np.append(0, curve.steps)))
+        before = max(i, 1)
+        resolution = float(curve.log_tokens[before] - curve.log_tokens[before - 1])
+    else:
+        tokens, steps, resolution = float(curve.tokens[-1]), float(curve.steps[-1]), math.nan
+    row = {column: first.get(column, math.nan) for column in ("params", "seed", "data_seed")}
+    mean_batch = tokens / (steps * first["seq_len"])
+    constant = len(np.unique(run["batch"])) == 1
+    return row | {
+        "run": first["run"],
+        "model": first.get("model", ""),
+        "budget_tokens": int(curve.tokens[-1]),
+        "target_loss": target,
+        "kind": kind,
+        "batch": first["batch"] if constant else mean_batch,
+        "steps": steps,
+        "tokens_to_target": tokens,
+        "reached": reached,
+        "resolution": resolution,
+        "seq_len": int(first["seq_len"]),
+        "peak_lr": first.get("peak_lr", math.nan),
+        "hyper": first.get("hyper", ""),
+    }
+
+
+def _interpolate(curve: Smooth, i: int, target: float) -> float:
+    """Log tokens where the monotone curve meets a target between evaluations i-1 and i."""
+    if i == 0:
+        return float(curve.log_tokens[0])
+    part = (curve.loss[i - 1] - target) / (curve.loss[i - 1] - curve.loss[i])
+    return float(curve.log_tokens[i - 1] + part * (curve.log_tokens[i] - curve.log_tokens[i - 1]))
+
+
+def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Least-squares lines over the windows [low, high], at their points x; by prefix sums."""
+    first = np.searchsorted(x, low - 1e-9)
+    end = np.searchsorted(x, high + 1e-9)
+    shift, level = x.mean(), y.mean()
+
+    def total(values: np.ndarray) -> np.ndarray:
+        sums = np.append(0.0, np.cumsum(values))
+        return sums[end] - sums[first]
+
+    u, v = x - shift, y - level
+    n = end - first
+    mean_u, mean_v = total(u) / n, total(v) / n
+    variance = total(u * u) / n - mean_u**2
+    covariance = total(u * v) / n - mean_u * mean_v
+    slope = np.where(variance > 1e-12, covariance / np.maximum(variance, 1e-12), 0.0)
+    return level + mean_v + slope * (u - mean_u)
+
+
+def _warn_of_early(curves: dict, highest: float) -> None:
+    """A run that starts below a target has met it at some unknown time before."""
+    early = [name for name, (_, curve) in curves.items() if curve.loss[0] <= highest]
+    if early:
+        warnings.warn(
+            f"points: {len(early)} runs (the first: {early[0]}) are below target {highest:g} at "
+            "their first loss, which is taken for the crossing; choose lower targets",
+            stacklevel=3,
+        )
+
+
+def _warn_of_sparse(curves: dict) -> None:
+    """Twenty evaluations per e-fold of tokens make the crossing's error negligible."""
+    sparse = [
+        name
+        for name, (_, curve) in curves.items()
+        if len(curve.log_tokens) < LEAST_EVALUATIONS * np.ptp(curve.log_tokens)
+    ]
+    if sparse:
+        warnings.warn(
+            f"points: {len(sparse)} runs have fewer than {LEAST_EVALUATIONS} evaluations per "
+            f"e-fold of tokens (the first: {sparse[0]}); crossings will be coarse",
+            stacklevel=3,
+        )

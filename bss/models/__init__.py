@@ -1,0 +1,1 @@
+"""Decoder-only transformers, their named sizes, and exact parameter and FLOP counts."""

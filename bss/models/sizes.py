@@ -1,0 +1,104 @@
+"""Named sizes, from seconds on a CPU to the published critical-batch set-up.
+
+"85M" to "1.2B" are the models of Zhang et al., "How Does Critical Batch Size Scale in
+Pre-training?" (2410.21676), as their repository configures them: RoPE, GELU, LayerNorm with
+QK-norm, no biases, untied, MLP of 4·d_model, the GPT-NeoX vocabulary of 50280. They are named by
+the paper; `bss.models.counts` has their exact sizes.
+"""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from bss.errors import InputError
+from bss.models.config import ModelConfig
+from bss.models.counts import count_params, training_flops_per_token
+
+
+def _size(layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any) -> ModelConfig:
+    return ModelConfig(vocab_size, layers, d_model, heads, d_ff=4 * d_model, **choices)
+
+
+def _published(layers: int, d_model: int, heads: int) -> ModelConfig:
+    choices = {"activation": "gelu", "norm": "layer", "dtype": "bfloat16", "scan_layers": True}
+    return _size(layers, d_model, heads, vocab_size=50_280, **choices)
+
+
+_ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True}
+
+# Each with the vocabulary it is usually trained on: bytes and one end-of-document token for the
+# small ones, a BPE of the corpus for the middle, the paper's for the published.
+SIZES: MappingProxyType[str, ModelConfig] = MappingProxyType(
+    {
+        "pico": _size(1, 32, 2, vocab_size=257),
+        "nano": _size(2, 64, 4, vocab_size=257),
+        "micro": _size(4, 128, 4, vocab_size=257),
+        "mini": _size(6, 256, 8, vocab_size=257),
+        "10M": _size(6, 384, 6, vocab_size=8192, **_ACCELERATOR),
+        "25M": _size(8, 512, 8, vocab_size=8192, **_ACCELERATOR),
+        "49M": _size(10, 640, 10, vocab_size=8192, **_ACCELERATOR),
+        "85M": _published(12, 768, 12),
+        "151M": _published(12, 1024, 16),
+        "302M": _published(24, 1024, 16),
+        "604M": _published(12, 2048, 16),
+        "1.2B": _published(24, 2048, 32),
+    }
+)
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """One line of the table of sizes; FLOPs are for training, per token."""
+
+    name: str
+    layers: int
+    d_model: int
+    heads: int
+    vocab_size: int
+    non_embedding: int
+    total: int
+    flops_per_token: int
+
+
+def named(name: str, vocab_size: int | None = None) -> ModelConfig:
+    """The model of that name, with `vocab_size` tokens or with its usual vocabulary.
+
+    Raises:
+      InputError: an unknown name.
+
+    >>> named("nano", vocab_size=1024).vocab_size
+    1024
+    """
+    if name not in SIZES:
+        close = difflib.get_close_matches(name, SIZES, n=1, cutoff=0.5)
+        suggestion = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"model={name!r}: expected one of {', '.join(SIZES)}{suggestion}")
+    size = SIZES[name]
+    return size if vocab_size is None else dataclasses.replace(size, vocab_size=vocab_size)
+
+
+def table(seq_len: int = 512, vocab_size: int | None = None) -> list[SizeRow]:
+    """Every named size, counted at sequences of `seq_len` and its usual or the given vocabulary.
+
+    Raises:
+      InputError: a length that is not positive.
+    """
+    if seq_len < 1:
+        raise InputError(f"seq_len={seq_len}: expected a positive number of tokens")
+    return [_row(name, named(name, vocab_size), seq_len) for name in SIZES]
+
+
+def _row(name: str, config: ModelConfig, seq_len: int) -> SizeRow:
+    counts = count_params(config)
+    return SizeRow(
+        name=name,
+        layers=config.num_layers,
+        d_model=config.d_model,
+        heads=config.num_heads,
+        vocab_size=config.vocab_size,
+        non_embedding=counts.non_embedding,
+        total=counts.total,
+        flops_per_token=training_flops_per_token(config, seq_len),
+    )

@@ -1,0 +1,137 @@
+"""Final losses of schedules and constants at equal tokens, and the speed they ran at."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from bss.plots.standings import Standing, compared_loss, standings
+from bss.plots.style import (
+    FAINT,
+    GRID,
+    SMALL,
+    batch_axis,
+    count_axis,
+    new_figure,
+    panel_title,
+    side_legend,
+    tokens_axis,
+)
+
+ROLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
+    "average": ("constant,\nequal steps", {"marker": "s", "color": "#4a7ba6"}),
+    "schedule": ("derived schedule", {"marker": "D", "color": "#c2571a"}),
+    "late": ("late switch", {"marker": "^", "color": "#10375c"}),
+}
+RATES = {
+    "constant": "constant learning rate",
+    "averaged": "constant learning rate, weights averaged",
+    "decay": "decayed to zero",
+}
+
+
+def contenders_figure(contenders: pd.DataFrame) -> Figure:
+    """Final loss of every contender, a panel for each rate that was run, lowest on top.
+
+    Means over seeds, with each seed beside them; the numbers are differences to the best constant
+    in 1e-3 nats, with 2 standard errors where there are several seeds. Contenders far behind are
+    hollow, at the right edge.
+
+    Args:
+        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+    """
+    panels = {rate: standings(contenders, rate) for rate in RATES}
+    panels = {rate: rows for rate, rows in panels.items() if rows}
+    most = max((len(rows) for rows in panels.values()), default=1)
+    figure, axes = new_figure((0.9 + 0.25 * most) * max(len(panels), 1), rows=max(len(panels), 1))
+    noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
+    for ax, (rate, rows) in zip(axes[:, 0], panels.items(), strict=False):
+        _dots(ax, rows, most)
+        panel_title(ax, RATES[rate])
+        ax.set_xlabel(f"final {noun} (nats per token)")
+    roles = [role for role in ROLES if role in set(contenders["role"])]
+    handles = [
+        Line2D([], [], linestyle="none", markersize=6, **ROLES[role][1], label=ROLES[role][0])
+        for role in roles
+    ]
+    handles.append(Line2D([], [], color=FAINT, lw=1, linestyle="--", label="best constant"))
+    side_legend(figure, handles)
+    return figure
+
+
+def throughput_figure(throughput: pd.DataFrame) -> Figure:
+    """Training speed against batch, and model FLOP utilisation where it is known.
+
+    Args:
+        throughput: columns run, batch, tokens_per_second, mfu; a row for each batch of a run.
+    """
+    quantities = {"tokens_per_second": "tokens per second"}
+    if np.isfinite(throughput["mfu"].to_numpy(float)).any():
+        quantities["mfu"] = "model FLOP utilisation"
+    figure, axes = new_figure(2.6, columns=len(quantities))
+    changes = np.asarray(throughput.groupby("run")["batch"].transform("nunique")) > 1
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+        "run of one batch": (~changes, {"marker": "o", "color": "#8a8a8a"}),
+        "run that changes\nits batch": (changes, {"marker": "D", "color": "#c2571a"}),
+    }
+    for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
+        for rows, style in kinds.values():
+            kept = throughput[rows]
+            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **style)
+        ax.set_xscale("log", base=2)
+        ax.set_xlabel("batch (sequences)")
+        ax.set_ylabel(label)
+        ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
+        batch_axis(ax.xaxis)
+        (tokens_axis if column == "tokens_per_second" else count_axis)(ax.yaxis)
+    handles = [
+        Line2D([], [], linestyle="none", markersize=5, **style, label=label)
+        for label, (rows, style) in kinds.items()
+        if rows.any()
+    ]
+    side_legend(figure, handles)
+    return figure
+
+
+def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
+    ax.grid(False, axis="y")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_ylim(most - 0.5, -0.5)
+    if not rows:
+        ax.text(0.5, 0.5, "no runs", transform=ax.transAxes, ha="center", color=FAINT)
+        return
+    losses = np.array([row.loss for row in rows])
+    # Far-off constants would squeeze those that are compared into a few pixels.
+    edge = losses[0] + max(3 * float(np.median(losses - losses[0])), 1e-3)
+    span = min(edge, losses[-1]) - losses[0] or 1e-3
+    for y, row in enumerate(rows):
+        style = ROLES[row.role][1]
+        ax.axhline(y, color=GRID, linewidth=0.7, zorder=0)
+        if row.best:
+            ax.axvline(row.loss, color=FAINT, linewidth=1, linestyle="--", zorder=1)
+        seeds = [float(loss) for loss in row.losses.values() if loss <= edge]
+        if len(row.losses) > 1 and row.loss <= edge:
+            ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **style)
+        far: dict[str, Any] = {"mfc": "white"} if row.loss > edge else {}
+        x = float(min(row.loss, edge))
+        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **style, **far)
+        right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        ax.text(right, y, _difference(row), fontsize=SMALL, va="center", bbox=box, zorder=3)
+    # Room on the right for the numbers.
+    ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def _difference(row: Standing) -> str:
+    if row.best:
+        return "best constant"
+    error = "" if row.error is None else f" ± {1e3 * row.error:.1f}"
+    return f"{1e3 * row.difference:+.1f}{error}".replace("-", "−")

@@ -1,0 +1,280 @@
+"""Critical batch sizes: how they are read from steps, and how they grow.
+
+The figures of Zhang et al. (arXiv 2410.21676) with intervals, and the exponents of the
+least-squares theory. N and D are shown in millions, B in the unit of the fit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bss.errors import InputError
+from bss.laws.critical_values import CriticalBatch, CriticalFit
+from bss.laws.power import PowerLaw, predict
+from bss.plots.style import (
+    FAINT,
+    INK,
+    SMALL,
+    batch_axis,
+    batch_styles,
+    count_axis,
+    new_figure,
+    panel_title,
+    side_legend,
+    tokens_axis,
+)
+from bss.theory.critical import CriticalTable
+
+OURS, PUBLISHED = "#10375c", "#c2571a"
+NAMES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
+SYMBOLS = {"params": "N", "tokens": "D"}
+
+
+def critical_figure(fit: CriticalFit) -> Figure:
+    """Steps against batch with the definition drawn, beside critical batch against size."""
+    figure, axes = new_figure(3.5, columns=2)
+    draw_steps(axes[0, 0], fit)
+    shown = [name for name in SYMBOLS if name in fit.laws]
+    if shown:
+        draw_law(axes[0, 1], fit, shown[0])
+    else:
+        axes[0, 1].set_axis_off()
+    side_legend(figure, [*_curve_handles(fit), *(_law_handles() if shown else ())])
+    return figure
+
+
+def relative_steps(fit: CriticalFit) -> Figure:
+    """Steps relative to the reference batch, against the batch."""
+    figure, axes = new_figure(3.6)
+    draw_steps(axes[0, 0], fit)
+    side_legend(figure, _curve_handles(fit))
+    return figure
+
+
+def definition_figure(fit: CriticalFit, model: str) -> Figure:
+    """What a critical batch is, on one curve: linear scaling, the overhead, the batch they give.
+
+    Args:
+        fit: fitted critical batches.
+        model: the curve to draw, by its model's name.
+
+    Raises:
+        InputError: there is no such model, or its critical batch is not identified.
+    """
+    found = next((at for at in fit.fits if at.curve.model == model), None)
+    if found is None or found.cbs.value is None or found.S_min.value is None:
+        known = ", ".join(at.curve.model for at in fit.fits if at.cbs.value is not None)
+        raise InputError(f"model: {model!r} has no critical batch; choose one of {known}")
+    figure, axes = new_figure(3.6)
+    ax, curve, cbs = axes[0, 0], found.curve, found.cbs.value
+    batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
+    S_ref = float(_law_steps(found, np.array(fit.reference)))
+    linear = S_ref * fit.reference / batch
+    ax.plot(batch, _law_steps(found, batch), color=OURS, lw=1.6, label="S = a + b/B")
+    ax.plot(curve.batch, curve.steps, "o", color=INK, ms=5, label="measured")
+    ax.plot(batch, linear, color=FAINT, lw=1.2, ls="--", label="linear scaling")
+    allowed = f"{1 + fit.overhead:g} × linear scaling"
+    ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
+    ax.axhline(found.S_min.value, color=FAINT, lw=0.8, label="$S_{min}$ = a")
+    ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=INK, ms=7, label="reference")
+    at = float(_law_steps(found, np.array(cbs)))
+    ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
+    if found.cbs.low and found.cbs.high:
+        ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
+    _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
+    _label(ax, f"batch B ({fit.unit})", "steps to the target S", f"{model}: what is critical")
+    side_legend(figure, ax.get_legend_handles_labels()[0])
+    return figure
+
+
+def laws_figure(
+    fits: Mapping[str, CriticalFit], forecasts: Mapping[str, Sequence[float]] | None = None
+) -> Figure:
+    """Critical batch against N and against D: a panel for each law in one variable.
+
+    Args:
+        fits: by the title of their panels.
+        forecasts: by variable ("params", "tokens"), sizes to extend the law to.
+
+    Raises:
+        InputError: no fit has a law in one variable.
+    """
+    panels = [
+        (title, fit, name) for title, fit in fits.items() for name in SYMBOLS if name in fit.laws
+    ]
+    if not panels:
+        raise InputError("fits: no law in one variable to draw; see their warnings")
+    figure, axes = new_figure(3.4, columns=len(panels), width=1.8 + 3.4 * len(panels))
+    for ax, (title, fit, name) in zip(axes[0], panels, strict=True):
+        draw_law(ax, fit, name, (forecasts or {}).get(name, ()), title)
+    side_legend(figure, _law_handles())
+    return figure
+
+
+def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
+    """The law's exponent over definitions of the critical batch, with intervals."""
+    names = [row.name for row in next(iter(fits.values())).definitions]
+    figure, axes = new_figure(0.9 + 0.34 * len(names))
+    ax = axes[0, 0]
+    looks = [{"color": OURS, "marker": "o"}, {"color": PUBLISHED, "marker": "s"}]
+    for i, ((label, fit), look) in enumerate(zip(fits.items(), looks, strict=False)):
+        laws = {row.name: row.law for row in fit.definitions if row.law is not None}
+        for k, name in enumerate(names):
+            if name not in laws:
+                continue
+            p = laws[name].exponents[-1]
+            y = k + 0.16 * (i - (len(fits) - 1) / 2)
+            if p.low is not None and p.high is not None:
+                ax.plot([p.low, p.high], [y, y], color=look["color"], lw=1.4)
+            ax.plot([p.value], [y], ms=5.5, ls="none", label=label if k == 0 else None, **look)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    law = next(iter(fits.values())).law
+    symbol = SYMBOLS[law.variables[-1]] if law else "N"
+    level = next(iter(fits.values())).level
+    ax.set_xlabel(f"exponent of {symbol}, with {level:.0%} intervals")
+    panel_title(ax, "one set of steps, many exponents")
+    if len(fits) > 1:
+        ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
+    """Exact critical batches of least squares against D, with the slopes of theory.
+
+    Args:
+        tables: by the name of their task.
+    """
+    figure, axes = new_figure(3.6)
+    ax, handles = axes[0, 0], []
+    styles = batch_styles(range(len(tables)))
+    for i, (name, table) in enumerate(tables.items()):
+        look: dict[str, Any] = styles[i]
+        data = np.array([point.data for point in table.points], float)
+        cbs = np.array([point.cbs for point in table.points])
+        ax.plot(data, cbs, ls="none", ms=5.5, **look)
+        ax.plot(data, cbs[-1] * (data / data[-1]) ** table.theory, color=look["color"], lw=1)
+        label = f"{name}: {table.exponent:.3f}, theory {table.theory:.3f}"
+        handles.append(Line2D([], [], lw=1, ms=5.5, **look, label=label))
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    low = min(point.cbs for table in tables.values() for point in table.points)
+    ax.set_ylim(bottom=min(low / 1.5, 1))
+    batch_axis(ax.xaxis)
+    batch_axis(ax.yaxis)
+    _label(ax, "samples D", "critical batch (samples)", "least squares, exact")
+    side_legend(figure, handles, "exponent at the last budgets")
+    return figure
+
+
+def draw_steps(ax: Axes, fit: CriticalFit) -> None:
+    """Relative steps of every curve on axes: points, their law, a diamond at the critical batch."""
+    batches = np.concatenate([at.curve.batch for at in fit.fits])
+    grid = np.geomspace(batches.min() / 1.2, batches.max() * 1.2, 300)
+    lowest = 1.0
+    for at, look in zip(fit.fits, _looks(fit), strict=True):
+        curve = at.curve
+        fitted = at.S_min.value is not None and at.status == "converged"
+        scale = np.exp(np.interp(np.log(fit.reference), np.log(curve.batch), np.log(curve.steps)))
+        scale = float(_law_steps(at, np.array(fit.reference))) if fitted else float(scale)
+        relative = curve.steps / scale
+        ax.plot(curve.batch, relative, ls="none", ms=4.5, mec="white", mew=0.4, **look)
+        lowest = min(lowest, relative.min())
+        if fitted:
+            ax.plot(grid, _law_steps(at, grid) / scale, color=look["color"], lw=1.2)
+        if fitted and at.cbs.value is not None:
+            y = float(_law_steps(at, np.array(at.cbs.value))) / scale
+            ax.plot([at.cbs.value], [y], "D", ms=6.5, mfc="none", mec=look["color"], mew=1.3)
+    ax.plot(grid, fit.reference / grid, color=FAINT, lw=1, ls="--", zorder=1)
+    _log_axes(ax, grid, (lowest / 1.6, fit.reference / batches.min() * 1.4))
+    steps = f"steps relative to B = {fit.reference:g}"
+    _label(ax, f"batch B ({fit.unit})", steps, "steps to the target")
+
+
+def draw_law(
+    ax: Axes, fit: CriticalFit, name: str, forecasts: Sequence[float] = (), title: str = ""
+) -> None:
+    """Critical batches with intervals on axes, the law in `name` alone, its prediction band."""
+    law = fit.laws[name]
+    sizes = [getattr(at.curve, name) for at in fit.fits]
+    for size, at in zip(sizes, fit.fits, strict=True):
+        if at.cbs.value is not None and at.cbs.low is not None and at.cbs.high is not None:
+            ax.plot([size, size], [at.cbs.low, at.cbs.high], color=INK, lw=1.2, zorder=3)
+        if at.cbs.value is not None:
+            ax.plot([size], [at.cbs.value], "o", color=INK, ms=5, zorder=4)
+        if at.interpolated.value is not None:
+            ax.plot([size], [at.interpolated.value], "x", color=FAINT, ms=5, zorder=2)
+    grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
+    line = [predict(law, {name: float(x)}) for x in grid]
+    ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
+    if law.margin is not None:
+        low, high = ([getattr(at, end) for at in line] for end in ("low", "high"))
+        ax.fill_between(grid, low, high, color=OURS, alpha=0.12, lw=0)
+    for x in forecasts:
+        told = predict(law, {name: x})
+        if told.value is not None:
+            ax.plot([x], [told.value], "D", mfc="white", mec=OURS, ms=6, mew=1.3)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(grid[0], grid[-1])
+    tokens_axis(ax.xaxis, most=4)
+    count_axis(ax.yaxis, most=6)
+    _label(ax, NAMES[name], f"critical batch ({fit.unit})", title or law_title(law))
+    if title:
+        ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=SMALL)
+
+
+def law_title(law: PowerLaw) -> str:
+    """A law in one variable with its interval, as a title."""
+    p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
+    between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""
+    return f"{law.coefficient.value:.3g}·{symbol}^{p.value:.3f}{between}"
+
+
+def _law_steps(at: CriticalBatch, batch: np.ndarray) -> np.ndarray:
+    kappa, alpha = at.B_crit.value, at.alpha.value
+    if at.S_min.value is None or kappa is None or alpha is None:
+        return np.full(np.shape(batch), np.nan)
+    return at.S_min.value * (1 + (kappa / batch) ** alpha)
+
+
+def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
+    return list(batch_styles(range(len(fit.fits))).values())
+
+
+def _curve_handles(fit: CriticalFit) -> list[Line2D]:
+    handles = [
+        Line2D([], [], lw=1.2, ms=4.5, **look, label=at.curve.model)
+        for at, look in zip(fit.fits, _looks(fit), strict=True)
+    ]
+    critical = Line2D([], [], ls="none", marker="D", mfc="none", mec=INK, label="critical batch")
+    return [*handles, critical, Line2D([], [], color=FAINT, ls="--", label="linear scaling")]
+
+
+def _law_handles() -> list[Line2D]:
+    return [
+        Line2D([], [], ls="none", marker="o", ms=5, color=INK, label="by S = a + b/B"),
+        Line2D([], [], ls="none", marker="x", ms=5, color=FAINT, label="interpolated"),
+        Line2D([], [], color=OURS, lw=1.5, label="power law, with the\ninterval of a new value"),
+    ]
+
+
+def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xlim(float(x.min()), float(x.max()))
+    ax.set_ylim(*y)
+    powers = range(round(np.log2(x.min())), round(np.log2(x.max())) + 1)
+    ticks = [2.0**power for power in powers if x.min() <= 2.0**power <= x.max()]
+    batch_axis(ax.xaxis, ticks[:: max(1, -(-len(ticks) // 6))])
+    count_axis(ax.yaxis)
+
+
+def _label(ax: Axes, x: str, y: str, title: str) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    panel_title(ax, title)

@@ -1,0 +1,338 @@
+"""Points of steps and tokens to a target loss, and the laws E(S) fitted to them.
+
+S is in steps, E in tokens, B in sequences. The laws are those of `bss.laws.es_models`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from bss.errors import InputError
+from bss.laws.es_values import EsFit, TargetFit
+from bss.laws.es_values import tokens_to_target as law_tokens
+from bss.plots.style import (
+    FAINT,
+    INK,
+    SMALL,
+    batch_axis,
+    batch_styles,
+    count_axis,
+    law_style,
+    new_figure,
+    panel_title,
+    side_legend,
+    tokens_axis,
+)
+
+CURVE_POINTS = 400
+STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
+STAGE_MARKS = {"S_min": "$S_{min}$", "S_1": "$S_1$", "S_opt": "$S_{opt}$", "S_2": "$S_2$"}
+
+
+def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
+    """Tokens E to each target loss against the batch B, one panel per target.
+
+    A run that did not reach a target is an arrow at the tokens it consumed: E is above. A diamond
+    is a law's B_opt where the design identifies it.
+
+    Args:
+        points: table of points.
+        fits: fitted laws by name.
+    """
+    figure, panels = _panels(points)
+    styles = batch_styles(points["batch"].tolist())
+    batches = np.geomspace(min(styles) / 1.4, max(styles) * 1.4, CURVE_POINTS)
+    for target, ax in panels:
+        rows = points.loc[points["target_loss"] == target]
+        _draw_points(ax, rows, "batch", styles)
+        limits = _limits(rows, "batch", 1.5), _limits(rows, "tokens_to_target", 1.6)
+        for law, fit in fits.items():
+            found = _converged(fit, target)
+            if found is None:
+                continue
+            style = law_style(law)
+            marker = style.pop("marker")
+            ax.plot(batches, _law_tokens(fit, batches, target), lw=1.6, zorder=2, **style)
+            optimum = found.batches.get("B_opt")
+            if optimum is not None and optimum.value is not None and found.E_min is not None:
+                ax.plot(
+                    [optimum.value], [found.E_min], marker=marker, ms=7, mfc="white",
+                    mec=style["color"], mew=1.5, linestyle="none", zorder=5,
+                )  # fmt: skip
+        _finish(ax, target, fits, limits)
+        batch_axis(ax.xaxis)
+        tokens_axis(ax.yaxis)
+    figure.supxlabel("batch B (sequences)", fontsize=9)
+    figure.supylabel("tokens to the target E", fontsize=9)
+    side_legend(figure, _handles(points, fits, styles, optimum=True))
+    return figure
+
+
+def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
+    """Tokens E against steps S to each target loss, with the laws, one panel per target.
+
+    The stages of the three-stage law are shaded where it was fitted; without it S_min and S_opt
+    of the surface are marked. Faint diagonals are constant batches, E = B·S.
+
+    Args:
+        points: table of points.
+        fits: fitted laws by name.
+    """
+    figure, panels = _panels(points)
+    styles = batch_styles(points["batch"].tolist())
+    seq_len = int(points["seq_len"].iloc[0])
+    batches = np.geomspace(min(styles) / 8, max(styles) * 8, 2 * CURVE_POINTS)
+    for target, ax in panels:
+        rows = points.loc[points["target_loss"] == target]
+        limits = _limits(rows, "steps", 1.7), _limits(rows, "tokens_to_target", 1.6)
+        for batch in styles:
+            line = np.array(limits[0])
+            ax.plot(line, batch * seq_len * line, color="#cfcfcf", linewidth=0.6, zorder=1)
+        _draw_points(ax, rows, "steps", styles)
+        for law, fit in fits.items():
+            if _converged(fit, target) is not None:
+                tokens = _law_tokens(fit, batches, target)
+                style: dict[str, Any] = law_style(law) | {"marker": ""}
+                ax.plot(tokens / (batches * seq_len), tokens, lw=1.6, zorder=2, **style)
+        _mark_stages(ax, fits, target, limits[0])
+        _finish(ax, target, fits, limits, pad=20)
+        count_axis(ax.xaxis, most=4)
+        tokens_axis(ax.yaxis)
+    figure.supxlabel("optimizer steps to the target S", fontsize=9)
+    figure.supylabel("tokens to the target E", fontsize=9)
+    handles = _handles(points, fits, styles, optimum=False)
+    handles.append(Line2D([], [], color="#cfcfcf", linewidth=0.8, label="constant batch, E = B·S"))
+    if any(fit.law == "piecewise" and any(_drawn(fit)) for fit in fits.values()):
+        handles.append(Patch(color=STAGES[1], label="transition stage"))
+    side_legend(figure, handles)
+    return figure
+
+
+def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
+    """B_opt and B_min of each law against the target loss, with their intervals.
+
+    Only what a design identifies is a point; a bound on one side is an arrow, and what is not
+    known at all is counted above the panel. The hyperbola has neither, and is not shown.
+
+    Args:
+        fits: fitted laws by name.
+    """
+    figure, axes = new_figure(3.3, columns=2, sharex=True)
+    shown = {law: fit for law, fit in fits.items() if fit.law != "hyperbola"}
+    for ax, name in zip(axes[0], ("B_opt", "B_min"), strict=True):
+        notes = []
+        for i, (law, fit) in enumerate(shown.items()):
+            missing = _draw_batches(ax, law, fit, name, i - (len(shown) - 1) / 2)
+            if missing:
+                notes.append(f"{law}: none at {missing} of {len(fit.fits)}")
+        symbol = f"${name[0]}_{{{name[2:]}}}$"
+        panel_title(ax, symbol, "; ".join(notes))
+        ax.set_yscale("log", base=2)
+        ax.set_ylabel(f"{symbol} (sequences)")
+        ax.set_xlabel("target loss (nats per token), falling →")
+        _limit_batches(ax, shown, name)
+        batch_axis(ax.yaxis)
+    losses = [found.target_loss for fit in shown.values() for found in fit.fits]
+    if losses:
+        margin = 0.08 * (max(losses) - min(losses)) or 0.1
+        axes[0, 0].set_xlim(max(losses) + margin, min(losses) - margin)
+    handles = [Line2D([], [], **law_style(law), markersize=5, label=law) for law in shown]
+    handles.append(
+        Line2D([], [], color=INK, marker=r"$\uparrow$", ls="none", ms=8, label="one-sided bound")
+    )
+    side_legend(figure, handles)
+    return figure
+
+
+def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]:
+    """A figure with a panel for each target that some run reached, highest loss first."""
+    targets = sorted(set(points.loc[points["reached"], "target_loss"]), reverse=True)
+    if not targets:
+        raise InputError("points: no target was reached; choose targets that runs reach")
+    columns = min(len(targets), 3)
+    rows = -(-len(targets) // columns)
+    figure, axes = new_figure(0.6 + 2.5 * rows, rows, columns)
+    for ax in axes.flat[len(targets) :]:
+        ax.set_axis_off()
+    return figure, zip(targets, axes.flat, strict=False)
+
+
+def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, styles: dict) -> None:
+    for batch, reached, group in _by_batch(rows):
+        style = styles[batch]
+        where = group[x], group["tokens_to_target"]
+        if reached:
+            ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **style)
+        else:
+            shift = {"xytext": (0, 15), "textcoords": "offset points"}
+            arrow = {"arrowstyle": "<|-", "color": style["color"], "lw": 1.2}
+            for at in zip(*where, strict=True):
+                ax.annotate("", at, **shift, arrowprops=arrow)
+            ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **style)
+
+
+def _by_batch(rows: pd.DataFrame) -> Iterator[tuple[float, bool, pd.DataFrame]]:
+    for key, group in rows.groupby(["batch", "reached"]):
+        batch, reached = key  # type: ignore[misc]
+        yield float(batch), bool(reached), group
+
+
+def _limits(rows: pd.DataFrame, column: str, margin: float) -> tuple[float, float]:
+    values = rows[column].to_numpy(float)
+    return float(values.min()) / margin, float(values.max()) * margin
+
+
+def _converged(fit: EsFit, target: float) -> TargetFit | None:
+    """The fit of a target, where there is one that converged."""
+    for found in fit.fits:
+        if np.isclose(found.target_loss, target) and found.status == "converged":
+            return found
+    return None
+
+
+def _drawn(fit: EsFit) -> Iterator[bool]:
+    return (found.status == "converged" for found in fit.fits)
+
+
+def _law_tokens(fit: EsFit, batches: np.ndarray, target: float) -> np.ndarray:
+    """E in tokens at each batch; NaN where the law says that it is never reached."""
+    tokens = law_tokens(fit, batches.tolist(), target)
+    return np.where(np.isfinite(tokens), tokens, np.nan)
+
+
+def _finish(
+    ax: Axes, target: float, fits: Mapping[str, EsFit], limits: tuple, pad: float = 6
+) -> None:
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(*limits[0])
+    ax.set_ylim(*limits[1])
+    missing = [law for law, fit in fits.items() if _converged(fit, target) is None]
+    note = f"no fit: {', '.join(missing)}" if missing else ""
+    panel_title(ax, f"loss {target:g}", note, pad)
+
+
+def _mark_stages(
+    ax: Axes, fits: Mapping[str, EsFit], target: float, limits: tuple[float, float]
+) -> None:
+    """S_1, S_2, S_min and S_opt of the three-stage law, or the latter two of the surface."""
+    laws = {fit.law: _converged(fit, target) for fit in fits.values()}
+    staged, smooth = laws.get("piecewise"), laws.get("surface")
+    if staged is not None:
+        marks = {name: staged.parameters[name] for name in STAGE_MARKS}
+        edges = (limits[0], marks["S_1"], marks["S_2"], limits[1])
+        for colour, low, high in zip(STAGES, edges[:-1], edges[1:], strict=True):
+            ax.axvspan(low, high, color=colour, zorder=0, linewidth=0)
+        colour = law_style("piecewise")["color"]
+    elif smooth is not None and smooth.S_min is not None and smooth.S_opt is not None:
+        marks = {"S_min": smooth.S_min, "S_opt": smooth.S_opt}
+        colour = law_style("surface")["color"]
+    else:
+        return
+    before, raised = 0.0, False
+    for name, value in sorted(marks.items(), key=lambda mark: mark[1]):
+        if not limits[0] < value < limits[1]:
+            continue
+        ax.axvline(value, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
+        near = before > 0 and np.log(value / before) < 0.13 * np.log(limits[1] / limits[0])
+        raised = near and not raised
+        ax.annotate(
+            STAGE_MARKS[name], (value, 1), xycoords=("data", "axes fraction"),
+            xytext=(0, 8 if raised else 1), textcoords="offset points", ha="center", va="bottom",
+            fontsize=SMALL, color=colour,
+        )  # fmt: skip
+        before = value
+
+
+def _draw_batches(ax: Axes, law: str, fit: EsFit, name: str, shift: float) -> int:
+    """Draw one law's estimates; returns at how many targets nothing is known."""
+    style = law_style(law)
+    losses = [found.target_loss for found in fit.fits]
+    dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
+    at, values, errors, missing = [], [], [], 0
+    for found in fit.fits:
+        estimate = found.batches.get(name)
+        x = found.target_loss + dodge
+        if found.status != "converged" or estimate is None:
+            missing += 1
+        elif estimate.value is not None:
+            low = estimate.value if estimate.low is None else estimate.low
+            high = estimate.value if estimate.high is None else estimate.high
+            at.append(x)
+            values.append(estimate.value)
+            errors.append((estimate.value - low, high - estimate.value))
+        elif estimate.low is not None:
+            _bound(ax, x, estimate.low, 1, style["color"])
+        elif estimate.high is not None:
+            _bound(ax, x, estimate.high, -1, style["color"])
+        else:
+            missing += 1
+    if at:
+        spread = np.maximum(np.array(errors).T, 0)
+        ax.errorbar(at, values, yerr=spread, capsize=3, lw=1.4, elinewidth=1, ms=5.5, **style)
+    return missing
+
+
+def _bound(ax: Axes, x: float, value: float, sign: int, colour: str) -> None:
+    ax.plot([x], [value], marker="_", ms=8, color=colour, linestyle="none")
+    ax.annotate(
+        "", (x, value), xytext=(0, 18 * sign), textcoords="offset points",
+        arrowprops={"arrowstyle": "<|-", "color": colour, "lw": 1.1},
+    )  # fmt: skip
+
+
+def _limit_batches(ax: Axes, fits: Mapping[str, EsFit], name: str) -> None:
+    """From below the lowest to above the highest value or bound; long intervals may leave it."""
+    known = [
+        number
+        for fit in fits.values()
+        for found in fit.fits
+        if found.status == "converged" and (estimate := found.batches.get(name)) is not None
+        for number in (estimate.value, *(() if estimate.value else (estimate.low, estimate.high)))
+        if number
+    ]
+    if known:
+        ax.set_ylim(min(known) / 3, max(known) * 3)
+    else:
+        ax.set_ylim(1, 16)
+        ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=FAINT)
+
+
+def _handles(
+    points: pd.DataFrame, fits: Mapping[str, EsFit], styles: dict, *, optimum: bool
+) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], linestyle="none", markersize=5.5, **style, label=f"batch {batch:g}")
+        for batch, style in styles.items()
+    ]
+    if not points["reached"].to_numpy(bool).all():
+        handles.append(
+            Line2D([], [], ls="none", color=INK, marker=r"$\uparrow$", ms=8, label="not reached")
+        )
+    for law, fit in fits.items():
+        if not any(_drawn(fit)):
+            continue
+        style = law_style(law)
+        marker = style.pop("marker")
+        handles.append(Line2D([], [], **style, linewidth=1.6, label=law))
+        if optimum and any(_has_optimum(found) for found in fit.fits):
+            look: dict[str, Any] = {
+                "marker": marker,
+                "mfc": "white",
+                "mec": style["color"],
+                "mew": 1.5,
+                "ms": 6,
+            }
+            handles.append(Line2D([], [], ls="none", **look, label=f"{law} $B_{{opt}}$"))
+    return handles
+
+
+def _has_optimum(found: TargetFit) -> bool:
+    estimate = found.batches.get("B_opt")
+    return found.status == "converged" and estimate is not None and estimate.value is not None

@@ -1,0 +1,153 @@
+"""The style that all figures share: sizes, colours, markers, axes with ticks for people."""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from bss.units import format_tokens
+
+WIDTH = 8.6
+INK = "#222222"
+FAINT = "#9a9a9a"
+GRID = "#e4e4e4"
+SMALL = 7.5
+
+_RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9,
+    "axes.edgecolor": "#666666",
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+}
+# Glyphs as paths look the same on every machine; a fixed salt makes the file reproducible.
+_SVG_RC: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "bss"}
+
+_MARKERS = "osD^vPX*<>"
+_LAWS: dict[str, dict[str, Any]] = {
+    "surface": {"color": "#10375c", "linestyle": "-", "marker": "D"},
+    "piecewise": {"color": "#c2571a", "linestyle": "--", "marker": "s"},
+    "hyperbola": {"color": "#7d7d7d", "linestyle": ":", "marker": "^"},
+}
+_OTHER_LAW = {"color": "#4a7ba6", "linestyle": "-.", "marker": "v"}
+
+_DECIMAL_TICKS = ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,))
+
+
+def new_figure(
+    height: float, rows: int = 1, columns: int = 1, width: float = WIDTH, **subplots: Any
+) -> tuple[Figure, np.ndarray]:
+    """An empty figure in the shared style, and its axes [rows, columns]; sizes in inches."""
+    with matplotlib.rc_context(_RC):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, **subplots)
+    for ax in axes.flat:
+        ax.grid(True, color=GRID, linewidth=0.7)
+        ax.tick_params(labelsize=8, length=3, color="#666666", labelcolor=INK)
+    return figure, axes
+
+
+def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
+    """Colour and marker of each batch: darker is smaller."""
+    ordered = sorted(set(batches))
+    shades = np.linspace(0.0, 0.8, max(len(ordered), 2))
+    colours = matplotlib.colormaps["viridis"](shades)
+    return {
+        batch: {"color": tuple(colours[i]), "marker": _MARKERS[i % len(_MARKERS)]}
+        for i, batch in enumerate(ordered)
+    }
+
+
+def law_style(law: str) -> dict[str, Any]:
+    """Colour, line style and marker of a law."""
+    return dict(_LAWS.get(law, _OTHER_LAW))
+
+
+def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> None:
+    """A legend to the right of the axes, where it covers no data."""
+    figure.legend(
+        handles=list(handles),
+        loc="outside right upper",
+        frameon=False,
+        fontsize=8,
+        title=title,
+        title_fontsize=8,
+        alignment="left",
+        labelspacing=0.6,
+    )
+
+
+def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
+    """A title above the left end of a panel, and a remark above the right one."""
+    ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=pad)
+    if note:
+        ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
+
+
+def tokens_axis(axis: Axis, most: int = 6) -> None:
+    """Ticks like 200K and 1M, on a linear or logarithmic axis whose limits are set."""
+    _ticks(axis, partial(_decimal_ticks, most=most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_tokens(max(round(value), 0))))
+
+
+def count_axis(axis: Axis, most: int = 6) -> None:
+    """Plain decimal ticks, on a linear or logarithmic axis whose limits are set."""
+    _ticks(axis, partial(_decimal_ticks, most=most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def batch_axis(axis: Axis, batches: Iterable[float] = ()) -> None:
+    """Ticks at a few batches, else at powers of 2, on a logarithmic axis whose limits are set."""
+    few = sorted(set(batches))
+    _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG element to put into a page."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(_SVG_RC):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).strip()
+
+
+def _ticks(axis: Axis, choose: Callable[[float, float], list[float]]) -> None:
+    if axis.get_scale() == "log":
+        low, high = sorted(axis.get_view_interval())
+        ticks = choose(low, high)
+        axis.set_major_locator(FixedLocator(ticks) if ticks else MaxNLocator(4))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
+
+
+def _decimal_ticks(low: float, high: float, most: int) -> list[float]:
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks: list[float] = []
+    for steps in _DECIMAL_TICKS:
+        ticks = [step * 10.0**decade for decade in decades for step in steps]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
+            return ticks
+    return ticks[:: -(-len(ticks) // most)]
+
+
+def _doubling_ticks(low: float, high: float, most: int = 9) -> list[float]:
+    powers = range(int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9)) + 1)
+    ticks = [2.0**power for power in powers]
+    return ticks[:: max(1, -(-len(ticks) // most))]

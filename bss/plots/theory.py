@@ -1,0 +1,248 @@
+"""The theory's figures: exact risks, switch points, catch-up, optimal schedules, the law."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.plots.style import (
+    INK,
+    batch_axis,
+    count_axis,
+    new_figure,
+    panel_title,
+    side_legend,
+    tokens_axis,
+)
+from bss.schedules.plan import Plan
+from bss.theory.optimal import Optimum, data_left, time_left
+from bss.theory.switch import Switch
+
+Curve = tuple[np.ndarray, np.ndarray]
+
+# Lightness falls from look to look, and so do line and marker differ: readable in grey.
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": "#10375c", "linestyle": "-", "marker": "o"},
+    {"color": "#c2571a", "linestyle": "--", "marker": "s"},
+    {"color": "#4f9a7f", "linestyle": "-.", "marker": "D"},
+    {"color": "#b58fc4", "linestyle": ":", "marker": "^"},
+    {"color": "#c9b13c", "linestyle": (0, (6, 1, 1, 1, 1, 1)), "marker": "v"},
+)
+_POINTS: dict[str, Any] = {"linestyle": "", "markersize": 4.5, "markerfacecolor": "white"}
+_STAGES: dict[str, Any] = {"color": "#c2571a", "linestyle": "--", "linewidth": 1.4}
+_BATCH = "batch (samples)"
+_WIDE = 2000.0  # a range of batches beyond which powers of 2 are no help
+
+
+def risk_figure(curves: Mapping[str, Curve], *, log_data: bool = True) -> Figure:
+    """Excess risk against samples consumed, one named (data [N], risk [N]) curve per schedule.
+
+    Args:
+        curves: by name.
+        log_data: on a logarithmic axis; late switches show better on a linear one.
+    """
+    figure, axes = new_figure(3.6)
+    ax = axes[0, 0]
+    handles = _lines(ax, curves)
+    _log_log(ax, "samples consumed", "excess risk")
+    ax.margins(x=0)
+    if not log_data:
+        ax.set_xscale("linear")
+        ax.set_xlim(left=0)
+    tokens_axis(ax.xaxis)
+    count_axis(ax.yaxis)
+    side_legend(figure, handles)
+    return figure
+
+
+def law_figure(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray, Curve]]]) -> Figure:
+    """The law as lines on the exact recursion as points, against intrinsic time.
+
+    Args:
+        panels: a title to named (times [N], law [N], (times [K], exact [K])).
+    """
+    figure, axes = new_figure(3.4, columns=len(panels), sharey=True)
+    handles = []
+    for ax, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        handles = _lines(ax, {name: (t, law) for name, (t, law, _) in curves.items()})
+        for look, (_, _, (times, exact)) in zip(_LOOKS, curves.values(), strict=False):
+            ax.plot(times, exact, **(look | _POINTS))
+        _log_log(ax, "intrinsic time", "")
+        ax.set_xscale("linear")
+        tokens_axis(ax.xaxis)
+        panel_title(ax, title)
+    axes[0, 0].set_ylabel("excess risk")
+    count_axis(axes[0, 0].yaxis)
+    side_legend(figure, handles, "lines: law\npoints: exact")
+    return figure
+
+
+def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str, float]) -> Figure:
+    """D − P*, the data after the best switch, against the budget D, with the theory's slopes.
+
+    A line of the theory's slope passes through the last budget of its task.
+    """
+    figure, axes = new_figure(3.8)
+    ax = axes[0, 0]
+    handles = []
+    for look, (name, found) in zip(_LOOKS, switches.items(), strict=False):
+        data = np.array([s.data for s in found], np.float64)
+        after = data - [s.switch_data for s in found]
+        handles += ax.plot(
+            data, after, linestyle="", color=look["color"], marker=look["marker"], label=name
+        )
+        line = after[-1] * (data / data[-1]) ** theory[name]
+        label = f"slope {theory[name]:.3f} of the theory"
+        style = {"color": look["color"], "linestyle": look["linestyle"]}
+        handles += ax.plot(data, line, linewidth=1.4, label=label, **style)
+    _log_log(ax, "data budget $D$ (samples)", "data after the best switch, $D - P^*$")
+    for axis in (ax.xaxis, ax.yaxis):
+        tokens_axis(axis)
+    side_legend(figure, handles)
+    return figure
+
+
+def catch_up_figure(
+    curves: Mapping[str, Curve], gaps: Mapping[str, Curve], theory: Mapping[str, float]
+) -> Figure:
+    """Fast catch-up: risks against steps, and the gap after the switch against its slope.
+
+    Args:
+        curves: named (steps [N], risk [N]).
+        gaps: named (steps since the switch [N], gap to the large batch [N]).
+        theory: the slope of each gap.
+    """
+    figure, axes = new_figure(3.4, columns=2)
+    left, right = axes[0]
+    handles = _lines(left, curves)
+    _log_log(left, "steps", "excess risk")
+    panel_title(left, "at equal steps")
+    tokens_axis(left.xaxis)
+    count_axis(left.yaxis)
+    first = len(curves)
+    for look, (name, (steps, gap)) in zip(_LOOKS[first:], gaps.items(), strict=False):
+        line = gap[-1] * (steps / steps[-1]) ** theory[name]
+        right.plot(steps, line, color=INK, linewidth=1)
+        handles += right.plot(steps, gap, markevery=4, label=name, **(look | _POINTS))
+        right.annotate(
+            f"slope −{-theory[name]:.2f}",
+            (steps[0], line[0]),
+            xytext=(10, 6),
+            textcoords="offset points",
+            fontsize=8,
+            color=INK,
+        )
+    _log_log(right, "steps since the switch", "gap to the large batch")
+    panel_title(right, "the gap closes")
+    tokens_axis(right.xaxis)
+    side_legend(figure, handles)
+    return figure
+
+
+def optimal_figure(optima: Mapping[str, Optimum], plan: Plan | None = None) -> Figure:
+    """Optimal batches: against the data consumed, and against the time that is left.
+
+    Args:
+        optima: by name.
+        plan: its stages in whole batches, drawn over the first panel.
+    """
+    figure, axes = new_figure(3.5, columns=2, sharey=True)
+    left, right = axes[0]
+    handles = []
+    for look, (name, best) in zip(_LOOKS, optima.items(), strict=False):
+        style = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.8}
+        remaining, batch, share = _sampled(best)
+        handles += left.plot(share, batch, label=name, **style)
+        right.plot(remaining, batch, **style)
+    if plan is not None:
+        edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
+        batches = [s.batch for s in plan.segments]
+        shares = [edge / plan.budget for edge in edges]
+        handles += left.plot(
+            shares, [*batches, batches[-1]], drawstyle="steps-post", label="in stages", **_STAGES
+        )
+    left.set_yscale("log")
+    low, high = left.get_ylim()
+    (tokens_axis if high / low > _WIDE else batch_axis)(left.yaxis)
+    left.set_ylabel(_BATCH)
+    left.set_xlabel("share of the data consumed")
+    right.set_xscale("log")
+    right.set_xlabel("1 + intrinsic time left")
+    right.invert_xaxis()
+    tokens_axis(right.xaxis)
+    side_legend(figure, handles)
+    return figure
+
+
+def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) -> Figure:
+    """Measured powers of the budget, and lines of the theory's slope through the last point.
+
+    Args:
+        panels: what is measured to named ((budgets [N], values [N]), slope in theory).
+    """
+    figure, axes = new_figure(3.2, columns=len(panels))
+    handles = []
+    for ax, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        handles = []
+        for look, (name, ((data, values), slope)) in zip(_LOOKS, curves.items(), strict=False):
+            points = {"color": look["color"], "marker": look["marker"]}
+            handles += ax.plot(data, values, linestyle="", markersize=4.5, label=name, **points)
+            line = values[-1] * (data / data[-1]) ** slope
+            ax.plot(data, line, color=look["color"], linestyle=look["linestyle"], linewidth=1.2)
+        _log_log(ax, "data budget $D$ (samples)", "")
+        panel_title(ax, title)
+        tokens_axis(ax.xaxis, most=4)
+    side_legend(figure, handles, "points: optimum\nlines: theory")
+    return figure
+
+
+def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Figure:
+    """Schedules of one ratio of batch to rate, which lose and consume alike.
+
+    Args:
+        members: named (share of the data consumed [N], batches [N], rates [N]).
+    """
+    figure, axes = new_figure(3.3, columns=2)
+    handles = []
+    for look, (name, (share, batches, rates)) in zip(_LOOKS, members.items(), strict=False):
+        style = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.8}
+        handles += axes[0, 0].plot(share, batches, label=name, **style)
+        axes[0, 1].plot(share, rates, **style)
+    for ax, label in zip(axes[0], (_BATCH, "learning rate"), strict=True):
+        ax.set_xlabel("share of the data consumed")
+        ax.set_ylabel(label)
+        ax.set_yscale("log")
+    batch_axis(axes[0, 0].yaxis)
+    count_axis(axes[0, 1].yaxis)
+    side_legend(figure, handles)
+    return figure
+
+
+def _sampled(best: Optimum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 + time left, batch and share of the data consumed, from the start to the end."""
+    budget = best.budget
+    left = np.geomspace(1 + best.horizon, 1, 500) - 1
+    left = np.maximum(np.sort(np.append(left, time_left(budget, best.multiplier)))[::-1], 0.0)
+    left = left[left <= best.horizon]
+    batch = np.clip(
+        best.multiplier * (1 + left) ** -budget.power, budget.min_batch, budget.max_batch
+    )
+    share = 1 - data_left(budget, best.multiplier, left) / budget.data
+    return 1 + left, batch, share
+
+
+def _lines(ax: Axes, curves: Mapping[str, Curve]) -> list[Any]:
+    handles = []
+    for look, (name, curve) in zip(_LOOKS, curves.items(), strict=False):
+        style = {"color": look["color"], "linestyle": look["linestyle"]}
+        handles += ax.plot(*curve, linewidth=1.8, label=name, **style)
+    return handles
+
+
+def _log_log(ax: Axes, x: str, y: str) -> None:
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)

@@ -1,0 +1,202 @@
+"""The short answer of a report: plain sentences made from the numbers, and nothing else."""
+
+import math
+
+from bss.laws.fit import Estimate
+from bss.plots.contenders import RATES
+from bss.plots.standings import CONSTANT_ROLES, Standing, compared_loss, standings
+from bss.report.results import Results
+from bss.units import format_tokens
+
+WHEN = {
+    "constant": "At constant learning rate",
+    "averaged": "At constant learning rate with averaged weights",
+    "decay": "After the decay to zero",
+}
+
+
+def short_answer(results: Results) -> list[str]:
+    """Which batch schedule wins at each rate, B_opt, and which law to believe."""
+    answers = [_winner(results, rate) for rate in RATES]
+    answers += [_certainty(results), _optimal_batch(results), _best_law(results)]
+    return [answer for answer in answers if answer]
+
+
+def millinats(difference: float, error: float | None = None) -> str:
+    """A difference in 1e-3 nats, with 2 standard errors where they are known.
+
+    Examples:
+        >>> millinats(-0.0123), millinats(0.004, 0.001)
+        ('−12.3', '+4.0 ± 1.0')
+    """
+    if math.isnan(difference):
+        return "–"
+    spread = "" if error is None else f" ± {1e3 * error:.1f}"
+    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")
+
+
+def interval_text(estimate: Estimate) -> str:
+    """A batch with its interval, a bound, or a dash.
+
+    Examples:
+        >>> interval_text(Estimate(4.2, 3.9, 4.6)), interval_text(Estimate(None, None, 2.0))
+        ('4.2 (3.9 to 4.6)', '< 2')
+    """
+    if estimate.value is not None:
+        if estimate.low is None or estimate.high is None:
+            return f"{estimate.value:.3g}"
+        return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    bounds = [f"> {estimate.low:.3g}"] if estimate.low is not None else []
+    bounds += [f"< {estimate.high:.3g}"] if estimate.high is not None else []
+    return ", ".join(bounds) or "–"
+
+
+def _winner(results: Results, rate: str) -> str:
+    rows = standings(results.contenders, rate)
+    if not rows:
+        return ""
+    when = WHEN[rate]
+    noun = _noun(results)
+    tokens = format_tokens(round(results.schedule["tokens"]))
+    first, best = rows[0], next((row for row in rows if row.best), None)
+    told = (
+        f"{when} and {tokens} tokens, {_name(first)} has the lowest {noun}, {first.loss:.4f} nats"
+    )
+    if best is None:
+        return f"{told}; no constant batch finished to compare it with."
+    if first is best:
+        if any(row.role not in CONSTANT_ROLES for row in rows):
+            told += ": no schedule beats the best constant batch"
+    elif first.role in CONSTANT_ROLES:
+        told += (
+            f", {_apart(first)} below {_name(best)}, which has the lowest held-out loss "
+            "of the constants"
+        )
+    else:
+        told += f", {_apart(first)} below the best {_name(best)} ({best.loss:.4f})"
+    others = [
+        f"{_name(row)} ends {_apart(row)} {_side(row.difference)} {_name(best)}"
+        for row in rows
+        if row.role in ("schedule", "late") and row is not first
+    ]
+    sentences = [told, " and ".join(others), _equal_steps(rows)]
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
+
+
+def _equal_steps(rows: list[Standing]) -> str:
+    """The derived schedule against the constant that takes the most nearly equal steps."""
+    derived = next((row for row in rows if row.role == "schedule"), None)
+    constants = [row for row in rows if row.role in CONSTANT_ROLES]
+    if derived is None or not constants:
+        return ""
+    control = min(constants, key=lambda row: abs(math.log(row.steps / derived.steps)))
+    steps = f"{control.steps:,} steps to the schedule's {derived.steps:,}"
+    if control.best:
+        return f"{_name(control)} is also the constant of most nearly equal steps ({steps})"
+    difference = derived.loss - control.loss
+    return (
+        f"against the constant of most nearly equal steps, batch {control.batch} ({steps}), "
+        f"the derived schedule ends {abs(difference):.4f} nats {_side(difference)}"
+    )
+
+
+def _side(difference: float) -> str:
+    return "below" if difference < 0 else "above"
+
+
+def _name(row: Standing) -> str:
+    if row.role == "schedule":
+        return f"the derived schedule ({row.batch})"
+    if row.role == "late":
+        return f"the late switch ({row.batch})"
+    return f"constant batch {row.batch.removeprefix('0:')}"
+
+
+def _apart(row: Standing) -> str:
+    return f"{abs(row.difference):.4f} nats"
+
+
+def _noun(results: Results) -> str:
+    return {"test_loss": "test loss", "eval_loss": "held-out loss"}[
+        compared_loss(results.contenders)
+    ]
+
+
+def _certainty(results: Results) -> str:
+    """How far the differences can be trusted: one seed, or several."""
+    told = []
+    for rate in RATES:
+        for row in standings(results.contenders, rate):
+            if row.role == "schedule" and row.error is not None:
+                told.append(
+                    f"{millinats(row.difference, row.error)} × 10⁻³ nats "
+                    f"{WHEN[rate][0].lower()}{WHEN[rate][1:]}"
+                )
+    if told:
+        seeds = len(set(results.contenders["seed"]))
+        return (
+            f"Over {seeds} seeds, differences are paired by seed and given with 2 standard "
+            f"errors: the derived schedule against the best constant, {', '.join(told)}."
+        )
+    return (
+        "Every run has one seed, so the differences between runs have no error bar. Read small "
+        "ones as such: another seed may turn them round."
+    )
+
+
+def _optimal_batch(results: Results) -> str:
+    fit = results.fits.get(results.schedule["law"])
+    if fit is None:
+        return ""
+    known = [
+        (found.target_loss, found.batches["B_opt"])
+        for found in fit.fits
+        if found.status == "converged"
+        and "B_opt" in found.batches
+        and found.batches["B_opt"].value is not None
+    ]
+    if not known:
+        return f"The {fit.law} law identifies B_opt at none of {len(fit.fits)} target losses."
+    listed = ", ".join(
+        f"{estimate.value:.3g} at {loss:g}" for loss, estimate in known if estimate.value
+    )
+    rest = len(fit.fits) - len(known)
+    unknown = f"; at {rest} of {len(fit.fits)} targets it is unidentified" if rest else ""
+    return (
+        f"The batch that reaches a loss with the fewest tokens, B_opt by the {fit.law} law, in "
+        f"sequences: {listed} nats{unknown}.{_caution(results, fit.law)}"
+    )
+
+
+def _caution(results: Results, law: str) -> str:
+    """A warning where the law that B_opt is read from is not the one that predicts best."""
+    errors = {row["law"]: row["interior_loss"] for row in results.comparison["table"]}
+    winner = results.comparison["winner"]
+    if law not in errors:
+        return " This law could not be judged on left-out batches, so read it with care."
+    if law == winner:
+        return ""
+    return (
+        f" Read it with care: on left-out batches this law errs by {errors[law]:.4f} nats, the "
+        f"{winner} by {errors[winner]:.4f}."
+    )
+
+
+def _best_law(results: Results) -> str:
+    table, winner = results.comparison["table"], results.comparison["winner"]
+    if not table:
+        return "Too few batches to say which law predicts left-out batches best."
+    best = table[0]
+    told = (
+        f"Of {len(table)} laws, the {best['law']} predicts left-out batches best, with an rms "
+        f"error of {best['interior_loss']:.4f} nats"
+        if len(table) > 1
+        else f"Only the {best['law']} law could be judged on left-out batches; its rms error is "
+        f"{best['interior_loss']:.4f} nats"
+    )
+    if winner != best["law"]:
+        told += f"; the {winner} is simpler and as good within one standard error"
+    if results.comparison["left_out"]:
+        left = ", ".join(results.comparison["left_out"])
+        told += f". Too few batches to judge: {left}"
+    return f"{told}."

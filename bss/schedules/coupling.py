@@ -1,0 +1,135 @@
+"""What learning rate, weight decay and betas do when the batch changes.
+
+The square-root rule for the rate is the usual one for Adam, the linear one that for SGD
+(arXiv 2505.23971 uses both so). Betas kept as half-lives in tokens follow Marek et al.
+(arXiv 2507.07101): beta2' = beta2^(B'/B).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from bss.errors import InputError
+
+LRRule = Literal["none", "sqrt", "linear"]
+DecayRule = Literal["none", "per_token"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one optimizer step is done with, as float64 numbers.
+
+    Attributes:
+        lr: learning rate.
+        beta1: decay of the first moment, per step.
+        beta2: decay of the second moment, per step.
+        weight_decay: decoupled, so that the step shrinks a weight by lr · weight_decay.
+    """
+
+    lr: float
+    beta1: float
+    beta2: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """How the settings of a step depend on its batch B.
+
+    Attributes:
+        lr: the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear" B/B_ref.
+        reference_batch: B_ref in sequences, the batch at which the scheduled rate and the weight
+            decay are meant as given; needed by every rule but "none".
+        weight_decay: λ at the reference batch.
+        weight_decay_rule: "none" keeps λ. "per_token" keeps the shrinkage per token, lr·λ/B to
+            first order in lr·λ, at what it is at B_ref with the scheduled rate:
+            λ_B = λ · (B/B_ref) / (the factor on the rate) (derived here), which keeps the AdamW
+            timescale B/(lr·λ) in tokens.
+        beta1, beta2: per step, whatever the batch ...
+        beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
+            beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
+
+    Raises:
+        InputError: on construction, if a value is out of range or a reference is missing.
+    """
+
+    lr: LRRule = "none"
+    reference_batch: int | None = None
+    weight_decay: float = 0.0
+    weight_decay_rule: DecayRule = "none"
+    beta1: float = 0.9
+    beta2: float = 0.95
+    beta1_half_life: float | None = None
+    beta2_half_life: float | None = None
+
+    def __post_init__(self):
+        for field, rules in (("lr", LRRule), ("weight_decay_rule", DecayRule)):
+            rule = getattr(self, field)
+            if rule not in get_args(rules):
+                raise InputError(
+                    f"coupling {field}: {rule!r} is unknown; "
+                    f"choose one of {', '.join(get_args(rules))}"
+                )
+            if rule != "none" and self.reference_batch is None:
+                raise InputError(
+                    f"reference_batch: missing; {field} {rule!r} scales relative to it"
+                )
+        if self.reference_batch is not None and not self.reference_batch >= 1:
+            raise InputError(f"reference_batch: {self.reference_batch} given; write 1 or more")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise InputError(f"weight_decay: {self.weight_decay} given; write 0 or more")
+        for field in ("beta1", "beta2"):
+            if not 0 <= getattr(self, field) < 1:
+                raise InputError(f"{field}: {getattr(self, field)} given; write 0 <= {field} < 1")
+            tokens = getattr(self, f"{field}_half_life")
+            if tokens is not None and not (math.isfinite(tokens) and tokens > 0):
+                raise InputError(f"{field}_half_life: {tokens} given; write a positive count")
+
+    def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
+        """The settings of a step of this batch.
+
+        Args:
+            lr: the scheduled rate, before coupling.
+            batch: sequences in the step.
+            seq_len: tokens per sequence.
+
+        Examples:
+            >>> coupling = Coupling(lr="sqrt", reference_batch=8, beta2_half_life=4096)
+            >>> coupling.settings(1e-3, 32, 128)
+            Settings(lr=0.002, beta1=0.9, beta2=0.5, weight_decay=0.0)
+        """
+        ratio = batch / (self.reference_batch or batch)
+        factor = {"none": 1.0, "sqrt": math.sqrt(ratio), "linear": ratio}[self.lr]
+        tokens = batch * seq_len
+        decay = self.weight_decay
+        if self.weight_decay_rule == "per_token":
+            decay *= ratio / factor
+        return Settings(
+            lr=lr * factor,
+            beta1=_beta(self.beta1, self.beta1_half_life, tokens),
+            beta2=_beta(self.beta2, self.beta2_half_life, tokens),
+            weight_decay=decay,
+        )
+
+
+def half_life(beta: float, batch_tokens: int) -> float:
+    """The half-life, in tokens, of an average with this beta per step (arXiv 2507.07101).
+
+    Args:
+        beta: per step, in (0, 1).
+        batch_tokens: tokens in the step at which beta is meant.
+
+    Raises:
+        InputError: beta is not strictly between 0 and 1.
+
+    Examples:
+        >>> round(half_life(0.95, 1024))
+        13838
+    """
+    if not 0 < beta < 1:
+        raise InputError(f"beta: {beta} has no half-life; write 0 < beta < 1")
+    return batch_tokens * math.log(0.5) / math.log(beta)
+
+
+def _beta(beta: float, half_life_tokens: float | None, tokens: int) -> float:
+    return beta if half_life_tokens is None else 2.0 ** (-tokens / half_life_tokens)

@@ -1,0 +1,140 @@
+"""Learning-rate schedules of a count: warmup-stable-decay, and its limits cosine, linear, constant.
+
+Each is a plain optax schedule, a callable of a count, and works alone with any optax optimizer:
+`optax.adamw(wsd(1e-3, 1000, 100, 200))`. The count may be steps or tokens, as long as the
+lengths are in the same unit. Decay shapes as in Hägele et al. (arXiv 2405.18392); decay to
+exactly zero as in Bergsma et al., "Straight to Zero" (arXiv 2502.15938).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bss.errors import InputError
+
+Shape = Literal["linear", "1-sqrt", "cosine", "exponential"]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A warmup-stable-decay learning rate, as a value that is also a callable.
+
+    With x the part of the decay that is behind (0 at its start, 1 from `total` on), the rate is
+    peak · count/warmup in the warmup, peak in the stable phase, and then
+
+        peak · (floor + (1 − floor) · s(x)),   s = 1 − x, 1 − √x or (1 + cos πx)/2,
+        peak · floor^x                         for "exponential".
+
+    Without a decay it stays at the peak.
+
+    Attributes:
+        peak: the rate of the stable phase.
+        total: the count at which the decay ends.
+        warmup: the length of the linear warmup from zero; 0 for none.
+        decay: the length of the decay; 0 for none.
+        shape: of the decay.
+        floor: the final rate, as a fraction of the peak.
+
+    Raises:
+        InputError: on construction: a NaN, infinite or negative value, warmup and decay longer
+            than the total, an unknown shape, or an exponential decay to zero.
+    """
+
+    peak: float
+    total: float
+    warmup: float = 0
+    decay: float = 0
+    shape: Shape = "linear"
+    floor: float = 0.0
+
+    def __post_init__(self):
+        for field in ("peak", "total"):
+            value = getattr(self, field)
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"{field}: {value} given; write a positive number")
+        for field in ("warmup", "decay"):
+            value = getattr(self, field)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"{field}: {value} given; write a length of 0 or more")
+        if self.warmup + self.decay > self.total:
+            raise InputError(
+                f"warmup, decay: {self.warmup} and {self.decay} are together longer than the "
+                f"total of {self.total}; shorten one of them"
+            )
+        if self.shape not in get_args(Shape):
+            raise InputError(
+                f"shape: {self.shape!r} is unknown; choose one of {', '.join(get_args(Shape))}"
+            )
+        if not 0 <= self.floor <= 1:
+            raise InputError(f"floor: {self.floor} given; write a fraction of the peak, 0 to 1")
+        if self.shape == "exponential" and self.decay and not self.floor:
+            raise InputError("floor: an exponential decay never reaches 0; write a floor above 0")
+
+    def __call__(self, count: Any) -> Any:
+        """The rate at a count.
+
+        Args:
+            count: a number or NumPy array, answered in float64 by NumPy, exact for counts below
+                2^53; or a jax array, traced or not, answered in jax's default float.
+
+        Returns:
+            The rate, of the count's shape.
+        """
+        xp = jnp if isinstance(count, jax.Array) else np
+        count = xp.asarray(count, dtype=float)
+        rate = xp.full_like(count, self.peak)[()]
+        if self.warmup:
+            rate = rate * xp.clip(count / self.warmup, 0.0, 1.0)
+        if self.decay:
+            # What is left, rather than what is behind, keeps the digits near the end, at zero.
+            left = xp.clip((float(self.total) - count) / self.decay, 0.0, 1.0)
+            rate = rate * self._fall(left, xp)
+        return rate
+
+    def _fall(self, left: Any, xp: Any) -> Any:
+        """The fraction of the peak when a part `left` = 1 − x of the decay is ahead."""
+        match self.shape:
+            case "exponential":
+                return self.floor ** (1.0 - left)
+            case "1-sqrt":
+                left = 1.0 - xp.sqrt(1.0 - left)
+            case "cosine":
+                left = (1.0 - xp.cos(math.pi * left)) / 2.0
+        return self.floor + (1.0 - self.floor) * left
+
+
+def wsd(
+    peak: float,
+    total: float,
+    warmup: float,
+    decay: float,
+    shape: Shape = "linear",
+    floor: float = 0.0,
+) -> Rate:
+    """Warmup, stable phase, decay; see `Rate` for the arguments, formulas and errors.
+
+    Examples:
+        >>> rate = wsd(peak=1.0, total=10, warmup=2, decay=4)
+        >>> [float(rate(count)) for count in (0, 1, 2, 6, 8, 10)]
+        [0.0, 0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    return Rate(peak, total, warmup, decay, shape, floor)
+
+
+def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:
+    """Warmup, then one half cosine down to `floor · peak` at the total."""
+    return Rate(peak, total, warmup, total - warmup, "cosine", floor)
+
+
+def linear_to_zero(peak: float, total: float, warmup: float = 0) -> Rate:
+    """Warmup, then linearly to exactly zero at the total (arXiv 2502.15938)."""
+    return Rate(peak, total, warmup, total - warmup, "linear")
+
+
+def constant(peak: float, warmup: float = 0) -> Rate:
+    """Warmup, then the peak for ever."""
+    return Rate(peak, max(warmup, 1), warmup)

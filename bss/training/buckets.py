@@ -1,0 +1,110 @@
+"""One compiled program per bucket shape, compiled ahead on a background thread.
+
+A batch change is then a change of the traced count or of the program called: nothing compiles.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from bss.errors import InputError
+from bss.schedules.plan import Program
+from bss.training.config import RunConfig
+from bss.training.optimizer import Settings
+from bss.training.step import Step
+
+_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+_compilations: Counter[int] = Counter()
+
+
+def _count(event: str, duration_secs: float, **_: Any) -> None:
+    del duration_secs
+    if event == _COMPILE_EVENT:
+        _compilations[threading.get_ident()] += 1
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
+
+
+def compilations() -> int:
+    """Programs that the calling thread has compiled (loads from a compilation cache included)."""
+    return _compilations[threading.get_ident()]
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The sharding of state and scalars: a copy on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def sequence_sharding(mesh: Mesh) -> NamedSharding:
+    """The sharding of [buckets, sequences, tokens]: the sequences of each bucket are split."""
+    return NamedSharding(mesh, PartitionSpec(None, "data", None))
+
+
+class Programs:
+    """The programs of a run, by bucket.
+
+    Compilation starts at once, in the order given, on a thread of its own; `get` waits for the
+    one it needs. Shardings and the mesh are passed explicitly: a thread sees no ambient mesh.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        abstract_state: Any,
+        needed: Sequence[Program],
+        run: RunConfig,
+        mesh: Mesh,
+    ):
+        """Starts compiling.
+
+        Args:
+            step: from `make_step`.
+            abstract_state: shapes and dtypes of the state.
+            needed: each bucket with the most of it that one step accumulates.
+            run: its sequence length, and how many weight averages it has.
+            mesh: with one axis, "data".
+
+        Raises:
+            InputError: where a bucket cannot be split over the devices of the mesh.
+        """
+        for program in needed:
+            if program.bucket % mesh.size:
+                raise InputError(
+                    f"bucket {program.bucket} cannot be split over {mesh.size} devices; "
+                    f"use buckets that are multiples of {mesh.size}"
+                )
+        self.capacity = {p.bucket: p.accumulation for p in needed}
+        whole, split = replicated(mesh), sequence_sharding(mesh)
+        jitted = jax.jit(
+            step,
+            in_shardings=(whole, split, whole, whole),
+            out_shardings=whole,
+            donate_argnums=0,
+        )
+        scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        shares = jax.ShapeDtypeStruct((len(run.averages),), jnp.float32)
+
+        def build(bucket: int, capacity: int):
+            sequences = jax.ShapeDtypeStruct((capacity, bucket, run.data.seq_len + 1), jnp.int32)
+            count = jax.ShapeDtypeStruct((), jnp.int32)
+            settings = Settings(scalar, scalar, scalar, scalar, shares)
+            return jitted.lower(abstract_state, sequences, count, settings).compile()
+
+        pool = ThreadPoolExecutor(1, "compile")
+        self._futures: dict[int, Future] = {
+            bucket: pool.submit(build, bucket, capacity)
+            for bucket, capacity in self.capacity.items()
+        }
+        pool.shutdown(wait=False)
+
+    def get(self, bucket: int):
+        """The compiled program of a bucket."""
+        return self._futures[bucket].result()

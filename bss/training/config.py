@@ -1,0 +1,319 @@
+"""A run is a value: everything that determines its trajectory and its curve, frozen and typed.
+
+Where and how a run is executed (device, buckets, threads, directories) is not here: that is
+`bss.training.execution`. Two runs with equal configs have equal ids, whatever ran them.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from bss.errors import InputError
+from bss.models.config import ModelConfig
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.coupling import Coupling
+from bss.schedules.plan import Plan, resolve
+from bss.training.average import check_half_life
+from bss.units import parse_tokens
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which tokens, in which order.
+
+    Attributes:
+        corpus: name of the corpus, for people; `content` is what counts.
+        tokenizer: name of the tokenizer, for people.
+        content: content hash of the token shards; a run refuses shards with another one.
+        seq_len: targets per sequence, in tokens.
+        seed: the data seed; compared runs share it.
+        repeat: allow more tokens than the corpus holds.
+    """
+
+    corpus: str = "stdlib"
+    tokenizer: str = "bytes"
+    content: str = ""
+    seq_len: int = 128
+    seed: int = 0
+    repeat: bool = False
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """The optimizer and its settings at the reference batch.
+
+    Attributes:
+        name: "adamw" or "sgd" (with momentum `beta1`).
+        lr: peak learning rate.
+        beta1: first-moment decay per step (momentum for SGD).
+        beta2: second-moment decay per step; unused where `beta2_half_life` is set.
+        beta2_half_life: half-life of the second moment in tokens; 0 keeps `beta2` per step.
+        eps: Adam's epsilon.
+        weight_decay: decoupled; norms are not decayed.
+        clip: global norm at which gradients are clipped; 0 clips nothing.
+    """
+
+    name: Literal["adamw", "sgd"] = "adamw"
+    lr: float = 4e-3
+    beta1: float = 0.9
+    beta2: float = 0.95
+    beta2_half_life: int = 0
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("beta1", 0, 1), ("beta2", 0, 1), ("clip", 0, math.inf)):
+            if not low <= getattr(self, name) < high:
+                raise InputError(
+                    f"optimizer.{name} is {getattr(self, name)}; expected {low} <= {name} < {high}"
+                )
+        for name in ("lr", "eps"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(
+                    f"optimizer.{name} is {getattr(self, name)}; expected a positive number"
+                )
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """Batch and learning rate over the tokens consumed.
+
+    Attributes:
+        tokens: where the run stops.
+        batch: batch schedule in sequences, "0:8 2M:16".
+        rate: shape of the learning rate.
+        warmup: linear warm-up, in tokens.
+        decay: length of the final decay of "wsd", in tokens.
+        shape: of that decay.
+        floor: the last learning rate as a fraction of the peak.
+        lr_coupling: what the learning rate does when the batch leaves `reference_batch`.
+        weight_decay_coupling: the same for weight decay.
+        reference_batch: in sequences; 0 means the first batch of the schedule.
+    """
+
+    tokens: int = 1_000_000
+    batch: str = "8"
+    rate: Literal["wsd", "cosine", "constant", "linear"] = "wsd"
+    warmup: int = 0
+    decay: int = 0
+    shape: Literal["linear", "1-sqrt", "cosine", "exponential"] = "linear"
+    floor: float = 0.0
+    lr_coupling: Literal["none", "sqrt", "linear"] = "none"
+    weight_decay_coupling: Literal["none", "per_token"] = "none"
+    reference_batch: int = 0
+
+    def __post_init__(self) -> None:
+        # One schedule has one text: "8", not "0:8", and shares of the tokens as tokens.
+        batch = str(BatchSchedule.parse(self.batch, total=self.tokens))
+        object.__setattr__(self, "batch", batch)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Fixed held-out tokens, the same for every run that is compared.
+
+    Attributes:
+        tokens: held-out tokens of the validation split, evaluated along the run.
+        test_tokens: held-out tokens of the test split, evaluated once at the end; 0 for none.
+        per_efold: evaluations per e-fold of tokens consumed.
+        first: tokens consumed at the first evaluation.
+    """
+
+    tokens: int = 32_768
+    test_tokens: int = 0
+    per_efold: int = 20
+    first: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name, low in (("tokens", 1), ("test_tokens", 0), ("per_efold", 1), ("first", 1)):
+            if getattr(self, name) < low:
+                raise InputError(
+                    f"evaluation.{name} is {getattr(self, name)}; expected {low} or more"
+                )
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The checkpoint a branch starts from: the parent's id and its tokens consumed there."""
+
+    run: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run.
+
+    Attributes:
+        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
+        seed: the initialisation's; the data has a seed of its own.
+        parent: the fork point a branch starts from.
+    """
+
+    model: ModelConfig
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    averages: tuple[str, ...] = ()
+    seed: int = 0
+    parent: Parent | None = None
+
+    def __post_init__(self) -> None:
+        for text in self.averages:
+            check_half_life(text)
+
+    @property
+    def id(self) -> str:
+        """Twelve hexadecimal digits that name the trajectory.
+
+        They hash the fields that differ from their defaults, so that a new option renames no
+        old run. Left out are the names of corpus and tokenizer, and the stop of a trunk (a run
+        whose schedules do not depend on it): asking for more tokens continues it.
+        """
+        unnamed = dataclasses.replace(
+            self.data, corpus=DataConfig.corpus, tokenizer=DataConfig.tokenizer
+        )
+        schedule = self.schedule
+        if not self.depends_on_stop:
+            schedule = dataclasses.replace(schedule, tokens=ScheduleConfig.tokens)
+        values = _non_default(dataclasses.replace(self, data=unnamed, schedule=schedule))
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def depends_on_stop(self) -> bool:
+        """Whether the learning rate before the stop depends on where the stop is."""
+        s = self.schedule
+        return s.rate in ("cosine", "linear") or (s.rate == "wsd" and s.decay > 0)
+
+    @property
+    def start(self) -> int:
+        """Tokens consumed before the first step: 0, or the fork of a branch."""
+        return self.parent.tokens if self.parent else 0
+
+    def plan(self, buckets: tuple[int, ...] | None = None) -> Plan:
+        """The run as integer segments; raises InputError where it cannot be run."""
+        s, o = self.schedule, self.optimizer
+        batches = BatchSchedule.parse(s.batch, total=s.tokens)
+        return resolve(
+            batches,
+            s.tokens,
+            self.data.seq_len,
+            buckets=buckets,
+            rate=_rate(s, o.lr),
+            coupling=Coupling(
+                lr=s.lr_coupling,
+                reference_batch=s.reference_batch or batches.batches[0],
+                weight_decay=o.weight_decay,
+                weight_decay_rule=s.weight_decay_coupling,
+                beta1=o.beta1,
+                beta2=o.beta2,
+                beta2_half_life=o.beta2_half_life or None,
+            ),
+            start=self.start,
+        )
+
+    def evaluation_tokens(self) -> list[int]:
+        """Token counts at which the run evaluates: an evenly spaced grid in log tokens.
+
+        The grid does not depend on the stop, so that a continued trunk keeps it.
+        """
+        e, stop = self.evaluation, self.schedule.tokens
+        last = math.floor(math.log(max(stop / e.first, 1)) * e.per_efold)
+        grid = [round(e.first * math.exp(k / e.per_efold)) for k in range(last + 1)]
+        return [tokens for tokens in grid if self.start < tokens < stop]
+
+
+def _rate(schedule: ScheduleConfig, peak: float):
+    """The learning-rate schedule of a config, a function of tokens."""
+    s = schedule
+    if s.rate == "wsd":
+        return rates.wsd(peak, s.tokens, s.warmup, s.decay, shape=s.shape, floor=s.floor)
+    if s.rate == "cosine":
+        return rates.cosine(peak, s.tokens, s.warmup, floor=s.floor)
+    if s.rate == "linear":
+        return rates.linear_to_zero(peak, s.tokens, s.warmup)
+    return rates.constant(peak, s.warmup)
+
+
+def _non_default(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass that differ from their defaults, nested, empty branches dropped.
+
+    A float field is a float however it was written: 1 and 1.0 name the same run.
+    """
+    found = {}
+    for f in dataclasses.fields(value):
+        v = getattr(value, f.name)
+        if dataclasses.is_dataclass(v):
+            if nested := _non_default(v):
+                found[f.name] = nested
+        elif v != f.default:
+            found[f.name] = float(v) if f.type is float else v
+    return found
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as a plain nested dict, ready for JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Builds a config dataclass from a nested mapping; unknown keys and wrong types are refused.
+
+    Integers may be written as token counts ("10M").
+
+    Raises:
+        InputError: naming the key, its value and what is expected.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where.rstrip('.')} is {values!r}; expected a group of fields")
+    hints = typing.get_type_hints(cls)
+    for key in values:
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(hints)}"
+            raise InputError(f"{where}{key} is not a field of {cls.__name__}; {hint}")
+    try:
+        return cls(**{k: _convert(hints[k], v, f"{where}{k}") for k, v in values.items()})
+    except TypeError as error:
+        missing = str(error).rsplit(": ", 1)[-1]
+        raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        allowed = typing.get_args(kind)
+        if value not in allowed:
+            raise InputError(f"{where} is {value!r}; expected one of {', '.join(allowed)}")
+        return value
+    if origin in (typing.Union, types.UnionType):
+        inner = next(a for a in typing.get_args(kind) if a is not type(None))
+        return None if value is None else _convert(inner, value, where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{where} is {value!r}; expected a list")
+        return tuple(_convert(typing.get_args(kind)[0], v, where) for v in value)
+    if dataclasses.is_dataclass(kind):
+        return from_dict(typing.cast(type, kind), value, f"{where}.")
+    if kind is int and isinstance(value, str):
+        return parse_tokens(value, field=where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InputError(f"{where} is {value!r}; expected {kind.__name__}")
+    if kind is float and not math.isfinite(value):
+        raise InputError(f"{where} is {value}; expected a finite number")
+    return value

@@ -1,0 +1,148 @@
+"""The directory of one run: its value, its curve, its status, and the lock of its one writer.
+
+runs/<id>/config.json      the run, as a value
+          execution.json   where and how it ran, one record per start
+          curve.jsonl      one row per evaluation, appended; cut back on resume
+          status.json      running, interrupted, failed, diverged or finished; the final numbers
+          checkpoints/     the newest two;  forks/  fork points, kept
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bss.errors import InputError
+from bss.training.config import RunConfig, from_dict, to_dict
+
+
+class RunDirectory:
+    """One run's directory, held by one writer; use `open_run`."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def check_config(self, run: RunConfig) -> None:
+        """Writes the run's config, or refuses a directory that holds another run."""
+        config = {"id": run.id, **to_dict(run)}
+        file = self.path / "config.json"
+        if file.exists():
+            try:
+                held = json.loads(file.read_text()).get("id")
+            except json.JSONDecodeError:
+                held = None
+            if held != run.id:
+                raise InputError(
+                    f"{file} holds run {held}, not {run.id}; choose another runs directory"
+                )
+        write_json(file, config)
+
+    def status(self) -> dict[str, Any]:
+        """The last status written; empty for a new run."""
+        return read_status(self.path)
+
+    def write_status(self, status: str, **details: Any) -> None:
+        """Replaces the status."""
+        write_json(self.path / "status.json", {"status": status, **details})
+
+    def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Appends an execution record; returns the one before, None at the first start."""
+        file = self.path / "execution.json"
+        records = json.loads(file.read_text()) if file.exists() else []
+        write_json(file, [*records, record])
+        return records[-1] if records else None
+
+    def append_row(self, row: dict[str, Any]) -> None:
+        """Adds a curve row; it is on disk when this returns."""
+        with open(self.path / "curve.jsonl", "a") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def cut_curve(self, tokens: int) -> list[dict[str, Any]]:
+        """Drops rows past `tokens` (and a torn last line); returns the rows kept."""
+        kept = [row for row in read_curve(self.path) if row["tokens"] <= tokens]
+        text = "".join(json.dumps(row) + "\n" for row in kept)
+        _replace(self.path / "curve.jsonl", text)
+        return kept
+
+
+@contextmanager
+def open_run(path: Path) -> Iterator[RunDirectory]:
+    """Opens a run directory for writing, for the life of this block.
+
+    Raises:
+        InputError: where another process writes it.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    with open(path / "lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"run directory {path} is being written by another process") from None
+        yield RunDirectory(path)
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process holds the lock of a run directory."""
+    try:
+        with open(path / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def read_config(path: Path) -> RunConfig:
+    """The run that a directory holds.
+
+    Raises:
+        InputError: where its config cannot be read.
+    """
+    try:
+        values = json.loads((path / "config.json").read_text())
+    except (OSError, json.JSONDecodeError):
+        raise InputError(
+            f"{path} holds no readable config.json; expected a run directory"
+        ) from None
+    values.pop("id", None)
+    return from_dict(RunConfig, values)
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """The status of a run directory; empty where none was written."""
+    try:
+        return json.loads((path / "status.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    """The curve's rows; a torn last line is left out."""
+    try:
+        lines = (path / "curve.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    rows = []
+    for line in lines:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Replaces a JSON file atomically."""
+    _replace(file, json.dumps(value, indent=1) + "\n")
+
+
+def _replace(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text)
+    os.replace(temporary, file)

@@ -1,0 +1,79 @@
+"""Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.models import transformer
+from bss.training.average import pick
+from bss.training.buckets import replicated, sequence_sharding
+from bss.training.config import RunConfig
+from bss.training.step import State
+
+
+class Evaluation:
+    """Mean losses over fixed sequences, of the raw weights and of every weight average.
+
+    At most `bucket` sequences are evaluated at once on each device, and stay there. The last
+    bucket is padded with sequences that do not count: all are used, whatever the devices are.
+    """
+
+    def __init__(
+        self, run: RunConfig, sequences_nxT1: np.ndarray, mesh: Mesh, bucket: int, state: State
+    ):
+        """Compiles the programs.
+
+        Args:
+            run: its model and its averages.
+            sequences_nxT1: int32, held-out sequences.
+            mesh: with one axis, "data".
+            bucket: sequences at once on each device.
+            state: abstract: shapes and shardings.
+        """
+        n, width = sequences_nxT1.shape
+        size = min(bucket, -(-n // mesh.size)) * mesh.size
+        full, rest = divmod(n, size)
+        padded = np.zeros((full + bool(rest), size, width), sequences_nxT1.dtype)
+        padded.reshape(-1, width)[:n] = sequences_nxT1
+        self._sequences_NxbxT1 = jax.device_put(padded, sequence_sharding(mesh))
+        self._targets = n * (width - 1)
+        self._labels = run.averages
+
+        def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
+            def add(i: jax.Array, total: jax.Array) -> jax.Array:
+                return total + transformer.loss_sum(run.model, params, sequences_NxbxT1[i])
+
+            def sequence_loss(sequence_T1: jax.Array) -> jax.Array:
+                return transformer.loss_sum(run.model, params, sequence_T1[None])
+
+            total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
+            if rest:
+                losses_b = jax.vmap(sequence_loss)(sequences_NxbxT1[full])
+                total += jnp.sum(losses_b, where=jnp.arange(size) < rest)
+            return total
+
+        whole = replicated(mesh)
+        self._total_loss = (
+            jax.jit(total_loss, in_shardings=(whole, sequence_sharding(mesh)))
+            .lower(state.params, self._sequences_NxbxT1)
+            .compile()
+        )
+        if run.averages:
+            index = jax.ShapeDtypeStruct((), jnp.int32)
+            self._pick = (
+                jax.jit(pick, in_shardings=whole, out_shardings=whole)
+                .lower(state.averages, index)
+                .compile()
+            )
+
+    def losses(self, state: State, name: str) -> dict[str, float]:
+        """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages."""
+        found = {name: self._loss(state.params)}
+        for index, label in enumerate(self._labels):
+            averaged = self._pick(state.averages, np.int32(index))
+            found[f"{name}_avg_{label}"] = self._loss(averaged)
+        return found
+
+    def _loss(self, params: dict) -> float:
+        return float(self._total_loss(params, self._sequences_NxbxT1)) / self._targets

@@ -1,0 +1,151 @@
+"""Where and how a run is executed: nothing here changes what is computed, up to rounding."""
+
+import os
+import platform
+import subprocess
+import time
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, Mesh
+
+from bss.errors import InputError
+
+# Dense bf16 peak of one device in FLOP/s, from the vendors' data sheets.
+_PEAK_FLOPS = {
+    "A100": 312e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How to execute a run.
+
+    Attributes:
+        runs: directory of run directories.
+        data: directory of the token shards.
+        buckets: ladder of bucket sizes in sequences; empty lets the plan choose.
+        devices: how many local devices share a bucket; 0 means all.
+        checkpoint_seconds: at most this long between checkpoints.
+        forks: token counts at which a checkpoint is kept for branches.
+        evaluation_bucket: sequences evaluated at once on each device.
+        compilation_cache: directory of JAX's persistent compilation cache; empty for none.
+    """
+
+    runs: str = "runs"
+    data: str = "data/stdlib-bytes"
+    buckets: tuple[int, ...] = ()
+    devices: int = 0
+    checkpoint_seconds: float = 60.0
+    forks: tuple[int, ...] = ()
+    evaluation_bucket: int = 32
+    compilation_cache: str = ""
+
+    def __post_init__(self) -> None:
+        for name, low in (("devices", 0), ("checkpoint_seconds", 0), ("evaluation_bucket", 1)):
+            if not getattr(self, name) >= low:
+                raise InputError(
+                    f"execution.{name} is {getattr(self, name)}; expected {low} or more"
+                )
+
+
+def make_mesh(devices: int = 0) -> Mesh:
+    """A one-axis mesh, "data", over local devices (0: all of them)."""
+    local = jax.local_devices()
+    if devices > len(local):
+        raise InputError(f"execution.devices is {devices}; this machine has {len(local)}")
+    chosen = local[: devices or len(local)]
+    return jax.make_mesh((len(chosen),), ("data",), axis_types=(AxisType.Auto,), devices=chosen)
+
+
+def use_compilation_cache(execution: Execution) -> None:
+    """Keeps compiled programs on disk, where the execution names a directory for them."""
+    if execution.compilation_cache:
+        jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@cache
+def peak_flops() -> tuple[float, str]:
+    """Peak FLOP/s of one device and where the number is from.
+
+    Known accelerators: the data sheet's dense bf16 rate. Others (CPUs): the best of eight
+    float32 matrix products of 1024 x 1024, measured here and now.
+    """
+    kind = jax.local_devices()[0].device_kind
+    for name, flops in _PEAK_FLOPS.items():
+        if name in kind:
+            return flops, f"{name} data sheet, dense bf16"
+    x = jnp.ones((1024, 1024), jnp.float32)
+    product = jax.jit(jnp.matmul).lower(x, x).compile()
+    seconds = []
+    for _ in range(8):
+        start = time.perf_counter()
+        product(x, x).block_until_ready()
+        seconds.append(time.perf_counter() - start)
+    return 2 * 1024**3 / min(seconds), "measured float32 matrix product"
+
+
+@cache
+def commit() -> str:
+    """The repository's commit, "+" behind it where the tree differs; "" outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def machine() -> str:
+    """The device's kind and the host's processor, for the record beside a result."""
+    return f"{jax.local_devices()[0].device_kind} ({_processor()})"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown processor"
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
+def describe(mesh: Mesh, execution: Execution) -> dict[str, Any]:
+    """What execution.json records. Two executions with equal records repeat bit-identically."""
+    device = jax.local_devices()[0]
+    return {
+        "device": device.device_kind,
+        "platform": device.platform,
+        "devices": mesh.size,
+        "buckets": list(execution.buckets),
+        "evaluation_bucket": execution.evaluation_bucket,
+        "cores": _cores(),
+        "machine": platform.machine(),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
+    }
+
+
+def _cores() -> int:
+    """Cores this process may run on; XLA on CPU rounds differently with their number."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,274 @@
+"""One run, from its config to its curve: restore, step, evaluate, checkpoint, finish.
+
+Everything is keyed by tokens consumed. Between two events (an evaluation, a fork point, a batch
+change) the loop only dispatches steps, and reads a step's metrics after the next is dispatched.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from bss.errors import InputError
+from bss.models.counts import training_flops_per_token
+from bss.schedules.plan import Plan
+from bss.training.buckets import compilations
+from bss.training.checkpoint import missing_forks, open_checkpoints
+from bss.training.config import RunConfig
+from bss.training.directory import RunDirectory, open_run, read_curve, read_status
+from bss.training.execution import Execution, make_mesh, peak_flops
+from bss.training.prefetch import Prefetched, StepInput, step_inputs
+from bss.training.session import Session, fork_points, open_session
+from bss.training.source import open_source
+from bss.training.step import Metrics
+
+Report = Callable[[dict[str, Any]], None]
+_REPORT_SECONDS = 0.5
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its state is saved."""
+
+
+class Diverged(Exception):
+    """A loss, gradient or update was not finite in the step that ended at these tokens."""
+
+    def __init__(self, tokens: int):
+        super().__init__(f"not finite in the step that ended at {tokens} tokens")
+        self.tokens = tokens
+
+
+def train(
+    run: RunConfig,
+    execution: Execution,
+    *,
+    report: Report = lambda _: None,
+    stop: Event | None = None,
+) -> dict[str, Any]:
+    """Trains a run to its stop, from wherever its directory says it is.
+
+    Args:
+        run: what to train.
+        execution: where and how.
+        report: called about twice a second with tokens, loss and tokens_per_second.
+        stop: set it to save and raise Interrupted at the next step.
+
+    Returns:
+        The final status record; at once where the run has finished before.
+
+    Raises:
+        InputError: bad config, data or directory.
+        Interrupted: after saving, when asked to stop.
+    """
+    path = Path(execution.runs) / run.id
+    plan = run.plan(execution.buckets or None)
+    if is_done(run, plan, execution):
+        return read_status(path)
+    mesh = make_mesh(execution.devices)
+    source = open_source(run, Path(execution.data), mesh)
+    source.check(plan.tokens // run.data.seq_len)
+    with open_run(path) as directory, open_checkpoints(path) as checkpoints:
+        directory.check_config(run)
+        try:
+            session = open_session(run, execution, plan, source, mesh, directory, checkpoints)
+            loop = _Loop(session, directory, report, stop or Event())
+            loop.run()
+        except Diverged as diverged:
+            newest = next(iter(checkpoints.tokens()), None)
+            directory.write_status("diverged", tokens=diverged.tokens, last_checkpoint=newest)
+        except (InputError, OSError) as error:
+            with contextlib.suppress(OSError):  # a full disk has no room for a status either
+                tokens = next(iter(checkpoints.tokens()), 0)
+                directory.write_status("failed", tokens=tokens, message=str(error))
+            raise
+        else:
+            directory.write_status("finished", **loop.summary())
+        return directory.status()
+
+
+def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
+    """Whether nothing of the plan is left to train, and every fork point asked for is kept."""
+    path = Path(execution.runs) / run.id
+    status = read_status(path)
+    if status.get("status") == "diverged":
+        return status["tokens"] <= plan.tokens
+    if status.get("status") != "finished" or status["tokens"] < plan.tokens:
+        return False
+    return not missing_forks(path, fork_points(run, plan, execution.forks))
+
+
+class _Loop:
+    """The steps that are left of a run, and what happens between them."""
+
+    def __init__(self, session: Session, directory: RunDirectory, report: Report, stop: Event):
+        self.session, self.directory, self.report, self.stop = session, directory, report, stop
+        self.progress = session.progress
+        self.recompilations = 0
+        self._unread: tuple[StepInput, Metrics] | None = None
+        self._saved_at = self._reported_at = time.monotonic()
+
+    def run(self) -> None:
+        """Runs the steps; between two events it does nothing but dispatch and read."""
+        session = self.session
+        self.directory.write_status("running", tokens=self.progress.tokens)
+        peak_flops()  # takes a measurement on CPUs: not between two steps
+        plan = session.plan
+        # A trunk that is asked for less than it has trained has no step left.
+        first = plan.step_at(min(self.progress.tokens, plan.tokens))
+        capacity = session.programs.capacity
+        inputs = step_inputs(plan, first, session.source, capacity, session.run.averages)
+        compiled_before = compilations()
+        with contextlib.closing(Prefetched(inputs)) as prefetched:
+            self._clock = time.perf_counter()
+            for item in prefetched:
+                self._dispatch(item)
+                if self._is_event(item.end_tokens):
+                    self._handle(item)
+        self.recompilations = compilations() - compiled_before
+        self._save()
+        session.checkpoints.wait()
+
+    def summary(self) -> dict[str, Any]:
+        """Final numbers: losses, throughput by batch, compilations."""
+        session, progress = self.session, self.progress
+        rows = read_curve(self.directory.path)
+        last = rows[-1] if rows else {}
+        flops = training_flops_per_token(session.run.model, session.run.data.seq_len)
+        peak = peak_flops()[0] * session.mesh.size / flops
+        return {
+            "tokens": progress.tokens,
+            "step": progress.step,
+            "loss": last.get("loss"),
+            **{name: value for name, value in last.items() if name.startswith("eval_loss")},
+            **session.test_losses(),
+            "seconds": progress.seconds,
+            "remainder_tokens": session.plan.remainder_tokens,
+            "programs": len(session.plan.programs),
+            "recompilations": self.recompilations,
+            "throughput": throughput(rows, peak, session.run.start),
+        }
+
+    def _dispatch(self, item: StepInput) -> None:
+        """Starts a step, then reads the one before it."""
+        session = self.session
+        waited = time.perf_counter()
+        program = session.programs.get(item.spec.bucket)
+        self._clock += time.perf_counter() - waited
+        session.state, metrics = program(
+            session.state, item.sequences_NxbxT1, item.buckets, item.settings
+        )
+        self._read()
+        self._unread = item, metrics
+        if time.monotonic() - self._reported_at > _REPORT_SECONDS:
+            self._reported_at = time.monotonic()
+            self.report(self._standing())
+
+    def _read(self) -> float | None:
+        """Takes the last step's metrics from the device; returns its gradient norm."""
+        if self._unread is None:
+            return None
+        item, metrics = self._unread
+        loss, grad_norm, update_norm = (float(x) for x in metrics)
+        if not all(map(math.isfinite, (loss, grad_norm, update_norm))):
+            raise Diverged(item.end_tokens)
+        self._unread = None
+        self.progress.tokens = item.end_tokens
+        self.progress.step += 1
+        self.progress.loss_sum += loss
+        self.progress.loss_steps += 1
+        return grad_norm
+
+    def _is_event(self, tokens: int) -> bool:
+        session = self.session
+        return (
+            tokens in session.rows
+            or tokens in session.forks
+            or self._is_due()
+            or self.stop.is_set()
+        )
+
+    def _is_due(self) -> bool:
+        seconds = self.session.execution.checkpoint_seconds
+        return time.monotonic() - self._saved_at > seconds
+
+    def _handle(self, item: StepInput) -> None:
+        """A curve row, a checkpoint, a stop: whatever is due after this step."""
+        session, tokens = self.session, item.end_tokens
+        stopping = self.stop.is_set()
+        grad_norm = self._read()
+        self.progress.seconds += time.perf_counter() - self._clock
+        if tokens in session.rows:
+            self._add_row(item, grad_norm)
+        if tokens in session.forks or self._is_due() or stopping:
+            self._save()
+        if stopping and tokens < session.plan.tokens:
+            session.checkpoints.wait()
+            self.directory.write_status("interrupted", tokens=tokens)
+            raise Interrupted(f"run {session.run.id} saved at {tokens} tokens")
+        self._clock = time.perf_counter()
+
+    def _add_row(self, item: StepInput, grad_norm: float | None) -> None:
+        progress = self.progress
+        losses = self.session.losses()
+        if not all(map(math.isfinite, losses.values())):
+            raise Diverged(progress.tokens)
+        row = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            "batch": item.spec.batch,
+            "lr": item.spec.settings.lr,
+            "loss": progress.loss_sum / progress.loss_steps,
+            **losses,
+            "grad_norm": grad_norm,
+            "seconds": progress.seconds,
+        }
+        self.directory.append_row(row)
+        progress.loss_sum, progress.loss_steps = 0.0, 0
+
+    def _save(self) -> None:
+        session, tokens = self.session, self.progress.tokens
+        record = dict(vars(self.progress))
+        session.checkpoints.save(tokens, session.state, record, fork=tokens in session.forks)
+        self._saved_at = time.monotonic()
+
+    def _standing(self) -> dict[str, Any]:
+        progress = self.progress
+        seconds = progress.seconds + time.perf_counter() - self._clock
+        return {
+            "run": self.session.run.id,
+            "tokens": progress.tokens,
+            "loss": progress.loss_sum / progress.loss_steps if progress.loss_steps else None,
+            "tokens_per_second": (progress.tokens - self.session.run.start) / seconds,
+        }
+
+
+def throughput(
+    rows: list[dict[str, Any]], peak_tokens_per_second: float, start: int = 0
+) -> list[dict[str, Any]]:
+    """Tokens per second and model FLOP utilisation by batch size, from a curve.
+
+    Args:
+        rows: curve rows, with cumulative `seconds`.
+        peak_tokens_per_second: of the devices at their peak FLOP/s.
+        start: tokens consumed before the first row's steps.
+    """
+    spans: dict[int, list[float]] = {}
+    tokens, seconds = start, 0.0
+    for row in rows:
+        span = spans.setdefault(row["batch"], [0, 0.0])
+        span[0] += row["tokens"] - tokens
+        span[1] += row["seconds"] - seconds
+        tokens, seconds = row["tokens"], row["seconds"]
+    return [
+        {
+            "batch": batch,
+            "tokens": int(spent),
+            "tokens_per_second": spent / took,
+            "mfu": spent / took / peak_tokens_per_second,
+        }
+        for batch, (spent, took) in spans.items()
+        if took > 0
+    ]

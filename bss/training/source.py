@@ -1,0 +1,122 @@
+"""Where a run's sequences come from: token shards on the host, or the synthetic language.
+
+Both address sequences by position alone, so that batch size, buckets and restarts never change
+which sequence comes when.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.data import synthetic
+from bss.data.shards import Shards, open_shards
+from bss.data.stream import Stream, held_out
+from bss.errors import InputError
+from bss.training.buckets import sequence_sharding
+from bss.training.config import DataConfig, RunConfig
+
+SYNTHETIC = "synthetic"
+"""The content of a data config whose sequences are the synthetic language's."""
+
+_SEED_STRIDE = 1 << 48
+
+
+class Source(Protocol):
+    """Training and held-out sequences of one run."""
+
+    def check(self, sequences: int) -> None:
+        """Refuses a run that needs more sequences than there are."""
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """Sequences from `position` on, on the devices.
+
+        Returns:
+            int32 [capacity, bucket, T+1], split over the devices along the bucket; only the first
+            `count` sequences count.
+        """
+        ...
+
+    def held_out(self, split: str, tokens: int) -> np.ndarray:
+        """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
+        ...
+
+    def bytes_per_token(self) -> float | None:
+        """Of the validation split; None where tokens are no text."""
+
+
+class TextSource:
+    """Sequences of memory-mapped token shards, cut and shuffled on the host."""
+
+    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh):
+        self._shards, self._data = shards, data
+        self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
+        self._sharding = sequence_sharding(mesh)
+        self.check = self._stream.check
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """See `Source`; the sequences that do not count are zeros."""
+        padded = np.zeros((capacity * bucket, self._data.seq_len + 1), np.int32)
+        padded[:count] = self._stream.sequences(position, count)
+        return jax.device_put(padded.reshape(capacity, bucket, -1), self._sharding)
+
+    def held_out(self, split: str, tokens: int) -> np.ndarray:
+        """See `Source`."""
+        return held_out(self._shards, split, self._data.seq_len, tokens)
+
+    def bytes_per_token(self) -> float | None:
+        """See `Source`."""
+        return self._shards.bytes_per_token("validation")
+
+
+class SyntheticSource:
+    """Sequences of the synthetic language, made on the devices.
+
+    The data seed moves the positions, 2^48 apart, and leaves the language as it is.
+    """
+
+    def __init__(self, language: synthetic.SyntheticLanguage, data: DataConfig, mesh: Mesh):
+        self._language, self._offset = language, data.seed * _SEED_STRIDE
+        tables, seq_len = synthetic.tables(language), language.seq_len
+
+        def generate(high_n: jax.Array, low_n: jax.Array, bucket: int) -> jax.Array:
+            sequences = synthetic.generate(tables, high_n, low_n, seq_len)
+            return sequences.reshape(-1, bucket, seq_len + 1)
+
+        self._generate = jax.jit(generate, static_argnums=2, out_shardings=sequence_sharding(mesh))
+
+    def check(self, sequences: int) -> None:
+        """See `Source`; the language is endless, but two data seeds must not meet."""
+        if sequences > _SEED_STRIDE:
+            raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """See `Source`; all sequences are made, one shape for every batch of the bucket."""
+        del count
+        high_n, low_n = synthetic.words(self._offset + position, capacity * bucket)
+        return self._generate(high_n, low_n, bucket)
+
+    def held_out(self, split: str, tokens: int) -> np.ndarray:
+        """See `Source`."""
+        return synthetic.held_out(self._language, split, tokens)
+
+    def bytes_per_token(self) -> float | None:
+        """See `Source`."""
+        return None
+
+
+def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
+    """The source of a run.
+
+    Raises:
+        InputError: missing, damaged or changed shards.
+    """
+    data = run.data
+    if data.content == SYNTHETIC:
+        language = synthetic.SyntheticLanguage(run.model.vocab_size, data.seq_len)
+        return SyntheticSource(language, data, mesh)
+    opened = open_shards(shards)
+    opened.require(data.content)
+    return TextSource(opened, data, mesh)

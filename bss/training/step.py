@@ -1,0 +1,106 @@
+"""The train step: two pure functions, and the program that joins them for one bucket shape.
+
+`accumulate` adds the gradients of one bucket of sequences; `apply` makes the update. The number
+of buckets in a step is a traced count, so one compiled program per bucket shape serves every
+batch that is a whole number of buckets. Accumulation is token-weighted, in float32.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bss.models import transformer
+from bss.training import average
+from bss.training.config import RunConfig
+from bss.training.optimizer import Settings, build
+
+Params = dict[str, Any]
+LossSum = Callable[[Params, jax.Array], jax.Array]
+
+
+class State(NamedTuple):
+    """Everything a step reads and writes. The device counts no tokens."""
+
+    params: Params
+    optimizer: Any
+    averages: average.Averages | None
+
+
+class Sums(NamedTuple):
+    """Sums over the sequences of a step so far: gradients, loss in nats, targets."""
+
+    gradients: Params
+    loss: jax.Array
+    targets: jax.Array
+
+
+class Metrics(NamedTuple):
+    """Of one step: mean loss in nats per token, norms of the unclipped gradient and the update."""
+
+    loss: jax.Array
+    grad_norm: jax.Array
+    update_norm: jax.Array
+
+
+Step = Callable[[State, jax.Array, jax.Array, Settings], tuple[State, Metrics]]
+
+
+def accumulate(loss_sum: LossSum, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
+    """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums."""
+    loss, gradients = jax.value_and_grad(loss_sum)(params, sequences_bxT1)
+    targets = sequences_bxT1.shape[0] * (sequences_bxT1.shape[1] - 1)
+    return Sums(
+        jax.tree.map(jnp.add, sums.gradients, gradients),
+        sums.loss + loss,
+        sums.targets + targets,
+    )
+
+
+def apply(
+    optimizer: optax.GradientTransformation, state: State, sums: Sums, average_shares: jax.Array
+) -> tuple[State, Metrics]:
+    """One optimizer update with the mean gradient over all targets, then the weight averages."""
+    gradients = jax.tree.map(lambda g: g / sums.targets, sums.gradients)
+    updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
+    params = jax.tree.map(jnp.add, state.params, updates)
+    metrics = Metrics(
+        sums.loss / sums.targets, optax.tree.norm(gradients), optax.tree.norm(updates)
+    )
+    averages = state.averages and average.update(state.averages, params, average_shares)
+    return State(params, optimizer_state, averages), metrics
+
+
+def make_step(run: RunConfig) -> Step:
+    """The step of a run: (state, sequences [N, b, T+1], count <= N, settings) -> state, metrics.
+
+    Only the first `count` buckets of `sequences` are used.
+    """
+
+    def loss_sum(params: Params, sequences_bxT1: jax.Array) -> jax.Array:
+        return transformer.loss_sum(run.model, params, sequences_bxT1)
+
+    def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: Settings):
+        mask = transformer.decay_mask(state.params)
+        optimizer = build(run.optimizer, settings, mask)
+        zero = Sums(jax.tree.map(jnp.zeros_like, state.params), jnp.zeros(()), jnp.zeros(()))
+        sums = jax.lax.fori_loop(
+            0,
+            count,
+            lambda i, sums: accumulate(loss_sum, state.params, sums, sequences_NxbxT1[i]),
+            zero,
+        )
+        return apply(optimizer, state, sums, settings.average_shares)
+
+    return step
+
+
+def init_state(run: RunConfig) -> State:
+    """A fresh state from the run's seed. Traceable, so that it compiles as one program."""
+    params = transformer.init(run.model, run.seed)
+    settings = Settings(0.0, 0.1, 0.1, 0.0, ())
+    optimizer = build(run.optimizer, settings, transformer.decay_mask(params))
+    averages = average.empty(params, len(run.averages)) if run.averages else None
+    return State(params, optimizer.init(params), averages)

@@ -1,0 +1,87 @@
+"""A worker process: takes jobs as JSON lines on stdin, reports as JSON lines on stdout.
+
+    {"run": {...}, "execution": {...}}  ->  {"event": "progress", ...} ... {"event": "done", ...}
+
+One process trains many runs, so start-up is paid once. It saves and leaves when it is sent
+SIGTERM or when stdin closes, so it never outlives the sweep that started it.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import warnings
+from typing import Any
+
+EXIT_INTERRUPTED = 143
+
+
+def main() -> int:
+    """Serves jobs until stdin closes; exits 143 where a run was interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m bss.training.worker")
+    parser.add_argument("--core", type=int, help="pin to this core")
+    options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print goes to the log, not between the answers
+    warnings.simplefilter("always", RuntimeWarning)
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    jobs: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            jobs.put(line)
+        stop.set()
+        jobs.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while not stop.is_set():
+        try:
+            line = jobs.get(timeout=0.2)
+        except queue.Empty:
+            continue
+        if line is None:
+            break
+        if not _serve(json.loads(line), answers, stop):
+            return EXIT_INTERRUPTED
+    return 0
+
+
+def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
+    """Trains one job; False where it was interrupted."""
+    from bss.errors import InputError
+    from bss.training.config import RunConfig, from_dict
+    from bss.training.execution import Execution, use_compilation_cache
+    from bss.training.loop import Interrupted, train
+
+    def answer(event: str, **details: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the engine is gone: save before leaving
+            answers.write(json.dumps({"event": event, **details}) + "\n")
+
+    try:
+        run = from_dict(RunConfig, job["run"])
+        execution = from_dict(Execution, job["execution"])
+        use_compilation_cache(execution)
+        status = train(
+            run, execution, report=lambda progress: answer("progress", **progress), stop=stop
+        )
+    except Interrupted:
+        answer("interrupted")
+        return False
+    except (InputError, OSError) as error:
+        answer("failed", message=str(error))
+        return True
+    answer("done", status=status)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

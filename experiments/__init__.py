@@ -1,0 +1,1 @@
+"""One driver per question: `python -m experiments.NAME --config=configs/NAME.py:SIZE`."""

@@ -1,0 +1,271 @@
+"""What every experiment starts from and ends with: data, base run, price, provenance."""
+
+import datetime
+import json
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
+
+from bss.data.prepare import prepare
+from bss.data.stream import Stream
+from bss.errors import InputError
+from bss.models.counts import training_flops_per_token
+from bss.models.sizes import named
+from bss.sweeps.engine import LocalEngine
+from bss.sweeps.progress import Progress
+from bss.training.config import (
+    DataConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    RunConfig,
+    ScheduleConfig,
+    from_dict,
+)
+from bss.training.directory import write_json
+from bss.training.execution import Execution, commit, machine
+from bss.training.source import SYNTHETIC
+from bss.units import format_tokens
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither."""
+
+    corpus: str = "stdlib"
+    tokenizer: str = "bytes"
+    root: str = "data"
+    seq_len: int = 128
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How a sweep is executed.
+
+    Attributes:
+        runs: directory of run directories.
+        workers: processes; 0 for one per core.
+        pin: a core for each worker; off on an accelerator.
+        buckets: ladder of bucket sizes in sequences.
+        checkpoint_seconds: at most this long between checkpoints.
+    """
+
+    runs: str = "runs"
+    workers: int = 0
+    pin: bool = True
+    buckets: tuple[int, ...] = ()
+    checkpoint_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The shared part of an experiment's config."""
+
+    model: str = "nano"
+    text: TextConfig = field(default_factory=TextConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    averages: tuple[str, ...] = ()
+    engine: EngineConfig = field(default_factory=EngineConfig)
+
+
+def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
+    """The run that a sweep overlays, on shards that are prepared first where missing."""
+    text = setup.text
+    if text.corpus == SYNTHETIC:
+        model, content, shards = named(setup.model), SYNTHETIC, ""
+    else:
+        prepared = prepare(text.corpus, text.tokenizer, Path(text.root))
+        stream = Stream(prepared.tokens("train"), text.seq_len, seed=0)
+        stream.check(setup.schedule.tokens // text.seq_len)
+        model, content = named(setup.model, prepared.vocab_size), prepared.content_hash
+        shards = str(prepared.directory)
+    run = RunConfig(
+        model,
+        DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
+        setup.optimizer,
+        setup.schedule,
+        setup.evaluation,
+        setup.averages,
+    )
+    execution = Execution(
+        runs=setup.engine.runs,
+        data=shards,
+        buckets=setup.engine.buckets,
+        checkpoint_seconds=setup.engine.checkpoint_seconds,
+        compilation_cache=str(Path(setup.engine.runs) / "compiled"),
+    )
+    return run, execution
+
+
+def batch_unit(setup: Setup) -> int:
+    """What every derived batch is a multiple of, so that it is a whole number of buckets."""
+    return min(setup.engine.buckets, default=1)
+
+
+def make_engine(setup: Setup) -> LocalEngine:
+    """The engine that the setup describes."""
+    return LocalEngine(setup.engine.workers, pin=setup.engine.pin)
+
+
+def distinct(runs: Sequence[RunConfig]) -> list[RunConfig]:
+    """The runs in order, equal ones once: two contenders may be one run."""
+    return list({run.id: run for run in runs}.values())
+
+
+def trained_tokens(runs: Sequence[RunConfig]) -> int:
+    """Tokens that a list of runs trains on, each from its own start, equal ones once."""
+    return sum(run.plan().tokens - run.start for run in distinct(runs))
+
+
+def evaluated_tokens(runs: Sequence[RunConfig]) -> int:
+    """Held-out tokens that a list of runs evaluates, with its weight averages."""
+    return sum(
+        (1 + len(run.averages))
+        * (len(run.evaluation_tokens()) * run.evaluation.tokens + run.evaluation.test_tokens)
+        for run in distinct(runs)
+    )
+
+
+def print_price(title: str, runs: Sequence[RunConfig]) -> None:
+    """Says what a list of runs costs, equal ones once, before it starts."""
+    runs = distinct(runs)
+    flops = sum(
+        training_flops_per_token(run.model, run.data.seq_len) * trained_tokens([run])
+        for run in runs
+    )
+    say(
+        f"{title}: {len(runs)} runs, {format_tokens(trained_tokens(runs))} tokens trained, "
+        f"{format_tokens(evaluated_tokens(runs))} evaluated, {flops:.2g} training FLOPs"
+    )
+
+
+def train_all(
+    engine: LocalEngine, runs: Sequence[RunConfig], execution: Execution, title: str
+) -> list[RunConfig]:
+    """Trains runs, equal ones once, and returns those that finished; the others are named."""
+    statuses = engine.train(distinct(runs), execution, Progress(title))
+    for run in distinct(runs):
+        status = statuses[run.id]
+        if status["status"] != "finished":
+            told = status.get("message") or f"at {status.get('tokens', 0):,} tokens"
+            say(f"run {run.id} (batch {run.schedule.batch}): {status['status']}, {told}")
+    return [run for run in runs if statuses[run.id]["status"] == "finished"]
+
+
+def say(text: str) -> None:
+    """Tells the person who waits."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def provenance(config: Any, started: float, runs: Sequence[RunConfig]) -> dict[str, Any]:
+    """The record beside every result: command, commit, device, date, price."""
+    return {
+        "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+        "device": machine(),
+        "cores": LocalEngine().workers,
+        "seconds": round(time.monotonic() - started, 1),
+        "trained_tokens": trained_tokens(runs),
+        "evaluated_tokens": evaluated_tokens(runs),
+        "versions": {p: version(p) for p in ("bss", "jax", "flax", "optax", "numpy")},
+        "config": config,
+    }
+
+
+def _module() -> str:
+    spec = sys.modules["__main__"].__spec__
+    return spec.name if spec else "experiments"
+
+
+def check_results(directory: Path, config: Any) -> None:
+    """Refuses to overwrite the results of another study.
+
+    Raises:
+        InputError: naming a field that differs.
+    """
+    try:
+        held = json.loads((directory / "experiment.json").read_text())["config"]
+    except (OSError, ValueError, KeyError):
+        return
+    ours = json.loads(json.dumps(config))
+    for name in ours:
+        if held.get(name) != ours[name]:
+            raise InputError(
+                f"results: {directory} holds another study ({name} differs); "
+                "choose another --config.results, or move that one away"
+            )
+
+
+def write_results(directory: Path, files: dict[str, Any]) -> None:
+    """Writes JSON values and data frames (CSV or Parquet by suffix) into a results directory."""
+    from bss.tables import write_table
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, value in files.items():
+        if name.endswith(".json"):
+            write_json(directory / name, value)
+        else:
+            write_table(value, directory / name)
+
+
+def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
+    """Parses --config into a frozen study and runs it.
+
+    Bad input is one line and status 2; Ctrl-C and SIGTERM save every run and leave with 130 and
+    143: the same command continues.
+    """
+    config = config_flags.DEFINE_config_file("config", lock_config=True)
+
+    def main(arguments: list[str]) -> None:
+        if len(arguments) > 1:
+            raise app.UsageError(f"unexpected argument {arguments[1]!r}")
+        logging.set_verbosity(logging.WARNING)
+        warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        try:
+            experiment(from_dict(study, _plain(config.value)))
+        except InputError as error:
+            say(f"{_module()}: {error}")
+            sys.exit(2)
+        except OSError as error:
+            say(f"{_module()}: {_one_line(error)}")
+            sys.exit(2)
+        except KeyboardInterrupt:
+            say("interrupted; every run is saved, the same command continues")
+            sys.exit(130)
+
+    flags.mark_flag_as_required("config")
+    app.run(main, flags_parser=_parse_flags)
+
+
+def _parse_flags(arguments: list[str]) -> list[str]:
+    """Flags as absl parses them; a bad one is told in one line."""
+    try:
+        return flags.FLAGS(arguments)
+    except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
+        say(f"{_module()}: {_one_line(error)}; see the config's docstring")
+        sys.exit(2)
+
+
+def _one_line(error: Exception) -> str:
+    """An error of absl or ml_collections, which may carry a traceback, in one line."""
+    lines = str(error).replace("\\n", "\n").splitlines()
+    told = [line.strip().rstrip(".") for line in lines if line.strip()]
+    return told[-1] if any("Traceback" in line for line in told) else " ".join(told)
+
+
+def _plain(config: ConfigDict) -> dict[str, Any]:
+    return json.loads(config.to_json_best_effort())

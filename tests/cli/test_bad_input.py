@@ -1,0 +1,188 @@
+"""Bad input: exit status 2 and one line, whatever it is."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+from bss.cli import main
+from bss.sweeps.grid import overlay
+from bss.training.config import to_dict
+
+PLAN = {"tokens": "10M", "seq-len": "128", "batch": "0:8 2M:16", "lr": "4e-3", "buckets": "8"}
+
+
+def refusal(arguments, capsys) -> str:
+    """The one line on stderr."""
+    try:
+        status = main(arguments)
+    except SystemExit as ended:  # how argparse leaves
+        status = ended.code
+    captured = capsys.readouterr()
+    assert status == 2
+    assert captured.out == ""
+    assert captured.err.endswith("\n")
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("bss")
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"tokens": "ten"}, "--tokens"),
+        ({"tokens": "nan"}, "--tokens"),
+        ({"tokens": "-1"}, "--tokens"),
+        ({"tokens": "0"}, "--tokens 0"),
+        ({"tokens": "1.5"}, "--tokens"),
+        ({"seq-len": "long"}, "--seq-len"),
+        ({"seq-len": "0"}, "seq_len"),
+        ({"batch": "0:8 2M:16 1M:32"}, "increasing"),
+        ({"batch": "0:8 2M:0"}, "batch"),
+        ({"batch": ""}, "batch"),
+        ({"batch": "12"}, "nearest that work: 8 and 16"),
+        ({"lr": "nan"}, "--lr nan"),
+        ({"lr": "0"}, "--lr 0"),
+        ({"lr": "-1"}, "--lr -1"),
+        ({"lr": "inf"}, "--lr inf"),
+        ({"warmup": "20M", "rate": "constant"}, "--warmup"),
+        ({"floor": "0.5", "rate": "linear"}, "--floor"),
+        ({"warmup": "6M", "decay": "50%"}, "longer"),
+        ({"decay": "120%"}, "--decay"),
+        ({"decay": "10%", "rate": "cosine"}, "--decay"),
+        ({"buckets": "8,x"}, "--buckets"),
+        ({"buckets": "0"}, "buckets"),
+        ({"floor": "2"}, "floor"),
+        ({"shape": "square"}, "--shape"),
+        ({"colour": "red"}, "--colour"),
+    ],
+)
+def test_bad_plans(changes, told, capsys):
+    options = [f"--{name}={value}" for name, value in {**PLAN, **changes}.items()]
+    assert told in refusal(["plan", *options], capsys)
+
+
+@pytest.mark.parametrize(
+    ("fit", "told"),
+    [
+        ("{", "not JSON"),
+        ("[]", "one JSON object"),
+        ('{"kind": "power"}', "kind 'es'"),
+        ('{"kind": "es", "law": "surface", "seq_len": 64, "fits": 3}', "damaged"),
+        ('{"kind": "es", "law": "surface", "seq_len": 64, "fits": [{}]}', "target_loss"),
+    ],
+)
+def test_bad_fits(fit, told, tmp_path, capsys):
+    (tmp_path / "fit.json").write_text(fit)
+    told_of = refusal(["schedule", "--from", str(tmp_path / "fit.json"), "--tokens", "1M"], capsys)
+    assert told in told_of
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--tokens=0"], "--tokens 0"),
+        (["--tokens=1M", "--lr=nan"], "--lr nan"),
+        (["--tokens=1M", "--warmup=10%"], "--lr"),
+    ],
+)
+def test_bad_schedules(options, told, tmp_path, capsys):
+    fit = tmp_path / "fit.json"
+    fit.write_text('{"kind": "es", "law": "surface", "seq_len": 64, "fits": []}')
+    assert told in refusal(["schedule", "--from", str(fit), *options], capsys)
+
+
+@pytest.mark.parametrize("arguments", [[], ["plant"], ["plan", "--tokens"], ["runs", "nowhere"]])
+def test_bad_commands(arguments, capsys):
+    refusal(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "does not exist"),
+        ("{", "is not JSON: line 1"),
+        ("\udcff", "is not text"),
+        ("[]", "expected"),
+        ("{}", "lacks 'model'"),
+        ('{"run": {}, "runs": 1}', "expected"),
+        ('{"run": 3}', "run is 3"),
+        ('{"run": {"modle": {}}}', "did you mean 'model'?"),
+        ('{"run": {"optimizer": {"lr": NaN}}}', "run.optimizer.lr"),
+    ],
+)
+def test_bad_configs(text, told, tmp_path, capsys):
+    config = tmp_path / "config.json"
+    if text is not None:
+        config.write_bytes(text.encode(errors="surrogateescape"))
+    assert told in refusal(["train", str(config)], capsys)
+
+
+@pytest.fixture
+def job(tiny_run, tiny_execution, tmp_path):
+    """Writes a job's file and gives its path."""
+
+    def write(changes=None, **execution) -> str:
+        run, how = overlay(tiny_run, changes or {}), replace(tiny_execution, **execution)
+        path = tmp_path / "job.json"
+        path.write_text(json.dumps({"run": to_dict(run), "execution": asdict(how)}))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def _quiet(monkeypatch):
+    """Leaves the signals and warnings of the test process alone."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("warnings.showwarning", None)
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize(
+    ("changes", "execution", "told"),
+    [
+        ({}, {"data": "nowhere"}, "nowhere"),
+        ({"data.content": "0" * 64}, {}, "hash"),
+        ({"schedule.tokens": "1B"}, {}, "one pass"),
+        ({"evaluation.test_tokens": "1B"}, {}, "test split"),
+        ({"schedule.batch": "3"}, {}, "nearest that work"),
+        ({}, {"devices": 9}, "this machine has"),
+        ({"parent": {"run": "0" * 12, "tokens": 32}}, {}, "fork"),
+    ],
+)
+def test_runs_that_cannot_start(job, capsys, changes, execution, told):
+    assert told in refusal(["train", job(changes, **execution), "--json"], capsys)
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_full_disk_is_told_in_one_line(job, tiny_execution, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device", "curve.jsonl")
+
+    monkeypatch.setattr("bss.training.directory.RunDirectory.append_row", full)
+    told = refusal(["train", job(), "--json"], capsys)
+    assert told == "bss train: curve.jsonl: No space left on device\n"
+    monkeypatch.undo()
+    assert main(["runs", str(tiny_execution.runs)]) == 0
+    assert "1 failed" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_good_run_prints_one_object(job, tiny_execution, capsys):
+    config = job({"schedule.tokens": 1024})
+    for _ in range(2):
+        assert main(["train", config, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["status"] == "finished"
+    assert main(["runs", tiny_execution.runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"finished": 1}
+    assert main(["runs", tiny_execution.runs]) == 0
+    assert "1 finished" in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m bss.cli models --json | head -c 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("{", "")

@@ -1,0 +1,68 @@
+"""bss plan: exact integers, against a loop over steps."""
+
+import json
+
+import pytest
+
+from bss.cli import main
+
+ACCEPTANCE = [
+    *("plan", "--tokens", "10M", "--seq-len", "128", "--batch", "0:8 2M:16 6M:32"),
+    *("--lr", "4e-3", "--warmup", "200K", "--decay", "20%", "--buckets", "8,32", "--json"),
+]
+
+
+def naive_segments() -> list[dict]:
+    """The plan of ACCEPTANCE, step by step."""
+    position, segments = 0, []
+    while True:
+        batch = 8 if position < 2_000_000 else 16 if position < 6_000_000 else 32
+        end = position + batch * 128
+        if end > 10_000_000:
+            return segments
+        middle = (position + end) / 2
+        lr = 4e-3 * min(1, middle / 200_000) * min(1, (10_000_000 - middle) / 2_000_000)
+        if not segments or segments[-1]["batch"] != batch:
+            bucket = 32 if batch == 32 else 8
+            segments.append(
+                {
+                    "start_tokens": position,
+                    "batch": batch,
+                    "steps": 0,
+                    "bucket": bucket,
+                    "accumulation": batch // bucket,
+                    "lr_start": lr,
+                }
+            )
+        segments[-1] |= {"end_tokens": end, "lr_end": lr, "steps": segments[-1]["steps"] + 1}
+        position = end
+
+
+def test_exact_integers(capsys):
+    assert main(ACCEPTANCE) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan.keys() == {"segments", "steps", "tokens", "remainder_tokens", "programs"}
+    expected = naive_segments()
+    assert len(plan["segments"]) == len(expected) == 3
+    for segment, naive in zip(plan["segments"], expected, strict=True):
+        assert segment.keys() == naive.keys()
+        for name, value in naive.items():
+            if name.startswith("lr"):
+                assert segment[name] == pytest.approx(value, rel=1e-12)
+            else:
+                assert segment[name] == value
+                assert type(segment[name]) is int
+    assert plan["steps"] == sum(s["steps"] for s in expected)
+    assert plan["tokens"] == expected[-1]["end_tokens"]
+    assert plan["tokens"] + plan["remainder_tokens"] == 10_000_000
+    assert plan["programs"] == 2
+
+
+def test_table_and_export(capsys):
+    assert main(ACCEPTANCE[:-1]) == 0
+    out = capsys.readouterr().out
+    assert "32 × 1" in out
+    assert "2 compiled programs" in out
+    for trainer in ("megatron", "olmo-core", "levanter"):
+        assert main([*ACCEPTANCE[:-1], "--export", trainer]) == 0
+        assert capsys.readouterr().out.strip()

@@ -1,0 +1,146 @@
+import json
+
+import pytest
+
+from bss.cli import main
+
+TASK = ["--source", ".3", "--capacity", "4", "--modes", "128", "--lr", ".1", "--noise", "1"]
+
+
+def printed(arguments, capsys) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_risk(capsys):
+    command = ["theory", "risk", *TASK, "--data", "2^20", "--batch", "0:1 50%:8"]
+    result = printed(command, capsys)
+    assert result["steps"] == 2**19 + 2**16
+    assert result["data"] == 2**20
+    assert result["risk"] == pytest.approx(0.0136975, rel=1e-5)
+    assert result["stable_lr_bound"] == pytest.approx(0.660302, rel=1e-5)
+    assert main(command) == 0
+    assert "excess risk" in capsys.readouterr().out
+
+
+def test_switch(capsys, tmp_path):
+    command = ["theory", "switch", *TASK, "--min-batch", "1", "--max-batch", "8"]
+    result = printed([*command, "--data", "2^12:2^24"], capsys)
+    assert [row["data"] for row in result["budgets"]] == [2**k for k in range(12, 25)]
+    for row in result["budgets"]:
+        assert row["fraction"] == pytest.approx(row["switch_data"] / row["data"])
+    exponent = result["exponent"]
+    assert exponent["low"] < exponent["value"] < exponent["high"]
+    assert exponent["value"] == pytest.approx(result["theory"], abs=0.02)
+    picture = tmp_path / "switch.png"
+    assert main([*command, "--data", "2^16:2^19", "--plot", str(picture)]) == 0
+    assert picture.stat().st_size > 10_000
+    assert "measured" in capsys.readouterr().out
+    assert printed([*command, "--data", "2^12"], capsys)["exponent"] is None
+
+
+def test_a_picture_of_the_risk(capsys, tmp_path):
+    picture = tmp_path / "risk.png"
+    command = ["theory", "risk", *TASK, "--data", "1M", "--batch", "0:1 90%:8"]
+    assert main([*command, "--plot", str(picture)]) == 0
+    assert picture.stat().st_size > 10_000
+    capsys.readouterr()
+
+
+RISK = {
+    "source": ".3",
+    "capacity": "4",
+    "modes": "128",
+    "lr": ".1",
+    "noise": "1",
+    "data": "2^20",
+    "batch": "0:1 50%:8",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"source": "0"}, "source"),
+        ({"source": "nan"}, "source"),
+        ({"capacity": "1"}, "capacity"),
+        ({"modes": "0"}, "modes"),
+        ({"modes": "many"}, "--modes"),
+        ({"lr": "1"}, "below 0.660302"),
+        ({"lr": "nan"}, "lr"),
+        ({"noise": "-1"}, "noise"),
+        ({"data": "some"}, "--data"),
+        ({"data": "0"}, "0"),
+        ({"batch": "0:1 2M:8"}, "not reached"),
+        ({"batch": "0:1 50%:0"}, "batch"),
+    ],
+)
+def test_bad_risks(changes, told, capsys):
+    _refused("risk", {**RISK, **changes}, told, capsys)
+
+
+SWITCH = {"source": ".3", "capacity": "4", "max-batch": "8", "data": "2^12:2^14"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"max-batch": "1"}, "batches"),
+        ({"data": "2^14:2^12"}, "--data"),
+        ({"data": "8"}, "data"),
+        ({"data": "0"}, "--data"),
+        ({"lr": "2"}, "lr"),
+    ],
+)
+def test_bad_switches(changes, told, capsys):
+    _refused("switch", {**SWITCH, **changes}, told, capsys)
+
+
+def _refused(kind, options, told, capsys):
+    try:
+        status = main(["theory", kind, *(f"--{k}={v}" for k, v in options.items())])
+    except SystemExit as ended:
+        status = ended.code
+    captured = capsys.readouterr()
+    assert (status, captured.out, captured.err.count("\n")) == (2, "", 1), captured
+    assert told in captured.err
+
+
+OPTIMAL = {"source": ".3", "capacity": "4", "data": "2^20", "min-batch": "1", "max-batch": "8"}
+
+
+def test_optimal(capsys, tmp_path):
+    command = ["theory", "optimal", *(f"--{k}={v}" for k, v in OPTIMAL.items())]
+    hard = printed(command, capsys)
+    assert hard["regime"] == "hard"
+    assert hard["schedule"][0] == [0, 1] and hard["schedule"][-1][1] == 8
+    ends = [start for start, _ in hard["schedule"][1:]] + [hard["data"]]
+    stretches = zip(ends, hard["schedule"], strict=True)
+    assert hard["steps"] == sum((end - start) // batch for end, (start, batch) in stretches)
+    assert 0.9 < hard["switch"]["fraction"] < 1
+    assert hard["continuous"]["risk"] < hard["risk"] < 1.01 * hard["continuous"]["risk"]
+    assert hard["exponents"]["switch"] == pytest.approx(1.3 / 1.75)
+
+    easy = printed([*command, "--source=1", "--capacity=2"], capsys)
+    assert (easy["regime"], easy["schedule"]) == ("easy", [[0, 8]])
+    assert easy["switch"] == {"data": 0, "fraction": 0}
+    picture = tmp_path / "optimal.png"
+    assert main([*command, "--plot", str(picture)]) == 0
+    assert picture.stat().st_size > 10_000
+    assert "optimal batch schedule" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"min-batch": "9"}, "batches"),
+        ({"min-batch": "4", "data": "3"}, "data"),
+        ({"noise": "0"}, "noise"),
+        ({"lr": "inf"}, "lr"),
+        ({"stages": "0"}, "--stages"),
+        ({"capacity": "0.5"}, "capacity"),
+        ({"source": "-1"}, "source"),
+    ],
+)
+def test_bad_optima(changes, told, capsys):
+    _refused("optimal", {**OPTIMAL, **changes}, told, capsys)

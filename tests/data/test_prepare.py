@@ -1,0 +1,223 @@
+"""From documents to shards: tiny corpora, one of them a tfds data set in C4's form."""
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from bss.data import documents, python_sources
+from bss.data.prepare import prepare
+from bss.data.tokenizers import saved
+from bss.errors import InputError
+
+
+def write_sources(folder: Path, count: int = 120, text: str = "x = 1  # {}\n" * 20) -> Path:
+    folder.mkdir(parents=True)
+    for i in range(count):
+        (folder / f"m{i:03d}.py").write_text(text.replace("{}", str(i)))
+    return folder
+
+
+@pytest.fixture
+def sources(tmp_path):
+    return write_sources(tmp_path / "sources")
+
+
+def texts_of(shards, split) -> list[str]:
+    tokenizer = saved(shards.directory, shards.manifest.tokenizer.name)
+    array = shards.tokens(split)
+    ids = array.windows([0], len(array))[0]
+    ends = np.flatnonzero(ids == tokenizer.end_of_document)
+    assert ends[-1] == len(ids) - 1
+    return [tokenizer.decode(piece) for piece in np.split(ids, ends + 1)[:-1]]
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "bpe-300"])
+def test_documents_come_back_from_the_shards(sources, tmp_path, tokenizer):
+    (sources / "empty.py").write_text("")
+    (sources / "latin.py").write_bytes("é".encode("latin-1"))
+    (sources / "site-packages").mkdir()
+    (sources / "site-packages" / "installed.py").write_text("x")
+    (sources / "unicode.py").write_text("s = 'λ→∞ <|endoftext|>'\n")
+    (sources / "notes.txt").write_text("no source")
+    shards = prepare("files", tokenizer, tmp_path / "data", [sources])
+    assert shards.directory.name == f"files+sources-{tokenizer}"
+    expected = {name: [] for name in documents.SPLITS}
+    for path in sorted(sources.glob("*.py")):
+        content = path.read_bytes()
+        if path.stem not in ("empty", "latin"):
+            expected[documents.split_of(content)].append(content.decode())
+    assert {name: texts_of(shards, name) for name in documents.SPLITS} == expected
+    for name in documents.SPLITS:
+        assert shards.split(name).bytes == sum(len(text.encode()) for text in expected[name])
+
+
+def test_two_preparations_are_byte_identical(sources, tmp_path):
+    one = prepare("files", "bpe-300", tmp_path / "one", [sources])
+    two = prepare("files", "bpe-300", tmp_path / "two", [sources])
+    assert files_below(one.directory) == files_below(two.directory)
+    python_sources.build([sources], tmp_path / "three")
+    text = next((tmp_path / "one" / "text").iterdir())
+    assert files_below(text).keys() == files_below(tmp_path / "three").keys()
+    records = {k: v for k, v in files_below(text).items() if "array_record" in k}
+    assert len(records) == 3
+    assert records.items() <= files_below(tmp_path / "three").items()
+
+
+def test_prepared_shards_are_used_again(sources, tmp_path, monkeypatch, capsys):
+    first = prepare("files", root=tmp_path / "data", roots=[sources])
+    monkeypatch.setattr("bss.data.prepare._build", None)
+    assert prepare("files", root=tmp_path / "data", roots=[sources]) == first
+    assert capsys.readouterr() == ("", "")
+
+
+def test_changed_sources_are_noticed(sources, tmp_path):
+    prepare("files", root=tmp_path / "data", roots=[sources])
+    (sources / "m003.py").write_text("x = 2  # 3\n" * 20)
+    with pytest.raises(InputError, match=r"prepared from other sources .* delete it to prepare"):
+        prepare("files", root=tmp_path / "data", roots=[sources])
+
+
+def test_splits_do_not_move_when_documents_are_added(sources, tmp_path):
+    one = prepare("files", root=tmp_path / "one", roots=[sources])
+    more = write_sources(tmp_path / "more", 40, "y = {}\n" * 30)
+    two = prepare("files", root=tmp_path / "two", roots=[sources, more])
+    for name in documents.SPLITS:
+        assert set(texts_of(one, name)) <= set(texts_of(two, name))
+
+
+def _prepare_at(root, sources):
+    prepare("files", root=root, roots=[sources])
+
+
+def test_processes_that_prepare_at_once_agree(sources, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=_prepare_at, args=(tmp_path / "data", sources)) for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    alone = prepare("files", root=tmp_path / "alone", roots=[sources])
+    both = prepare("files", root=tmp_path / "data", roots=[sources])
+    assert files_below(both.directory) == files_below(alone.directory)
+
+
+def test_an_interrupted_preparation_leaves_nothing(sources, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bss.data.prepare._write_split", full)
+        with pytest.raises(InputError, match=r"root: cannot prepare .*No space left on device"):
+            prepare("files", root=tmp_path / "data", roots=[sources])
+    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == [".lock", "text"]
+    killed = tmp_path / "data" / ".files+sources-bytes.partial"
+    killed.mkdir()
+    (killed / "train-00000.bin").write_bytes(b"half")
+    assert prepare("files", root=tmp_path / "data", roots=[sources]).split("train").tokens > 1000
+
+
+class FakeC4(tfds.core.GeneratorBasedBuilder):
+    """C4's form: train and validation alone, `text` beside other features."""
+
+    VERSION = tfds.core.Version("3.1.0")
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en")]  # noqa: RUF012
+
+    def _info(self):
+        text = tfds.features.Text()
+        features = tfds.features.FeaturesDict({"text": text, "url": text, "n": np.int64})
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._examples("t", 60), "validation": self._examples("v", 80)}
+
+    def _generate_examples(self):
+        raise NotImplementedError
+
+    def _examples(self, kind, count):
+        for i in range(count):
+            yield i, {"text": f"{kind} document {i} é. " * 9, "url": f"https://{kind}/{i}", "n": i}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tfds")
+    FakeC4(data_dir=str(folder), config="en", file_format="array_record").download_and_prepare()
+    return folder
+
+
+def test_a_tfds_data_set_by_name(data_dir, tmp_path):
+    shards = prepare("fake_c4/en", root=tmp_path, data_dir=data_dir)
+    assert shards.directory.name == "fake_c4-en-bytes"
+    assert shards.manifest.source["dataset"] == "fake_c4/en/3.1.0"
+    texts = {name: texts_of(shards, name) for name in documents.SPLITS}
+    assert sorted(texts["train"]) == sorted(f"t document {i} é. " * 9 for i in range(60))
+    assert sorted(texts["validation"] + texts["test"]) == sorted(
+        f"v document {i} é. " * 9 for i in range(80)
+    )
+    assert min(len(texts["validation"]), len(texts["test"])) >= 25
+    assert prepare("fake_c4/en", root=tmp_path, data_dir=data_dir) == shards
+    urls = prepare("fake_c4/en", root=tmp_path / "u", data_dir=data_dir, text_feature="url")
+    assert "https://t/7" in texts_of(urls, "train")
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"corpus": "c4/en"}, r"corpus: no data set 'c4/en' is prepared in .*download_and_prepare"),
+        ({"corpus": "no such//name"}, "corpus: no data set 'no such//name'"),
+        ({"corpus": ""}, "corpus: no data set ''"),
+        ({"corpus": "fake_c4/en", "text_feature": "n"}, "text_feature: .*its texts are text, url"),
+        ({"corpus": "fake_c4/en", "roots": ["."]}, "roots: corpus 'fake_c4/en' takes none"),
+        ({"corpus": "files"}, "roots: corpus 'files' needs at least one folder"),
+        ({"corpus": "files", "roots": ["/no/such"]}, "roots: '/no/such' is not a folder"),
+        ({"tokenizer": "words"}, "tokenizer: 'words' is unknown; expected 'bytes', 'bpe-SIZE'"),
+        ({"tokenizer": "bpe-200"}, "tokenizer: 'bpe-200' is too small"),
+        ({"tokenizer": "bpe--3"}, "tokenizer: 'bpe--3' is unknown"),
+    ],
+)
+def test_bad_input(data_dir, tmp_path, arguments, message):
+    with pytest.raises(InputError, match=message) as error:
+        prepare(**{"root": tmp_path, "data_dir": data_dir} | arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_a_root_that_cannot_be_written(sources, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="root: cannot prepare"):
+        prepare("files", root=tmp_path / "file", roots=[sources])
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "message"),
+    [
+        (0, "", "corpus: 0 Python files are too small a corpus"),
+        (3, "x = {}", "corpus: 3 Python files are too small a corpus"),
+        (99, "x{}", "corpus: 'files' is too small, its validation split has"),
+    ],
+)
+def test_an_empty_or_tiny_corpus(tmp_path, count, text, message):
+    folder = write_sources(tmp_path / "sources", count, text)
+    with pytest.raises(InputError, match=message) as error:
+        prepare("files", root=tmp_path / "data", roots=[folder])
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "data" / "files+sources-bytes").exists()
+
+
+@pytest.mark.slow
+def test_the_standard_library(tmp_path):
+    shards = prepare(root=tmp_path)
+    assert shards.split("train").tokens > 10_000_000
+    assert shards.split("validation").tokens > 200_000

@@ -1,0 +1,62 @@
+"""The theory's experiment at its smoke size: tables, figures, record."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.training.config import from_dict
+from configs.optimal_schedule import get_config
+from experiments.optimal_schedule import Study, experiment
+
+TABLES = ("switches", "catch_up", "optima", "law", "family", "exponents")
+FIGURES = (
+    *("switch_points", "early_and_late", "catch_up", "optimal_schedules", "exponents"),
+    *("law", "family"),
+)
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return from_dict(Study, json.loads(get_config("smoke").to_json_best_effort()))
+
+
+@pytest.fixture(scope="module")
+def results(study, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    experiment(replace(study, results=str(folder)))
+    return folder
+
+
+def test_tables_figures_and_record_are_written(results):
+    for name in TABLES:
+        numbers = pd.read_csv(results / f"{name}.csv").select_dtypes("number")
+        assert np.isfinite(numbers.to_numpy()).all(), name
+    for name in FIGURES:
+        assert (results / f"{name}.png").stat().st_size > 10_000, name
+    record = json.loads((results / "experiment.json").read_text())
+    assert record["trained_tokens"] == 0
+    assert record["config"]["hard"][0] == {"source": 0.3, "capacity": 4.0}
+
+
+def test_the_measured_exponents_are_those_of_the_theory(results):
+    table = pd.read_csv(results / "exponents.csv")
+    errors = np.abs(table["value"].to_numpy() - table["theory"].to_numpy())
+    exact = table["quantity"].isin(["data after the switch", "catch-up gap"]).to_numpy()
+    assert errors[~exact].max() < 0.02
+    assert errors[exact].max() < 0.1  # 32 modes, small budgets
+
+
+def test_the_family_shares_its_risk_in_the_exact_recursion(results):
+    family = pd.read_csv(results / "family.csv")
+    risks, steps = family["exact_risk"].to_numpy(), family["steps"].to_numpy()
+    assert risks.max() < 1.01 * risks.min()
+    assert steps.max() > 1.05 * steps.min()
+
+
+def test_an_easy_task_is_no_hard_one(study):
+    with pytest.raises(InputError, match="hard"):
+        replace(study, hard=study.easy)

@@ -1,0 +1,88 @@
+"""Experiments end to end at their smoke size, as a person runs them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(name: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        *(sys.executable, "-m", f"experiments.{name}", f"--config=configs/{name}.py:smoke"),
+        f"--config.results={folder}/results",
+        f"--config.setup.engine.runs={folder}/runs",
+        f"--config.setup.text.root={folder}/data",
+        *more,
+    ]
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}  # one device
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_es_curve_trains_measures_fits_schedules_and_reports(tmp_path):
+    done = run("es_curve", tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = tmp_path / "report.html"
+    assert done.stdout.strip() == f"report: {report}"
+    assert "<svg" in report.read_text()
+
+    contenders = pd.read_csv(tmp_path / "results/contenders.csv")
+    assert set(contenders["rate"]) == {"constant", "averaged", "decay"}
+    assert {"constant", "schedule", "late"} <= set(contenders["role"])
+    assert contenders["test_loss"].between(1, 5).all()
+    throughput = pd.read_csv(tmp_path / "results/throughput.csv")
+    assert set(throughput["recompilations"]) == {0}
+    record = json.loads((tmp_path / "results/experiment.json").read_text())
+    assert record["trained_tokens"] < 1_500_000
+    assert "experiments.es_curve" in record["command"]
+
+    again = run("es_curve", tmp_path)  # everything is there: nothing trains
+    assert again.returncode == 0, again.stderr
+    assert pd.read_csv(tmp_path / "results/contenders.csv").equals(contenders)
+
+
+@pytest.mark.slow
+def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(tmp_path):
+    done = run("es_wsd", tmp_path)
+    assert done.returncode == 0, done.stderr
+    answers = pd.read_csv(tmp_path / "results/answers.csv")
+    asked = set(zip(answers["kind"], answers["rates"], strict=True))
+    kinds = ("stable", "averaged", "annealed")
+    assert asked == {(kind, rates) for kind in kinds for rates in ("shared", "envelope")}
+    contenders = pd.read_csv(tmp_path / "results/contenders.csv")
+    assert set(contenders["trials"]) == {3}
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("--config=configs/es_curve.py:huge", "expected smoke or demo"),
+        ("--config.stagess=3", "stages"),
+        ("--config.batches=(0,2)", "batch"),
+        ("--config.setup.text.corpus=nowhere", "nowhere"),
+        ("--config.setup.schedule.tokens=1000000000", "repeat"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, argument, told):
+    done = run("es_curve", tmp_path, argument)
+    assert done.returncode == 2
+    assert told in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "trunk per batch" not in line]
+    assert len(lines) == 1, done.stderr
+
+
+def test_the_results_of_another_study_are_not_overwritten(tmp_path):
+    held = tmp_path / "results" / "experiment.json"
+    held.parent.mkdir()
+    held.write_text('{"config": {"title": "another"}}')
+    done = run("es_curve", tmp_path)
+    assert done.returncode == 2
+    assert "holds another study (title differs)" in done.stderr
+    assert held.read_text() == '{"config": {"title": "another"}}'

@@ -1,0 +1,54 @@
+import dataclasses
+
+import pytest
+
+from bss.errors import InputError
+from bss.models.counts import count_params, training_flops_per_token
+from bss.models.sizes import SIZES, named, table
+
+# Zhang et al., 2410.21676: layers, width, heads, and N of the name in millions.
+PUBLISHED = {
+    "85M": (12, 768, 12, 85),
+    "151M": (12, 1024, 16, 151),
+    "302M": (24, 1024, 16, 302),
+    "604M": (12, 2048, 16, 604),
+    "1.2B": (24, 2048, 32, 1208),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), PUBLISHED.items())
+def test_published_models(name, expected):
+    config = named(name)
+    millions = round(count_params(config).non_embedding / 1e6)
+    assert (config.num_layers, config.d_model, config.num_heads, millions) == expected
+    assert config.vocab_size == 50_280
+    assert config.d_ff == 4 * config.d_model
+    assert (config.activation, config.norm, config.qk_norm) == ("gelu", "layer", True)
+    assert not config.tied
+    assert config.kv_heads == config.num_heads
+
+
+def test_names_in_millions_tell_the_non_embedding_parameters():
+    for name in ("10M", "25M", "49M"):
+        assert count_params(named(name)).non_embedding == pytest.approx(
+            1e6 * int(name[:-1]), rel=0.07
+        )
+
+
+def test_a_given_vocabulary_changes_nothing_else():
+    assert named("micro", 1000) == dataclasses.replace(SIZES["micro"], vocab_size=1000)
+
+
+def test_table_has_a_row_for_every_size():
+    rows = {row.name: row for row in table(seq_len=128, vocab_size=300)}
+    assert list(rows) == list(SIZES)
+    nano = named("nano", 300)
+    assert rows["nano"].flops_per_token == training_flops_per_token(nano, 128)
+    assert rows["nano"].total == rows["nano"].non_embedding + 2 * 300 * 64
+
+
+@pytest.mark.parametrize(("name", "told"), [("nanoo", "did you mean 'nano'?"), ("", "1.2B")])
+def test_unknown_names_are_refused(name, told):
+    with pytest.raises(InputError, match="expected one of pico, nano") as error:
+        named(name)
+    assert told in str(error.value)

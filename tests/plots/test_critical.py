@@ -1,0 +1,70 @@
+"""Figures of critical batches: what is drawn, and what is not."""
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from bss.laws.critical import fit_critical
+from bss.laws.fit import Options
+from bss.plots import critical as plots
+from bss.tables import read_points
+from bss.theory.critical import CriticalPoint, CriticalTable
+
+
+@pytest.fixture(scope="module")
+def points():
+    return read_points(str(files("bss.laws") / "published" / "cbs_steps.csv"))
+
+
+@pytest.fixture(scope="module")
+def fit(points):
+    return fit_critical(points, options=Options(resamples=50))
+
+
+def drawn(ax, marker):
+    lines = [line for line in ax.lines if line.get_marker() == marker]
+    return np.concatenate([np.array(line.get_data(), float).T for line in lines])
+
+
+def test_laws_are_drawn_in_each_variable_with_their_forecasts(fit):
+    figure = plots.laws_figure({"published": fit}, {"params": [7e9]})
+    by_size, by_data = figure.axes
+    cbs = [at.cbs.value for at in fit.fits]
+    np.testing.assert_allclose(drawn(by_size, "o")[:, 1], cbs)
+    np.testing.assert_allclose(drawn(by_data, "o")[:, 0], [at.curve.tokens for at in fit.fits])
+    assert drawn(by_size, "D")[0] == pytest.approx([7e9, 93.2 * 7000**0.4683], rel=1e-3)
+
+
+def test_the_definition_is_drawn_where_the_steps_reach_the_overhead(fit):
+    figure = plots.definition_figure(fit, "302M")
+    at = fit.fits[2]
+    (batch, steps) = drawn(figure.axes[0], "D")[0]
+    assert batch == pytest.approx(at.cbs.value)
+    reference = at.S_min.value + at.E_min.value / 256
+    assert steps == pytest.approx(1.2 * reference * 256 / batch)
+    with pytest.raises(InputError, match="choose one of 85M"):
+        plots.definition_figure(fit, "7B")
+
+
+def test_every_figure_is_saved(fit, tmp_path):
+    table = CriticalTable(tuple(CriticalPoint(2**k, 0.1, 2.0**k) for k in (8, 9)), 1, 0, 2, 1)
+    figures = {
+        "both": plots.critical_figure(fit),
+        "steps": plots.relative_steps(fit),
+        "exponents": plots.exponents_figure({"published": fit, "again": fit}),
+        "theory": plots.least_squares_figure({"a task": table}),
+    }
+    for name, figure in figures.items():
+        figure.savefig(tmp_path / f"{name}.svg")
+        assert (tmp_path / f"{name}.svg").stat().st_size > 1000
+
+
+def test_without_a_law_there_is_none_to_draw(points):
+    below = points.loc[points["batch"] <= 256]
+    fit = fit_critical(below, options=Options(resamples=50))
+    assert not fit.laws
+    plots.critical_figure(fit)
+    with pytest.raises(InputError, match="no law"):
+        plots.laws_figure({"published": fit})

@@ -1,0 +1,186 @@
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss import plots
+from bss.laws.recommend import optimal_batch
+from bss.plots.standings import standings
+from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, svg
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+
+
+@pytest.fixture(scope="module")
+def figures(planted):
+    plan = resolve(
+        BatchSchedule.parse(planted.schedule), 1_600_000, 128, rate=rates.constant(4e-3, 50_000)
+    )
+    return {
+        "plan": plots.plan_figure(plan),
+        "schedule": plots.schedule_figure(plan, optimal_batch(planted.fits["surface"])),
+        "losses": plots.loss_curves(planted.runs, planted.targets),
+        "tokens": plots.tokens_to_target(planted.points, planted.fits),
+        "es": plots.es_panels(planted.points, planted.fits),
+        "batches": plots.batch_against_loss(planted.fits),
+        "contenders": plots.contenders_figure(planted.contenders()),
+        "throughput": plots.throughput_figure(planted.throughput),
+    }
+
+
+LABELS = {
+    "plan": ("tokens consumed", "batch (sequences)", "learning rate"),
+    "schedule": ("tokens consumed", "batch (sequences)", "learning rate"),
+    "losses": ("tokens consumed", "held-out loss (nats per token)"),
+    "tokens": ("batch B (sequences)", "tokens to the target E"),
+    "es": ("optimizer steps to the target S", "tokens to the target E"),
+    "batches": ("target loss (nats per token), falling →", "$B_{opt}$ (sequences)"),
+    "contenders": ("final test loss (nats per token)",),
+    "throughput": ("batch (sequences)", "tokens per second"),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_carry_units_and_a_legend_stands_beside_the_axes(figures, name):
+    figure = figures[name]
+    labels = {figure.get_supxlabel(), figure.get_supylabel()}
+    for ax in figure.axes:
+        labels |= {ax.get_xlabel(), ax.get_ylabel()}
+    assert labels >= set(LABELS[name])
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert legend.get_texts()
+    for ax in figure.axes:
+        assert not box.overlaps(ax.get_window_extent())
+
+
+def drawn(line):
+    """The data [2, points] of a line."""
+    return np.asarray(line.get_data(), float)
+
+
+def lines(figure, colour):
+    return [line for ax in figure.axes for line in ax.lines if line.get_color() == colour]
+
+
+def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
+    fit = planted.fits["surface"]
+    failed = tuple(dataclasses.replace(f, status="not converged") for f in fit.fits)
+    fits = {"surface": dataclasses.replace(fit, fits=failed)}
+    for draw in (plots.tokens_to_target, plots.es_panels):
+        assert lines(draw(planted.points, planted.fits), "#10375c")
+        figure = draw(planted.points, fits)
+        assert not lines(figure, "#10375c")
+        assert all(ax.get_title(loc="right") == "no fit: surface" for ax in figure.axes)
+    figure = plots.batch_against_loss(fits)
+    assert not any(ax.containers or ax.lines for ax in figure.axes)
+    assert figure.axes[0].get_title(loc="right") == "surface: none at 6 of 6"
+
+
+def test_only_identified_batches_are_points_and_bounds_are_arrows(planted):
+    B_opt, B_min = plots.batch_against_loss({"surface": planted.fits["surface"]}).axes
+    bounded = [f for f in planted.fits["surface"].fits if f.batches["B_min"].value is None]
+    assert len(bounded) == 1
+    assert len(drawn(B_opt.lines[0])[0]) == 6
+    assert [len(drawn(line)[0]) for line in B_min.lines if line.get_marker() == "D"] == [5]
+    assert len(B_min.texts) == 1 and not B_opt.texts
+
+
+def test_crossings_are_where_the_points_are(planted):
+    top = plots.loss_curves(planted.runs, planted.targets).axes[0]
+    marks = [line for line in top.lines if line.get_linestyle() == "None"]
+    marked = np.sort(np.concatenate([np.asarray(line.get_xdata(), float) for line in marks]))
+    reached = planted.points.loc[planted.points["reached"], "tokens_to_target"]
+    np.testing.assert_allclose(marked, np.sort(reached), rtol=1e-9)
+
+
+def test_excess_is_zero_for_the_best_batch_and_the_best_batch_grows(planted):
+    bottom = plots.loss_curves(planted.runs, planted.targets).axes[1]
+    excess = np.array([line.get_ydata() for line in bottom.lines])
+    np.testing.assert_allclose(np.nanmin(excess, axis=0), 0)
+    best = np.nanargmin(excess, axis=0)
+    assert best[0] == 1 and best[-1] == 3
+
+
+def test_a_plan_of_ten_trillion_tokens_is_sampled():
+    total = 10**13
+    schedule = BatchSchedule.parse("0:1024 1T:2048 5T:4096")
+    wsd = rates.wsd(3e-4, total, 10**9, total // 5)
+    plan = resolve(schedule, total, 4096, rate=wsd)
+    batch, rate = plots.plan_figure(plan).axes
+    assert drawn(batch.lines[0])[1].tolist() == [1024, 2048, 4096, 4096]
+    tokens, values = drawn(rate.lines[0])
+    assert len(tokens) < 1000
+    wanted = [float(wsd(t)) for t in tokens]
+    np.testing.assert_allclose(values, wanted, rtol=1e-5)
+    assert values[-1] < 1e-3 * values.max()
+
+
+def test_plans_without_a_rate_say_that_it_is_relative():
+    plan = resolve(BatchSchedule.parse("8"), 10**6, 128)
+    assert plots.plan_figure(plan).axes[1].get_ylabel() == "learning rate (× its peak)"
+
+
+def test_contenders_are_sorted_and_annotated(planted):
+    left, right = plots.contenders_figure(planted.contenders()).axes
+    names = [label.get_text() for label in left.get_yticklabels()]
+    assert names[:3] == ["late 0:4 1.12M:32", "derived schedule", "constant 4"]
+    assert [text.get_text() for text in left.texts][:3] == ["−31.0", "−12.0", "best constant"]
+    assert right.texts[0].get_text() == "best constant"
+
+
+def test_differences_are_paired_by_seed(planted):
+    table = planted.contenders(3)
+    rows = {row.name: row for row in standings(table, "constant")}
+    losses = table[table["rate"] == "constant"].pivot(
+        index="seed", columns="name", values="test_loss"
+    )
+    paired = (losses["derived schedule"] - losses["constant 4"]).to_numpy()
+    assert rows["constant 4"].best
+    assert rows["derived schedule"].difference == pytest.approx(paired.mean())
+    assert rows["derived schedule"].error == pytest.approx(2 * paired.std(ddof=1) / 3**0.5)
+    assert standings(planted.contenders(1), "decay")[0].error is None
+
+
+def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
+    table = planted.contenders()
+    table.loc[3, "test_loss"] = np.nan
+    assert standings(table, "constant")[0].loss == standings(table, "constant")[0].eval_loss
+    label = plots.contenders_figure(table).axes[0].get_xlabel()
+    assert label == "final held-out loss (nats per token)"
+
+
+def test_utilisation_has_a_panel_where_it_is_known(planted):
+    assert len(plots.throughput_figure(planted.throughput).axes) == 1
+    assert len(plots.throughput_figure(planted.throughput.assign(mfu=0.4)).axes) == 2
+
+
+def test_batches_darken_monotonically():
+    styles = batch_styles([1, 2, 4, 8, 16, 32])
+    grey = [np.dot(style["color"][:3], [0.299, 0.587, 0.114]) for style in styles.values()]
+    assert (np.diff(grey) > 0).all()
+    assert len({style["marker"] for style in styles.values()}) == 6
+
+
+def test_ticks_are_round():
+    assert _decimal_ticks(9e4, 2.1e6, 6) == [1e5, 2e5, 3e5, 5e5, 1e6, 2e6]
+    assert _decimal_ticks(9e4, 1.1e7, 6) == [1e5, 3e5, 1e6, 3e6, 1e7]
+    assert _doubling_ticks(0.8, 40) == [1, 2, 4, 8, 16, 32]
+    assert len(_decimal_ticks(1, 1e13, 6)) <= 7
+
+
+def test_the_svg_is_reproducible_and_fetches_nothing(planted):
+    first, second = (svg(plots.throughput_figure(planted.throughput)) for _ in range(2))
+    assert first == second
+    assert first.startswith("<svg") and "<metadata" not in first and "<text" not in first
+
+
+def test_several_seeds_share_a_line_below(planted):
+    again = planted.runs.assign(run=planted.runs["run"] + "again", seed=1)
+    runs = pd.concat([planted.runs, again], ignore_index=True)
+    top, bottom = plots.loss_curves(runs, planted.targets).axes
+    assert len(bottom.lines) == 8
+    assert len(top.lines) > 2 * len(bottom.lines)

@@ -1,0 +1,165 @@
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.report import write_report
+from bss.report.findings import short_answer
+from bss.report.page import write_page
+from bss.report.results import read_results
+
+FILES = (
+    "experiment.json", "runs.parquet", "points.csv", "fits.json", "comparison.json",
+    "schedule.json", "contenders.csv", "throughput.csv",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(planted, tmp_path_factory):
+    return planted.write(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(scope="module")
+def page(results):
+    file = results.parent / "out" / "report.html"
+    write_report(results, file)
+    assert [path.name for path in file.parent.iterdir()] == ["report.html"]
+    return file.read_text()
+
+
+class Links(HTMLParser):
+    """Everything a browser might fetch or run, and the tags it would have to close."""
+
+    def __init__(self):
+        super().__init__()
+        self.links, self.tags = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for key, value in attrs if key in ("src", "href", "xlink:href")]
+
+
+def test_the_page_needs_no_network_and_no_script(page):
+    parser = Links()
+    parser.feed(page)
+    outside = {link for link in parser.links if not link.startswith("#")}
+    assert outside and all(link.startswith("https://arxiv.org/abs/") for link in outside)
+    assert "<title>E(S) of a planted law &amp; &lt;script&gt;</title>" in page
+    assert not {"script", "link", "img", "iframe"} & set(parser.tags)
+    assert parser.tags.count("svg") == 7
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+def test_the_page_holds_the_key_numbers(page, planted):
+    text = re.sub(r"<[^>]+>", "", re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL))
+    table = planted.contenders()
+    for loss in table["test_loss"]:
+        assert f"{loss:.4f}" in text
+    for fit in planted.fits["surface"].fits:
+        assert f"{fit.batches['B_opt'].value:.3g} (" in text
+    for told in (
+        planted.schedule,
+        "python -m experiments.es_curve --config=configs/es_curve.py:smoke",
+        "0123abc",
+        "jax 0.10.2",
+        "2026-11-20",
+        "0.0021",
+        "Not judged, because too few batches reach a target: piecewise.",
+        "there were 0 compilations",
+        "Derived here.",
+    ):
+        assert told in text
+
+
+def test_the_short_answer_says_who_wins_where(results):
+    constant, decay, certainty, batches, law = short_answer(read_results(results))
+    assert constant.startswith(
+        "At constant learning rate and 1.6M tokens, the late switch (0:4 1.12M:32) has the lowest "
+        "test loss, 1.3890 nats, 0.0310 nats below the best constant batch 4 (1.4200). "
+        "The derived schedule (0:2 400K:3 900K:4) ends 0.0120 nats below constant batch 4."
+    )
+    assert "constant batch 5 has the lowest test loss, 1.3275 nats: no schedule beats" in decay
+    assert "The derived schedule (0:2 400K:3 900K:4) ends 0.0097 nats above" in decay
+    assert "most nearly equal steps, batch 4 (3,125 steps to the schedule's 3,125)" in decay
+    assert "no error bar" in certainty
+    assert "B_opt by the surface law" in batches and "2.1 at 1.9" in batches
+    assert law.startswith("Of 2 laws, the surface predicts left-out batches best")
+
+
+def test_a_law_that_predicts_worse_is_read_with_care(results):
+    read = read_results(results)
+    worse = dataclasses.replace(read, comparison=read.comparison | {"winner": "hyperbola"})
+    told = "on left-out batches this law errs by 0.0021 nats, the hyperbola by 0.0164"
+    assert told in " ".join(short_answer(worse))
+    assert told not in " ".join(short_answer(read))
+
+
+def test_several_seeds_have_paired_differences(planted, tmp_path):
+    answers = short_answer(read_results(planted.write(tmp_path, seeds=3)))
+    (certainty,) = (answer for answer in answers if "seeds" in answer)
+    assert re.search(r"−1\d\.\d ± \d\.\d × 10⁻³ nats at constant learning rate", certainty)
+    assert "no error bar" not in " ".join(answers)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["missing", "garbage"])
+def test_missing_and_damaged_files_are_one_line(planted, results, tmp_path, name, damage):
+    for file in FILES:
+        (tmp_path / file).write_bytes((results / file).read_bytes())
+    if damage == "missing":
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text('{"a": \n')
+    with pytest.raises(InputError, match=re.escape(name)) as raised:
+        write_report(tmp_path, tmp_path / "report.html")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+def changed(column, value):
+    return lambda table: table.assign(**{column: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda table: table.drop(columns="steps"), "lacks columns steps"),
+        (lambda table: table.head(0), "lacks rows"),
+        (
+            changed("rate", "cosine"),
+            "rate 'cosine' is unknown; write constant or averaged or decay",
+        ),
+        (changed("role", "best"), "role 'best' is unknown"),
+        (changed("test_loss", "low"), "test_loss holds text that is no number"),
+        (lambda table: pd.concat([table, table.head(1)]), "'constant 1' is there twice"),
+    ],
+)
+def test_bad_contenders_are_refused(results, tmp_path, change, told):
+    for file in FILES:
+        (tmp_path / file).write_bytes((results / file).read_bytes())
+    table = change(pd.read_csv(results / "contenders.csv", dtype={"batch": str}))
+    table.to_csv(tmp_path / "contenders.csv", index=False)
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_results(tmp_path)
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_page(tmp_path / "taken" / "report.html", "page")
+
+
+def test_schedules_that_failed_leave_a_page(results, tmp_path):
+    for file in FILES:
+        (tmp_path / file).write_bytes((results / file).read_bytes())
+    table = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
+    kept = table[(table["role"] == "constant") & (table["rate"] == "constant")]
+    kept.assign(test_loss=np.nan).to_csv(tmp_path / "contenders.csv", index=False)
+    write_report(tmp_path, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "After the decay to zero" not in text
+    assert "constant batch 4 has the lowest held-out loss" in text

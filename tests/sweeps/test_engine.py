@@ -1,0 +1,139 @@
+"""The local engine: two workers, parents before branches, workers that die, interrupts."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bss.sweeps.engine import LocalEngine
+from bss.sweeps.grid import overlay
+from bss.sweeps.index import lineage_curve, list_runs, run_table
+from bss.tables import check_runs
+from bss.training.config import Parent, to_dict
+from bss.training.directory import read_curve, read_status
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """Two workers for all sweeps of this file."""
+    with LocalEngine(2) as engine:
+        yield engine
+
+
+def test_a_sweep_with_a_branch_and_a_diverging_run(engine, tiny_run, tiny_execution, monkeypatch):
+    execution = dataclasses.replace(tiny_execution, forks=(1024,))
+    trunk = overlay(tiny_run, {"schedule.tokens": 1024})
+    branch = overlay(tiny_run, {"schedule.tokens": 2048, "schedule.decay": 1024})
+    branch = dataclasses.replace(branch, parent=Parent(trunk.id, 1024))
+    wild = overlay(trunk, {"optimizer.lr": 1e30, "optimizer.clip": 0, "schedule.warmup": 0})
+    orphan = dataclasses.replace(branch, parent=Parent(wild.id, 1024))
+    refused = overlay(trunk, {"data.content": "0" * 64})
+    runs = [branch, orphan, wild, refused, trunk]
+    statuses = engine.train(runs, execution)
+    told = [statuses[run.id]["status"] for run in runs]
+    assert told == ["finished", "skipped", "diverged", "failed", "finished"]
+    assert "have hash" in statuses[refused.id]["message"]
+
+    runs.remove(refused)
+    monkeypatch.setattr(engine, "_train_one", None)  # nothing is left to train
+    assert engine.train(runs, execution) == {run.id: statuses[run.id] for run in runs}
+    _check_index(Path(execution.runs), trunk, branch, wild)
+
+
+def _check_index(runs: Path, trunk, branch, wild):
+    records = {r["run"]: r for r in list_runs(runs)}
+    assert {r["status"] for r in records.values()} == {"finished", "diverged"}
+    assert records[branch.id]["parent"] == trunk.id
+    assert records[wild.id]["eval_loss"] is None
+    curve = lineage_curve(runs, branch)
+    tokens = [row["tokens"] for row in curve]
+    assert curve == read_curve(runs / trunk.id) + read_curve(runs / branch.id)
+    assert tokens == sorted(set(tokens))
+    assert tokens[-1] == 2048
+    table = run_table(runs, [trunk, branch, wild])
+    assert table.groupby("run").size().to_dict() == {
+        trunk.id: len(read_curve(runs / trunk.id)),
+        branch.id: len(curve),
+    }
+    check_runs(table)
+
+
+def signal_worker_once_running(engine, run, execution, number) -> threading.Thread:
+    """Sends the first worker a signal as soon as it trains the run."""
+
+    def send():
+        while read_status(Path(execution.runs) / run.id).get("status") != "running":
+            time.sleep(0.01)
+        engine._processes[0].send_signal(number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGKILL, {"status": "failed", "message": "worker 0 died; see "}),
+        (signal.SIGTERM, {"status": "interrupted"}),
+    ],
+)
+def test_a_worker_that_leaves_is_replaced(
+    engine, tiny_run, tiny_execution, monkeypatch, number, told
+):
+    long = overlay(tiny_run, {"schedule.tokens": 200_000, "seed": 1})
+    others = [overlay(tiny_run, {"schedule.tokens": 512, "seed": seed}) for seed in (2, 3)]
+    monkeypatch.setattr(engine, "workers", 1)
+    sender = signal_worker_once_running(engine, long, tiny_execution, number)
+    statuses = engine.train([long, *others], tiny_execution)
+    sender.join()
+    assert statuses[long.id]["status"] == told["status"]
+    assert told.get("message", "") in statuses[long.id].get("message", "")
+    assert [statuses[run.id]["status"] for run in others] == ["finished", "finished"]
+
+
+def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, monkeypatch):
+    trunk = overlay(tiny_run, {"schedule.tokens": 1024})
+    branch = dataclasses.replace(tiny_run, parent=Parent(trunk.id, 1024))
+    with LocalEngine(2) as engine:
+        monkeypatch.setattr(engine, "_start", lambda *_: 1 / 0)
+        statuses = engine.train([branch, trunk], tiny_execution)
+    assert statuses[trunk.id]["message"] == "ZeroDivisionError: division by zero"
+    assert statuses[branch.id]["status"] == "skipped"
+
+
+SCRIPT = """
+import json, sys
+from bss.sweeps.engine import LocalEngine
+from bss.training.config import RunConfig, from_dict
+from bss.training.execution import Execution
+job = json.load(open(sys.argv[1]))
+with LocalEngine(2, pin=False) as engine:
+    engine.train([from_dict(RunConfig, r) for r in job["runs"]],
+                 from_dict(Execution, job["execution"]))
+"""
+
+
+def test_an_interrupt_saves_every_run(tiny_run, tiny_execution, tmp_path):
+    runs = [overlay(tiny_run, {"schedule.tokens": 200_000, "seed": seed}) for seed in range(2)]
+    job = {"runs": [to_dict(r) for r in runs], "execution": dataclasses.asdict(tiny_execution)}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "job.json")]
+    sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    paths = [Path(tiny_execution.runs) / run.id for run in runs]
+    while not all(read_curve(path) for path in paths):
+        assert sweep.poll() is None
+        time.sleep(0.02)
+    os.kill(sweep.pid, signal.SIGINT)
+    assert sweep.wait(60) != 0
+    for path in paths:
+        status = read_status(path)
+        assert status["status"] == "interrupted"
+        assert (path / "checkpoints" / str(status["tokens"])).is_dir()

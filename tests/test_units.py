@@ -1,0 +1,90 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bss.errors import InputError
+from bss.units import format_tokens, parse_tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("250M", 250_000_000),
+        ("1.5B", 1_500_000_000),
+        ("200K", 200_000),
+        ("200k", 200_000),
+        ("10T", 10**13),
+        ("2^20", 1_048_576),
+        ("2^62", 2**62),
+        ("1e6", 1_000_000),
+        ("1.25e+2", 125),
+        (" 7 ", 7),
+        (".5K", 500),
+        ("0", 0),
+        (10**13 + 1, 10**13 + 1),
+        ("9007199254740993", 2**53 + 1),
+    ],
+)
+def test_parse(text, count):
+    assert parse_tokens(text) == count
+
+
+def test_percent_of_a_total_rounds_down():
+    assert parse_tokens("20%", total=10_000_000) == 2_000_000
+    assert parse_tokens("12.5%", total=9) == 1
+    assert parse_tokens("100%", total=2**53 + 1) == 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no count"),
+        ("abc", "no count"),
+        ("-5", "no count"),
+        (-5, "negative"),
+        ("nan", "no count"),
+        ("inf", "no count"),
+        ("1M5", "no count"),
+        ("1.5", "no whole number"),
+        ("1.2345K", "no whole number"),
+        ("2^99", "too large"),
+        ("1e99", "too large"),
+        ("1e999999", "no count"),
+        ("9" * 5000, "no count"),
+        ("20%", "share of nothing"),
+        (1.5, "no count"),
+        (float("nan"), "no count"),
+        (True, "no count"),
+        (None, "no count"),
+    ],
+)
+def test_nonsense_is_refused_by_name(text, says):
+    with pytest.raises(InputError, match=says) as error:
+        parse_tokens(text, field="warmup")
+    assert str(error.value).startswith("warmup: ") and "\n" not in str(error.value)
+
+
+def test_more_than_the_whole_is_refused():
+    with pytest.raises(InputError, match="more than the whole"):
+        parse_tokens("101%", total=100)
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_format_is_exact_and_no_longer_than_digits(count):
+    text = format_tokens(count)
+    assert parse_tokens(text) == count
+    assert len(text) <= len(str(count))
+
+
+@given(st.integers(1, 9999), st.integers(0, 14))
+def test_format_of_round_counts_is_exact(mantissa, zeros):
+    assert parse_tokens(format_tokens(mantissa * 10**zeros)) == mantissa * 10**zeros
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (999, "999"), (1000, "1K"), (123_456, "123456"), (1_500_000_000, "1.5B"),
+     (10**13, "10T"), (2_000_896, "2000896"), (100_000, "100K")],
+)  # fmt: skip
+def test_format(count, text):
+    assert format_tokens(count) == text

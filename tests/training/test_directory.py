@@ -1,0 +1,54 @@
+"""The run directory: its lock, its config, its curve."""
+
+import json
+
+import pytest
+
+from bss.errors import InputError
+from bss.sweeps.grid import overlay
+from bss.training.directory import open_run, read_curve, read_status
+
+
+def test_one_writer_at_a_time(tmp_path):
+    with open_run(tmp_path / "run"):
+        again = open_run(tmp_path / "run")
+        with pytest.raises(InputError, match="another process"):
+            again.__enter__()
+    with open_run(tmp_path / "run"):
+        pass
+
+
+def test_a_directory_of_another_run_is_refused(tmp_path, tiny_run):
+    other = overlay(tiny_run, {"seed": 1})
+    with open_run(tmp_path) as directory:
+        directory.check_config(tiny_run)
+        directory.check_config(overlay(tiny_run, {"schedule.tokens": 9000}))
+        with pytest.raises(InputError, match=f"holds run {tiny_run.id}, not {other.id}"):
+            directory.check_config(other)
+    assert json.loads((tmp_path / "config.json").read_text())["id"] == tiny_run.id
+
+
+def test_a_torn_last_line_is_dropped(tmp_path):
+    with open_run(tmp_path) as directory:
+        for tokens in (10, 20, 30):
+            directory.append_row({"tokens": tokens, "loss": 1 / 3})
+        with open(tmp_path / "curve.jsonl", "a") as file:
+            file.write('{"tokens": 40, "lo')
+        assert [row["tokens"] for row in read_curve(tmp_path)] == [10, 20, 30]
+        assert [row["tokens"] for row in directory.cut_curve(20)] == [10, 20]
+        directory.append_row({"tokens": 25, "loss": 2.0})
+    assert read_curve(tmp_path) == [
+        {"tokens": 10, "loss": 1 / 3},
+        {"tokens": 20, "loss": 1 / 3},
+        {"tokens": 25, "loss": 2.0},
+    ]
+
+
+def test_status_and_executions(tmp_path):
+    assert read_status(tmp_path) == {}
+    with open_run(tmp_path) as directory:
+        assert directory.add_execution({"cores": 1}) is None
+        assert directory.add_execution({"cores": 2}) == {"cores": 1}
+        directory.write_status("finished", tokens=3)
+    assert read_status(tmp_path) == {"status": "finished", "tokens": 3}
+    assert not list(tmp_path.glob(".*.json*"))

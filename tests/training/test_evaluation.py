@@ -1,0 +1,33 @@
+"""The held-out loss: a direct computation, whatever the buckets and devices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bss.data.stream import held_out
+from bss.models import transformer
+from bss.training.buckets import replicated
+from bss.training.evaluation import Evaluation
+from bss.training.execution import make_mesh
+from bss.training.step import init_state
+
+
+@pytest.mark.parametrize(("devices", "bucket"), [(1, 64), (1, 4), (2, 3), (2, 64)])
+def test_all_held_out_sequences_count_once(tiny_run, tiny_shards, devices, bucket):
+    sequences = held_out(tiny_shards, "validation", tiny_run.data.seq_len, 17 * 16)
+    assert sequences.shape == (17, 17)
+    params = transformer.init(tiny_run.model, 0)
+    logits = transformer.apply(tiny_run.model, params, sequences[:, :-1])
+    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), sequences[:, 1:, None], axis=-1)
+    expected = -np.asarray(picked, np.float64).mean()
+    mesh = make_mesh(devices)
+    state = jax.device_put(init_state(tiny_run), replicated(mesh))
+    evaluation = Evaluation(tiny_run, sequences, mesh, bucket, state)
+    assert evaluation.losses(state, "eval_loss") == {"eval_loss": pytest.approx(expected, rel=1e-5)}
+
+
+def test_held_out_sequences_follow_neither_batch_nor_seeds(tiny_run, tiny_shards):
+    one = held_out(tiny_shards, "validation", 16, 320)
+    np.testing.assert_array_equal(one, held_out(tiny_shards, "validation", 16, 335))
+    assert len(np.unique(one, axis=0)) == 20

@@ -1,0 +1,99 @@
+"""Adam with changing betas, against optax where they are constant and NumPy where they are not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bss.models import transformer
+from bss.training.config import OptimizerConfig
+from bss.training.optimizer import Settings, build, scale_by_moments
+
+
+def gradients(steps: int) -> list[dict]:
+    draw = np.random.default_rng(0)
+    return [
+        {"w": jnp.asarray(draw.normal(size=(3, 4)), jnp.float32), "scale": jnp.float32(k - 5)}
+        for k in range(steps)
+    ]
+
+
+def settings(lr=1e-2, beta1=0.9, beta2=0.999, weight_decay=0.0) -> Settings:
+    scalars = (lr, 1 - beta1, 1 - beta2, weight_decay)
+    lr, one_minus_beta1, one_minus_beta2, decay = map(np.float32, scalars)
+    return Settings(lr, one_minus_beta1, one_minus_beta2, decay, ())
+
+
+def descend(chain: optax.GradientTransformation, steps: int) -> dict:
+    params = {"w": jnp.ones((3, 4)), "scale": jnp.float32(1)}
+    state = chain.init(params)
+    for g in gradients(steps):
+        updates, state = chain.update(g, state, params)
+        params = optax.apply_updates(params, updates)
+    return params  # pyright: ignore[reportReturnType]
+
+
+def assert_close(ours: dict, theirs: dict) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), ours, theirs)
+
+
+MASK = {"w": True, "scale": False}
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.95), (0.95, 0.5)])
+def test_constant_betas_are_optax_adam(betas):
+    config = OptimizerConfig(clip=0)
+    ours = build(config, settings(beta1=betas[0], beta2=betas[1]), MASK)
+    assert_close(descend(ours, 50), descend(optax.adam(1e-2, *betas), 50))
+
+
+def test_weight_decay_is_masked_and_decoupled_as_in_optax():
+    ours = build(OptimizerConfig(clip=0), settings(weight_decay=0.3), MASK)
+    theirs = optax.adamw(1e-2, 0.9, 0.999, weight_decay=0.3, mask=MASK)
+    assert_close(descend(ours, 50), descend(theirs, 50))
+
+
+def test_sgd_is_optax_momentum():
+    ours = build(OptimizerConfig(name="sgd", clip=0), settings(beta1=0.8), MASK)
+    assert_close(descend(ours, 50), descend(optax.sgd(1e-2, momentum=0.8), 50))
+
+
+def test_gradients_are_clipped_by_their_global_norm():
+    ours = build(OptimizerConfig(name="sgd", clip=0.5), settings(lr=1, beta1=0), MASK)
+    g = gradients(1)[0]
+    updates, _ = ours.update(g, ours.init(g), g)
+    assert optax.tree.norm(g) > 0.5
+    np.testing.assert_allclose(optax.tree.norm(updates), 0.5, rtol=1e-5)
+
+
+def test_correction_after_beta2_changes_is_the_running_product():
+    before, after, steps = 0.999, 0.999**8, 20
+    betas = np.array([before] * 50 + [after] * steps)
+    chain = [scale_by_moments(np.float32(0.1), np.float32(1 - b), 1e-8) for b in betas]
+    params = {"w": jnp.zeros(2)}
+    state, weights = chain[0].init(params), []
+    for transformation in chain:
+        _, state = transformation.update({"w": jnp.ones(2)}, state, params)
+        weights.append(float(state.nu_weight))  # pyright: ignore[reportAttributeAccessIssue]
+    np.testing.assert_allclose(weights, 1 - np.cumprod(betas), rtol=2e-6)
+    np.testing.assert_allclose(weights[50], 0.056, atol=5e-4)
+    np.testing.assert_allclose(1 - after**51, 0.335, atol=5e-4)  # what the count would say
+
+
+def test_constant_gradients_give_unit_directions_through_the_change():
+    state = scale_by_moments(0.1, 1e-3, 0.0).init({"w": jnp.zeros(1)})
+    for k in range(30):
+        transformation = scale_by_moments(0.1, 1e-3 if k < 10 else 8e-3, 0.0)
+        direction, state = transformation.update({"w": jnp.full(1, 7.0)}, state)
+        np.testing.assert_allclose(direction["w"], 1, rtol=1e-5)  # pyright: ignore
+
+
+def test_decay_mask_leaves_norms_out(tiny_run):
+    params = jax.eval_shape(lambda: transformer.init(tiny_run.model, 0))
+    mask = transformer.decay_mask(params)
+    flat = {jax.tree_util.keystr(path): m for path, m in jax.tree.leaves_with_path(mask)}
+    assert {path for path, decayed in flat.items() if not decayed} == {
+        path for path in flat if "norm" in path
+    }
+    assert any(flat.values())

@@ -1,0 +1,46 @@
+"""The synthetic source: positions decide the sequences, and runs train on it."""
+
+import numpy as np
+import pytest
+
+from bss.data import synthetic
+from bss.errors import InputError
+from bss.sweeps.grid import overlay
+from bss.training.config import DataConfig
+from bss.training.execution import make_mesh
+from bss.training.loop import train
+from bss.training.source import SYNTHETIC, SyntheticSource
+
+LANGUAGE = synthetic.SyntheticLanguage(vocab_size=16, seq_len=8)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_batches_are_the_sequences_at_their_positions(devices):
+    source = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=0), make_mesh(devices))
+    whole = np.asarray(synthetic.sequences(LANGUAGE, 0, 24))
+    batch = source.batch(position=8, count=8, capacity=4, bucket=4)
+    assert batch.shape == (4, 4, 9)
+    np.testing.assert_array_equal(np.asarray(batch).reshape(16, 9), whole[8:])
+
+
+def test_data_seeds_move_the_positions_and_keep_the_language():
+    one, other = (
+        SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=seed), make_mesh(1)) for seed in (0, 1)
+    )
+    assert (np.asarray(one.batch(0, 4, 1, 4)) != np.asarray(other.batch(0, 4, 1, 4))).any()
+    np.testing.assert_array_equal(one.held_out("validation", 64), other.held_out("validation", 64))
+    with pytest.raises(InputError, match="sequences are asked for"):
+        one.check(2**50)
+
+
+def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
+    tiny_run, tiny_execution
+):
+    run = overlay(
+        tiny_run,
+        {"data.corpus": "synthetic", "data.content": SYNTHETIC, "model.vocab_size": 64},
+    )
+    status = train(run, tiny_execution)
+    assert status["status"] == "finished"
+    assert status["recompilations"] == 0
+    assert status["eval_loss"] < np.log(64)

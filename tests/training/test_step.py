@@ -1,0 +1,98 @@
+"""Accumulation equals the full batch; unused rows do not matter; settings are not compiled in."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bss.models import transformer
+from bss.training.optimizer import Settings
+from bss.training.step import Sums, accumulate, init_state, make_step
+
+BATCH = 12
+
+
+def settings(lr=1e-2, beta2=0.95) -> Settings:
+    lr, beta1, beta2, decay = map(np.float32, (lr, 0.1, 1 - beta2, 0.01))
+    return Settings(lr, beta1, beta2, decay, np.zeros(0, np.float32))
+
+
+@pytest.fixture(scope="module")
+def sequences(tiny_run):
+    shape = (BATCH, tiny_run.data.seq_len + 1)
+    return np.random.default_rng(1).integers(0, tiny_run.model.vocab_size, shape).astype(np.int32)
+
+
+def largest_error(ours, theirs) -> float:
+    """Largest difference of any array, relative to the largest entry of that array."""
+    errors = jax.tree.map(
+        lambda a, b: float(jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))), ours, theirs
+    )
+    return max(jax.tree.leaves(errors))
+
+
+@pytest.fixture(scope="module")
+def full_batch(tiny_run, sequences):
+    """Mean loss and gradients of the whole batch at once, and the step with them."""
+    params = transformer.init(tiny_run.model, tiny_run.seed)
+
+    def mean_loss(params):
+        logits = transformer.apply(tiny_run.model, params, sequences[:, :-1])
+        logits = jax.nn.log_softmax(logits)
+        return -jnp.take_along_axis(logits, sequences[:, 1:, None], axis=-1).mean()
+
+    return jax.jit(jax.value_and_grad(mean_loss))(params)
+
+
+@pytest.mark.parametrize("bucket", [1, 4])
+def test_accumulated_gradients_equal_the_full_batch(tiny_run, sequences, full_batch, bucket):
+    params = transformer.init(tiny_run.model, tiny_run.seed)
+
+    def loss_sum(params, sequences):
+        return transformer.loss_sum(tiny_run.model, params, sequences)
+
+    add = jax.jit(lambda sums, bucket: accumulate(loss_sum, params, sums, bucket))
+    sums = Sums(jax.tree.map(jnp.zeros_like, params), jnp.zeros(()), jnp.zeros(()))
+    for piece in np.split(sequences, BATCH // bucket):
+        sums = add(sums, piece)
+    assert float(sums.targets) == BATCH * tiny_run.data.seq_len
+    loss, gradients = full_batch
+    np.testing.assert_allclose(sums.loss / sums.targets, loss, rtol=1e-5)
+    mean = jax.tree.map(lambda g: g / sums.targets, sums.gradients)
+    assert largest_error(mean, gradients) < 1e-5
+
+
+def test_every_split_makes_the_same_step_and_ignores_unused_rows(tiny_run, sequences, full_batch):
+    step = jax.jit(make_step(tiny_run))
+    poison = np.full((3, *sequences.shape), 7, np.int32)
+    start = jax.jit(lambda: init_state(tiny_run))()
+    results = []
+    for bucket in (4, 12):
+        count = BATCH // bucket
+        shaped = sequences.reshape(count, bucket, -1)
+        extra = poison[0][: 2 * bucket].reshape(-1, bucket, shaped.shape[-1])
+        padded = np.concatenate([shaped, extra])
+        blank = np.concatenate([shaped, np.zeros_like(extra)])
+        result = step(start, padded, np.int32(count), settings())
+        same = step(start, blank, np.int32(count), settings())
+        jax.tree.map(np.testing.assert_array_equal, result, same)
+        results.append(result)
+    for state, metrics in results:
+        np.testing.assert_allclose(metrics.loss, full_batch[0], rtol=1e-5)
+        # Adam's first update is a sign: params agree where the gradient is not tiny.
+        moved = jax.tree.map(lambda new, old: new - old, state.optimizer, results[0][0].optimizer)
+        assert max(float(jnp.max(jnp.abs(x))) for x in jax.tree.leaves(moved)) < 1e-5
+        np.testing.assert_allclose(metrics.grad_norm, results[0][1].grad_norm, rtol=1e-5)
+
+
+def test_learning_rate_and_betas_reuse_one_program(tiny_run, sequences):
+    step = jax.jit(make_step(tiny_run))
+    state = jax.jit(lambda: init_state(tiny_run))()
+    shaped, three = sequences.reshape(3, 4, -1), np.int32(3)
+    state, _ = step(state, shaped, three, settings())
+    with jax.no_tracing():
+        slow, metrics = step(state, shaped, three, settings(lr=1e-4, beta2=0.9))
+        fast, other = step(state, shaped, np.int32(2), settings(lr=1e-3, beta2=0.9))
+    assert step._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert float(other.update_norm) > 5 * float(metrics.update_norm)
+    assert largest_error(slow.params, fast.params) > 0
