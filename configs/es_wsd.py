@@ -66,14 +66,14 @@ def get_config(size: str = "cpu") -> ConfigDict:
                     "weight_decay": 0.0,
                 },
                 "schedule": {
-                    "tokens": {"smoke": 60_000, "cpu": 1_500_000, "gpu": 100_000_000}[size],
+                    "tokens": {"smoke": 60_000, "cpu": 1_000_000, "gpu": 100_000_000}[size],
                     "warmup": {"smoke": 3_000, "cpu": 50_000, "gpu": 2_000_000}[size],
                 },
                 "evaluation": {
                     "tokens": {"smoke": 2_048, "cpu": 16_384, "gpu": 262_144}[size],
                     "test_tokens": {"smoke": 2_048, "cpu": 131_072, "gpu": 1_048_576}[size],
-                    "per_efold": 20,
-                    "first": {"smoke": 8_000, "cpu": 100_000, "gpu": 5_000_000}[size],
+                    "per_efold": 15,
+                    "first": {"smoke": 8_000, "cpu": 80_000, "gpu": 5_000_000}[size],
                 },
                 "averages": ("4%",),
                 "engine": {
