@@ -10,8 +10,6 @@ Then every contender gets the same rates, and ends at equal tokens.
     python -m experiments.es_wsd --config=configs/es_wsd.py:cpu
 """
 
-import itertools
-import math
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +23,8 @@ from bss.laws.envelope import envelope
 from bss.laws.es_compare import CANDIDATES, compare, fit_candidate
 from bss.laws.es_values import EsFit
 from bss.laws.fit import Options
+from bss.laws.measured import Mean, crossing_pairs, crossings, growth, optima
 from bss.laws.points import default_targets, points
-from bss.laws.recommend import follow_measured, law_optimum, recommend
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import expand, overlay, product
 from bss.sweeps.index import run_table
@@ -45,14 +43,22 @@ from experiments.common import (
     train_all,
     write_results,
 )
+from experiments.es_contenders import (
+    best_batch,
+    constant_contenders,
+    follow_optimum,
+    growing_contenders,
+    late_contenders,
+    surface_optimum,
+)
 from experiments.es_curve import (
     Contender,
     contender_table,
     decay_branch,
     decay_start,
     finished,
-    late_switch,
 )
+from experiments.es_horizons import horizon_table
 
 KINDS = ("stable", "averaged", "annealed")
 
@@ -73,35 +79,70 @@ class Study:
         title: of the report.
         grid: batches with the rates each is tried at.
         shared_rate: the one every batch is measured at.
-        contender_rates: rates that every contender is tried at.
         seeds: each is an initialisation and a data order.
         horizons: fractions of the tokens at which a decay branch ends, log-spaced.
         decay: part of a horizon decayed to zero.
         targets: target losses of each E(S).
         stages: of the derived schedules.
-        settle: last stage of the surface's own optimum, as a fraction.
+        settle: last stage of the surface's own optimum, as a part of the tokens.
         late_at: part of the tokens at which the late switch grows the batch.
         late_factor: and by how much.
         resamples: bootstrap refits behind each interval.
         results: directory of tables.
         setup: model, data, optimizer, horizon, engine.
+
+    Raises:
+        InputError: on construction, if a number is out of range: before anything is trained.
     """
 
     title: str
     grid: tuple[BatchRates, ...]
     shared_rate: float
-    contender_rates: tuple[float, ...]
     results: str
     seeds: tuple[int, ...] = (0, 1, 2)
     horizons: tuple[float, ...] = (0.25, 0.4, 0.63, 1.0)
     decay: float = 0.2
     targets: int = 5
     stages: int = 4
-    settle: float = 0.1
+    settle: float = 0.25
     late_at: float = 0.7
     late_factor: int = 8
     resamples: int = 500
     setup: Setup = field(default_factory=Setup)
+
+    def __post_init__(self) -> None:
+        for name in ("targets", "stages", "late_factor", "resamples"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("decay", "late_at", "settle"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected a part of 1, as 0.2")
+        for name, at in (("late_at", self.late_at), ("1 - settle", 1 - self.settle)):
+            if not at < 1 - self.decay:
+                raise InputError(
+                    f"{name} is {at:g}; expected less than 1 - decay, {1 - self.decay:g}, so that "
+                    "the batch grows before the decay"
+                )
+        batches = [entry.batch for entry in self.grid]
+        if len(set(batches)) < 4 or len(set(batches)) < len(batches):
+            raise InputError(f"grid has batches {batches}; expected 4 or more, each once")
+        for entry in self.grid:
+            if len(set(entry.rates)) < len(entry.rates) or not entry.rates:
+                raise InputError(
+                    f"grid: batch {entry.batch} has rates {entry.rates}; name each once"
+                )
+        ends = self.horizons
+        if len(ends) < 4 or list(ends) != sorted(set(ends)) or ends[0] <= 0 or ends[-1] != 1:
+            raise InputError(
+                f"horizons are {ends}; expected 4 rising parts of the tokens or more, the last 1"
+            )
+        if not self.seeds or not self.setup.averages:
+            raise InputError("seeds and setup.averages are needed; name at least one of each")
+
+    @property
+    def rates(self) -> dict[int, tuple[float, ...]]:
+        """The rates of each batch of the grid."""
+        return {entry.batch: entry.rates for entry in self.grid}
 
 
 def experiment(study: Study) -> None:
@@ -111,7 +152,11 @@ def experiment(study: Study) -> None:
     base, execution = base_run(study.setup)
     horizon = study.setup.schedule.tokens
     ends = [round(part * horizon) for part in study.horizons]
-    forks = (round(study.late_at * horizon), *(decay_start(end, study.decay) for end in ends))
+    forks = (
+        round(study.late_at * horizon),
+        decay_start(horizon, study.settle),
+        *(decay_start(end, study.decay) for end in ends),
+    )
     execution = replace(execution, forks=forks)
     with make_engine(study.setup) as engine:
         trunks = expand(base, trunk_overlays(study))
@@ -127,10 +172,11 @@ def experiment(study: Study) -> None:
         measured = measure(study, runs, ended)
         fits = {key: fit_best(study, table) for key, table in measured.items()}
 
-        stable = contenders(study, base, fits["stable", "shared"], measured["stable", "shared"])
+        derived, stable = contenders(study, base, fits, measured)
         print_price("3/4 contenders", [c.run for c in stable])
         stable = finished(engine, stable, execution, "3/4 contenders")
         decayed = [decay_branch(c, study.decay, execution) for c in stable]
+        print_price("4/4 their decays", [c.run for c in decayed])
         decayed = finished(engine, decayed, execution, "4/4 their decays")
     everything = [*trunks, *decays, *(c.run for c in stable + decayed)]
 
@@ -151,11 +197,21 @@ def experiment(study: Study) -> None:
                 for (kind, rates), (name, fit) in fits.items()
             },
             "answers.csv": pd.DataFrame(
+                [answer(kind, rates, table) for (kind, rates), table in measured.items()]
+            ),
+            "crossings.csv": pd.concat(
                 [
-                    answers(kind, rates, measured[kind, rates], *fits[kind, rates])
-                    for kind, rates in measured
+                    crossings(table).assign(kind=kind, rates=rates)
+                    for (kind, rates), table in measured.items()
                 ]
             ),
+            "horizons.csv": pd.concat(
+                [
+                    horizon_table(some, execution, fits["annealed", rates][1]).assign(rates=rates)
+                    for rates, some in (("shared", at_rate(study, decays)), ("envelope", decays))
+                ]
+            ),
+            "schedules.json": {name: str(schedule) for name, schedule in derived.items()},
             "contenders.csv": tuned(contender_table(stable + decayed, execution), stable + decayed),
         },
     )
@@ -176,6 +232,11 @@ def annealed(trunk: RunConfig, end: int, decay: float, execution: Execution) -> 
     """A trunk's branch whose rate decays to zero over the last part of the tokens to `end`."""
     shorter = overlay(trunk, {"schedule.tokens": end})
     return decay_branch(Contender("", "", "", shorter), decay, execution).run
+
+
+def at_rate(study: Study, runs: list[RunConfig]) -> list[RunConfig]:
+    """The runs at the shared rate."""
+    return [run for run in runs if np.isclose(run.optimizer.lr, study.shared_rate)]
 
 
 def final_rows(branches: pd.DataFrame, trunks: list[RunConfig]) -> pd.DataFrame:
@@ -216,87 +277,80 @@ def fit_best(study: Study, measured: pd.DataFrame) -> tuple[str, EsFit]:
     return winner, fit_candidate(measured, winner, Options(study.resamples))
 
 
-def answers(kind: str, rates: str, measured: pd.DataFrame, law: str, fit: EsFit) -> dict[str, Any]:
-    """Do the curves cross, is the best batch interior, does it rise as the loss falls?"""
-    best = [
-        best_measured(measured.loc[measured["target_loss"] == target])
-        for target in sorted(set(measured["target_loss"]), reverse=True)
-    ]
-    batches = measured["batch"].to_numpy(float)
-    known = [f.batches["B_opt"].value for f in fit.fits if "B_opt" in f.batches]
-    law_opt = [value for value in known if value is not None]
+def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
+    """Do the curves cross, is the best batch interior, does it rise as the loss falls?
+
+    Batches in sequences; `B_opt` and `B_opt_error` are in doublings (log2), with 2 standard
+    errors over seeds, at the highest and lowest target, and `doublings` between them; `saved` is
+    the log of the tokens of the smallest batch over those of the best one, at the lowest target.
+    `bracketed` is the part of the envelope's points with a rate tried on both sides.
+    """
+    pairs = crossing_pairs(crossings(measured))
+    best = optima(measured)
+    rise = growth(measured)
+    rows = [row for row in measured.to_dict("records") if row["reached"]]
+    bracketed = [row["bracketed"] for row in rows if "bracketed" in row]
     return {
         "kind": kind,
         "rates": rates,
-        "law": law,
-        "best_batches": " ".join(f"{batch:g}" for batch in best),
-        "curves_cross": len(set(best)) > 1,
-        "interior_targets": sum(batches.min() < batch < batches.max() for batch in best),
-        "targets": len(best),
-        "measured_rises": all(a <= b for a, b in itertools.pairwise(best)),
-        "law_B_opt": " ".join(f"{value:.3g}" for value in law_opt),
-        "law_rises": len(law_opt) > 1 and all(a < b for a, b in itertools.pairwise(law_opt)),
+        "targets": " ".join(f"{entry.target_loss:g}" for entry in best),
+        "best_batches": " ".join(f"{entry.batch:g}" for entry in best),
+        "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
+        "interior_targets": sum(entry.interior for entry in best),
+        "bracketed": float(np.mean(bracketed)) if bracketed else np.nan,
+        **_columns("log2_B_opt_highest", best[0].log2_batch),
+        **_columns("log2_B_opt_lowest", best[-1].log2_batch),
+        **_columns("doublings", rise),
+        **_columns("saved", best[-1].over_smallest),
+        **_columns("saved_over_largest", best[-1].over_largest),
     }
 
 
+def _columns(name: str, found: Mean) -> dict[str, Any]:
+    return {name: found.value, f"{name}_error": found.error, f"{name}_seeds": found.seeds}
+
+
 def contenders(
-    study: Study, base: RunConfig, fitted: tuple[str, EsFit], measured: pd.DataFrame
-) -> list[Contender]:
-    """Every contender at every rate and seed: constants, their average, late, derived, tuned."""
-    horizon = study.setup.schedule.tokens
-    derived = schedules(study, fitted, measured)
-    heuristic = derived["B_opt along the loss"]
-    unit = batch_unit(study.setup)
-    average = unit * max(1, round(heuristic.mean_batch(horizon) / unit))
-    named = {f"constant {entry.batch}": (str(entry.batch), "constant") for entry in study.grid}
-    named.setdefault(f"constant {average}", (str(average), "average"))
-    named |= {name: (str(schedule), "schedule") for name, schedule in derived.items()}
-    found = []
-    for name, (batch, role) in named.items():
-        for coupling in ("none", "sqrt") if role == "schedule" else ("none",):
-            label = f"{name}, LR × sqrt" if coupling == "sqrt" else name
-            axes = {"seed": study.seeds, "optimizer.lr": study.contender_rates}
-            for changes in product(axes):
-                change = {
-                    **changes,
-                    "data.seed": changes["seed"],
-                    "schedule.batch": batch,
-                    "schedule.lr_coupling": coupling,
-                }
-                found.append(Contender(label, role, "constant", overlay(base, change)))
-    best = best_measured(measured)
-    for changes in product({"seed": study.seeds, "optimizer.lr": study.contender_rates}):
-        change = {**changes, "data.seed": changes["seed"], "schedule.batch": str(best)}
-        trunk = overlay(base, change)
-        late = late_switch(trunk, round(study.late_at * horizon), best * study.late_factor)
-        found.append(Contender(f"late {late.schedule.batch}", "late", "constant", late))
-    return found
+    study: Study,
+    base: RunConfig,
+    fits: dict[tuple[str, str], tuple[str, EsFit]],
+    measured: dict[tuple[str, str], pd.DataFrame],
+) -> tuple[dict[str, BatchSchedule], list[Contender]]:
+    """The derived schedules by name, and every contender at its rates and seeds."""
+    horizon, unit, late = study.setup.schedule.tokens, batch_unit(study.setup), study.late_factor
+    at = round(study.late_at * horizon)
+    stable, decayed = measured["stable", "shared"], measured["annealed", "shared"]
 
+    def follow(key: tuple[str, str]) -> BatchSchedule:
+        return follow_optimum(fits[key][1], measured[key], horizon, study.stages, unit)
 
-def schedules(
-    study: Study, fitted: tuple[str, EsFit], measured: pd.DataFrame
-) -> dict[str, BatchSchedule]:
-    """The paper's heuristic, and the surface's own optimum."""
-    horizon, (_, fit), unit = study.setup.schedule.tokens, fitted, batch_unit(study.setup)
-    try:
-        heuristic = recommend(fit, horizon, study.stages, multiple_of=unit)
-    except InputError as error:
-        say(f"{error}; the best measured batches are followed")
-        heuristic = follow_measured(measured, horizon, study.stages, multiple_of=unit)
-    clock = fit_candidate(measured, "surface, Adam clock", Options(1))
-    batches = [entry.batch for entry in study.grid]
-    own = law_optimum(clock, horizon, settle=study.settle, batches=batches)
-    return {"B_opt along the loss": heuristic, "the surface's own optimum": own}
+    def switch(batch: int) -> BatchSchedule:
+        return BatchSchedule.late_switch(batch, late * batch, at)
 
-
-def best_measured(measured: pd.DataFrame) -> int:
-    """The batch with the fewest tokens to the lowest target, geometric mean over its runs."""
-    needed: dict[float, list[float]] = {}
-    lowest = measured["target_loss"].min()
-    for row in measured.to_dict("records"):
-        if row["reached"] and row["target_loss"] == lowest:
-            needed.setdefault(row["batch"], []).append(math.log(row["tokens_to_target"]))
-    return int(min(needed, key=lambda batch: sum(needed[batch]) / len(needed[batch])))
+    derived = {
+        "B_opt along the stable loss": follow(("stable", "shared")),
+        "B_opt along the annealed loss": follow(("annealed", "shared")),
+        "the surface's own optimum": surface_optimum(stable, horizon, study.settle, [*study.rates]),
+        "late": switch(best_batch(stable)),
+        "late, annealed": switch(best_batch(decayed)),
+    }
+    both = ("none", "sqrt")
+    common = (base, study.rates, study.seeds)
+    heuristic, own, first = (
+        derived[name]
+        for name in ("B_opt along the stable loss", "the surface's own optimum", "late")
+    )
+    found = [*constant_contenders(*common, [heuristic, first])]
+    found += growing_contenders(*common, "B_opt along the stable loss", heuristic, both)
+    annealed_follow = derived["B_opt along the annealed loss"]
+    if annealed_follow != heuristic:
+        found += growing_contenders(*common, "B_opt along the annealed loss", annealed_follow)
+    if len(own.batches) == 2:
+        found += late_contenders(*common, own, name="the surface's own optimum")
+    found += late_contenders(*common, first, both)
+    if derived["late, annealed"] != first:
+        found += late_contenders(*common, derived["late, annealed"])
+    return derived, found
 
 
 def tuned(table: pd.DataFrame, runs: list[Contender]) -> pd.DataFrame:

@@ -3,6 +3,9 @@
 The best constant is chosen by held-out loss; what is compared is the loss on the test split, on
 which no choice was made (derived here). Runs of one seed share initialisation and data order, so
 differences are paired by seed.
+
+A win is a mean difference beyond 2 standard errors; "no worse" is an upper 90% bound (of Student's
+t) of at most 0.003 nats.
 """
 
 import math
@@ -10,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
+NO_WORSE = 0.003
 CONSTANT_ROLES = ("constant", "average")
 
 
@@ -30,6 +35,7 @@ class Standing:
         best: whether it is the best constant, which differences are taken to.
         difference: loss minus that of the best constant, mean over paired seeds.
         error: 2 standard errors of the difference; None with fewer than two seeds.
+        upper: 90% upper bound of the difference; None with fewer than two seeds.
     """
 
     name: str
@@ -43,6 +49,20 @@ class Standing:
     best: bool
     difference: float
     error: float | None
+    upper: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Against the best constant: "wins", "loses", "no worse" or "undecided"."""
+        if self.best:
+            return "best constant"
+        if self.error is None or self.upper is None:
+            return "undecided"
+        if self.difference + self.error < 0:
+            return "wins"
+        if self.difference - self.error > NO_WORSE:
+            return "loses"
+        return "no worse" if self.upper <= NO_WORSE else "undecided"
 
 
 def compared_loss(contenders: pd.DataFrame) -> str:
@@ -70,12 +90,14 @@ def standings(contenders: pd.DataFrame, rate: str) -> list[Standing]:
     found = []
     for name, group in groups.items():
         first, losses = group.iloc[0], group[column].to_numpy(float)
-        difference, error = math.nan, None
+        difference, error, upper = math.nan, None, None
         if best is not None:
             paired = (group[column] - groups[best][column]).dropna().to_numpy()
             difference = float(paired.mean()) if len(paired) else math.nan
             if len(paired) > 1:
-                error = float(2 * paired.std(ddof=1) / np.sqrt(len(paired)))
+                deviation = float(paired.std(ddof=1) / np.sqrt(len(paired)))
+                error = 2 * deviation
+                upper = difference + float(student.ppf(0.9, len(paired) - 1)) * deviation
         found.append(
             Standing(
                 name=name,
@@ -89,6 +111,7 @@ def standings(contenders: pd.DataFrame, rate: str) -> list[Standing]:
                 best=name == best,
                 difference=difference,
                 error=error,
+                upper=upper,
             )
         )
     return sorted(found, key=lambda standing: standing.loss)

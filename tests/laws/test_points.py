@@ -128,8 +128,8 @@ def test_a_target_above_a_runs_first_loss_is_warned_of():
 
 
 def test_sparse_evaluations_are_warned_of():
-    with pytest.warns(UserWarning, match="fewer than 20 evaluations per e-fold"):
-        points(run_table(every=8), [2.0])
+    with pytest.warns(UserWarning, match="fewer than 10 evaluations per e-fold"):
+        points(run_table(every=6), [2.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         points(run_table(every=25), [2.0])

@@ -142,7 +142,25 @@ def test_differences_are_paired_by_seed(planted):
     assert rows["constant 4"].best
     assert rows["derived schedule"].difference == pytest.approx(paired.mean())
     assert rows["derived schedule"].error == pytest.approx(2 * paired.std(ddof=1) / 3**0.5)
+    upper = paired.mean() + 1.885618 * paired.std(ddof=1) / 3**0.5  # Student's t, 2 degrees, 90%
+    assert rows["derived schedule"].upper == pytest.approx(upper)
     assert standings(planted.contenders(1), "decay")[0].error is None
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "upper", "verdict"),
+    [
+        (-0.010, 0.004, -0.006, "wins"),
+        (-0.001, 0.004, 0.002, "no worse"),
+        (0.001, 0.004, 0.004, "undecided"),
+        (0.010, 0.004, 0.014, "loses"),
+        (-0.010, None, None, "undecided"),
+    ],
+)
+def test_a_verdict_needs_more_than_noise(planted, difference, error, upper, verdict):
+    row = next(row for row in standings(planted.contenders(3), "constant") if not row.best)
+    found = dataclasses.replace(row, difference=difference, error=error, upper=upper)
+    assert found.verdict == verdict
 
 
 def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):

@@ -1,0 +1,162 @@
+"""What points say of the batch without any law: which curves cross, and where the minimum is.
+
+Runs of one seed share initialisation and data order, so tokens to a target are compared within a
+seed; errors are 2 standard errors over seeds (derived here).
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds.
+
+    Attributes:
+        value: the mean.
+        error: 2 standard errors; None with fewer than two seeds.
+        seeds: how many.
+    """
+
+    value: float
+    error: float | None
+    seeds: int
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the mean is beyond its error, else 0."""
+        if self.error is None or abs(self.value) <= self.error:
+            return 0
+        return int(math.copysign(1, self.value))
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The batch with the fewest tokens to one target.
+
+    Attributes:
+        target_loss: in nats.
+        batch: the measured batch with the fewest tokens, geometric mean over seeds.
+        interior: whether smaller and larger batches reached the target too.
+        log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
+            each seed's best batch and its neighbours; the batch itself at an edge.
+        over_smallest: log of the tokens of the smallest batch measured over those of `batch`.
+        over_largest: the same of the largest batch.
+    """
+
+    target_loss: float
+    batch: float
+    interior: bool
+    log2_batch: Mean
+    over_smallest: Mean
+    over_largest: Mean
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """The mean over seeds with 2 standard errors."""
+    count = len(values)
+    error = float(2 * np.std(values, ddof=1) / math.sqrt(count)) if count > 1 else None
+    return Mean(float(np.mean(values)) if count else math.nan, error, count)
+
+
+def crossings(points: pd.DataFrame) -> pd.DataFrame:
+    """For each pair of batches and each target, which needs more tokens.
+
+    Args:
+        points: table of points, one row for each batch, target and seed.
+
+    Returns:
+        Columns small, large, target_loss, log_ratio, error, seeds: log of the tokens of the small
+        batch over those of the large one. Only seeds in which both reached the target count.
+    """
+    rows = []
+    for target, seeds in _by_target(points):
+        batches = sorted({batch for logs in seeds.values() for batch in logs})
+        for small, large in itertools.combinations(batches, 2):
+            both = [logs for logs in seeds.values() if small in logs and large in logs]
+            if both:
+                found = mean([logs[small] - logs[large] for logs in both])
+                rows.append((small, large, target, found.value, found.error, found.seeds))
+    columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
+    """Pairs whose curves cross beyond 2 standard errors.
+
+    The small batch needs fewer tokens to some loss, and more to a lower one.
+
+    Args:
+        table: of `crossings`.
+    """
+    found = []
+    for _, rows in table.groupby(["small", "large"]):
+        ahead: float | None = None
+        for row in rows.sort_values("target_loss", ascending=False).to_dict("records"):
+            sign = Mean(row["log_ratio"], row["error"], row["seeds"]).sign
+            if sign < 0:
+                ahead = row["target_loss"]
+            elif sign > 0 and ahead is not None:
+                found.append((row["small"], row["large"]))
+                break
+    return found
+
+
+def optima(points: pd.DataFrame) -> list[Optimum]:
+    """The best batch at each target, highest loss first.
+
+    Args:
+        points: table of points, one row for each batch, target and seed.
+    """
+    found = []
+    for target, seeds in _by_target(points):
+        tables = list(seeds.values())
+        batches = sorted(set.intersection(*(set(logs) for logs in tables)))
+        if not batches:
+            continue
+        best = min(batches, key=lambda batch: sum(logs[batch] for logs in tables))
+        found.append(
+            Optimum(
+                target,
+                best,
+                batches[0] < best < batches[-1],
+                mean([_parabola(logs) for logs in tables]),
+                mean([logs[batches[0]] - logs[best] for logs in tables]),
+                mean([logs[batches[-1]] - logs[best] for logs in tables]),
+            )
+        )
+    return found
+
+
+def growth(points: pd.DataFrame) -> Mean:
+    """Doublings of B_opt from the highest target to the lowest, within each seed."""
+    ends = [seeds for _, seeds in _by_target(points)]
+    both = [seed for seed in ends[0] if seed in ends[-1]]
+    return mean([_parabola(ends[-1][seed]) - _parabola(ends[0][seed]) for seed in both])
+
+
+def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
+    """Targets, highest first, with log tokens by seed and batch where the target was reached."""
+    table: dict[float, dict[int, dict[float, float]]] = {}
+    for row in points.sort_values("target_loss", ascending=False).to_dict("records"):
+        if row["reached"]:
+            seeds = table.setdefault(row["target_loss"], {})
+            log_tokens = math.log(row["tokens_to_target"])
+            seeds.setdefault(row["seed"], {})[row["batch"]] = log_tokens
+    yield from table.items()
+
+
+def _parabola(logs: dict[float, float]) -> float:
+    """log2 of the batch at the minimum of one seed's curve: log tokens by batch."""
+    x = np.log2(sorted(logs))
+    y = np.array([logs[batch] for batch in sorted(logs)])
+    i = int(np.argmin(y))
+    if not 0 < i < len(y) - 1:
+        return float(x[i])
+    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
+    return float(x[i] - slope / (2 * curvature))
