@@ -1,5 +1,6 @@
 """What every experiment starts from and ends with: data, base run, price, provenance."""
 
+import dataclasses
 import datetime
 import json
 import signal
@@ -18,7 +19,7 @@ from ml_collections import ConfigDict, config_flags
 from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
-from bss.models.counts import training_flops_per_token
+from bss.models.counts import forward_flops_per_token, training_flops_per_token
 from bss.models.sizes import named
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.progress import Progress
@@ -80,6 +81,29 @@ class Setup:
     engine: EngineConfig = field(default_factory=EngineConfig)
 
 
+def planned_run(setup: Setup) -> RunConfig:
+    """The run that a sweep overlays, without its data: enough to price it."""
+    text = setup.text
+    data = DataConfig(text.corpus, text.tokenizer, "", text.seq_len)
+    return RunConfig(
+        named(setup.model),
+        data,
+        setup.optimizer,
+        setup.schedule,
+        setup.evaluation,
+        setup.averages,
+    )
+
+
+def matrix_flops(runs: Sequence[RunConfig]) -> float:
+    """FLOPs of the matrix products of training and evaluating runs, equal ones once."""
+    return sum(
+        training_flops_per_token(run.model, run.data.seq_len) * trained_tokens([run])
+        + forward_flops_per_token(run.model, run.data.seq_len) * evaluated_tokens([run])
+        for run in distinct(runs)
+    )
+
+
 def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
     """The run that a sweep overlays, on shards that are prepared first where missing."""
     text = setup.text
@@ -91,14 +115,9 @@ def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
         stream.check(setup.schedule.tokens // text.seq_len)
         model, content = named(setup.model, prepared.vocab_size), prepared.content_hash
         shards = str(prepared.directory)
-    run = RunConfig(
-        model,
-        DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
-        setup.optimizer,
-        setup.schedule,
-        setup.evaluation,
-        setup.averages,
-    )
+    planned = planned_run(setup)
+    data = dataclasses.replace(planned.data, content=content)
+    run = dataclasses.replace(planned, model=model, data=data)
     execution = Execution(
         runs=setup.engine.runs,
         data=shards,
@@ -141,13 +160,9 @@ def evaluated_tokens(runs: Sequence[RunConfig]) -> int:
 def print_price(title: str, runs: Sequence[RunConfig]) -> None:
     """Says what a list of runs costs, equal ones once, before it starts."""
     runs = distinct(runs)
-    flops = sum(
-        training_flops_per_token(run.model, run.data.seq_len) * trained_tokens([run])
-        for run in runs
-    )
     say(
         f"{title}: {len(runs)} runs, {format_tokens(trained_tokens(runs))} tokens trained, "
-        f"{format_tokens(evaluated_tokens(runs))} evaluated, {flops:.2g} training FLOPs"
+        f"{format_tokens(evaluated_tokens(runs))} evaluated, {matrix_flops(runs):.2g} FLOPs"
     )
 
 

@@ -36,6 +36,8 @@ from experiments.common import (
     batch_unit,
     check_results,
     make_engine,
+    matrix_flops,
+    planned_run,
     print_price,
     provenance,
     run_experiment,
@@ -89,6 +91,9 @@ class Study:
         late_factor: and by how much.
         resamples: bootstrap refits behind each interval.
         results: directory of tables.
+        dry_run: print what it costs, and stop.
+        peak_flops: of one device, and
+        mfu: the part of it that is reached: assumptions of the dry run.
         setup: model, data, optimizer, horizon, engine.
 
     Raises:
@@ -108,6 +113,9 @@ class Study:
     late_at: float = 0.7
     late_factor: int = 8
     resamples: int = 500
+    dry_run: bool = False
+    peak_flops: float = 989e12
+    mfu: float = 0.4
     setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
@@ -147,6 +155,9 @@ class Study:
 
 def experiment(study: Study) -> None:
     """Runs the study and writes its tables."""
+    if study.dry_run:
+        say_price(study)
+        return
     started = time.monotonic()
     check_results(Path(study.results), to_dict(study))
     base, execution = base_run(study.setup)
@@ -216,6 +227,22 @@ def experiment(study: Study) -> None:
         },
     )
     say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
+
+
+def say_price(study: Study) -> None:
+    """Prints what the measurement costs, and the most its contenders can; no data are read."""
+    base = planned_run(study.setup)
+    horizon, seeds = study.setup.schedule.tokens, len(study.seeds)
+    trunks = expand(base, trunk_overlays(study))
+    ends = [round(part * horizon) for part in study.horizons]
+    branches = [annealed(trunk, end, study.decay, Execution()) for trunk in trunks for end in ends]
+    # Nine contenders at most are trained from the start, at three rates, and decayed.
+    flops = matrix_flops([trunks[0]]) * 9 * 3 * seeds * (1 + study.decay)
+    parts = {"trunks": matrix_flops(trunks), "decays": matrix_flops(branches), "contenders": flops}
+    for name, cost in {**parts, "all": sum(parts.values())}.items():
+        hours = cost / (study.peak_flops * study.mfu) / 3600
+        print(f"{name:<12}{cost:>10.3g} FLOPs {hours:>10.4g} hours of one device")
+    say(f"hours: at {study.mfu:.0%} of {study.peak_flops:.3g} FLOP/s (assumed)")
 
 
 def trunk_overlays(study: Study) -> list[dict[str, Any]]:
