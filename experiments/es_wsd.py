@@ -19,12 +19,8 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.envelope import envelope
-from bss.laws.es_compare import CANDIDATES, compare, fit_candidate
-from bss.laws.es_values import EsFit
 from bss.laws.fit import Options
-from bss.laws.measured import Mean, crossing_pairs, crossings, growth, optima
-from bss.laws.points import default_targets, points
+from bss.laws.measured import crossings
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import expand, overlay, product
 from bss.sweeps.index import run_table
@@ -61,8 +57,7 @@ from experiments.es_curve import (
     finished,
 )
 from experiments.es_horizons import horizon_table
-
-KINDS = ("stable", "averaged", "annealed")
+from experiments.es_measure import Laws, answer, fit_laws, measure
 
 
 @dataclass(frozen=True)
@@ -180,8 +175,16 @@ def experiment(study: Study) -> None:
         runs_directory = Path(execution.runs)
         runs = run_table(runs_directory, trunks)
         ended = final_rows(run_table(runs_directory, decays), trunks)
-        measured = measure(study, runs, ended)
-        fits = {key: fit_best(study, table) for key, table in measured.items()}
+        measured = measure(
+            runs,
+            ended,
+            average=study.setup.averages[0],
+            shared_rate=study.shared_rate,
+            targets=study.targets,
+            warmup=study.setup.schedule.warmup,
+        )
+        options = Options(study.resamples)
+        fits = {key: fit_laws(table, options) for key, table in measured.items()}
 
         derived, stable = contenders(study, base, fits, measured)
         print_price("3/4 contenders", [c.run for c in stable])
@@ -204,8 +207,7 @@ def experiment(study: Study) -> None:
                 [table.assign(rates=rates) for (_, rates), table in measured.items()]
             ),
             "fits.json": {
-                f"{kind}, {rates}": {"law": name, "fit": fit.to_dict()}
-                for (kind, rates), (name, fit) in fits.items()
+                f"{kind}, {rates}": found.to_dict() for (kind, rates), found in fits.items()
             },
             "answers.csv": pd.DataFrame(
                 [answer(kind, rates, table) for (kind, rates), table in measured.items()]
@@ -218,7 +220,7 @@ def experiment(study: Study) -> None:
             ),
             "horizons.csv": pd.concat(
                 [
-                    horizon_table(some, execution, fits["annealed", rates][1]).assign(rates=rates)
+                    horizon_table(some, execution, fits["annealed", rates].best).assign(rates=rates)
                     for rates, some in (("shared", at_rate(study, decays)), ("envelope", decays))
                 ]
             ),
@@ -275,72 +277,10 @@ def final_rows(branches: pd.DataFrame, trunks: list[RunConfig]) -> pd.DataFrame:
     return renamed.sort_values(["run", "tokens"]).reset_index(drop=True)
 
 
-def measure(
-    study: Study, runs: pd.DataFrame, ended: pd.DataFrame
-) -> dict[tuple[str, str], pd.DataFrame]:
-    """Points by (kind of loss, "shared" or "envelope")."""
-    averaged = f"eval_loss_avg_{study.setup.averages[0]}"
-    sources = {
-        "stable": (runs, "eval_loss"),
-        "averaged": (runs, averaged),
-        "annealed": (ended, "eval_loss"),
-    }
-    warmup = study.setup.schedule.warmup
-    found = {}
-    for kind, (table, column) in sources.items():
-        targets = default_targets(
-            table, study.targets, warmup_tokens=warmup, column=column, share=0.6
-        )
-        every = points(table, targets, column=column, kind=kind)
-        shared = np.isclose(every["peak_lr"].to_numpy(float), study.shared_rate)
-        found[kind, "shared"] = every[shared].reset_index(drop=True)
-        found[kind, "envelope"] = envelope(every)
-    return found
-
-
-def fit_best(study: Study, measured: pd.DataFrame) -> tuple[str, EsFit]:
-    """The law that predicts left-out batches best, fitted; by name."""
-    winner = compare(measured, tuple(CANDIDATES)).winner
-    return winner, fit_candidate(measured, winner, Options(study.resamples))
-
-
-def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
-    """Do the curves cross, is the best batch interior, does it rise as the loss falls?
-
-    Batches in sequences; `B_opt` and `B_opt_error` are in doublings (log2), with 2 standard
-    errors over seeds, at the highest and lowest target, and `doublings` between them; `saved` is
-    the log of the tokens of the smallest batch over those of the best one, at the lowest target.
-    `bracketed` is the part of the envelope's points with a rate tried on both sides.
-    """
-    pairs = crossing_pairs(crossings(measured))
-    best = optima(measured)
-    rise = growth(measured)
-    rows = [row for row in measured.to_dict("records") if row["reached"]]
-    bracketed = [row["bracketed"] for row in rows if "bracketed" in row]
-    return {
-        "kind": kind,
-        "rates": rates,
-        "targets": " ".join(f"{entry.target_loss:g}" for entry in best),
-        "best_batches": " ".join(f"{entry.batch:g}" for entry in best),
-        "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
-        "interior_targets": sum(entry.interior for entry in best),
-        "bracketed": float(np.mean(bracketed)) if bracketed else np.nan,
-        **_columns("log2_B_opt_highest", best[0].log2_batch),
-        **_columns("log2_B_opt_lowest", best[-1].log2_batch),
-        **_columns("doublings", rise),
-        **_columns("saved", best[-1].over_smallest),
-        **_columns("saved_over_largest", best[-1].over_largest),
-    }
-
-
-def _columns(name: str, found: Mean) -> dict[str, Any]:
-    return {name: found.value, f"{name}_error": found.error, f"{name}_seeds": found.seeds}
-
-
 def contenders(
     study: Study,
     base: RunConfig,
-    fits: dict[tuple[str, str], tuple[str, EsFit]],
+    fits: dict[tuple[str, str], Laws],
     measured: dict[tuple[str, str], pd.DataFrame],
 ) -> tuple[dict[str, BatchSchedule], list[Contender]]:
     """The derived schedules by name, and every contender at its rates and seeds."""
@@ -349,7 +289,7 @@ def contenders(
     stable, decayed = measured["stable", "shared"], measured["annealed", "shared"]
 
     def follow(key: tuple[str, str]) -> BatchSchedule:
-        return follow_optimum(fits[key][1], measured[key], horizon, study.stages, unit)
+        return follow_optimum(fits[key].best, measured[key], horizon, study.stages, unit)
 
     def switch(batch: int) -> BatchSchedule:
         return BatchSchedule.late_switch(batch, late * batch, at)

@@ -57,7 +57,7 @@ def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(tmp_path):
     kinds = ("stable", "averaged", "annealed")
     assert asked == {(kind, rates) for kind in kinds for rates in ("shared", "envelope")}
     contenders = pd.read_csv(tmp_path / "results/contenders.csv")
-    assert set(contenders["trials"]) == {3}
+    assert set(contenders["trials"]) == {2}
 
 
 @pytest.mark.parametrize(
