@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow format setup lock clean
+.PHONY: demo test test-slow notebooks format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
@@ -16,6 +16,9 @@ test: setup  ## lint, types, tests
 
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow
+
+notebooks: setup  ## run them in place on results/; RUN=cpu or gpu repeats their experiments first
+	$(BIN)/python notebooks/execute.py
 
 format: setup  ## what `make test` checks, mended
 	$(BIN)/ruff check --fix .

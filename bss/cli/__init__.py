@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import NoReturn
 
 from bss.cli.output import Output, emit
@@ -20,7 +21,7 @@ _COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",
     "train": "train one run from its JSON config",
     "points": "steps and tokens to target losses, from loss curves",
-    "fit": "fit a law: es, critical, table",
+    "fit": "fit a law: es, critical, table, curve",
     "schedule": "a fitted law into a batch schedule",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
     "models": "named models, their parameters and FLOPs",
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _Parser(prog="bss", description="Batch-size scaling laws.")
+    parser.add_argument("--version", action="version", version=f"bss {version('bss')}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in _COMMANDS.items():
         subparser = subparsers.add_parser(name, help=text, description=text)

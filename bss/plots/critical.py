@@ -32,6 +32,7 @@ from bss.theory.critical import CriticalTable
 OURS, PUBLISHED = "#10375c", "#c2571a"
 NAMES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
+_BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 
 def critical_figure(fit: CriticalFit) -> Figure:
@@ -92,13 +93,17 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
 
 
 def laws_figure(
-    fits: Mapping[str, CriticalFit], forecasts: Mapping[str, Sequence[float]] | None = None
+    fits: Mapping[str, CriticalFit],
+    forecasts: Mapping[str, Sequence[float]] | None = None,
+    published: Mapping[str, tuple[float, float]] | None = None,
 ) -> Figure:
     """Critical batch against N and against D: a panel for each law in one variable.
 
     Args:
         fits: by the title of their panels.
         forecasts: by variable ("params", "tokens"), sizes to extend the law to.
+        published: by variable, coefficient and exponent of another law to draw beside; x in
+            the unit of ours.
 
     Raises:
         InputError: no fit has a law in one variable.
@@ -111,7 +116,12 @@ def laws_figure(
     figure, axes = new_figure(3.4, columns=len(panels), width=1.8 + 3.4 * len(panels))
     for ax, (title, fit, name) in zip(axes[0], panels, strict=True):
         draw_law(ax, fit, name, (forecasts or {}).get(name, ()), title)
-    side_legend(figure, _law_handles())
+        if published and name in published:
+            coefficient, exponent = published[name]
+            x = np.array(ax.get_xlim())
+            ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
+    handles = [Line2D([], [], label="published law", **_BESIDE)] if published else []
+    side_legend(figure, [*_law_handles(), *handles])
     return figure
 
 

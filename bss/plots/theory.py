@@ -57,11 +57,15 @@ def risk_figure(curves: Mapping[str, Curve], *, log_data: bool = True) -> Figure
     return figure
 
 
-def law_figure(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray, Curve]]]) -> Figure:
-    """The law as lines on the exact recursion as points, against intrinsic time.
+def law_figure(
+    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray, Curve]]],
+    clock: str = "intrinsic time",
+) -> Figure:
+    """The law as lines on the exact recursion as points, against intrinsic time or steps.
 
     Args:
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
+        clock: what the times are.
     """
     figure, axes = new_figure(3.4, columns=len(panels), sharey=True)
     handles = []
@@ -69,7 +73,7 @@ def law_figure(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray, C
         handles = _lines(ax, {name: (t, law) for name, (t, law, _) in curves.items()})
         for look, (_, _, (times, exact)) in zip(_LOOKS, curves.values(), strict=False):
             ax.plot(times, exact, **(look | _POINTS))
-        _log_log(ax, "intrinsic time", "")
+        _log_log(ax, clock, "")
         ax.set_xscale("linear")
         tokens_axis(ax.xaxis)
         panel_title(ax, title)

@@ -37,6 +37,17 @@ def test_laws_are_drawn_in_each_variable_with_their_forecasts(fit):
     assert drawn(by_size, "D")[0] == pytest.approx([7e9, 93.2 * 7000**0.4683], rel=1e-3)
 
 
+def test_another_law_is_drawn_beside_ours(fit):
+    figure = plots.laws_figure({"published": fit}, published={"params": (93.2, 0.47)})
+    by_size, by_data = (
+        [line for line in ax.lines if line.get_linestyle() == "--"] for ax in figure.axes
+    )
+    ((x, y),) = (np.array(line.get_data(), float) for line in by_size)
+    np.testing.assert_allclose(y, 93.2 * (x / 1e6) ** 0.47)
+    assert not by_data
+    assert "published law" in {text.get_text() for text in figure.legends[0].get_texts()}
+
+
 def test_the_definition_is_drawn_where_the_steps_reach_the_overhead(fit):
     figure = plots.definition_figure(fit, "302M")
     at = fit.fits[2]

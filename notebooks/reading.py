@@ -1,0 +1,64 @@
+"""What the notebooks share: where an experiment's results lie, and numbers as text."""
+
+import importlib
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def results_of(experiment: str, *, trains: bool = True) -> Path:
+    """The directory of an experiment's results.
+
+    They are the committed ones, unless the environment has RUN=smoke|cpu|gpu: then the experiment
+    runs first, at that size, and the directory is the one that its config names.
+
+    Args:
+        experiment: name of its driver, config and results.
+        trains: False for theory, whose cpu size stands in for gpu.
+
+    Raises:
+        RuntimeError: the experiment failed, with the end of what it said.
+    """
+    size = os.environ.get("RUN")
+    if not size:
+        return ROOT / "results" / experiment
+    if size == "gpu" and not trains:
+        size = "cpu"
+    config = f"--config=configs/{experiment}.py:{size}"
+    command = [sys.executable, "-m", f"experiments.{experiment}", config]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr.strip()[-1000:]}")
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    return ROOT / importlib.import_module(f"configs.{experiment}").get_config(size).results
+
+
+def told(value: float, low: float, high: float, level: float, digits: int = 3) -> str:
+    """A number with its interval.
+
+    Examples:
+        >>> told(0.74751, 0.74002, 0.755, 0.9)
+        '0.748 (90%: 0.740 to 0.755)'
+        >>> told(-0.759, -0.7623, -0.7556, 0.9)
+        '−0.759 (90%: −0.762 to −0.756)'
+    """
+    numbers = (f"{x:,.{digits}f}".replace("-", "−") for x in (value, low, high))
+    middle, *ends = numbers
+    return f"{middle} ({level:.0%}: {' to '.join(ends)})"
+
+
+def verdict(value: float, expected: float, tolerance: float) -> str:
+    """Whether a number is within a tolerance of what was expected.
+
+    Examples:
+        >>> verdict(0.7475, 0.743, 0.02), verdict(0.8, 0.743, 0.02)
+        ('within 0.02 of 0.743', 'NOT within 0.02 of 0.743')
+    """
+    inside = math.isfinite(value) and abs(value - expected) <= tolerance
+    shown = f"{expected:.3f}".replace("-", "−")
+    return f"{'' if inside else 'NOT '}within {tolerance:g} of {shown}"
