@@ -183,6 +183,7 @@ def resolve(
     rate: Callable[[Any], Any] | None = None,
     coupling: Coupling | None = None,
     start: int = 0,
+    split: bool = False,
 ) -> Plan:
     """Resolve a batch schedule over a token budget.
 
@@ -196,6 +197,7 @@ def resolve(
             Without one the plan's rates are multiples of it: 1, and what the coupling makes of 1.
         coupling: what the settings do when the batch changes; nothing by default.
         start: the position at which the plan begins, above 0 for a branch.
+        split: make every step of a batch above 1 from two buckets or more.
 
     Raises:
         InputError: an argument is out of range, a batch is a multiple of no bucket, or the
@@ -215,7 +217,7 @@ def resolve(
     coupling = coupling or Coupling()
     segments: list[Segment] = []
     for position, batch, steps in _stretches(schedule, tokens, seq_len, start):
-        bucket = _bucket(batch, buckets)
+        bucket = _bucket(batch, buckets, split)
         end = position + steps * batch * seq_len
         first, last = (
             _settings(rate, coupling, at, batch, seq_len).lr
@@ -258,9 +260,16 @@ def _stretches(
         position += steps * size
 
 
-def _bucket(batch: int, buckets: Sequence[int] | None) -> int:
+def _bucket(batch: int, buckets: Sequence[int] | None, split: bool) -> int:
     choices = range(1, LARGEST_DEFAULT_BUCKET + 1) if buckets is None else buckets
     fitting = [bucket for bucket in choices if batch % bucket == 0]
+    if fitting and split and batch > 1:
+        fitting = [bucket for bucket in fitting if bucket < batch]
+        if not fitting:
+            raise InputError(
+                f"batch: {batch} is no two buckets or more of {', '.join(map(str, choices))}; "
+                f"add a divisor of {batch} below it, or do not split for the noise scale"
+            )
     if not fitting:
         below = max(batch // bucket * bucket for bucket in choices)
         above = min(-(-batch // bucket) * bucket for bucket in choices)

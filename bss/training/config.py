@@ -53,7 +53,9 @@ class OptimizerConfig:
     """The optimizer and its settings at the reference batch.
 
     Attributes:
-        name: "adamw" or "sgd" (with momentum `beta1`).
+        name: "adamw", "sgd" (with momentum `beta1`) or "schedule_free" (AdamW without momentum
+            inside the averaging of Defazio et al., arXiv 2405.15682, with `beta1` as its
+            interpolation; evaluated at the average).
         lr: peak learning rate.
         beta1: first-moment decay per step (momentum for SGD).
         beta2: second-moment decay per step; unused where `beta2_half_life` is set.
@@ -63,7 +65,7 @@ class OptimizerConfig:
         clip: global norm at which gradients are clipped; 0 clips nothing.
     """
 
-    name: Literal["adamw", "sgd"] = "adamw"
+    name: Literal["adamw", "sgd", "schedule_free"] = "adamw"
     lr: float = 4e-3
     beta1: float = 0.9
     beta2: float = 0.95
@@ -83,6 +85,8 @@ class OptimizerConfig:
                 raise InputError(
                     f"optimizer.{name} is {getattr(self, name)}; expected a positive number"
                 )
+        if self.name == "schedule_free" and self.beta1 == 0:
+            raise InputError("optimizer.beta1 is 0; schedule_free divides by it, so raise it")
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,9 @@ class ScheduleConfig:
         object.__setattr__(self, "batch", batch)
 
 
+_LEAST_EVALUATION = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
+
+
 @dataclass(frozen=True)
 class EvaluationConfig:
     """Fixed held-out tokens, the same for every run that is compared.
@@ -128,19 +135,44 @@ class EvaluationConfig:
         test_tokens: held-out tokens of the test split, evaluated once at the end; 0 for none.
         per_efold: evaluations per e-fold of tokens consumed.
         first: tokens consumed at the first evaluation.
+        seq_len: length of the held-out sequences, in tokens; 0 for the run's own. Runs of different
+            lengths are compared on one.
     """
 
     tokens: int = 32_768
     test_tokens: int = 0
     per_efold: int = 20
     first: int = 100_000
+    seq_len: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("tokens", 1), ("test_tokens", 0), ("per_efold", 1), ("first", 1)):
+        for name, low in _LEAST_EVALUATION.items():
             if getattr(self, name) < low:
                 raise InputError(
                     f"evaluation.{name} is {getattr(self, name)}; expected {low} or more"
                 )
+
+
+@dataclass(frozen=True)
+class NoiseScaleConfig:
+    """Whether the run measures its gradient noise scale; see `bss.training.noise_scale`.
+
+    Attributes:
+        half_life: of the averages of its numerator and denominator, in tokens; 0 measures none.
+        split: pick buckets of at most half the batch, so that every batch above 1 is measured;
+            else a batch of one bucket is not.
+    """
+
+    half_life: int = 0
+    split: bool = False
+
+    def __post_init__(self) -> None:
+        if self.half_life < 0:
+            raise InputError(f"noise_scale.half_life is {self.half_life}; expected 0 or more")
+        if self.split and not self.half_life:
+            raise InputError(
+                "noise_scale.split is on without a noise_scale.half_life; give one, in tokens"
+            )
 
 
 @dataclass(frozen=True)
@@ -159,6 +191,7 @@ class RunConfig:
         averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
         seed: the initialisation's; the data has a seed of its own.
         parent: the fork point a branch starts from.
+        noise_scale: the gradient noise scale, off by default.
     """
 
     model: ModelConfig
@@ -169,6 +202,7 @@ class RunConfig:
     averages: tuple[str, ...] = ()
     seed: int = 0
     parent: Parent | None = None
+    noise_scale: NoiseScaleConfig = field(default_factory=NoiseScaleConfig)
 
     def __post_init__(self) -> None:
         for text in self.averages:
@@ -212,6 +246,7 @@ class RunConfig:
             s.tokens,
             self.data.seq_len,
             buckets=buckets,
+            split=self.noise_scale.split,
             rate=_rate(s, o.lr),
             coupling=Coupling(
                 lr=s.lr_coupling,

@@ -1,5 +1,7 @@
 """Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from bss.models import transformer
 from bss.training.average import pick
 from bss.training.buckets import replicated, sequence_sharding
 from bss.training.config import RunConfig
+from bss.training.optimizer import evaluation_params
 from bss.training.step import State
 
 
@@ -54,6 +57,17 @@ class Evaluation:
             return total
 
         whole = replicated(mesh)
+
+        def choose(params: dict, optimizer: Any) -> Any:
+            return evaluation_params(run.optimizer, params, optimizer)
+
+        self._choose = choose
+        if run.optimizer.name == "schedule_free":
+            self._choose = (
+                jax.jit(choose, in_shardings=whole, out_shardings=whole)
+                .lower(state.params, state.optimizer)
+                .compile()
+            )
         self._total_loss = (
             jax.jit(total_loss, in_shardings=(whole, sequence_sharding(mesh)))
             .lower(state.params, self._sequences_NxbxT1)
@@ -68,8 +82,11 @@ class Evaluation:
             )
 
     def losses(self, state: State, name: str) -> dict[str, float]:
-        """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages."""
-        found = {name: self._loss(state.params)}
+        """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages.
+
+        The weights of a schedule_free run are its own average, x.
+        """
+        found = {name: self._loss(self._choose(state.params, state.optimizer))}
         for index, label in enumerate(self._labels):
             averaged = self._pick(state.averages, np.int32(index))
             found[f"{name}_avg_{label}"] = self._loss(averaged)

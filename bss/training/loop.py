@@ -20,6 +20,7 @@ from bss.training.checkpoint import missing_forks, open_checkpoints
 from bss.training.config import RunConfig
 from bss.training.directory import RunDirectory, open_run, read_curve, read_status
 from bss.training.execution import Execution, make_mesh, peak_flops
+from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
 from bss.training.prefetch import Prefetched, StepInput, step_inputs
 from bss.training.session import Session, fork_points, open_session
 from bss.training.source import open_source
@@ -171,7 +172,7 @@ class _Loop:
         if self._unread is None:
             return None
         item, metrics = self._unread
-        loss, grad_norm, update_norm = (float(x) for x in metrics)
+        loss, grad_norm, update_norm = (float(x) for x in metrics[:3])
         if not all(map(math.isfinite, (loss, grad_norm, update_norm))):
             raise Diverged(item.end_tokens)
         self._unread = None
@@ -179,7 +180,18 @@ class _Loop:
         self.progress.step += 1
         self.progress.loss_sum += loss
         self.progress.loss_steps += 1
+        if metrics.squares is not None and item.spec.accumulation > 1:
+            self._add_noise(item, float(metrics.squares), grad_norm)
         return grad_norm
+
+    def _add_noise(self, item: StepInput, squares: float, grad_norm: float) -> None:
+        """One step's part in the averages of the gradient noise scale."""
+        progress, spec = self.progress, item.spec
+        count = spec.accumulation
+        moments = estimates(squares / count, grad_norm**2, spec.bucket, count)
+        averages = NoiseAverages(progress.noise_trace, progress.noise_square)
+        tokens, half_life = item.end_tokens - spec.tokens, self.session.run.noise_scale.half_life
+        progress.noise_trace, progress.noise_square = update(averages, *moments, tokens, half_life)
 
     def _is_event(self, tokens: int) -> bool:
         session = self.session
@@ -223,10 +235,19 @@ class _Loop:
             "loss": progress.loss_sum / progress.loss_steps,
             **losses,
             "grad_norm": grad_norm,
+            **self._noise_scale(item),
             "seconds": progress.seconds,
         }
         self.directory.append_row(row)
         progress.loss_sum, progress.loss_steps = 0.0, 0
+
+    def _noise_scale(self, item: StepInput) -> dict[str, float | None]:
+        """The column of a run that measures it; missing where the batch is one bucket."""
+        if not self.session.run.noise_scale.half_life:
+            return {}
+        averages = NoiseAverages(self.progress.noise_trace, self.progress.noise_square)
+        told = item.spec.accumulation > 1
+        return {"noise_scale": noise_scale(averages) if told else None}
 
     def _save(self) -> None:
         session, tokens = self.session, self.progress.tokens

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from bss.training.config import OptimizerConfig
 
@@ -72,13 +73,28 @@ def build(
         settings: traced scalars of this step.
         decay_mask: tree of bools, True where weight decay applies.
     """
-    if config.name == "adamw":
-        direction = scale_by_moments(settings.one_minus_beta1, settings.one_minus_beta2, config.eps)
-    else:
+    free = config.name == "schedule_free"
+    if config.name == "sgd":
         direction = optax.trace(decay=1.0 - settings.one_minus_beta1)
-    return optax.chain(
-        optax.clip_by_global_norm(config.clip) if config.clip else optax.identity(),
+    else:
+        one_minus_beta1 = 1.0 if free else settings.one_minus_beta1
+        direction = scale_by_moments(one_minus_beta1, settings.one_minus_beta2, config.eps)
+    clip = optax.clip_by_global_norm(config.clip) if config.clip else optax.identity()
+    descent = (
         direction,
         optax.add_decayed_weights(settings.weight_decay, mask=decay_mask),
         optax.scale_by_learning_rate(settings.lr),
     )
+    if not free:
+        return optax.chain(clip, *descent)
+    beta1 = 1.0 - settings.one_minus_beta1
+    return optax.chain(
+        clip, optax.contrib.schedule_free(optax.chain(*descent), settings.lr, b1=beta1)
+    )
+
+
+def evaluation_params(config: OptimizerConfig, params: optax.Params, state: Any) -> optax.Params:
+    """The parameters to evaluate: those trained, but for schedule_free their average x."""
+    if config.name != "schedule_free":
+        return params
+    return optax.contrib.schedule_free_eval_params(state[-1], params)

@@ -30,6 +30,8 @@ class Progress:
         seconds: spent in training steps, without evaluation, compilation and saving.
         loss_sum: of the steps since the last curve row.
         loss_steps: how many these are.
+        noise_trace: numerator of the gradient noise scale, averaged.
+        noise_square: its denominator.
     """
 
     tokens: int
@@ -37,6 +39,8 @@ class Progress:
     seconds: float = 0.0
     loss_sum: float = 0.0
     loss_steps: int = 0
+    noise_trace: float = 0.0
+    noise_square: float = 0.0
 
 
 @dataclass
@@ -91,9 +95,9 @@ def open_session(
     Raises:
         InputError: too little data, a missing fork point, a bucket the devices cannot share.
     """
-    held_out = source.held_out("validation", run.evaluation.tokens)
-    test_tokens = run.evaluation.test_tokens
-    tested = source.held_out("test", test_tokens) if test_tokens else None
+    seq_len, test_tokens = run.evaluation.seq_len or run.data.seq_len, run.evaluation.test_tokens
+    held_out = source.held_out("validation", run.evaluation.tokens, seq_len)
+    tested = source.held_out("test", test_tokens, seq_len) if test_tokens else None
     _note_execution(run, execution, mesh, directory)
 
     shapes = abstract(jax.eval_shape(lambda: init_state(run)), replicated(mesh))
@@ -146,7 +150,8 @@ def _restore(
     if parent.is_dir():
         _check_parent(run, parent)
     found = restore_fork(parent, run.parent.tokens, shapes)
-    return found.state, Progress(found.tokens, found.record["step"])
+    noise = {name: found.record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
+    return found.state, Progress(found.tokens, found.record["step"], **noise)
 
 
 def _check_parent(run: RunConfig, path: Path) -> None:

@@ -39,7 +39,7 @@ class Source(Protocol):
         """
         ...
 
-    def held_out(self, split: str, tokens: int) -> np.ndarray:
+    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
         """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
         ...
 
@@ -62,9 +62,9 @@ class TextSource:
         padded[:count] = self._stream.sequences(position, count)
         return jax.device_put(padded.reshape(capacity, bucket, -1), self._sharding)
 
-    def held_out(self, split: str, tokens: int) -> np.ndarray:
+    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
         """See `Source`."""
-        return held_out(self._shards, split, self._data.seq_len, tokens)
+        return held_out(self._shards, split, seq_len, tokens)
 
     def bytes_per_token(self) -> float | None:
         """See `Source`."""
@@ -98,8 +98,13 @@ class SyntheticSource:
         high_n, low_n = synthetic.words(self._offset + position, capacity * bucket)
         return self._generate(high_n, low_n, bucket)
 
-    def held_out(self, split: str, tokens: int) -> np.ndarray:
-        """See `Source`."""
+    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
+        """See `Source`; the language depends on the length of its sequences."""
+        if seq_len != self._language.seq_len:
+            raise InputError(
+                f"evaluation.seq_len is {seq_len}; the synthetic language of this run has sequences "
+                f"of {self._language.seq_len}, so leave it out"
+            )
         return synthetic.held_out(self._language, split, tokens)
 
     def bytes_per_token(self) -> float | None:

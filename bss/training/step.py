@@ -30,19 +30,27 @@ class State(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over the sequences of a step so far: gradients, loss in nats, targets."""
+    """Sums over the sequences of a step so far: gradients, loss in nats, targets.
+
+    `squares` sums the squared norms of the buckets' mean gradients, where a run asks for them.
+    """
 
     gradients: Params
     loss: jax.Array
     targets: jax.Array
+    squares: jax.Array | None = None
 
 
 class Metrics(NamedTuple):
-    """Of one step: mean loss in nats per token, norms of the unclipped gradient and the update."""
+    """Of one step: mean loss in nats per token, norms of the unclipped gradient and the update.
+
+    `squares` is the sum over its buckets of their squared gradient norms, where a run asks for it.
+    """
 
     loss: jax.Array
     grad_norm: jax.Array
     update_norm: jax.Array
+    squares: jax.Array | None = None
 
 
 Step = Callable[[State, jax.Array, jax.Array, Settings], tuple[State, Metrics]]
@@ -52,10 +60,14 @@ def accumulate(loss_sum: LossSum, params: Params, sums: Sums, sequences_bxT1: ja
     """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums."""
     loss, gradients = jax.value_and_grad(loss_sum)(params, sequences_bxT1)
     targets = sequences_bxT1.shape[0] * (sequences_bxT1.shape[1] - 1)
+    squares = sums.squares
+    if squares is not None:
+        squares += optax.tree.norm(gradients, squared=True) / targets**2
     return Sums(
         jax.tree.map(jnp.add, sums.gradients, gradients),
         sums.loss + loss,
         sums.targets + targets,
+        squares,
     )
 
 
@@ -67,7 +79,10 @@ def apply(
     updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
     params = jax.tree.map(jnp.add, state.params, updates)
     metrics = Metrics(
-        sums.loss / sums.targets, optax.tree.norm(gradients), optax.tree.norm(updates)
+        sums.loss / sums.targets,
+        optax.tree.norm(gradients),
+        optax.tree.norm(updates),
+        sums.squares,
     )
     averages = state.averages and average.update(state.averages, params, average_shares)
     return State(params, optimizer_state, averages), metrics
@@ -85,7 +100,12 @@ def make_step(run: RunConfig) -> Step:
     def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: Settings):
         mask = transformer.decay_mask(state.params)
         optimizer = build(run.optimizer, settings, mask)
-        zero = Sums(jax.tree.map(jnp.zeros_like, state.params), jnp.zeros(()), jnp.zeros(()))
+        zero = Sums(
+            jax.tree.map(jnp.zeros_like, state.params),
+            jnp.zeros(()),
+            jnp.zeros(()),
+            jnp.zeros(()) if run.noise_scale.half_life else None,
+        )
         sums = jax.lax.fori_loop(
             0,
             count,
@@ -100,7 +120,7 @@ def make_step(run: RunConfig) -> Step:
 def init_state(run: RunConfig) -> State:
     """A fresh state from the run's seed. Traceable, so that it compiles as one program."""
     params = transformer.init(run.model, run.seed)
-    settings = Settings(0.0, 0.1, 0.1, 0.0, ())
+    settings = Settings(0.0, 1 - run.optimizer.beta1, 0.1, 0.0, ())
     optimizer = build(run.optimizer, settings, transformer.decay_mask(params))
     averages = average.empty(params, len(run.averages)) if run.averages else None
     return State(params, optimizer.init(params), averages)

@@ -60,6 +60,20 @@ def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(tmp_path):
     assert set(contenders["trials"]) == {2}
 
 
+@pytest.mark.slow
+def test_es_ablations_measures_every_variation(tmp_path):
+    done = run("es_ablations", tmp_path)
+    assert done.returncode == 0, done.stderr
+    contenders = pd.read_csv(tmp_path / "results/contenders.csv")
+    assert contenders["variation"].nunique() == 6
+    assert contenders["test_loss"].between(1, 6).all()
+    ladders = pd.read_csv(tmp_path / "results/ladders.csv")
+    assert list(ladders["bucket"]) == [1, 2, 4, 8]
+    assert ladders["eval_loss"].max() - ladders["eval_loss"].min() < 1e-4
+    optima = pd.read_csv(tmp_path / "results/optima.csv")
+    assert set(optima["variation"]) == {"as in E(S) under WSD", "SGD"}
+
+
 @pytest.mark.parametrize(
     ("argument", "told"),
     [

@@ -252,6 +252,22 @@ def test_a_late_switch_branch_equals_the_two_stage_run(
     assert_same_outcome(branch, execution, switched, straight, since=fork)
 
 
+def test_a_branch_may_have_longer_sequences_held_out_on_those_of_its_parent(tiny_run, whole):
+    execution, _ = whole
+    fork, length = 4224, tiny_run.data.seq_len
+    still = overlay(tiny_run, {"optimizer.lr": 1e-30})  # the weights stay as they are
+    longer = {"data.seq_len": 2 * length, "evaluation.seq_len": length}
+    statuses = [
+        train(
+            dataclasses.replace(overlay(still, changes), parent=Parent(tiny_run.id, fork)),
+            execution,
+        )
+        for changes in ({}, longer)
+    ]
+    assert statuses[0]["eval_loss"] == pytest.approx(statuses[1]["eval_loss"], rel=1e-6)
+    assert statuses[1]["step"] < statuses[0]["step"]  # twice the tokens in a step
+
+
 def test_a_missing_fork_is_refused(tiny_run, whole):
     execution, _ = whole
     lost = dataclasses.replace(tiny_run, parent=Parent(tiny_run.id, 3072))

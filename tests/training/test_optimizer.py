@@ -1,14 +1,22 @@
 """Adam with changing betas, against optax where they are constant and NumPy where they are not."""
 
+import dataclasses
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 import pytest
 
+from bss.errors import InputError
 from bss.models import transformer
+from bss.sweeps.grid import overlay
 from bss.training.config import OptimizerConfig
-from bss.training.optimizer import Settings, build, scale_by_moments
+from bss.training.directory import read_curve
+from bss.training.loop import Interrupted, train
+from bss.training.optimizer import Settings, build, evaluation_params, scale_by_moments
 
 
 def gradients(steps: int) -> list[dict]:
@@ -57,6 +65,45 @@ def test_weight_decay_is_masked_and_decoupled_as_in_optax():
 def test_sgd_is_optax_momentum():
     ours = build(OptimizerConfig(name="sgd", clip=0), settings(beta1=0.8), MASK)
     assert_close(descend(ours, 50), descend(optax.sgd(1e-2, momentum=0.8), 50))
+
+
+def test_schedule_free_is_that_of_optax_and_evaluated_at_its_average():
+    config = OptimizerConfig("schedule_free", beta1=0.8, clip=0)
+    ours = build(config, settings(beta1=0.8, weight_decay=0.3), MASK)
+    base = optax.adamw(1e-2, b1=0.0, b2=0.999, weight_decay=0.3, mask=MASK)
+    theirs = optax.contrib.schedule_free(base, 1e-2, b1=0.8)
+    assert_close(descend(ours, 50), descend(theirs, 50))
+
+    params = {"w": jnp.ones((3, 4)), "scale": jnp.float32(1)}
+    state, z, x = ours.init(params), [], None
+    for g in gradients(9):
+        updates, state = ours.update(g, state, params)
+        params = optax.apply_updates(params, updates)
+        z.append(state[-1].z["w"])  # pyright: ignore
+        x = evaluation_params(config, params, state)["w"]  # pyright: ignore
+    np.testing.assert_allclose(x, np.mean(z, axis=0), rtol=1e-4)  # pyright: ignore
+    assert evaluation_params(OptimizerConfig(), params, state) is params
+
+
+def test_a_schedule_free_run_learns_compiles_once_and_resumes(
+    tiny_run, tiny_execution, stop_after, assert_same_outcome
+):
+    run = overlay(tiny_run, {"optimizer.name": "schedule_free", "schedule.tokens": 5120})
+    with pytest.raises(Interrupted):
+        train(run, tiny_execution, stop=stop_after(75))
+    status = train(run, tiny_execution)
+    assert (status["status"], status["recompilations"]) == ("finished", 0)
+    assert status["eval_loss"] < 3.5
+    straight = dataclasses.replace(tiny_execution, runs=f"{tiny_execution.runs}-straight")
+    train(run, straight)
+    assert_same_outcome(run, tiny_execution, run, straight)
+    rows = read_curve(Path(tiny_execution.runs) / run.id)
+    assert rows[-1]["eval_loss"] < rows[0]["eval_loss"] - 0.5
+
+
+def test_schedule_free_needs_its_interpolation():
+    with pytest.raises(InputError, match=r"optimizer\.beta1 is 0; schedule_free divides by it"):
+        OptimizerConfig("schedule_free", beta1=0.0)
 
 
 def test_gradients_are_clipped_by_their_global_norm():
