@@ -31,7 +31,7 @@ from bss.training.config import (
     ScheduleConfig,
     from_dict,
 )
-from bss.training.directory import write_json
+from bss.training.directory import read_status, write_json
 from bss.training.execution import Execution, commit, machine
 from bss.training.source import SYNTHETIC
 from bss.units import format_tokens
@@ -184,8 +184,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def provenance(config: Any, started: float, runs: Sequence[RunConfig]) -> dict[str, Any]:
-    """The record beside every result: command, commit, device, date, price."""
+def provenance(
+    config: Any, started: float, runs: Sequence[RunConfig], directory: str = ""
+) -> dict[str, Any]:
+    """The record beside every result: command, commit, device, date, price.
+
+    `seconds` are those of the last call, to which finished runs cost nothing; `training_seconds`
+    those of all steps of all runs in `directory`, without evaluation, compilation and saving, each
+    on its worker.
+    """
+    statuses = [read_status(Path(directory) / run.id) for run in distinct(runs) if directory]
     return {
         "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
         "commit": commit(),
@@ -193,6 +201,7 @@ def provenance(config: Any, started: float, runs: Sequence[RunConfig]) -> dict[s
         "device": machine(),
         "cores": LocalEngine().workers,
         "seconds": round(time.monotonic() - started, 1),
+        "training_seconds": round(sum(status.get("seconds", 0.0) for status in statuses)),
         "trained_tokens": trained_tokens(runs),
         "evaluated_tokens": evaluated_tokens(runs),
         "versions": {p: version(p) for p in ("bss", "jax", "flax", "optax", "numpy")},

@@ -136,7 +136,12 @@ def experiment(study: Study) -> None:
         {
             "experiment.json": {
                 "title": study.title,
-                **provenance(to_dict(study), started, [c.run for r in trained.values() for c in r]),
+                **provenance(
+                    to_dict(study),
+                    started,
+                    [c.run for runs in trained.values() for c in runs],
+                    execution.runs,
+                ),
             },
             "contenders.csv": pd.concat(tables),
             "points.csv": pd.concat([table for table, _ in measured.values()]),

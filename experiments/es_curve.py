@@ -155,7 +155,7 @@ def experiment(study: Study) -> None:
                 "title": study.title,
                 "question": "How large should the batch be, when should it grow, and does "
                 "growing it beat the best constant batch at equal tokens?",
-                **provenance(to_dict(study), started, [c.run for c in contenders]),
+                **provenance(to_dict(study), started, [c.run for c in contenders], execution.runs),
             },
             "runs.parquet": runs,
             "points.csv": measured,

@@ -199,7 +199,7 @@ def experiment(study: Study) -> None:
         {
             "experiment.json": {
                 "title": study.title,
-                **provenance(to_dict(study), started, everything),
+                **provenance(to_dict(study), started, everything, execution.runs),
             },
             "runs.parquet": runs,
             "annealed.parquet": ended,
