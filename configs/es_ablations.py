@@ -5,7 +5,7 @@
 | size  | models                 | tokens of a run | what it needs                                |
 |-------|------------------------|-----------------|----------------------------------------------|
 | smoke | 12k parameters         | 60K             | a minute of CPU; for tests                   |
-| cpu   | 12k and 99k parameters | 1M              | about 25 minutes, 2 cores                    |
+| cpu   | 12k to 99k parameters  | 1M              | about 25 minutes, 2 cores                    |
 | gpu   | 10.6M, 25M and 49M     | 50M             | one accelerator, synthetic; not measured     |
 
 The reference is the setting of `configs/es_wsd.py` at its shared rate; runs they have in common
@@ -75,5 +75,9 @@ def _changes(smoke: bool, setup: dict) -> list[dict]:
         {"name": "SGD", "batches": constants, "changes": plain_sgd},
     ]
     if not smoke:
-        found.append({"name": "12k parameters", "model": "pico", "batches": constants})
+        sizes = {"12k": "pico", "28k": "1x48"}
+        found += [
+            {"name": f"{shown} parameters", "model": model, "batches": constants}
+            for shown, model in sizes.items()
+        ]
     return found

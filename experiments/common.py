@@ -81,6 +81,26 @@ class Setup:
     engine: EngineConfig = field(default_factory=EngineConfig)
 
 
+def check_counts(study: Any, *names: str) -> None:
+    """Refuses a study whose named fields are not 1 or more."""
+    for name in names:
+        if getattr(study, name) < 1:
+            raise InputError(f"{name} is {getattr(study, name)}; expected 1 or more")
+
+
+def check_parts(study: Any, *names: str) -> None:
+    """Refuses a study whose named fields are no parts of 1."""
+    for name in names:
+        if not 0 < getattr(study, name) < 1:
+            raise InputError(f"{name} is {getattr(study, name)}; expected a part of 1, as 0.2")
+
+
+def check_seeds(study: Any) -> None:
+    """Refuses a study without seeds, or with one twice."""
+    if not study.seeds or len(set(study.seeds)) < len(study.seeds):
+        raise InputError(f"seeds are {list(study.seeds)}; expected different ones, at least one")
+
+
 def planned_run(setup: Setup) -> RunConfig:
     """The run that a sweep overlays, without its data: enough to price it."""
     text = setup.text

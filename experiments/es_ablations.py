@@ -33,7 +33,9 @@ from bss.training.execution import Execution
 from experiments.common import (
     Setup,
     base_run,
+    check_counts,
     check_results,
+    check_seeds,
     make_engine,
     print_price,
     provenance,
@@ -95,11 +97,13 @@ class Study:
     setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
+        check_counts(self, "targets", "ladder_batch", "resamples")
+        check_seeds(self)
         names = [variation.name for variation in self.variations]
         if not names or len(set(names)) < len(names):
             raise InputError(f"variations are {names}; expected at least one, each name once")
-        if not self.seeds or not self.setup.averages:
-            raise InputError("seeds and setup.averages are needed; name at least one of each")
+        if not self.setup.averages:
+            raise InputError('setup.averages are none; expected a half-life, as "4%"')
         for ladder in self.ladders:
             if all(self.ladder_batch % bucket for bucket in ladder):
                 raise InputError(

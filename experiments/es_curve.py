@@ -39,7 +39,10 @@ from experiments.common import (
     Setup,
     base_run,
     batch_unit,
+    check_counts,
+    check_parts,
     check_results,
+    check_seeds,
     make_engine,
     print_price,
     provenance,
@@ -84,12 +87,9 @@ class Study:
     setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
-        for name in ("targets", "stages", "late_factor", "resamples"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("decay", "late_at"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected a part of 1, as 0.2")
+        check_counts(self, "targets", "stages", "late_factor", "resamples")
+        check_parts(self, "decay", "late_at")
+        check_seeds(self)
         if self.late_at > 1 - self.decay:
             raise InputError(
                 f"late_at is {self.late_at}; expected at most 1 - decay, {1 - self.decay:g}, so "
@@ -100,8 +100,6 @@ class Study:
                 f"batches are {list(self.batches)}; expected 4 different ones or more, so that "
                 "the laws can be judged on one left out"
             )
-        if not self.seeds:
-            raise InputError("seeds are none; expected at least one, as 0")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,10 @@ from experiments.common import (
     Setup,
     base_run,
     batch_unit,
+    check_counts,
+    check_parts,
     check_results,
+    check_seeds,
     make_engine,
     matrix_flops,
     planned_run,
@@ -114,12 +117,9 @@ class Study:
     setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
-        for name in ("targets", "stages", "late_factor", "resamples"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("decay", "late_at", "settle"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected a part of 1, as 0.2")
+        check_counts(self, "targets", "stages", "late_factor", "resamples")
+        check_parts(self, "decay", "late_at", "settle")
+        check_seeds(self)
         for name, at in (("late_at", self.late_at), ("1 - settle", 1 - self.settle)):
             if not at < 1 - self.decay:
                 raise InputError(
@@ -139,8 +139,8 @@ class Study:
             raise InputError(
                 f"horizons are {ends}; expected 4 rising parts of the tokens or more, the last 1"
             )
-        if not self.seeds or not self.setup.averages:
-            raise InputError("seeds and setup.averages are needed; name at least one of each")
+        if not self.setup.averages:
+            raise InputError('setup.averages are none; expected a half-life, as "4%"')
 
     @property
     def rates(self) -> dict[int, tuple[float, ...]]:

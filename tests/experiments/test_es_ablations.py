@@ -54,7 +54,7 @@ def test_a_variation_may_have_another_model_and_other_fields():
         ({"variations": ()}, "expected at least one"),
         ({"variations": (LATE, LATE)}, "each name once"),
         ({"ladders": ((5, 7),)}, "none of \\[5, 7\\] divides ladder_batch 32"),
-        ({"seeds": ()}, "name at least one of each"),
+        ({"seeds": (1, 1)}, "expected different ones, at least one"),
     ],
 )
 def test_a_study_that_cannot_be_run_is_refused(changes, told):

@@ -38,7 +38,7 @@ COMMON = (BASE, STUDY.rates, STUDY.seeds)
         ({"grid": (*STUDY.grid, STUDY.grid[0])}, "each once"),
         ({"horizons": (0.5, 1.0)}, "expected 4 rising parts"),
         ({"horizons": (0.2, 0.4, 0.6, 0.8)}, "the last 1"),
-        ({"seeds": ()}, "name at least one of each"),
+        ({"seeds": ()}, "expected different ones, at least one"),
     ],
 )
 def test_a_study_that_cannot_be_run_is_refused(changes, told):
