@@ -29,13 +29,21 @@ def _published(layers: int, d_model: int, heads: int) -> ModelConfig:
 _ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True}
 
 # Each with the vocabulary it is usually trained on: bytes and one end-of-document token for the
-# small ones, a BPE of the corpus for the middle, the paper's for the published.
+# small ones, a BPE of the corpus for the middle, the paper's for the published. Those named
+# layers x width fill in for laws in N; 4x16 is as large as pico.
 SIZES: MappingProxyType[str, ModelConfig] = MappingProxyType(
     {
         "pico": _size(1, 32, 2, vocab_size=257),
         "nano": _size(2, 64, 4, vocab_size=257),
         "micro": _size(4, 128, 4, vocab_size=257),
         "mini": _size(6, 256, 8, vocab_size=257),
+        "1x24": _size(1, 24, 2, vocab_size=257),
+        "1x48": _size(1, 48, 4, vocab_size=257),
+        "1x64": _size(1, 64, 4, vocab_size=257),
+        "1x72": _size(1, 72, 4, vocab_size=257),
+        "2x96": _size(2, 96, 4, vocab_size=257),
+        "2x128": _size(2, 128, 4, vocab_size=257),
+        "4x16": _size(4, 16, 2, vocab_size=257),
         "10M": _size(6, 384, 6, vocab_size=8192, **_ACCELERATOR),
         "25M": _size(8, 512, 8, vocab_size=8192, **_ACCELERATOR),
         "49M": _size(10, 640, 10, vocab_size=8192, **_ACCELERATOR),
