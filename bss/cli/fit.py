@@ -8,7 +8,7 @@ import math
 
 import pandas as pd
 
-from bss.cli import fit_critical, fit_table
+from bss.cli import fit_critical, fit_curve, fit_table
 from bss.cli.output import (
     Output,
     Table,
@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fit_critical.add_arguments(laws.add_parser("critical", help=text, description=text))
     text = "the law of final losses over model size, tokens and batch"
     fit_table.add_arguments(laws.add_parser("table", help=text, description=text))
+    text = "the functional scaling law, from loss curves under any schedule"
+    fit_curve.add_arguments(laws.add_parser("curve", help=text, description=text))
 
 
 def run_es(options: argparse.Namespace) -> Output:

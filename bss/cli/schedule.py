@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bss.cli import schedule_curve
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_notes, plan_table
 from bss.errors import InputError
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lr", type=float, help="peak learning rate of the plan; without it the plan has none")
     add("--warmup", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
+    schedule_curve.add_arguments(parser)
     add("--export", choices=TRAINERS, help="print another trainer's settings")
     add_output_arguments(parser, plot=True)
     parser.set_defaults(run=run)
@@ -35,9 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Derives the schedule and its plan."""
-    fit = read_fit(options.fit)
+    entry = read_fit(options.fit)
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
+    if entry.get("kind") == "curve":
+        return schedule_curve.run(options, entry, rate)
+    schedule_curve.refuse_options(options)
+    fit = EsFit.from_dict(entry)
     schedule = recommend(
         fit,
         tokens,
@@ -72,21 +78,21 @@ def _rate(options: argparse.Namespace, tokens: int) -> rates.Rate | None:
     return rates.wsd(options.lr, tokens, warmup, decay)
 
 
-def read_fit(path: Path) -> EsFit:
-    """A fit from its JSON file.
+def read_fit(path: Path) -> dict[str, Any]:
+    """The JSON object of a fit.
 
     Raises:
-        InputError: where it cannot be read, or is no fit.
+        InputError: where the file cannot be read, or holds no JSON object.
     """
     try:
-        entry: dict[str, Any] = json.loads(path.read_text())
+        entry: Any = json.loads(path.read_text())
     except FileNotFoundError:
         raise InputError(f"--from {path}: no such file; save one with `bss fit … --json`") from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise InputError(f"--from {path}: not JSON; save a fit with `bss fit … --json`") from None
     if not isinstance(entry, dict):
         raise InputError(f"--from {path}: expected one JSON object, as `bss fit … --json` prints")
-    return EsFit.from_dict(entry)
+    return entry
 
 
 def _figure(plan):

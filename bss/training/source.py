@@ -102,8 +102,8 @@ class SyntheticSource:
         """See `Source`; the language depends on the length of its sequences."""
         if seq_len != self._language.seq_len:
             raise InputError(
-                f"evaluation.seq_len is {seq_len}; the synthetic language of this run has sequences "
-                f"of {self._language.seq_len}, so leave it out"
+                f"evaluation.seq_len is {seq_len}; the synthetic language of this run has "
+                f"sequences of {self._language.seq_len}, so leave it out"
             )
         return synthetic.held_out(self._language, split, tokens)
 

@@ -43,6 +43,7 @@ CHANGED = {
     "schedule.weight_decay_coupling": "per_token",
     "parent": {"run": "0" * 12, "tokens": 512},
     "data.content": "0" * 64,
+    "noise_scale.split": None,  # only beside a half_life
     "averages": ["4%"],
 }
 

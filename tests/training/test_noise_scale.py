@@ -96,7 +96,9 @@ def test_the_step_is_the_same_with_it(tiny_run):
 
 def test_it_is_off_by_default_and_renames_nothing(tiny_run):
     assert dataclasses.replace(tiny_run, noise_scale=type(tiny_run.noise_scale)()).id == tiny_run.id
-    assert overlay(tiny_run, {"noise_scale.half_life": 500}).id != tiny_run.id
+    measured = overlay(tiny_run, {"noise_scale.half_life": 500})
+    split = overlay(measured, {"noise_scale.split": True})
+    assert len({tiny_run.id, measured.id, split.id}) == 3
 
 
 def rows(run, execution):

@@ -30,7 +30,7 @@ def test_data_seeds_move_the_positions_and_keep_the_language():
     assert (np.asarray(one.batch(0, 4, 1, 4)) != np.asarray(other.batch(0, 4, 1, 4))).any()
     kept = [source.held_out("validation", 64, 8) for source in (one, other)]
     np.testing.assert_array_equal(*kept)
-    with pytest.raises(InputError, match="evaluation.seq_len is 16"):
+    with pytest.raises(InputError, match=r"evaluation\.seq_len is 16"):
         one.held_out("validation", 64, 16)
     with pytest.raises(InputError, match="sequences are asked for"):
         one.check(2**50)

@@ -1,0 +1,76 @@
+"""bss fit curve: the functional scaling law, from loss curves under any LR and batch schedule."""
+
+import argparse
+from pathlib import Path
+
+from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.errors import InputError
+from bss.laws.fit import Options
+from bss.laws.loss_curve import fit_curve
+from bss.laws.loss_curve_problem import CLOCKS
+from bss.laws.loss_curve_values import CurveFit
+from bss.tables import read_runs
+from bss.units import parse_tokens
+
+LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K (T − u))^-q du"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss fit curve`."""
+    parser.add_argument(
+        "runs",
+        type=Path,
+        help="CSV or Parquet: run, batch, lr, loss (or eval_loss), step or tokens, "
+        "seq_len or batch_tokens; constant runs, and some that change batch or rate",
+    )
+    parser.add_argument(
+        "--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better"
+    )
+    parser.add_argument(
+        "--warmup", default="0", help="tokens of warm-up, whose losses are left out"
+    )
+    parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
+    add_output_arguments(parser, plot=True)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Fits the law."""
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    runs = read_runs(options.runs)
+    warmup = parse_tokens(options.warmup, field="--warmup")
+    fit = fit_curve(runs, clock=options.clock, warmup=warmup, options=Options(options.resamples))
+
+    def figure():
+        from bss.plots.loss_curve import fitted_curves
+
+        return fitted_curves(fit, runs, warmup=warmup)
+
+    notes = [
+        f"{LAW}, ν = lr^p/B^m",
+        f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
+        *(
+            f"{name} clock: {error:.2g} at left-out runs"
+            for name, error in fit.left_out_rmse.items()
+        ),
+        *(f"warning: {text}" for text in fit.warnings),
+    ]
+    return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)
+
+
+def parameters_table(fit: CurveFit) -> Table:
+    """The parameters with their intervals; a held one is the value that predictions use."""
+    law = fit.law._asdict()
+    rows = [
+        (
+            name,
+            estimate(value.to_dict()),
+            number(float(law[name])),
+            value.note.partition(":")[0],
+        )
+        for name, value in fit.parameters.items()
+    ]
+    told = fit.status if fit.identified or fit.status != "converged" else "noise unidentified"
+    title = f"functional scaling law, {fit.clock} clock, {told}"
+    return Table(title, ("parameter", "estimate", "in predictions", ""), rows)

@@ -1,0 +1,207 @@
+"""The functional scaling law fitted to loss curves under any LR and batch schedule.
+
+The law of Li et al. (arXiv 2509.19189) with batches (bss.laws.loss_curve_models), fitted robustly
+in log loss from many starts. Which parameters the runs identify is told by their design (constant
+runs alone say nothing of how noise is forgotten) and by the width of the intervals; intervals
+cluster by run (bss.laws.run_effects).
+"""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws import run_effects
+from bss.laws.fit import Estimate, Options, interval, linearize
+from bss.laws.loss_curve_models import CurveLaw
+from bss.laws.loss_curve_problem import (
+    CLOCKS,
+    NAMES,
+    Problem,
+    best_of,
+    curve_problem,
+    curve_residual,
+    curve_starts,
+    in_units,
+    law_of,
+    solve_curves,
+)
+from bss.laws.loss_curve_runs import Curves, curves_of, unidentified_by_design
+from bss.laws.loss_curve_values import CurveFit
+
+WIDE = 10.0  # an interval over more than this factor identifies nothing
+OUTLIER = 5.0
+LAW_NAMES = dict(zip(NAMES, CurveLaw._fields, strict=True))
+
+
+def fit_curve(
+    runs: pd.DataFrame,
+    *,
+    clock: str | None = None,
+    warmup: int = 0,
+    options: Options | None = None,
+) -> CurveFit:
+    """Fit the functional scaling law to loss curves of one model.
+
+    Args:
+        runs: a run table with rates (lr); constant runs, and some that change batch or rate.
+        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts
+            runs left out of its fit better, "sgd" where there are fewer than four runs.
+        warmup: tokens of linear warm-up, whose losses are left out.
+        options: how intervals are made.
+
+    Raises:
+        InputError: `curves_of` refuses the table, all runs have one and the same constant batch and
+            rate, or the clock is unknown.
+    """
+    options = options or Options(resamples=100)
+    curves = curves_of(runs, warmup=warmup)
+    reasons = unidentified_by_design(curves)
+    if "c_K" in reasons and "m" in reasons and "p" in reasons:
+        raise InputError(
+            "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
+            "runs of other batches, and some that change their batch"
+        )
+    left_out: dict[str, float] = {}
+    if clock is None:
+        clock = "sgd"
+        if len(curves.runs) >= 4:
+            left_out = {
+                name: _left_out(curves, curve_problem(curves, name, reasons)) for name in CLOCKS
+            }
+            clock = min(left_out, key=lambda name: left_out[name])
+    problem = curve_problem(curves, clock, reasons)
+    found = best_of(solve_curves(problem, curve_starts(problem), rounds=40))
+    theta = found.parameters[0]
+    errors = _errors(problem, theta)
+    draws = _bootstrap(problem, theta, found.at_bound[0], errors, options)
+    parameters = _parameters(problem, theta, draws, found.at_bound[0], reasons, clock, options)
+    status = _status(found.converged[0], reasons)
+    size = NAMES.index("noise")
+    low, high = np.quantile(draws[:, size], [(1 - options.level) / 2, (1 + options.level) / 2])
+    silent = bool(found.at_bound[0][size] or high - low > np.log(WIDE))
+    warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
+    if silent:
+        warnings.append("noise: its size is unidentified; add smaller batches")
+    used = curves.weight > 0
+    runs_used = {
+        name: float(np.sqrt(np.mean(error[here] ** 2)))
+        for name, error, here in zip(curves.runs, errors, used, strict=True)
+    }
+    steps, lr, batch = curves.pieces
+    return CurveFit(
+        clock=clock,
+        law=_physical(problem, theta),
+        parameters=parameters,
+        status=status,
+        identified=status == "converged" and not silent,
+        rmse=float(np.sqrt(np.mean(errors[used] ** 2))),
+        run_rmse=runs_used,
+        left_out_rmse=left_out,
+        seq_len=curves.seq_len,
+        batches=_range(batch[steps > 0]),
+        rates=_range(lr[(steps > 0) & (lr > 0)]),
+        tokens=int(np.nanmax(curves.tokens)),
+        losses=int(used.sum()),
+        runs=len(curves.runs),
+        level=options.level,
+        resamples=options.resamples,
+        warnings=tuple(warnings),
+    )
+
+
+def _status(converged: bool, reasons: dict[str, str]) -> str:
+    if not converged:
+        return "not converged"
+    return reasons.get("c_K", "converged")
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    low, high = (float(f"{value:.12g}") for value in (values.min(), values.max()))
+    return low, high
+
+
+def _errors(problem: Problem, theta: np.ndarray) -> np.ndarray:
+    """Errors of log loss, [R, N]; 0 where there is padding."""
+    raw = problem.data | {"huber": np.array(1e6)}
+    values, _ = linearize(curve_residual, theta, raw)
+    return values.reshape(problem.data["observed"].shape)
+
+
+def _bootstrap(
+    problem: Problem,
+    theta: np.ndarray,
+    at_bound: np.ndarray,
+    errors: np.ndarray,
+    options: Options,
+) -> np.ndarray:
+    """Refitted parameters [resamples, P], with a run offset and noise drawn anew."""
+    used = problem.data["weight"] > 0
+    labels = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]
+    raw = problem.data | {"huber": np.array(1e6)}
+    _, slopes = linearize(curve_residual, theta, raw)
+    free = (problem.lower < problem.upper) & ~at_bound
+    flat = errors[used]
+    limit = OUTLIER * max(1.4826 * float(np.median(np.abs(flat))), 1e-9)
+    effects = run_effects.estimate(
+        np.clip(flat, -limit, limit), slopes[used.ravel()][:, free], labels
+    )
+    generator = np.random.default_rng(options.seed)
+    drawn = np.zeros((options.resamples, *used.shape))
+    drawn[:, used] = run_effects.draw(effects, labels, options.resamples, generator)
+    observed = (problem.data["observed"] + errors)[None] + drawn
+    starts = np.tile(theta, (options.resamples, 1))
+    return solve_curves(problem, starts, {"observed": observed}).parameters
+
+
+def _left_out(curves: Curves, problem: Problem) -> float:
+    """Root mean square error of log loss at each run by the fit to the others."""
+    whole = best_of(solve_curves(problem, curve_starts(problem), rounds=40)).parameters
+    each = np.arange(len(curves.runs))
+    weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
+    starts = np.repeat(whole, len(each), axis=0)
+    fits = solve_curves(problem, starts, {"weight": weight}, rounds=3).parameters
+    errors = [_errors(problem, theta)[i] for i, theta in enumerate(fits)]
+    used = problem.data["weight"] > 0
+    return float(np.sqrt(np.mean(np.array(errors)[used] ** 2)))
+
+
+def _physical(problem: Problem, theta: np.ndarray) -> CurveLaw:
+    """Floats for theta [P]; arrays [Q] for theta [Q, P]."""
+    with jax.enable_x64(True):
+        law = in_units(law_of(np.moveaxis(theta, -1, 0)), problem.units)
+    return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
+
+
+def _parameters(
+    problem: Problem,
+    theta: np.ndarray,
+    draws: np.ndarray,
+    at_bound: np.ndarray,
+    reasons: dict[str, str],
+    clock: str,
+    options: Options,
+) -> dict[str, Estimate]:
+    """Each parameter with its interval, or with the reason why it has no value."""
+    law, spread = _physical(problem, theta), _physical(problem, draws)
+    estimates = {}
+    for i, name in enumerate(LAW_NAMES.values()):
+        value, drawn = float(getattr(law, name)), getattr(spread, name)
+        if problem.lower[i] == problem.upper[i]:
+            if clock == "sgd" and name in ("p", "m", "B_phi"):
+                estimates[name] = Estimate(value, value, value, options.level, "held by the clock")
+            else:
+                estimates[name] = Estimate(None, level=options.level, note=reasons[name])
+            continue
+        estimate = interval(value, drawn, level=options.level)
+        low, high = estimate.low, estimate.high
+        if at_bound[i] and name not in ("L_0", "A_1", "B_phi"):
+            note = "unidentified: ended at a bound of the fit"
+            estimate = dataclasses.replace(estimate, value=None, note=note)
+        elif name not in ("L_0", "A_1", "B_phi", "p") and not (high or np.inf) < WIDE * (low or 0):
+            note = f"unidentified: its interval spans more than a factor of {WIDE:g}"
+            estimate = dataclasses.replace(estimate, value=None, note=note)
+        estimates[name] = estimate
+    return estimates

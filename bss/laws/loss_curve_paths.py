@@ -1,0 +1,185 @@
+"""One run as a path: pieces of constant rate and batch, and the losses read along them.
+
+A table's row has the batch of the steps since the row before, and the rate of its last step:
+between rows of one batch the rate is taken as linear. Curves are thinned to about READINGS losses
+and PIECES pieces, which bounds the cost of the law whatever the number of rows (derived here).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+
+READINGS = 32
+PIECES = 48
+DENSE = 4 * READINGS
+# Shares of a run's steps at which long pieces are cut, so that the signal is level on each.
+_CUTS = np.concatenate([np.geomspace(1e-4, 1e-2, 7)[:-1], np.geomspace(1e-2, 1, 26)[:-1]])
+
+
+@dataclass(frozen=True)
+class Path:
+    """One run: steps [G] of constant rate and batch in order, and where losses were read.
+
+    Attributes:
+        run: its name.
+        steps: [G].
+        lr: [G].
+        batch: [G], sequences.
+        at: [N], steps at each loss.
+        tokens: [N].
+        loss: [N], nats.
+    """
+
+    run: str
+    steps: np.ndarray
+    lr: np.ndarray
+    batch: np.ndarray
+    at: np.ndarray
+    tokens: np.ndarray
+    loss: np.ndarray
+
+
+def run_path(
+    name: str, rows: pd.DataFrame, lr: np.ndarray, column: str, seq_len: int, warmup: int
+) -> Path:
+    """A run's rows as a path.
+
+    Args:
+        name: of the run.
+        rows: its rows of a checked run table, in order.
+        lr: [rows], their rates.
+        column: of the losses; where it has none, a row has the schedule alone.
+        seq_len: tokens per sequence.
+        warmup: tokens of linear warm-up, whose losses are left out, as are those of rows at which
+            the rate is seen to rise from the start.
+
+    Raises:
+        InputError: fewer than three losses are left, or the rate is never above 0.
+    """
+    step, tokens = rows["step"].to_numpy(float), rows["tokens"].to_numpy(float)
+    batch, loss = rows["batch"].to_numpy(float), rows[column].to_numpy(float)
+    if step[0] == 0:  # an evaluation before the first step
+        step, tokens, batch, loss, lr = (x[1:] for x in (step, tokens, batch, loss, lr))
+    kept = np.isfinite(loss) & (tokens > warmup) & ~_rising(lr)
+    if kept.sum() < 3 or not lr.max() > 0:
+        raise InputError(
+            f"run {name}: {kept.sum()} losses after its warm-up; the law needs 3 of each run, so "
+            "evaluate more often or leave the run out"
+        )
+    taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
+    before, lr_before = _shifted(batch), _shifted(lr)
+    mixed = np.abs(sequences - taken * batch) >= batch
+    switched = mixed & (batch != before)
+    # Steps and tokens between two rows tell how many steps were of either batch.
+    new = np.where(
+        switched, (sequences - taken * before) / np.where(switched, batch - before, 1), taken
+    )
+    new = np.clip(new, 0, taken)
+    mean_batch = np.where(mixed & ~switched, sequences / np.maximum(taken, 1), batch)
+    mean_lr = np.where(batch == before, (lr_before + lr) / 2, lr)
+    mean_lr[0] *= 1 - min(warmup, tokens[0]) / (2 * tokens[0])
+    steps, rates, batches = (
+        np.column_stack(pair).ravel()
+        for pair in ((taken - new, new), (lr_before, mean_lr), (before, mean_batch))
+    )
+    used = steps > 0
+    pieces = _pieces(steps[used], rates[used], batches[used])
+    return Path(name, *pieces, *_thinned(step, tokens, loss, batch, kept))
+
+
+def _shifted(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([values[:1], values[:-1]])
+
+
+def _rising(lr: np.ndarray) -> np.ndarray:
+    """Rows of a warm-up: from the start, while the rate of the next row is higher."""
+    grows = np.append(np.diff(lr) > 1e-9 * lr[1:], False)
+    return np.cumprod(grows).astype(bool)
+
+
+def _pieces(
+    taken: np.ndarray, lr: np.ndarray, batch: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows merged where nothing changes, at most about PIECES, then cut where they are long."""
+    same = np.isclose(lr[1:], lr[:-1], rtol=1e-6) & (batch[1:] == batch[:-1])
+    group = np.concatenate([[0], np.cumsum(~same)])
+    if group[-1] >= PIECES:
+        switched = np.concatenate([[0], np.cumsum(batch[1:] != batch[:-1])])
+        blocks = group * PIECES // (group[-1] + 1)
+        stages = switched if switched[-1] < PIECES else np.zeros_like(switched)
+        changed = (np.diff(blocks) != 0) | (np.diff(stages) != 0)
+        group = np.concatenate([[0], np.cumsum(changed)])
+    steps = np.bincount(group, taken)
+    mean_lr = np.bincount(group, taken * lr) / steps
+    mean_batch = np.bincount(group, taken * batch) / steps
+    ends = np.cumsum(steps)
+    edges = np.unique(np.concatenate([[0.0], ends, _CUTS * ends[-1]]))
+    which = np.minimum(np.searchsorted(ends, edges[:-1], side="right"), len(ends) - 1)
+    return np.diff(edges), mean_lr[which], mean_batch[which]
+
+
+def _thinned(
+    step: np.ndarray, tokens: np.ndarray, loss: np.ndarray, batch: np.ndarray, kept: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps, tokens and losses of at most about READINGS rows.
+
+    Of many more rows, as a training loss at every step, each is the geometric mean of neighbours
+    of one batch, which leaves a power law in place; else rows are picked.
+    """
+    rows = np.flatnonzero(kept)
+    if len(rows) <= DENSE:
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, READINGS).round().astype(int))]
+        return step[rows], tokens[rows], loss[rows]
+    bins = np.arange(len(rows)) * READINGS // len(rows)
+    stage = np.concatenate([[0], np.cumsum(np.diff(batch) != 0)])[rows]
+    few = stage[-1] - stage[0] < READINGS
+    changed = (np.diff(bins) != 0) | (few & (np.diff(stage) != 0))
+    group = np.concatenate([[0], np.cumsum(changed)])
+    count = np.bincount(group)
+    step, tokens, loss = (
+        np.exp(np.bincount(group, np.log(x[rows])) / count) for x in (step, tokens, loss)
+    )
+    return step, tokens, loss
+
+
+def plan_path(
+    schedule: BatchSchedule,
+    tokens: int,
+    seq_len: int,
+    rate: Callable[[Any], Any] | float,
+    at: np.ndarray | None = None,
+) -> Path:
+    """The path of a schedule that is yet to be trained, as `bss.schedules.plan` resolves it.
+
+    Args:
+        schedule: batches in sequences.
+        tokens: budget.
+        seq_len: tokens per sequence.
+        rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
+        at: [N] tokens at which losses will be asked; by default the end of the last step.
+    """
+    plan = resolve(schedule, tokens, seq_len)
+    cuts = np.unique(np.concatenate([_CUTS, np.linspace(0, 1, PIECES + 1)[1:]])) * plan.steps
+    bounds = [segment.start_step for segment in plan.segments]
+    edges = np.unique(np.concatenate([[0.0], bounds, cuts]))
+    middle = (edges[1:] + edges[:-1]) / 2
+    which = np.searchsorted(bounds, middle, side="right") - 1
+    batch = np.array([float(segment.batch) for segment in plan.segments])
+    starts = np.array([float(segment.start_tokens) for segment in plan.segments])
+    position = starts[which] + (middle - np.array(bounds)[which]) * batch[which] * seq_len
+    lr = np.asarray(rate(position) if callable(rate) else np.full(len(position), rate), float)
+    asked = np.array([float(plan.tokens)]) if at is None else np.asarray(at, float)
+    if not (asked.min() > 0 and asked.max() <= tokens):
+        raise InputError(f"at: losses can be asked at more than 0 and at most {tokens} tokens")
+    stage = np.searchsorted(starts, asked, side="right") - 1
+    steps = np.array(bounds)[stage] + (asked - starts[stage]) / (batch[stage] * seq_len)
+    steps = np.minimum(steps, plan.steps)
+    missing = np.full(len(asked), np.nan)
+    return Path(str(schedule), np.diff(edges), lr, batch[which], steps, asked, missing)

@@ -1,0 +1,125 @@
+"""The functional scaling law beside the loss curves it was fitted to, or has not seen."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bss.laws.loss_curve_values import CurveFit, predict_runs
+from bss.plots.style import (
+    FAINT,
+    INK,
+    SMALL,
+    batch_styles,
+    new_figure,
+    panel_title,
+    side_legend,
+    tokens_axis,
+)
+
+MOST = 10
+
+
+def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:
+    """Loss against tokens as measured (marks) and by the law (lines), and the law's errors.
+
+    Where there are more kinds of schedule than can be told apart, as many are drawn, the runs
+    between left out; the errors are of the runs drawn.
+
+    Args:
+        fit: the law; where it did not converge only the measurements are drawn.
+        runs: a run table.
+        warmup: as in `bss.laws.loss_curve.fit_curve`.
+    """
+    table = predict_runs(fit, runs, warmup=warmup)
+    names = _names(runs)
+    kinds = list(dict.fromkeys(names.values()))
+    shown = [kinds[i] for i in np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))]
+    shades = batch_styles(range(len(shown)))
+    styles = {name: shades[i] for i, name in enumerate(shown)}
+    figure, axes = new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
+    top, bottom = axes[:, 0]
+    drawn = fit.status != "not converged"
+    for run, rows in table.groupby("run", sort=False):
+        style = styles.get(names[str(run)])
+        if style is None:
+            continue
+        top.plot(
+            rows["tokens"], rows["loss"], linestyle="none", ms=3.5, mec="white", mew=0.3, **style
+        )
+        if drawn:
+            colour = style["color"]
+            top.plot(rows["tokens"], rows["predicted"], color=colour, linewidth=1.2)
+            error = 100 * np.log(rows["predicted"] / rows["loss"])
+            bottom.plot(rows["tokens"], error, linewidth=1, ms=3.5, **style)
+    bottom.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
+    _told(top, fit, f"{fit.clock} clock, rms error {fit.rmse:.2%}")
+    top.set_ylabel("loss (nats per token)")
+    bottom.set_ylabel("error of the law (%)")
+    bottom.set_xlabel("tokens consumed")
+    bottom.set_xscale("log")
+    tokens_axis(bottom.xaxis)
+    handles = [
+        Line2D([], [], **style, linewidth=1.2, ms=4, label=name) for name, style in styles.items()
+    ]
+    side_legend(figure, handles, "batch (lr)")
+    return figure
+
+
+def predicted_against_measured(
+    fit: CurveFit, groups: Mapping[str, pd.DataFrame], *, warmup: int = 0
+) -> Figure:
+    """The last loss of each run by the law against the measured one, a marker per group.
+
+    Args:
+        fit: the law; where it did not converge nothing is drawn.
+        groups: run tables by name, such as "fitted" and "unseen".
+        warmup: as in `bss.laws.loss_curve.fit_curve`.
+    """
+    figure, axes = new_figure(4.2, width=6.4)
+    ax = axes[0, 0]
+    styles = batch_styles(range(len(groups)))
+    handles, ends = [], []
+    for i, (name, runs) in enumerate(groups.items()):
+        last = predict_runs(fit, runs, warmup=warmup).groupby("run", sort=False).last()
+        label = f"{name} ({len(last)})"
+        if fit.status != "not converged":
+            error = np.log(last["predicted"] / last["loss"])
+            label += f"\nrms error {np.sqrt(np.mean(error**2)):.2%}"
+            ends += [*last["loss"], *last["predicted"]]
+            ax.plot(last["loss"], last["predicted"], linestyle="none", ms=6, **styles[i])
+        handles.append(Line2D([], [], linestyle="none", **styles[i], label=label))
+    if ends:
+        margin = 0.05 * (max(ends) - min(ends))
+        line = [min(ends) - margin, max(ends) + margin]
+        ax.plot(line, line, color=FAINT, linewidth=0.9, zorder=1)
+        handles.append(Line2D([], [], color=FAINT, linewidth=0.9, label="equal"))
+    _told(ax, fit, f"{fit.clock} clock")
+    ax.set_xlabel("measured final loss (nats per token)")
+    ax.set_ylabel("predicted final loss (nats per token)")
+    ax.tick_params(labelcolor=INK, labelsize=SMALL)
+    side_legend(figure, handles)
+    return figure
+
+
+def _told(ax, fit: CurveFit, note: str) -> None:
+    failed = fit.status == "not converged"
+    panel_title(ax, "functional scaling law", "no fit: not converged" if failed else note)
+
+
+def _names(runs: pd.DataFrame) -> dict[str, str]:
+    """What to call each run: its batches, and the peak rate where that is not the same for all."""
+    rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None
+    peaks = {} if rates is None else {run: rows[rates].max() for run, rows in runs.groupby("run")}
+    several = len({f"{peak:.3g}" for peak in peaks.values()}) > 1
+    entries = []
+    for run, rows in runs.groupby("run", sort=False):
+        every = rows["batch"].tolist()
+        batches = [b for i, b in enumerate(every) if i == 0 or b != every[i - 1]]
+        short = batches if len(batches) < 4 else [batches[0], "…", batches[-1]]
+        text = "→".join(str(b) for b in short)
+        name = f"{text} ({peaks[run]:.3g})" if several else text
+        entries.append((len(batches), batches, peaks.get(run, 0.0), str(run), name))
+    return {run: name for *_, run, name in sorted(entries)}

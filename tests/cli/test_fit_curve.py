@@ -1,0 +1,107 @@
+"""bss fit curve, and bss schedule from what it prints."""
+
+import json
+
+import pytest
+
+from bss.cli import main
+
+
+def printed(capsys, *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert main(list(arguments)) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.fixture(scope="module")
+def runs(planted_curves, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    constants = planted_curves.table(planted_curves.constants)
+    constants.to_parquet(folder / "constants.parquet")
+    switches = planted_curves.table(planted_curves.constants + planted_curves.two_stage)
+    switches.to_csv(folder / "all.csv", index=False)
+    return folder
+
+
+def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys):
+    arguments = ("fit", "curve", str(runs / "all.csv"), "--clock", "sgd", "--resamples", "16")
+    fit = printed(capsys, *arguments)
+    assert (fit["kind"], fit["schema"], fit["identified"]) == ("curve", 1, True)
+    assert fit["status"] == "converged"
+    assert fit["rmse"] < 2e-3
+    assert fit["parameters"]["s"]["value"] == pytest.approx(0.5, rel=0.05)
+    assert fit["parameters"]["s"]["level"] == 0.9
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps({**fit, "a key of a later version": 1}))
+    told = printed(capsys, "schedule", "--from", str(path), "--tokens", "4M", "--stages", "3")
+    assert {"batch", "lr", "predicted_loss", "steps", "tokens"} <= set(told)
+    segments = [segment["batch"] for segment in told["plan"]["segments"]]
+    assert segments == sorted(segments) and len(segments) > 1
+    assert told["predicted_loss"] < told["large_loss"]
+    assert told["lr"]["peak"] == 4e-3
+    assert told["tokens"] <= 4_000_000
+
+
+def test_constants_alone_are_unidentified_and_give_no_schedule(runs, tmp_path, capsys):
+    source = str(runs / "constants.parquet")
+    fit = printed(capsys, "fit", "curve", source, "--clock", "sgd", "--resamples", "16")
+    assert fit["identified"] is False
+    assert "no run changes its batch" in fit["unidentified"]["c_K"]
+    assert fit["parameters"]["q"]["value"] is None
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(fit))
+    assert "add runs that change" in refused(
+        capsys, "schedule", "--from", str(path), "--tokens", "4M"
+    )
+
+
+def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(planted_curves.fit.to_dict()))
+    arguments = ["schedule", "--from", str(path), "--tokens", "2M", "--lr", "4e-3"]
+    assert main([*arguments, "--decay", "20%", "--optimise", "batch", "--stages", "2"]) == 0
+    told = capsys.readouterr().out
+    for text in ("--batch", "predicted loss", "tokens saved", "at equal steps"):
+        assert text in told
+    assert main([*arguments, "--optimise", "lr", "--batch", "4", "--export", "megatron"]) == 0
+    assert "--lr-wsd-decay-samples" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--resamples", "3"), "--resamples 3"),
+        (("--warmup", "soon"), "--warmup"),
+        (("--warmup", "3M"), "0 losses after its warm-up"),
+    ],
+)
+def test_bad_options_of_the_fit_are_one_line(runs, capsys, arguments, told):
+    assert told in refused(capsys, "fit", "curve", str(runs / "all.csv"), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("entry", "arguments", "told"),
+    [
+        ({"kind": "es", "schema": 1, "fits": []}, ("--optimise", "lr"), "--optimise"),
+        ({"kind": "es", "schema": 1, "fits": []}, ("--loss", "2"), "--loss"),
+        ({"kind": "curve", "schema": 7}, (), "schema 7"),
+        ({"kind": "curve"}, (), "damaged"),
+        (None, ("--loss", "0.5"), "target_loss: 0.5 is below"),
+        (None, ("--batch", "4"), "give it with optimise 'lr'"),
+        (None, ("--multiple-of", "64"), "no multiple of 64"),
+        (None, ("--warmup", "1K"), "--warmup"),
+    ],
+)
+def test_bad_input_of_the_schedule_is_one_line(
+    planted_curves, tmp_path, capsys, entry, arguments, told
+):
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(entry or planted_curves.fit.to_dict()))
+    error = refused(capsys, "schedule", "--from", str(path), "--tokens", "2M", *arguments)
+    assert told in error
