@@ -28,8 +28,8 @@ def test_data_seeds_move_the_positions_and_keep_the_language():
         SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=seed), make_mesh(1)) for seed in (0, 1)
     )
     assert (np.asarray(one.batch(0, 4, 1, 4)) != np.asarray(other.batch(0, 4, 1, 4))).any()
-    kept = [source.held_out("validation", 64, 8) for source in (one, other)]
-    np.testing.assert_array_equal(*kept)
+    ours, theirs = (source.held_out("validation", 64, 8) for source in (one, other))
+    np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(InputError, match=r"evaluation\.seq_len is 16"):
         one.held_out("validation", 64, 16)
     with pytest.raises(InputError, match="sequences are asked for"):
