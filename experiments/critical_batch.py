@@ -17,17 +17,17 @@ from typing import Any
 import pandas as pd
 
 from bss.laws.critical_values import CriticalFit
-from bss.models.counts import count_params, forward_flops_per_token, training_flops_per_token
-from bss.models.sizes import named
+from bss.models.counts import count_params
 from bss.plots.critical import critical_figure
 from bss.sweeps.engine import LocalEngine
-from bss.training.config import DataConfig, RunConfig, to_dict
+from bss.training.config import RunConfig, to_dict
 from bss.training.execution import Execution
 from experiments.common import (
     base_run,
     check_results,
-    evaluated_tokens,
     make_engine,
+    matrix_flops,
+    planned_run,
     print_price,
     provenance,
     run_experiment,
@@ -65,7 +65,10 @@ def experiment(study: Study) -> None:
     fits = {design.name: fit_design(study, design, measured) for design in study.designs}
     fits = {name: fit for name, fit in fits.items() if fit is not None}
     everything = [trial.run for trial in [*trials, *(t for ts in others.values() for t in ts)]]
-    record = {"title": study.title, **provenance(to_dict(study), started, everything)}
+    record = {
+        "title": study.title,
+        **provenance(to_dict(study), started, everything, execution.runs),
+    }
     files = {"experiment.json": record, **tables(study, trials, measured, fits)}
     if study.schedules is not None:
         files["schedules.csv"] = comparison_table(
@@ -149,15 +152,7 @@ def price_table(study: Study) -> pd.DataFrame:
     the first sweep, `repeats` of the other seeds at B_ref and around the guessed bend; runs that
     are lengthened or added in the rounds, and the other schedules, come on top.
     """
-    setup = study.setup
-    base = RunConfig(
-        named(setup.model),
-        DataConfig(setup.text.corpus, setup.text.tokenizer, "", setup.text.seq_len),
-        setup.optimizer,
-        setup.schedule,
-        setup.evaluation,
-        setup.averages,
-    )
+    base = planned_run(study.setup)
     first, again = sweep(study, base), likely_repeats(study, base)
     rows = []
     for model, seq_len in study.cells():
@@ -183,15 +178,6 @@ def price_table(study: Study) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     sums = {c: table[c].sum() for c in ("runs", "trained", "flops", "repeats", "hours")}
     return pd.concat([table, pd.DataFrame([{"model": "all", **sums}])], ignore_index=True)
-
-
-def matrix_flops(runs: list[RunConfig]) -> int:
-    """FLOPs of training and evaluating runs."""
-    return sum(
-        training_flops_per_token(run.model, run.data.seq_len) * trained_tokens([run])
-        + forward_flops_per_token(run.model, run.data.seq_len) * evaluated_tokens([run])
-        for run in runs
-    )
 
 
 def say_price(study: Study) -> None:

@@ -20,7 +20,7 @@ from bss.laws.es_models import (
     piecewise_sequences,
     surface_sequences,
 )
-from bss.laws.fit import Estimate
+from bss.laws.fit import Estimate, reading
 
 SCHEMA = 1
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
@@ -126,27 +126,16 @@ class EsFit:
         Raises:
             InputError: the JSON is no fit of this kind and schema.
         """
-        kind, schema = entry.get("kind"), entry.get("schema", SCHEMA)
-        if kind != "es" or schema != SCHEMA:
-            raise InputError(
-                f"fit: kind {kind!r}, schema {schema!r}; expected a fit of kind 'es', schema "
-                f"{SCHEMA}, as `bss fit es --json` writes it"
-            )
-        missing = [key for key in ("law", "seq_len", "fits") if key not in entry]
-        if missing:
-            raise InputError(f"fit: {', '.join(missing)} is missing; give a complete fit")
-        kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
-        try:
+        with reading(entry, "es", SCHEMA):
+            missing = [key for key in ("law", "seq_len", "fits") if key not in entry]
+            if missing:
+                raise InputError(f"fit: {', '.join(missing)} is missing; give a complete fit")
+            kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
             kept["fits"] = tuple(TargetFit.from_dict(fit) for fit in entry["fits"])
             kept["surface_intervals"] = _estimates(entry.get("surface_intervals", {}))
             for key in ("measured_batches", "residuals", "warnings"):
                 kept[key] = tuple(entry.get(key, ()))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"fit: damaged, {type(error).__name__} at {error}; write it again with "
-                "`bss fit es --json`"
-            ) from None
-        return cls(**kept)
+            return cls(**kept)
 
     def at(self, target_loss: float) -> TargetFit:
         """The fit of one target.

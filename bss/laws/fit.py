@@ -6,6 +6,7 @@ projected onto it; a law that wants a positive parameter fits its logarithm, and
 bounds are equal is held fixed, so that members of a family share one compiled program.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,30 @@ class Estimate:
     def from_dict(cls, entry: dict[str, Any]) -> "Estimate":
         """Read `to_dict` back; other keys are ignored."""
         return cls(**{key: entry[key] for key in cls.__dataclass_fields__ if key in entry})
+
+
+@contextlib.contextmanager
+def reading(entry: dict[str, Any], kind: str, schema: int):
+    """Reads a fit's JSON form; what is wrong with it is told in one line.
+
+    Raises:
+        InputError: another kind or schema, or a field that is missing or damaged.
+    """
+    write = f"`bss fit {kind} --json`"
+    found = entry.get("kind"), entry.get("schema", schema)
+    if found != (kind, schema):
+        raise InputError(
+            f"fit: kind {found[0]!r}, schema {found[1]!r}; expected a fit of kind {kind!r}, schema "
+            f"{schema}, as {write} writes it"
+        )
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"fit: damaged, {type(error).__name__} at {error}; write it again with {write}"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.fit import Estimate
+from bss.laws.fit import Estimate, reading
 from bss.laws.loss_curve_models import CurveLaw, Pieces, Readings, curve_losses
 from bss.laws.loss_curve_paths import plan_path
 from bss.laws.loss_curve_runs import Curves, curves_of, stack
@@ -97,13 +97,7 @@ class CurveFit:
         Raises:
             InputError: the JSON is no fit of this kind and schema.
         """
-        kind, schema = entry.get("kind"), entry.get("schema", SCHEMA)
-        if kind != "curve" or schema != SCHEMA:
-            raise InputError(
-                f"fit: kind {kind!r}, schema {schema!r}; expected kind 'curve', schema {SCHEMA}, "
-                "as `bss fit curve --json` writes"
-            )
-        try:
+        with reading(entry, "curve", SCHEMA):
             kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
             kept["law"] = CurveLaw(**{key: float(entry["law"][key]) for key in CurveLaw._fields})
             kept["parameters"] = {
@@ -114,11 +108,6 @@ class CurveFit:
                 kept[key] = (float(low), float(high))
             kept["warnings"] = tuple(entry.get("warnings", ()))
             return cls(**kept)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"fit: damaged, {type(error).__name__} at {error}; write it again with "
-                "`bss fit curve --json`"
-            ) from None
 
 
 def predict(

@@ -44,7 +44,7 @@ def critical_figure(fit: CriticalFit) -> Figure:
         draw_law(axes[0, 1], fit, shown[0])
     else:
         axes[0, 1].set_axis_off()
-    side_legend(figure, [*_curve_handles(fit), *(_law_handles() if shown else ())])
+    side_legend(figure, [*curve_handles(fit), *(_law_handles() if shown else ())])
     return figure
 
 
@@ -52,7 +52,7 @@ def relative_steps(fit: CriticalFit) -> Figure:
     """Steps relative to the reference batch, against the batch."""
     figure, axes = new_figure(3.6)
     draw_steps(axes[0, 0], fit)
-    side_legend(figure, _curve_handles(fit))
+    side_legend(figure, curve_handles(fit))
     return figure
 
 
@@ -256,7 +256,8 @@ def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
     return list(batch_styles(range(len(fit.fits))).values())
 
 
-def _curve_handles(fit: CriticalFit) -> list[Line2D]:
+def curve_handles(fit: CriticalFit) -> list[Line2D]:
+    """What a legend of `draw_steps` needs."""
     handles = [
         Line2D([], [], lw=1.2, ms=4.5, **look, label=at.curve.model)
         for at, look in zip(fit.fits, _looks(fit), strict=True)

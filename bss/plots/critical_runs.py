@@ -1,0 +1,125 @@
+"""Measured runs around the critical batch: designs side by side, schedules, the noise scale.
+
+After Zhang et al. (arXiv 2410.21676) and McCandlish et al. (arXiv 1812.06162).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bss.laws.critical_values import CriticalFit
+from bss.plots.critical import curve_handles, draw_steps
+from bss.plots.style import (
+    FAINT,
+    INK,
+    batch_axis,
+    batch_styles,
+    count_axis,
+    new_figure,
+    panel_title,
+    side_legend,
+)
+
+_MARGIN = 1.5
+
+
+def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
+    """Relative steps against the batch, a panel with its own legend for each fit.
+
+    Args:
+        fits: by the title of their panels.
+    """
+    figure, axes = new_figure(3.8, columns=len(fits), width=0.4 + 3.7 * len(fits))
+    for ax, (title, fit) in zip(axes[0], fits.items(), strict=True):
+        draw_steps(ax, fit)
+        panel_title(ax, title)
+        ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
+        low, high = ax.get_ylim()
+        ax.set_ylim(low / 4, high)
+        count_axis(ax.yaxis)
+    return figure
+
+
+def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
+    """Steps of each learning-rate schedule over those of the first one, against the batch.
+
+    Args:
+        table: rows with schedule, batch, relative, and bound: "" where the steps are measured,
+            "above" or "below" where they are a bound.
+        noise: standard deviation of the logarithm of a ratio, shown twice about 1.
+    """
+    figure, axes = new_figure(3.6)
+    ax, handles = axes[0, 0], []
+    names = list(dict.fromkeys(table["schedule"]))
+    styles = batch_styles(range(len(names)))
+    ends = table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN
+    if np.isfinite(noise):
+        band = np.exp([-2 * noise, 2 * noise])
+        handles.append(ax.axhspan(*band, color=FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds"))
+    ax.axhline(1, color=FAINT, lw=1)
+    for i, name in enumerate(names):
+        look, rows = styles[i], table.loc[table["schedule"] == name].sort_values(by="batch")
+        beside = 1.07 ** (i - (len(names) - 1) / 2)
+        at, relative = (rows[column].to_numpy(float) for column in ("batch", "relative"))
+        ax.plot(at * beside, relative, color=look["color"], lw=0.7, alpha=0.6)
+        for x, y, side in zip(at * beside, relative, rows["bound"], strict=True):
+            face = "white" if side else look["color"]
+            ax.plot([x], [y], ls="none", ms=6, mec=look["color"], mfc=face, **look)
+            if side:
+                ends_at = (x, y * (1.08 if side == "above" else 1 / 1.08))
+                arrow = {"arrowstyle": "->", "color": look["color"]}
+                ax.annotate("", ends_at, (x, y), arrowprops=arrow)
+        handles.append(Line2D([], [], ms=6, lw=0.7, **look, label=name))
+    if any(table["bound"]):
+        bound: dict[str, Any] = {"marker": "o", "mfc": "white", "mec": INK, "ls": "none"}
+        handles.append(Line2D([], [], **bound, label="open, with an arrow: a bound"))
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(*ends)
+    batch_axis(ax.xaxis, sorted(set(table["batch"])))
+    ax.set_xlabel("batch B (sequences)")
+    ax.set_ylabel(f"steps over those of\n{names[0]}")
+    panel_title(ax, "schedules to one target")
+    side_legend(figure, handles)
+    return figure
+
+
+def noise_figure(table: pd.DataFrame) -> Figure:
+    """The gradient noise scale in runs against the critical batches that steps give.
+
+    Args:
+        table: rows with batch, noise_scale, B_crit and cbs, all in sequences.
+    """
+    figure, axes = new_figure(3.6, columns=2)
+    styles = batch_styles(table["batch"])
+    measured = {"B_crit": "b/a of the steps (sequences)", "cbs": "critical batch (sequences)"}
+    for ax, (column, label) in zip(axes[0], measured.items(), strict=True):
+        for batch, rows in table.groupby("batch"):
+            ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **styles[batch])  # type: ignore[index]
+        _equal_axes(ax, table[column].to_numpy(float), table["noise_scale"].to_numpy(float))
+        ax.set_xlabel(label)
+    axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
+    panel_title(axes[0, 0], "noise scale and b/a")
+    panel_title(axes[0, 1], "noise scale and critical batch")
+    handles = [
+        Line2D([], [], ls="none", ms=5, **look, label=f"B = {batch:g}")
+        for batch, look in styles.items()
+    ]
+    side_legend(figure, [*handles, Line2D([], [], color=FAINT, ls="--", label="equal")])
+    return figure
+
+
+def _equal_axes(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
+    log: dict[str, Any] = {"base": 2}
+    ax.set_xscale("log", **log)
+    ax.set_yscale("log", **log)
+    low, high = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
+    ax.set_xlim(x.min() / _MARGIN, x.max() * _MARGIN)
+    ax.set_ylim(low, high)
+    ax.plot([low, high], [low, high], color=FAINT, lw=1, ls="--", zorder=1)
+    batch_axis(ax.xaxis)
+    batch_axis(ax.yaxis)
