@@ -74,6 +74,31 @@ def test_es_ablations_measures_every_variation(tmp_path):
     assert set(optima["variation"]) == {"as in E(S) under WSD", "SGD"}
 
 
+@pytest.mark.slow
+def test_late_switch_compares_predicts_and_finds_switch_points(tmp_path):
+    done = run("late_switch", tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = tmp_path / "results"
+    contenders = pd.read_csv(results / "contenders.csv")
+    assert set(contenders["rate"]) == {"constant", "averaged", "decay", "cosine"}
+    assert {"early", "late", "stages", "constant 2", "constant 8"} <= set(contenders["name"])
+    for rate, rows in contenders.groupby("rate"):  # equal tokens, but for the last steps
+        assert rows["tokens"].min() > 0.98 * rows["tokens"].max(), rate
+    catch_up = pd.read_csv(results / "catch_up.csv")
+    early = catch_up[catch_up["switch"] == catch_up["switch"].min()]
+    assert early["to_large_at_steps"].notna().any()
+    points = pd.read_csv(results / "switch_points.csv")
+    measured = points[points["source"] == "measured"]
+    assert len(measured) == 7
+    assert (measured["best_measured"] <= measured["budget"]).all()
+    predictions = pd.read_csv(results / "predictions.csv")
+    assert len(predictions) >= 4
+    assert not (predictions["rate"].eq("constant") & predictions["name"].eq("late")).any()
+    told = pd.read_csv(results / "scores.csv")
+    flat = told[told["predictor"] == "best_training"]
+    assert flat["ratio"].to_numpy(float) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("argument", "told"),
     [

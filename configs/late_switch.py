@@ -1,0 +1,114 @@
+"""Fast catch-up and late switching, with tuned baselines, under constant rate, WSD and cosine.
+
+    python -m experiments.late_switch --config=configs/late_switch.py:cpu
+    python -m experiments.late_switch --config=configs/late_switch.py:paper --config.dry_run=True
+
+| size  | model            | tokens of a run | what it needs                                      |
+|-------|------------------|-----------------|----------------------------------------------------|
+| smoke | 12k parameters   | 60K             | 11 min on 2 cores busy with other work; for tests  |
+| cpu   | 99k parameters   | 1M              | the runs of `configs/es_wsd.py:cpu` and 15M tokens |
+| gpu   | 10.6M parameters | 50M             | one accelerator, synthetic; not measured           |
+| paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
+
+cpu and gpu have the set-up of E(S) under WSD and share its runs directory: the constants of both
+are the same runs, trained once, and so are the schedules that results/es_wsd/schedules.json names.
+The paper's dense models reach 492M on C4, with base batches of 512 to 1024 switched to 2 to 8 times
+as much [secondary]; 604M is the nearest size here, and its rates and lengths are our choice. Its
+mixture of experts is not here.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs import es_wsd
+
+SIZES = es_wsd.SIZES
+ES = Path(__file__).parents[1] / "results/es_wsd/schedules.json"
+ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
+
+
+def get_config(size: str = "cpu") -> ConfigDict:
+    """The experiment at one of its sizes."""
+    base: Any = es_wsd.get_config(size)
+    setup = base.setup
+    smoke, paper = size == "smoke", size == "paper"
+    if smoke:
+        setup.engine.runs = "runs/late_switch_smoke"
+    if paper:
+        setup.model = "604M"
+        setup.schedule.tokens = 30_000_000_000
+        setup.schedule.warmup = 300_000_000
+        setup.engine.runs = "runs/late_switch_paper"
+    grid = {
+        "smoke": {batch: (8e-3,) for batch in (1, 4, 8)} | {2: (4e-3, 8e-3)},
+        "cpu": {e["batch"]: e["rates"] for e in base.grid if e["batch"] <= 32},
+        "gpu": {32: (1e-3, 2e-3), 64: (2e-3,), 128: (2e-3,), 256: (2e-3, 4e-3)},
+        "paper": {batch: (2.5e-4, 5e-4, 1e-3) for batch in (256, 512, 1024, 2048)},
+    }[size]
+    small, last, rate = {
+        "smoke": (2, 8, 8e-3),
+        "cpu": (4, 32, 2e-3),
+        "gpu": (32, 256, 2e-3),
+        "paper": (512, 2048, 5e-4),
+    }[size]
+    one = (rate,)
+    late = () if size != "smoke" else one
+    schedules = [
+        {"name": "early", "batch": f"0:{small} 20%:{last}", "rates": one, "cosine": True},
+        {"name": "middle", "batch": f"0:{small} 50.4%:{last}", "rates": one},
+        {"name": "late", "batch": f"0:{small} 70%:{last}", "rates": late, "cosine": True},
+        {"name": "last", "batch": f"0:{small} 85%:{last}", "rates": one},
+        {"name": "32%", "batch": f"0:{small} 32%:{last}", "rates": one, "until": 0.63},
+        {"name": "stages", "batch": stages(small, last), "rates": one},
+        *({"name": name, **entry} for name, entry in from_es(size, rate).items()),
+    ]
+    return ConfigDict(
+        {
+            "title": "Fast catch-up, late switching",
+            "grid": [{"batch": batch, "rates": tried} for batch, tried in grid.items()],
+            "small": small,
+            "large": last,
+            "shared_rate": rate,
+            "schedules": schedules,
+            "forks": (0.2, 0.32, 0.504, 0.7, 0.75, 0.8),
+            "budgets": (0.25, 0.32, 0.4, 0.5, 0.63, 0.8, 1.0),
+            "extrapolated": (4.0, 16.0),
+            "seeds": (0,) if smoke else (0, 1, 2),
+            "decay": 0.2,
+            "cosine": 0.5 if smoke else 1.0 if paper else 0.25,
+            "continued": 2.0 if size in ("smoke", "cpu") else 1.0,
+            "continued_seeds": (0,),
+            "resamples": 10 if smoke else 100,
+            "results": f"runs/late_switch_{size}/results",
+            "dry_run": False,
+            "peak_flops": 989e12,
+            "mfu": 0.1 if size == "gpu" else 0.4,
+            "setup": setup,
+        }
+    )
+
+
+def stages(small: int, last: int) -> str:
+    """Several stages, doubling the batch from small to last, the last at 80% of the tokens."""
+    if last == 4 * small:
+        return f"0:{small} 50.4%:{2 * small} 75%:{last}"
+    return f"0:{small} 50.4%:{2 * small} 70%:{4 * small} 80%:{last}"
+
+
+def from_es(size: str, rate: float) -> dict[str, dict]:
+    """The schedules of E(S), as E(S) under WSD found them at this size, or at that of the demo."""
+    if size == "cpu" and ES.exists():
+        found = json.loads(ES.read_text())
+        found = {name: found[name] for name in ES_NAMES if name in found}
+        # A schedule of two stages branches from its first batch there, others start afresh.
+        return {name: {"batch": b, "alone": b.count(":") > 2} for name, b in found.items()}
+    batch = {
+        "smoke": "0:1 30%:2 60%:4",
+        "cpu": "0:1 12%:2 21%:4 55%:7",
+        "gpu": "0:32 30%:64 60%:128",
+        "paper": "0:256 30%:512 60%:1024",
+    }[size]
+    return {ES_NAMES[0]: {"batch": batch, "rates": (rate,)}}

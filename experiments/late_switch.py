@@ -1,0 +1,243 @@
+"""Fast catch-up and late switching: when should the batch grow, under each learning-rate schedule?
+
+The procedure of Wang et al. (arXiv 2602.14208), with tuned baselines and the schedules of other
+laws beside it:
+
+1. constant batches, each at several rates: trunks;
+2. switches small → large at several points, several stages, the schedules of E(S): branches at
+   constant rate; one branch serves every budget behind its switch;
+3. the functional law fitted to constants and two-stage pilots, and the schedules it recommends;
+4. all of them with a last part decayed to zero (WSD), by branches;
+5. constants and some switches under a cosine, from scratch, at the rates that were best under WSD.
+
+Does late beat constant and early at equal tokens, does that survive decay and tuned rates, how does
+the best switch point move with the budget, and does the law predict schedules it has not seen?
+
+    python -m experiments.late_switch --config=configs/late_switch.py:cpu
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.loss_curve_values import CurveFit
+from bss.schedules.batch import BatchSchedule
+from bss.sweeps.index import run_table
+from bss.training.config import to_dict
+from bss.training.execution import Execution
+from experiments.common import (
+    base_run,
+    check_results,
+    make_engine,
+    matrix_flops,
+    planned_run,
+    print_price,
+    provenance,
+    run_experiment,
+    say,
+    write_results,
+)
+from experiments.es_contenders import constant_contenders
+from experiments.es_curve import Contender, contender_table, finished
+from experiments.es_wsd import tuned
+from experiments.late_law import (
+    fit_pilots,
+    law_schedules,
+    law_switch,
+    predictions,
+    scores,
+    seed_means,
+)
+from experiments.late_runs import (
+    by_law,
+    decaying,
+    going_on,
+    switching,
+    under_cosine,
+)
+from experiments.late_study import Study
+from experiments.late_tables import (
+    Curve,
+    catch_up,
+    curves,
+    differences,
+    exponent,
+    switch_points,
+    switches_of,
+)
+
+
+def experiment(study: Study) -> None:
+    """Runs the study and writes its tables."""
+    if study.dry_run:
+        say_price(study)
+        return
+    started = time.monotonic()
+    check_results(Path(study.results), to_dict(study))
+    base, execution = base_run(study.setup)
+    execution = replace(execution, forks=study.fork_tokens)
+    runs = Path(execution.runs)
+    with make_engine(study.setup) as engine:
+
+        def train(title: str, planned: Sequence[Contender], where: Execution) -> list[Contender]:
+            print_price(title, [contender.run for contender in planned])
+            return finished(engine, list(planned), where, title)
+
+        constants = list(constant_contenders(base, study.rates, study.seeds, []))
+        constants = train("1/5 constants", constants, execution)
+        switched = switching(study, base, constants, execution)
+        stable = [*constants, *train("2/5 switches", switched, execution)]
+        continued = going_on(study, constants, execution)
+        continued = train("2/5 the large batch goes on", continued, execution)
+        pilots = [c for c in stable if c.role in ("constant", "late")]
+        say("fitting the functional law")
+        means = seed_means(runs, [c.run for c in pilots])
+        fit = fit_pilots(means, base.schedule.warmup, study.resamples)
+        bounds = study.small, study.large
+        lawful = law_schedules(fit, base, study.shared_rate, study.decay, bounds)
+        stable_law, decayed_law = by_law(study, base, lawful, stable, execution)
+        stable += train("3/5 the law's schedules", stable_law, execution)
+        whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
+        decays = decaying(study, [*whole, *decayed_law], stable, execution)
+        decays = train("4/5 WSD", decays, execution)
+        best = tuned(contender_table(decays, execution), decays)
+        cosines, own = under_cosine(study, base, peaks(best), execution)
+        cosines = train("5/5 cosine", cosines, own)
+
+    ended = [*whole, *decays, *cosines]
+    final = contender_table(ended, execution)
+    rates = {c.run.id: c.run.optimizer.lr for c in ended}
+    final["peak_lr"] = [rates[run] for run in final["run"]]
+    at_best = tuned(final, ended)
+    names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
+    at_shared = final.loc[np.isclose(final["peak_lr"], study.shared_rate)]
+    told = predictions(
+        fit,
+        pilots,
+        [c for c in ended if c.role != "constant" and (c.role, c.rate) != ("late", "constant")],
+        [c for c in ended if c.role == "constant"],
+        runs,
+    )
+    small, large = (at_rate(study, constants, batch, runs) for batch in bounds)
+    points = {
+        at: curves(runs, some)
+        for at, some in switches_of([c for c in stable if c.role == "late"], study.shared_rate)
+    }
+    budgets = [round(part * study.tokens) for part in study.budgets]
+    best_switches = pd.concat(
+        [switch_points(points, small, large, budgets), law_points(study, fit, base.schedule.warmup)]
+    )
+    every = [*stable, *continued, *decays, *cosines]
+    write_results(
+        Path(study.results),
+        {
+            "experiment.json": {
+                "title": study.title,
+                "question": "When should the batch grow, and does a late switch win at equal "
+                "tokens once rates are tuned and decayed?",
+                **provenance(to_dict(study), started, [c.run for c in every]),
+            },
+            "runs.parquet": named_runs(every, runs),
+            "every_rate.csv": final,
+            "contenders.csv": at_best,
+            "differences.csv": pd.concat(
+                [
+                    differences(table, names).assign(rates=kind)
+                    for kind, table in (("tuned", at_best), ("shared", at_shared))
+                ]
+            ),
+            "catch_up.csv": catch_up(
+                points, small, large, curves(runs, [c.run for c in continued]) or large
+            ),
+            "switch_points.csv": best_switches,
+            "exponents.csv": pd.DataFrame(
+                [exponent(best_switches, source) for source in ("measured", "law")]
+            ),
+            "pilots.parquet": means,
+            "fit.json": fit.to_dict() if fit else {},
+            "schedules.json": {name: str(schedule) for name, schedule in lawful.items()},
+            "predictions.csv": told,
+            "scores.csv": scores(told),
+        },
+    )
+    say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
+
+
+def say_price(study: Study) -> None:
+    """Prints what each part costs, the law's schedules as if from the start; no data are read."""
+    base = planned_run(study.setup)
+    execution = Execution(buckets=study.setup.engine.buckets, forks=study.fork_tokens)
+    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    switched = switching(study, base, constants, execution)
+    stable = [*constants, *switched]
+    stages = BatchSchedule.stages([study.small, study.large], 2)
+    lawful, _ = by_law(study, base, {"law": stages}, [], execution)
+    whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
+    rates = {f"constant {batch}": study.shared_rate for batch in study.rates}
+    parts = {
+        "constants": constants,
+        "switches": [*switched, *going_on(study, constants, execution)],
+        "law": lawful,
+        "WSD": decaying(study, [*whole, *lawful], [*stable, *lawful], execution),
+        "cosine": under_cosine(study, base, rates, execution)[0],
+    }
+    costs = {name: matrix_flops([c.run for c in some]) for name, some in parts.items()}
+    for name, some in parts.items():
+        print_price(name, [c.run for c in some])
+    for name, cost in {**costs, "all": sum(costs.values())}.items():
+        hours = cost / (study.peak_flops * study.mfu) / 3600
+        print(f"{name:<12}{cost:>10.3g} FLOPs {hours:>10.4g} hours of one device")
+    say(f"hours: at {study.mfu:.0%} of {study.peak_flops:.3g} FLOP/s (assumed)")
+
+
+def peaks(best: pd.DataFrame) -> dict[str, float]:
+    """The rate at which each contender is best, by name."""
+    return {row["name"]: row["peak_lr"] for row in best.to_dict("records")}
+
+
+def at_rate(
+    study: Study, constants: Sequence[Contender], batch: int, runs: Path
+) -> dict[int, Curve]:
+    """The curves of a constant batch at the shared rate, by seed."""
+    chosen = [c.run for c in constants if c.run.schedule.batch == str(batch)]
+    return curves(runs, [r for r in chosen if np.isclose(r.optimizer.lr, study.shared_rate)])
+
+
+def law_points(study: Study, fit: CurveFit | None, warmup: int) -> pd.DataFrame:
+    """The best switch by the law at every budget, and beyond; rows as of `switch_points`."""
+    rows: list[dict[str, Any]] = []
+    for part in (*study.budgets, *study.extrapolated):
+        budget = round(part * study.tokens)
+        try:
+            if fit is None:
+                raise InputError("there is no fit")
+            after, loss = law_switch(
+                fit, budget, study.shared_rate, warmup, study.small, study.large
+            )
+        except InputError as error:
+            say(f"the law gives no switch point: {error}")
+            break
+        inside = 0.95 * budget > after > 3 * study.large * study.setup.text.seq_len
+        rows.append(
+            {"budget": budget, "source": "law", "after": after, "interior": inside, "loss": loss}
+        )
+    return pd.DataFrame(rows)
+
+
+def named_runs(contenders: Sequence[Contender], runs: Path) -> pd.DataFrame:
+    """The run table of all contenders with their names and kinds of rate, equal runs once."""
+    first = {contender.run.id: contender for contender in reversed(contenders)}
+    table = run_table(runs, [contender.run for contender in first.values()])
+    table["name"] = [first[run].name for run in table["run"]]
+    table["rate"] = [first[run].rate for run in table["run"]]
+    return table
+
+
+if __name__ == "__main__":
+    run_experiment(Study, experiment)

@@ -1,0 +1,295 @@
+"""Late switching without training: what is refused, what branches where, how tables are made."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws.loss_curve_values import predict
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import wsd
+from bss.sweeps.grid import overlay
+from bss.training.config import from_dict
+from bss.training.execution import Execution
+from configs.late_switch import get_config, stages
+from experiments import late_law
+from experiments.common import planned_run
+from experiments.es_contenders import constant_contenders, late_contenders
+from experiments.es_curve import Contender, decay_branch
+from experiments.late_law import law_schedules, law_switch, predictions, score, scores
+from experiments.late_runs import agreement, branched, decaying, going_on, switching, under_cosine
+from experiments.late_study import Entry, Study
+from experiments.late_switch import experiment
+from experiments.late_tables import catch_up, differences, exponent, loss_at, switch_points
+
+VALUES = json.loads(get_config("cpu").to_json())
+# Without the schedules that depend on the tables of another experiment.
+VALUES["schedules"] = VALUES["schedules"][:6]
+STUDY = from_dict(Study, VALUES)
+BASE = planned_run(STUDY.setup)
+EXECUTION = Execution(buckets=STUDY.setup.engine.buckets, forks=STUDY.fork_tokens)
+CONSTANTS = list(constant_contenders(BASE, STUDY.rates, STUDY.seeds, []))
+SWITCHED = switching(STUDY, BASE, CONSTANTS, EXECUTION)
+
+
+def named(contenders: list[Contender], name: str, lr: float = 2e-3, seed: int = 0) -> Contender:
+    """The one contender of a name, rate and seed."""
+    (found,) = (
+        c for c in contenders if (c.name, c.run.optimizer.lr, c.run.seed) == (name, lr, seed)
+    )
+    return found
+
+
+def entries(*more: Entry) -> tuple[Entry, ...]:
+    return (*STUDY.schedules, *more)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"decay": 1.0}, "decay is 1.0"),
+        ({"cosine": 0.0}, "cosine is 0.0"),
+        ({"continued": 0.5}, "continued is 0.5"),
+        ({"mfu": 0.0}, "mfu is 0.0"),
+        ({"forks": (0.5, 0.2)}, "forks are .* expected rising"),
+        ({"budgets": (0.5, 1.2)}, "budgets are"),
+        ({"extrapolated": (0.5,)}, "extrapolated are"),
+        ({"seeds": ()}, "seeds are none"),
+        ({"resamples": 0}, "resamples is 0"),
+        ({"small": 32}, "the smaller first"),
+        ({"large": 33}, "two batches of the grid"),
+        ({"shared_rate": 3e-3}, "shared_rate is 0.003; expected one of the rates of batch 4"),
+        ({"schedules": entries(Entry("early", "0:4 10%:32"))}, "name each once"),
+        ({"schedules": entries(Entry("x", "0:4 80%:32", until=0.7))}, "its last switch before"),
+        ({"schedules": entries(Entry("x", "0:4 80%"))}, "no start:batch pair"),
+        ({"schedules": STUDY.schedules[:1]}, "two or more that switch from batch 4 to 32"),
+    ],
+)
+def test_a_study_that_cannot_be_run_is_refused(changes, told):
+    with pytest.raises(InputError, match=told):
+        dataclasses.replace(STUDY, **changes)
+
+
+def test_schedules_agree_up_to_where_their_batches_part():
+    first, late = (BatchSchedule.parse(text) for text in ("0:4 200:8 500:16", "0:4 200:8 700:16"))
+    assert agreement(first, late) == 500
+    assert agreement(late, first) == 500
+    assert agreement(first, BatchSchedule.constant(8)) == 0
+    assert agreement(first, first) == float("inf")
+
+
+def test_a_switch_is_the_branch_that_another_study_would_make_of_it():
+    schedule = BatchSchedule.late_switch(4, 32, 700_000)
+    theirs = list(late_contenders(BASE, STUDY.rates, STUDY.seeds, schedule))
+    ours = [c for c in SWITCHED if c.name == "late"]
+    assert {c.run.id for c in ours} == {c.run.id for c in theirs}
+    found = decaying(STUDY, ours, [*CONSTANTS, *SWITCHED], EXECUTION)
+    decays = {decay_branch(c, STUDY.decay, EXECUTION).run.id for c in theirs}
+    assert {c.run.id for c in found} == decays
+
+
+def test_schedules_branch_from_the_last_checkpoint_that_they_share():
+    trunk = named(CONSTANTS, "constant 4").run
+    for name, fork in (("early", 200_000), ("middle", 504_000), ("last", 800_000)):
+        run = named(SWITCHED, name).run
+        assert run.parent is not None
+        assert run.parent.run == trunk.id
+        assert fork <= run.parent.tokens < fork + 4 * 64
+    assert named(SWITCHED, "32%").run.schedule.tokens == 630_000
+    back = overlay(trunk, {"schedule.batch": "0:4 504K:32 800K:8"})
+    found = branched(back, [c.run for c in [*CONSTANTS, *SWITCHED]], EXECUTION)
+    assert found.parent is not None
+    assert found.parent.run == named(SWITCHED, "middle").run.id
+    # Nothing of another rate, seed or first batch is shared.
+    for change in ({"optimizer.lr": 3e-3}, {"seed": 9}, {"schedule.batch": "0:5 504K:32"}):
+        other = overlay(back, change)
+        assert branched(other, [c.run for c in CONSTANTS], EXECUTION) == other
+
+
+def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
+    found = decaying(STUDY, SWITCHED, [*CONSTANTS, *SWITCHED], EXECUTION)
+    parents = {}
+    for name in ("early", "last"):
+        run = named(found, name).run
+        assert run.schedule.decay == 200_000
+        assert run.parent is not None
+        assert run.parent.tokens >= 800_000
+        parents[name] = run.parent.run
+    assert parents["early"] == named(SWITCHED, "early").run.id
+    # At 80% the last switch is still the small batch, and its own run starts there.
+    assert parents["last"] == named(CONSTANTS, "constant 4").run.id
+
+
+def test_a_cosine_has_its_part_of_the_tokens_and_branches_of_its_own():
+    peaks = {"constant 4": 1e-3, "constant 32": 4e-3}
+    found, own = under_cosine(STUDY, BASE, peaks, EXECUTION)
+    assert {c.rate for c in found} == {"cosine"}
+    assert own.forks == (50_000, 175_000)
+    small = named(found, "constant 4", 1e-3).run
+    assert (small.schedule.rate, small.schedule.tokens, small.parent) == ("cosine", 250_000, None)
+    late = named(found, "late", 1e-3).run
+    assert late.schedule.batch == "0:4 175K:32"
+    assert late.parent is not None
+    assert late.parent.run == small.id
+    assert named(found, "constant 32", 4e-3).run.parent is None
+
+
+def test_the_large_batch_goes_on_without_touching_its_trunk():
+    (found,) = going_on(STUDY, CONSTANTS, EXECUTION)
+    trunk = named(CONSTANTS, "constant 32").run
+    assert found.run.parent is not None
+    assert found.run.parent.run == trunk.id
+    assert found.run.id != trunk.id
+    assert found.run.schedule.tokens == 2_000_000
+    assert going_on(dataclasses.replace(STUDY, continued=1.0), CONSTANTS, EXECUTION) == []
+
+
+def test_stages_end_before_the_decay():
+    assert stages(4, 32) == "0:4 50.4%:8 70%:16 80%:32"
+    assert stages(2, 8) == "0:2 50.4%:4 75%:8"
+
+
+GRID = np.geomspace(80_000, 1_000_000, 400)
+
+
+def planted(at: int, exponent: float, offset: float = 0.0):
+    """A curve; at every budget the best tokens after a switch are ∝ budget^exponent."""
+    after = np.maximum(GRID - at, 1.0)
+    best = 0.3 * 1e6 * (GRID / 1e6) ** exponent
+    return {
+        "tokens": GRID,
+        "step": GRID / 256,
+        "eval_loss": 2 + offset + 0.1 * np.log(after / best) ** 2,
+    }
+
+
+def test_the_exponent_of_the_best_switch_is_recovered():
+    switches = (100_000, 200_000, 320_000, 504_000, 700_000, 800_000)
+    curves = {at: {s: planted(at, 0.7, 0.1 * s) for s in (0, 1)} for at in switches}
+    large = {s: planted(0, 0.7, 0.1 * s) for s in (0, 1)}
+    small = {s: large[s] | {"eval_loss": np.full(len(GRID), 3 + 0.1 * s)} for s in (0, 1)}
+    table = switch_points(curves, small, large, [400_000, 630_000, 1_000_000])
+    assert table["interior"].tolist() == [True] * 3
+    assert table["after"].to_numpy() == pytest.approx([158_000, 217_000, 300_000], rel=0.01)
+    assert table["best_measured"].tolist()[-1] == 700_000
+    found = exponent(table, "measured")
+    assert found["exponent"] == pytest.approx(0.7, abs=0.02)
+    assert found["low"] < found["exponent"] < found["high"]
+    # A small batch that is best throughout leaves nothing to fit.
+    lowest = {s: large[s] | {"eval_loss": np.full(len(GRID), 1.0)} for s in (0, 1)}
+    edges = switch_points(curves, lowest, large, [400_000, 1_000_000])
+    assert edges["interior"].tolist() == [False] * 2
+    assert list(edges["best_measured"]) == [400_000, 1_000_000]
+    told = exponent(edges, "measured")
+    assert told["exponent"] is None
+    assert "0 points" in told["note"]
+
+
+def test_catch_up_is_told_at_equal_tokens_and_at_equal_steps():
+    tokens = np.array([100.0, 200.0, 300.0, 400.0])
+
+    def curve(losses, steps):
+        return {"tokens": tokens, "step": np.array(steps), "eval_loss": np.array(losses)}
+
+    small = {s: curve([4.0, 3.5, 3.3, 3.2], [10.0, 20.0, 30.0, 40.0]) for s in (0, 1)}
+    early = {s: curve([4.0, 3.1, 2.9, 2.8], [10.0, 15.0, 20.0, 25.0]) for s in (0, 1)}
+    late = {s: curve([4.0, 3.5, 3.0, 2.8 + s / 10], [10.0, 20.0, 25.0, 30.0]) for s in (0, 1)}
+    large = {s: curve([5.0, 4.0, 3.5, 3.0], [5.0, 10.0, 15.0, 20.0]) for s in (0, 1)}
+    table = catch_up({100: early, 200: late}, small, large, {0: large[0]})
+    rows = table.loc[table["switch"] == 200]
+    assert list(rows["after_tokens"]) == [0, 100, 200]
+    assert rows["to_small"].to_numpy() == pytest.approx([0.0, -0.3, -0.35])
+    assert rows["to_small_error"].iloc[-1] == pytest.approx(0.1)
+    assert rows["to_earliest"].to_numpy() == pytest.approx([0.4, 0.1, 0.05])
+    assert rows["to_large"].to_numpy() == pytest.approx([-0.5, -0.5, -0.15])
+    # 20 steps of the large batch were taken, 25 were not.
+    at_steps = rows["to_large_at_steps"].to_numpy()
+    assert at_steps[0] == pytest.approx(0.5)
+    assert np.isnan(at_steps[1:]).all()
+
+
+def test_losses_are_read_between_evaluations_and_nowhere_else():
+    curve = {"tokens": np.array([100.0, 400.0]), "eval_loss": np.array([3.0, 2.0])}
+    assert loss_at(curve, 200) == pytest.approx(2.5)
+    assert loss_at(curve, 402) == 2.0  # the remainder that filled no batch
+    assert np.isnan(loss_at(curve, 450))
+    assert np.isnan(loss_at(curve, 90))
+
+
+def test_differences_are_paired_by_seed():
+    rows = [
+        (name, "decay", seed, loss + seed, 2e-3)
+        for name, losses in {"late": (1.6, 1.6, 1.6), "constant 4": (1.5, 1.52, 1.51)}.items()
+        for seed, loss in enumerate(losses)
+    ]
+    table = pd.DataFrame(rows, columns=["name", "rate", "seed", "test_loss", "peak_lr"])
+    found = differences(table, ["late", "absent"]).to_dict("records")
+    assert [(row["name"], row["against"]) for row in found] == [("late", "constant 4")]
+    assert found[0]["difference"] == pytest.approx(0.09)
+    assert found[0]["error"] == pytest.approx(2 * 0.01 / np.sqrt(3))
+    assert found[0]["verdict"] == "higher"
+
+
+def test_a_common_offset_does_not_count_against_a_prediction_of_differences():
+    measured = np.array([1.5, 1.6, 1.8])
+    found = score(measured, measured + 0.3)
+    assert found["rmse"] == pytest.approx(0.3)
+    assert found["rmse_of_differences"] == pytest.approx(0.0, abs=1e-12)
+    assert found["rank_correlation"] == pytest.approx(1.0)
+    flat = score(measured, np.full(3, 1.5))
+    assert flat["ratio"] == pytest.approx(1.0)
+    assert np.isnan(flat["rank_correlation"])
+    assert score(measured, -measured)["rank_correlation"] == pytest.approx(-1.0)
+
+
+def test_predictions_stand_beside_the_constant_of_as_many_steps(monkeypatch):
+    losses = {c.run.id: 1.5 + 0.1 * int(c.run.schedule.batch) for c in CONSTANTS}
+    losses |= {c.run.id: 1.7 for c in SWITCHED}
+    monkeypatch.setattr(late_law, "read_status", lambda path: {"eval_loss": losses[path.name]})
+    unseen = [c for c in SWITCHED if c.name in ("stages", "middle")]
+    table = predictions(None, CONSTANTS, unseen, CONSTANTS, late_law.Path("runs"))
+    assert set(table["name"]) == {"stages", "middle"}
+    middle = table.set_index("name").loc["middle"]
+    # 504K tokens in 4s and 496K in 32s take the steps of 7.06s throughout.
+    assert middle["mean_batch"] == pytest.approx(7.06, abs=0.01)
+    expected = np.interp(np.log(7.06), np.log([4, 8]), [1.9, 2.3])
+    assert middle["mean_batch_constant"] == pytest.approx(expected, abs=1e-3)
+    assert middle["best_training"] == pytest.approx(1.6)
+    assert np.isnan(middle["predicted"])
+    assert scores(table).empty  # two schedules have no ranking
+
+
+def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves):
+    fit = planted_curves.fit
+    tokens, warmup = 1_000_000, 50_000
+    after, loss = law_switch(fit, tokens, 4e-3, warmup, 2, 16)
+    assert 2 * 16 * 64 < after < tokens
+    for moved in (0.7 * after, 1.4 * after, 0.99 * tokens):
+        schedule = BatchSchedule.late_switch(2, 16, tokens - round(moved))
+        assert predict(fit, schedule, tokens, wsd(4e-3, tokens, warmup, 0))[0] > loss - 1e-6
+
+
+@pytest.mark.slow
+def test_the_law_is_asked_for_batches_within_bounds(planted_curves):
+    found = law_schedules(planted_curves.fit, BASE, 4e-3, 0.2, (2, 16))
+    assert list(found) == ["law", "law, for WSD"]
+    for schedule in found.values():
+        assert all(batch in range(2, 17, 2) for batch in schedule.batches)
+    assert found["law"].batches[-1] > found["law"].batches[0]
+
+
+def test_without_a_fit_there_is_no_schedule(capsys):
+    assert law_schedules(None, BASE, 4e-3, 0.2, (2, 16)) == {}
+    assert "law: no schedule; there is no fit" in capsys.readouterr().err
+
+
+def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
+    values = json.loads(get_config("paper").to_json())
+    experiment(from_dict(Study, values | {"dry_run": True}))
+    lines = capsys.readouterr().out.splitlines()
+    costs = {line.split()[0]: float(line.split()[1]) for line in lines}
+    assert costs["all"] == pytest.approx(sum(costs.values()) / 2, rel=0.01)
+    assert 1e21 < costs["constants"] < 1e23
