@@ -56,7 +56,8 @@ class Variation:
         name: of the change.
         batches: constants and schedules as text, "4" or "0:4 70%:32".
         changes: fields of every run, by dotted names.
-        after: fields changed at the switch of a two-stage schedule.
+        after: fields changed at the switch of a two-stage schedule whose first batch is a
+            constant of the variation.
         model: a named size; by default the setup's.
     """
 
@@ -179,6 +180,11 @@ def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
             role, trunk = "late", overlay(run, {"schedule.batch": first})
             run = late_switch(trunk, schedule.starts[1], schedule.batches[1])
             run = overlay(run, variation.after)
+        elif variation.after and role == "schedule":
+            raise InputError(
+                f"variations: {variation.name!r} has changes after the switch, and "
+                f"{run.schedule.batch!r} is no branch of a constant of its own; leave it out"
+            )
         name = f"constant {first}" if role == "constant" else str(schedule)
         yield Contender(name, role, "constant", run)
 
@@ -212,7 +218,10 @@ def measure(
 
 
 def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
-    """B_opt at each target without a law, in log2 sequences with 2 standard errors over seeds."""
+    """B_opt at each target without a law, in log2 sequences with 2 standard errors over seeds.
+
+    It is a bound where `interior` is False.
+    """
     rows = []
     for kind, table in measured.groupby("kind", sort=False):
         pairs = crossing_pairs(crossings(table))
@@ -226,6 +235,7 @@ def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
                 "interior": found.interior,
                 "log2_B_opt": found.log2_batch.value,
                 "error": found.log2_batch.error,
+                "seeds": found.log2_batch.seeds,
                 "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
             }
             for found in optima(table)

@@ -2,7 +2,7 @@
 
 Every contender gets three rates: those of the batch in the grid that is nearest its mean batch,
 or nearest its first batch where its rate follows the batch (LR × sqrt) or where it branches from
-that batch's trunk. So none is tuned harder than another, and constants are no straw men.
+that batch's trunk. So none has more trials than another, and constants are no straw men.
 """
 
 import math
@@ -43,7 +43,7 @@ def constant_contenders(
 ) -> Iterator[Contender]:
     """Every constant of the grid, and the one with the mean batch of each schedule.
 
-    The mean batch takes as many steps as its schedule, over as many tokens.
+    The mean batch, rounded to whole sequences, takes about as many steps as its schedule.
     """
     horizon = base.schedule.tokens
     averages = {max(1, round(schedule.mean_batch(horizon))) for schedule in schedules}

@@ -63,6 +63,12 @@ class Laws:
         """The law that predicts left-out batches best."""
         return self.fits[self.comparison.winner]
 
+    @property
+    def best_surface(self) -> EsFit:
+        """Of the laws that have a best batch at every loss, the one that predicts best."""
+        names = [row["law"] for row in self.comparison.table]
+        return self.fits[next(name for name in names if name.startswith("surface"))]
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {

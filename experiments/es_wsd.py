@@ -220,7 +220,9 @@ def experiment(study: Study) -> None:
             ),
             "horizons.csv": pd.concat(
                 [
-                    horizon_table(some, execution, fits["annealed", rates].best).assign(rates=rates)
+                    horizon_table(some, execution, fits["annealed", rates].best_surface).assign(
+                        rates=rates
+                    )
                     for rates, some in (("shared", at_rate(study, decays)), ("envelope", decays))
                 ]
             ),
@@ -300,6 +302,7 @@ def contenders(
         "the surface's own optimum": surface_optimum(stable, horizon, study.settle, [*study.rates]),
         "late": switch(best_batch(stable)),
         "late, annealed": switch(best_batch(decayed)),
+        "late, tuned": switch(best_batch(measured["annealed", "envelope"])),
     }
     both = ("none", "sqrt")
     common = (base, study.rates, study.seeds)
@@ -315,8 +318,9 @@ def contenders(
     if len(own.batches) == 2:
         found += late_contenders(*common, own, name="the surface's own optimum")
     found += late_contenders(*common, first, both)
-    if derived["late, annealed"] != first:
-        found += late_contenders(*common, derived["late, annealed"])
+    for other in dict.fromkeys((derived["late, annealed"], derived["late, tuned"])):
+        if other != first:
+            found += late_contenders(*common, other)
     return derived, found
 
 

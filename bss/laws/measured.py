@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bss.errors import InputError
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -30,7 +32,7 @@ class Mean:
     @property
     def sign(self) -> int:
         """1 or -1 where the mean is beyond its error, else 0."""
-        if self.error is None or abs(self.value) <= self.error:
+        if self.error is None or not abs(self.value) > self.error or math.isnan(self.error):
             return 0
         return int(math.copysign(1, self.value))
 
@@ -44,7 +46,8 @@ class Optimum:
         batch: the measured batch with the fewest tokens, geometric mean over seeds.
         interior: whether smaller and larger batches reached the target too.
         log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
-            each seed's best batch and its neighbours; the batch itself at an edge.
+            each seed's best batch and its neighbours. A seed whose best batch is the smallest or
+            the largest has that batch, which is only a bound.
         over_smallest: log of the tokens of the smallest batch measured over those of `batch`.
         over_largest: the same of the largest batch.
     """
@@ -108,17 +111,20 @@ def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
 
 
 def optima(points: pd.DataFrame) -> list[Optimum]:
-    """The best batch at each target, highest loss first.
+    """The best batch at each target that every seed reached, highest loss first.
+
+    Only batches that reached it in every seed count.
 
     Args:
         points: table of points, one row for each batch, target and seed.
+
+    Raises:
+        InputError: no batch reached any target in every seed.
     """
     found = []
-    for target, seeds in _by_target(points):
+    for target, seeds in _common(points):
         tables = list(seeds.values())
-        batches = sorted(set.intersection(*(set(logs) for logs in tables)))
-        if not batches:
-            continue
+        batches = sorted(tables[0])
         best = min(batches, key=lambda batch: sum(logs[batch] for logs in tables))
         found.append(
             Optimum(
@@ -134,10 +140,10 @@ def optima(points: pd.DataFrame) -> list[Optimum]:
 
 
 def growth(points: pd.DataFrame) -> Mean:
-    """Doublings of B_opt from the highest target to the lowest, within each seed."""
-    ends = [seeds for _, seeds in _by_target(points)]
-    both = [seed for seed in ends[0] if seed in ends[-1]]
-    return mean([_parabola(ends[-1][seed]) - _parabola(ends[0][seed]) for seed in both])
+    """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed."""
+    ends = _common(points)
+    first, last = ends[0][1], ends[-1][1]
+    return mean([_parabola(last[seed]) - _parabola(first[seed]) for seed in first])
 
 
 def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
@@ -151,6 +157,20 @@ def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[flo
     yield from table.items()
 
 
+def _common(points: pd.DataFrame) -> list[tuple[float, dict[int, dict[float, float]]]]:
+    """`_by_target` at the batches that reached a target in every seed of the table."""
+    everyone = set(points["seed"])
+    found = []
+    for target, seeds in _by_target(points):
+        shared = set.intersection(*(set(logs) for logs in seeds.values()))
+        if shared and set(seeds) == everyone:
+            kept = {s: {b: logs[b] for b in sorted(shared)} for s, logs in sorted(seeds.items())}
+            found.append((target, kept))
+    if not found:
+        raise InputError("points: no batch reached a target in every seed; choose higher targets")
+    return found
+
+
 def _parabola(logs: dict[float, float]) -> float:
     """log2 of the batch at the minimum of one seed's curve: log tokens by batch."""
     x = np.log2(sorted(logs))
@@ -159,4 +179,4 @@ def _parabola(logs: dict[float, float]) -> float:
     if not 0 < i < len(y) - 1:
         return float(x[i])
     curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
-    return float(x[i] - slope / (2 * curvature))
+    return float(x[i] - slope / (2 * curvature)) if curvature > 1e-12 else float(x[i])

@@ -57,7 +57,7 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
     ax, handles = axes[0, 0], []
     names = list(dict.fromkeys(table["schedule"]))
     styles = batch_styles(range(len(names)))
-    ends = table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN
+    ends, tips = (table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN), []
     if np.isfinite(noise):
         band = np.exp([-2 * noise, 2 * noise])
         handles.append(ax.axhspan(*band, color=FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds"))
@@ -72,6 +72,7 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
             ax.plot([x], [y], ls="none", ms=6, mec=look["color"], mfc=face, **look)
             if side:
                 ends_at = (x, y * (1.08 if side == "above" else 1 / 1.08))
+                tips.append(ends_at[1])
                 arrow = {"arrowstyle": "->", "color": look["color"]}
                 ax.annotate("", ends_at, (x, y), arrowprops=arrow)
         handles.append(Line2D([], [], ms=6, lw=0.7, **look, label=name))
@@ -80,6 +81,8 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
         handles.append(Line2D([], [], **bound, label="open, with an arrow: a bound"))
     ax.set_xscale("log", base=2)
     ax.set_xlim(*ends)
+    low, high = ax.get_ylim()
+    ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
     batch_axis(ax.xaxis, sorted(set(table["batch"])))
     ax.set_xlabel("batch B (sequences)")
     ax.set_ylabel(f"steps over those of\n{names[0]}")

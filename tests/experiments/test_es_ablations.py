@@ -31,8 +31,11 @@ def test_under_cosine_nothing_branches():
 
 
 def test_changes_after_the_switch_leave_the_trunk_alone():
-    longer = dataclasses.replace(LATE, after={"data.seq_len": 1024, "evaluation.seq_len": 256})
+    after = {"data.seq_len": 1024, "evaluation.seq_len": 256}
+    longer = dataclasses.replace(LATE, batches=LATE.batches[:2], after=after)
     plain, changed = list(contenders(STUDY, LATE)), list(contenders(STUDY, longer))
+    with pytest.raises(InputError, match="is no branch of a constant of its own"):
+        list(contenders(STUDY, dataclasses.replace(LATE, after=after)))
     assert plain[0].run == changed[0].run
     assert changed[1].run.data.seq_len == 1024
     assert changed[1].run.parent == plain[1].run.parent

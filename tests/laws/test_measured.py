@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.measured import crossing_pairs, crossings, growth, mean, optima
+from bss.errors import InputError
+from bss.laws.measured import Mean, crossing_pairs, crossings, growth, mean, optima
 
 TARGETS = (2.2, 2.0, 1.8)
 
@@ -63,6 +64,22 @@ def test_one_seed_is_no_evidence():
     assert not np.isfinite(table["error"].to_numpy(float)).any()
     assert crossing_pairs(table) == []
     assert mean([1.0]).sign == 0
+    assert Mean(1.0, float("nan"), 1).sign == 0
+
+
+def test_a_target_that_a_seed_missed_is_left_out():
+    points = planted(rising)
+    points.loc[(points["seed"] == 2) & (points["target_loss"] == 1.8), "reached"] = False
+    assert [entry.target_loss for entry in optima(points)] == [2.2, 2.0]
+    assert growth(points).value == pytest.approx(1.0)
+    one = (points["seed"] == 1) & (points["batch"] == 16) & (points["target_loss"] == 2.0)
+    points.loc[one, "reached"] = False
+    assert optima(points)[-1].over_largest.value == pytest.approx(
+        0.1 * (math.log2(8 / 3) ** 2 - math.log2(4 / 3) ** 2)
+    )
+    points["reached"] = False
+    with pytest.raises(InputError, match="no batch reached a target in every seed"):
+        optima(points)
 
 
 def test_a_target_counts_only_where_it_was_reached():
