@@ -6,7 +6,7 @@
 | size  | model            | tokens of a run | what it needs                                |
 |-------|------------------|-----------------|----------------------------------------------|
 | smoke | 12k parameters   | 60K             | a minute of CPU; for tests                   |
-| cpu   | 99k parameters   | 1M              | about 200M tokens in all, 2 cores            |
+| cpu   | 99k parameters   | 1M              | 167M tokens in all, 2 cores, 80 minutes      |
 | gpu   | 10.6M parameters | 50M             | one accelerator, synthetic; not measured     |
 | paper | 151M parameters  | 20B             | C4; prints its price with --config.dry_run   |
 
