@@ -65,6 +65,9 @@ def _check_index(runs: Path, trunk, branch, wild):
     check_runs(table)
 
 
+ENDLESS = {"schedule.tokens": 20_000_000, "data.repeat": True}  # it is stopped long before
+
+
 def signal_worker_once_running(engine, run, execution, number) -> threading.Thread:
     """Sends the first worker a signal as soon as it trains the run."""
 
@@ -88,7 +91,7 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
 def test_a_worker_that_leaves_is_replaced(
     engine, tiny_run, tiny_execution, monkeypatch, number, told
 ):
-    long = overlay(tiny_run, {"schedule.tokens": 200_000, "seed": 1})
+    long = overlay(tiny_run, ENDLESS | {"seed": 1})
     others = [overlay(tiny_run, {"schedule.tokens": 512, "seed": seed}) for seed in (2, 3)]
     monkeypatch.setattr(engine, "workers", 1)
     sender = signal_worker_once_running(engine, long, tiny_execution, number)
@@ -122,7 +125,7 @@ with LocalEngine(2, pin=False) as engine:
 
 
 def test_an_interrupt_saves_every_run(tiny_run, tiny_execution, tmp_path):
-    runs = [overlay(tiny_run, {"schedule.tokens": 200_000, "seed": seed}) for seed in range(2)]
+    runs = [overlay(tiny_run, ENDLESS | {"seed": seed}) for seed in range(2)]
     job = {"runs": [to_dict(r) for r in runs], "execution": dataclasses.asdict(tiny_execution)}
     (tmp_path / "job.json").write_text(json.dumps(job))
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "job.json")]

@@ -49,7 +49,7 @@ def wait_for_tokens(run, execution, tokens: int, process) -> None:
 
 
 def test_killed_while_it_saves_all_the_time(tiny_run, tiny_execution, start, assert_same_outcome):
-    run = overlay(tiny_run, {"schedule.tokens": 2048, "schedule.batch": "0:2 512:4 1024:8"})
+    run = overlay(tiny_run, {"schedule.tokens": 6144, "schedule.batch": "0:2 512:4 1024:8"})
     execution = dataclasses.replace(tiny_execution, checkpoint_seconds=0)
     draw, killed = random.Random(0), 0
     for tokens in (200, 1060):  # within the first batch, and just past a change
@@ -68,10 +68,11 @@ def test_killed_while_it_saves_all_the_time(tiny_run, tiny_execution, start, ass
 
 
 def test_sigterm_saves_and_exits_143(tiny_run, tiny_execution, start):
-    longer = overlay(tiny_run, {"schedule.tokens": 60_000})
+    longer = overlay(tiny_run, {"schedule.tokens": 20_000_000, "data.repeat": True})
     process = start(longer, tiny_execution)
     directory = Path(tiny_execution.runs) / longer.id
-    while not (directory / "curve.jsonl").exists() or process.poll() is not None:
+    while not (directory / "curve.jsonl").exists():
+        assert process.poll() is None
         time.sleep(0.01)
     while not (directory / "curve.jsonl").read_text():
         time.sleep(0.01)
@@ -79,5 +80,5 @@ def test_sigterm_saves_and_exits_143(tiny_run, tiny_execution, start):
     assert process.wait() == 143
     status = read_status(directory)
     assert status["status"] == "interrupted"
-    assert status["tokens"] < 60_000
+    assert status["tokens"] < 20_000_000
     assert (directory / "checkpoints" / str(status["tokens"])).is_dir()
