@@ -112,8 +112,10 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
     assert statuses[branch.id]["status"] == "skipped"
 
 
+# A shell starts what it puts in the background with interrupts ignored, and children inherit it.
 SCRIPT = """
-import json, sys
+import json, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from bss.sweeps.engine import LocalEngine
 from bss.training.config import RunConfig, from_dict
 from bss.training.execution import Execution
