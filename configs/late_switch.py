@@ -57,9 +57,9 @@ def get_config(size: str = "cpu") -> ConfigDict:
     one = (rate,)
     late = () if size != "smoke" else one
     schedules = [
-        {"name": "early", "batch": f"0:{small} 20%:{last}", "rates": one, "cosine": True},
+        {"name": "early", "batch": f"0:{small} 20%:{last}", "rates": one},
         {"name": "middle", "batch": f"0:{small} 50.4%:{last}", "rates": one},
-        {"name": "late", "batch": f"0:{small} 70%:{last}", "rates": late, "cosine": True},
+        {"name": "late", "batch": f"0:{small} 70%:{last}", "rates": late},
         {"name": "last", "batch": f"0:{small} 85%:{last}", "rates": one},
         {"name": "32%", "batch": f"0:{small} 32%:{last}", "rates": one, "until": 0.63},
         {"name": "stages", "batch": stages(small, last), "rates": one},
@@ -78,7 +78,7 @@ def get_config(size: str = "cpu") -> ConfigDict:
             "extrapolated": (4.0, 16.0),
             "seeds": (0,) if smoke else (0, 1, 2),
             "decay": 0.2,
-            "cosine": 0.5 if smoke else 1.0 if paper else 0.25,
+            "cosine": 0.5 if smoke else 1.0,
             "continued": 2.0 if size in ("smoke", "cpu") else 1.0,
             "continued_seeds": (0,),
             "resamples": 10 if smoke else 100,

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,7 @@ from bss.errors import InputError
 from bss.models.counts import forward_flops_per_token, training_flops_per_token
 from bss.models.sizes import named
 from bss.sweeps.engine import LocalEngine
+from bss.sweeps.grid import Overlay, product
 from bss.sweeps.progress import Progress
 from bss.training.config import (
     DataConfig,
@@ -95,10 +96,22 @@ def check_parts(study: Any, *names: str) -> None:
             raise InputError(f"{name} is {getattr(study, name)}; expected a part of 1, as 0.2")
 
 
+def check_positive(study: Any, *names: str) -> None:
+    """Refuses a study whose named fields are not above 0."""
+    for name in names:
+        if not getattr(study, name) > 0:
+            raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
+
+
 def check_seeds(study: Any) -> None:
     """Refuses a study without seeds, or with one twice."""
     if not study.seeds or len(set(study.seeds)) < len(study.seeds):
         raise InputError(f"seeds are {list(study.seeds)}; expected different ones, at least one")
+
+
+def seeded(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
+    """Every combination of the axes, of which `seed` is the seed of the data order too."""
+    return [{**changes, "data.seed": changes["seed"]} for changes in product(axes)]
 
 
 def planned_run(setup: Setup) -> RunConfig:
@@ -186,6 +199,20 @@ def print_price(title: str, runs: Sequence[RunConfig]) -> None:
     )
 
 
+def print_hours(costs: dict[str, float], peak_flops: float, mfu: float) -> None:
+    """Says what the parts of a study and all of it take: FLOPs, and hours of one device.
+
+    Args:
+        costs: FLOPs of each part by name.
+        peak_flops: of the device.
+        mfu: the part of it that is reached.
+    """
+    for name, cost in {**costs, "all": sum(costs.values())}.items():
+        hours = cost / (peak_flops * mfu) / 3600
+        print(f"{name:<12}{cost:>10.3g} FLOPs {hours:>10.4g} hours of one device")
+    say(f"hours: at {mfu:.0%} of {peak_flops:.3g} FLOP/s (assumed)")
+
+
 def train_all(
     engine: LocalEngine, runs: Sequence[RunConfig], execution: Execution, title: str
 ) -> list[RunConfig]:
@@ -205,7 +232,7 @@ def say(text: str) -> None:
 
 
 def provenance(
-    config: Any, started: float, runs: Sequence[RunConfig], directory: str = ""
+    config: Any, started: float, runs: Sequence[RunConfig] = (), directory: str = ""
 ) -> dict[str, Any]:
     """The record beside every result: command, commit, device, date, price.
 
@@ -213,7 +240,7 @@ def provenance(
     those of all steps of all runs in `directory`, without evaluation, compilation and saving, each
     on its worker.
     """
-    statuses = [read_status(Path(directory) / run.id) for run in distinct(runs) if directory]
+    statuses = [read_status(Path(directory) / run.id) for run in distinct(runs)]
     return {
         "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
         "commit": commit(),

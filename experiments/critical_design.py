@@ -15,7 +15,7 @@ from bss.models.sizes import named
 from bss.sweeps.grid import overlay, product
 from bss.training.average import check_half_life
 from bss.training.config import RunConfig
-from experiments.common import Setup
+from experiments.common import Setup, check_positive, check_seeds
 
 BATCHES_PAST_BEND = 4
 MOST_WARMUP = 0.1
@@ -290,13 +290,10 @@ def _check_numbers(study: Study) -> None:
     for name, low in (("rounds", 0), ("noise_half_life", 0), ("resamples", 10), ("margin", 1)):
         if getattr(study, name) < low:
             raise InputError(f"{name} is {getattr(study, name)}; expected {low} or more")
-    for name in ("overhead", "peak_flops", "mfu"):
-        if not getattr(study, name) > 0:
-            raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
+    check_positive(study, "overhead", "peak_flops", "mfu")
     if not 0 <= study.warmup_share < 1:
         raise InputError(f"warmup_share is {study.warmup_share}; expected a part of 1, as 0.25")
-    if not study.seeds or len(set(study.seeds)) < len(study.seeds):
-        raise InputError(f"seeds are {list(study.seeds)}; expected different ones, at least one")
+    check_seeds(study)
     if not study.setup.averages:
         raise InputError('setup.averages are none; expected half-lives, as "4%"')
     for text in study.setup.averages:

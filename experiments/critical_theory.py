@@ -86,7 +86,7 @@ def experiment(study: Study) -> None:
     record = {
         "title": study.title,
         "question": "How does the critical batch grow with the data, and what does that hang on?",
-        **provenance(to_dict(study), started, []),
+        **provenance(to_dict(study), started),
     }
     results, measured = Path(study.results), pd.DataFrame(exponents)
     files = {"exponents.csv": measured, "points.csv": pd.DataFrame(points)}

@@ -25,7 +25,7 @@ from bss.laws.measured import crossing_pairs, crossings, optima
 from bss.laws.points import default_targets, points
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.engine import LocalEngine
-from bss.sweeps.grid import overlay, product
+from bss.sweeps.grid import overlay
 from bss.sweeps.index import run_table
 from bss.training.config import RunConfig, to_dict
 from bss.training.directory import read_status
@@ -41,6 +41,7 @@ from experiments.common import (
     provenance,
     run_experiment,
     say,
+    seeded,
     write_results,
 )
 from experiments.es_curve import Contender, contender_table, finished, late_switch
@@ -171,8 +172,8 @@ def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
     if variation.model:
         setup = dataclasses.replace(setup, model=variation.model)
     base, _ = base_run(setup)
-    for changes in product({"seed": study.seeds, "schedule.batch": variation.batches}):
-        run = overlay(base, {**variation.changes, **changes, "data.seed": changes["seed"]})
+    for changes in seeded({"seed": study.seeds, "schedule.batch": variation.batches}):
+        run = overlay(base, {**variation.changes, **changes})
         schedule = BatchSchedule.parse(run.schedule.batch, total=run.schedule.tokens)
         role = "constant" if len(schedule.batches) == 1 else "schedule"
         first = str(schedule.batches[0])

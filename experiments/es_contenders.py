@@ -17,9 +17,9 @@ from bss.laws.fit import Options
 from bss.laws.measured import optima
 from bss.laws.recommend import follow_measured, law_optimum, recommend
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.grid import overlay, product
+from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
-from experiments.common import say
+from experiments.common import say, seeded
 from experiments.es_curve import Contender, late_switch
 
 
@@ -30,9 +30,8 @@ def rates_near(rates: dict[int, tuple[float, ...]], batch: float) -> tuple[float
 
 def constants(base: RunConfig, batch: int, rates: Sequence[float], seeds: Sequence[int]):
     """One constant-rate run of a batch for each rate and seed."""
-    for changes in product({"seed": seeds, "optimizer.lr": rates}):
-        change = {**changes, "data.seed": changes["seed"], "schedule.batch": str(batch)}
-        yield overlay(base, change)
+    for changes in seeded({"seed": seeds, "optimizer.lr": rates}):
+        yield overlay(base, {**changes, "schedule.batch": str(batch)})
 
 
 def constant_contenders(

@@ -16,7 +16,6 @@ The procedure of Zhou et al. (arXiv 2601.05034), at one shared learning rate:
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -30,7 +29,7 @@ from bss.plots import loss_curves
 from bss.report import write_report
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.engine import LocalEngine
-from bss.sweeps.grid import expand, overlay, product
+from bss.sweeps.grid import Overlay, expand, overlay
 from bss.sweeps.index import run_table
 from bss.training.config import Parent, RunConfig, to_dict
 from bss.training.directory import read_status
@@ -48,6 +47,7 @@ from experiments.common import (
     provenance,
     run_experiment,
     say,
+    seeded,
     train_all,
     write_results,
 )
@@ -181,9 +181,8 @@ def experiment(study: Study) -> None:
     print(f"report: {report}")
 
 
-def _trunk_overlays(study: Study) -> list[dict[str, Any]]:
-    grid = product({"seed": study.seeds, "schedule.batch": [str(b) for b in study.batches]})
-    return [{**changes, "data.seed": changes["seed"]} for changes in grid]
+def _trunk_overlays(study: Study) -> list[Overlay]:
+    return seeded({"seed": study.seeds, "schedule.batch": [str(b) for b in study.batches]})
 
 
 def derive_schedule(

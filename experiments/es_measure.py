@@ -14,8 +14,6 @@ from bss.laws.measured import Mean, crossing_pairs, crossings, growth, optima
 from bss.laws.points import default_targets, points
 from experiments.es_curve import shown_laws
 
-KINDS = ("stable", "averaged", "annealed")
-
 
 def measure(
     runs: pd.DataFrame,

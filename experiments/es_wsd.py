@@ -5,7 +5,7 @@ the loss after the decay, at a tuned rate. So E(S) is measured three times from 
 *stable* losses, on *averaged* weights, and on *annealed* losses (decay branches from log-spaced
 points of each trunk); each at the shared rate and on the learning-rate envelope. For each: do the
 curves of two batches cross, is B_opt inside the batches measured, does it rise as the loss falls?
-Then every contender gets the same rates, and ends at equal tokens.
+Then every contender gets three rates about its own optimum, and ends at equal tokens.
 
     python -m experiments.es_wsd --config=configs/es_wsd.py:cpu
 """
@@ -22,7 +22,7 @@ from bss.errors import InputError
 from bss.laws.fit import Options
 from bss.laws.measured import crossings
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.grid import expand, overlay, product
+from bss.sweeps.grid import expand, overlay
 from bss.sweeps.index import run_table
 from bss.training.config import RunConfig, to_dict
 from bss.training.execution import Execution
@@ -37,10 +37,12 @@ from experiments.common import (
     make_engine,
     matrix_flops,
     planned_run,
+    print_hours,
     print_price,
     provenance,
     run_experiment,
     say,
+    seeded,
     train_all,
     write_results,
 )
@@ -192,7 +194,8 @@ def experiment(study: Study) -> None:
         decayed = [decay_branch(c, study.decay, execution) for c in stable]
         print_price("4/4 their decays", [c.run for c in decayed])
         decayed = finished(engine, decayed, execution, "4/4 their decays")
-    everything = [*trunks, *decays, *(c.run for c in stable + decayed)]
+    ended = stable + decayed
+    everything = [*trunks, *decays, *(c.run for c in ended)]
 
     write_results(
         Path(study.results),
@@ -227,7 +230,7 @@ def experiment(study: Study) -> None:
                 ]
             ),
             "schedules.json": {name: str(schedule) for name, schedule in derived.items()},
-            "contenders.csv": tuned(contender_table(stable + decayed, execution), stable + decayed),
+            "contenders.csv": tuned(with_rates(contender_table(ended, execution), ended)),
         },
     )
     say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
@@ -243,10 +246,7 @@ def say_price(study: Study) -> None:
     # Nine contenders at most are trained from the start, at three rates, and decayed.
     flops = matrix_flops([trunks[0]]) * 9 * 3 * seeds * (1 + study.decay)
     parts = {"trunks": matrix_flops(trunks), "decays": matrix_flops(branches), "contenders": flops}
-    for name, cost in {**parts, "all": sum(parts.values())}.items():
-        hours = cost / (study.peak_flops * study.mfu) / 3600
-        print(f"{name:<12}{cost:>10.3g} FLOPs {hours:>10.4g} hours of one device")
-    say(f"hours: at {study.mfu:.0%} of {study.peak_flops:.3g} FLOP/s (assumed)")
+    print_hours(parts, study.peak_flops, study.mfu)
 
 
 def trunk_overlays(study: Study) -> list[dict[str, Any]]:
@@ -255,7 +255,7 @@ def trunk_overlays(study: Study) -> list[dict[str, Any]]:
     for entry in study.grid:
         rates = sorted({*entry.rates, study.shared_rate})
         axes = {"seed": study.seeds, "optimizer.lr": rates, "schedule.batch": [str(entry.batch)]}
-        found += [{**changes, "data.seed": changes["seed"]} for changes in product(axes)]
+        found += seeded(axes)
     return found
 
 
@@ -324,13 +324,20 @@ def contenders(
     return derived, found
 
 
-def tuned(table: pd.DataFrame, runs: list[Contender]) -> pd.DataFrame:
+def with_rates(table: pd.DataFrame, contenders: list[Contender]) -> pd.DataFrame:
+    """A contender table with the peak rate of each run, `peak_lr`."""
+    rates = {contender.run.id: contender.run.optimizer.lr for contender in contenders}
+    return table.assign(peak_lr=[rates[run] for run in table["run"]])
+
+
+def tuned(table: pd.DataFrame) -> pd.DataFrame:
     """Each contender at its best rate: the lowest held-out loss, averaged over seeds.
 
     `trials` is how many rates that minimum was taken over.
+
+    Args:
+        table: of `with_rates`.
     """
-    rates = {contender.run.id: contender.run.optimizer.lr for contender in runs}
-    table = table.assign(peak_lr=[rates[run] for run in table["run"]])
     kept = []
     for _, rows in table.groupby(["name", "rate"], sort=False):
         losses: dict[float, list[float]] = {}

@@ -24,7 +24,7 @@ from bss.laws.es_compare import CANDIDATES, fit_candidate
 from bss.laws.es_values import EsFit
 from bss.laws.fit import Options
 from bss.laws.points import default_targets, points
-from bss.sweeps.grid import expand, overlay, product
+from bss.sweeps.grid import expand, overlay
 from bss.sweeps.index import run_table
 from bss.training.config import RunConfig, to_dict
 from bss.training.source import SYNTHETIC
@@ -37,6 +37,7 @@ from experiments.common import (
     provenance,
     run_experiment,
     say,
+    seeded,
     train_all,
     write_results,
 )
@@ -139,7 +140,7 @@ def experiment(study: Study) -> None:
                 "held_out_minus_L_0": luck,
                 "model_reached": reached,
                 "conclusions": conclusions(summary, known, reached),
-                **provenance(to_dict(study), started, [*trunks, *references]),
+                **provenance(to_dict(study), started, [*trunks, *references], execution.runs),
             },
             "points.csv": pd.concat(measured, ignore_index=True),
             "irreducible.csv": estimates,
@@ -152,7 +153,7 @@ def experiment(study: Study) -> None:
 def trunk_runs(study: Study, base: RunConfig) -> list[RunConfig]:
     """One constant-rate run for each seed and batch."""
     axes = {"seed": study.seeds, "schedule.batch": [str(batch) for batch in study.batches]}
-    return expand(base, [{**changes, "data.seed": changes["seed"]} for changes in product(axes)])
+    return expand(base, seeded(axes))
 
 
 def reference_runs(study: Study, base: RunConfig) -> list[RunConfig]:

@@ -8,6 +8,7 @@ arXiv 2602.14208, fit the regression law; the form with batches is that of bss.l
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,9 +21,9 @@ from bss.laws.fit import Options
 from bss.laws.loss_curve import fit_curve
 from bss.laws.loss_curve_schedule import best_schedule
 from bss.laws.loss_curve_values import CurveFit, check_drive, predict
-from bss.laws.measured import mean
+from bss.laws.measured import Mean, mean
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate, wsd
+from bss.schedules.rates import Rate, constant, cosine, wsd
 from bss.sweeps.index import run_table
 from bss.theory.search import minimum
 from bss.training.config import RunConfig
@@ -32,6 +33,7 @@ from experiments.es_curve import Contender
 
 LEAST = 3
 GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
+LAW = {"constant": "law", "decay": "law, for WSD", "cosine": "law, for cosine"}
 
 
 def label(run: RunConfig) -> str:
@@ -84,7 +86,7 @@ def fit_pilots(pilots: pd.DataFrame, warmup: int, resamples: int) -> CurveFit | 
 def law_schedules(
     fit: CurveFit | None, base: RunConfig, rate: float, decay: float, bounds: tuple[int, int]
 ) -> dict[str, BatchSchedule]:
-    """The schedules of the lowest predicted loss at constant rate and under WSD, by name.
+    """The schedules of the lowest predicted loss under each kind of rate, by their names in LAW.
 
     Args:
         fit: the law.
@@ -94,9 +96,14 @@ def law_schedules(
         bounds: smallest batch, of which all are multiples, and largest.
     """
     tokens, warmup = base.schedule.tokens, base.schedule.warmup
+    shapes = {
+        "constant": replace(constant(rate, warmup), total=tokens),
+        "decay": wsd(rate, tokens, warmup, round(decay * tokens)),
+        "cosine": cosine(rate, tokens, warmup),
+    }
     found = {}
-    for name, part in (("law", 0.0), ("law, for WSD", decay)):
-        shape = wsd(rate, tokens, warmup, round(part * tokens))
+    for kind, shape in shapes.items():
+        name = LAW[kind]
         try:
             if fit is None:
                 raise InputError("there is no fit")
@@ -157,14 +164,14 @@ def predictions(
         constant of as many steps at the same rate, interpolated in log batch) and best_training
         (the lowest final loss that the fit has seen). Losses in nats.
     """
-    seen = min(value for _, value in _final(training, runs).values())
+    seen = min(loss.value for _, loss in _final(training, runs))
     flat: dict[tuple[str, float], dict[int, float]] = {}
-    for contender, value in _final(constants, runs).values():
+    for contender, loss in _final(constants, runs):
         run = contender.run
         key = contender.rate, run.optimizer.lr
-        flat.setdefault(key, {})[int(run.schedule.batch)] = value
+        flat.setdefault(key, {})[int(run.schedule.batch)] = loss.value
     rows = []
-    for contender, value in _final(unseen, runs).values():
+    for contender, loss in _final(unseen, runs):
         run = contender.run
         tokens = run.schedule.tokens
         schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
@@ -177,8 +184,8 @@ def predictions(
                 "peak_lr": run.optimizer.lr,
                 "batch": run.schedule.batch,
                 "tokens": tokens,
-                "measured": value,
-                "error": mean(_losses(contender, unseen, runs)).error,
+                "measured": loss.value,
+                "error": loss.error,
                 "predicted": _predicted(fit, run, schedule),
                 "mean_batch": size,
                 "mean_batch_constant": _interpolated(losses, size),
@@ -231,24 +238,16 @@ def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _key(contender: Contender) -> tuple[str, str, float]:
-    return contender.name, contender.rate, contender.run.optimizer.lr
-
-
-def _losses(contender: Contender, among: Sequence[Contender], runs: Path) -> list[float]:
-    same = [other.run for other in among if _key(other) == _key(contender)]
-    return [read_status(runs / run.id)["eval_loss"] for run in same]
-
-
-def _final(
-    contenders: Sequence[Contender], runs: Path
-) -> dict[tuple[str, str, float], tuple[Contender, float]]:
+def _final(contenders: Sequence[Contender], runs: Path) -> list[tuple[Contender, Mean]]:
     """One contender of each schedule and rate, and its final held-out loss over seeds."""
-    first = {_key(contender): contender for contender in reversed(contenders)}
-    return {
-        key: (contender, mean(_losses(contender, contenders, runs)).value)
-        for key, contender in first.items()
-    }
+    seeds: dict[tuple[str, str, float], list[Contender]] = {}
+    for contender in contenders:
+        key = contender.name, contender.rate, contender.run.optimizer.lr
+        seeds.setdefault(key, []).append(contender)
+    return [
+        (same[0], mean([read_status(runs / other.run.id)["eval_loss"] for other in same]))
+        for same in seeds.values()
+    ]
 
 
 def _predicted(fit: CurveFit | None, run: RunConfig, schedule: BatchSchedule) -> float:

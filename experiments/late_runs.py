@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.grid import overlay, product
+from bss.sweeps.grid import overlay
 from bss.training.config import Parent, RunConfig
 from bss.training.execution import Execution
+from experiments.common import seeded
 from experiments.es_contenders import rates_near
 from experiments.es_curve import Contender, decay_start
+from experiments.late_law import LAW
 from experiments.late_study import Entry, Study
 
 
@@ -22,8 +24,7 @@ def switching(
     """The study's schedules at constant rate, as branches of the constants and of each other."""
     alone, branching = [], []
     for entry in study.schedules:
-        role = "late" if study.is_pilot(entry) else "schedule"
-        found = of_entry(base, entry, role, study.rates, study.seeds)
+        found = of_entry(study, base, entry)
         (alone if entry.alone else branching).extend(found)
     return [*alone, *shared(branching, [c.run for c in constants], execution)]
 
@@ -50,15 +51,18 @@ def by_law(
     schedules: dict[str, BatchSchedule],
     known: Sequence[Contender],
     execution: Execution,
-) -> tuple[list[Contender], list[Contender]]:
-    """The law's schedules at the shared rate: those for constant rate, branched, and for WSD."""
-    whole: dict[str, list[Contender]] = {}
-    for name, schedule in schedules.items():
-        entry = Entry(name, str(schedule), (study.shared_rate,))
-        whole[name] = list(of_entry(base, entry, "schedule", study.rates, study.seeds))
-    at_constant = [c for name in whole if "WSD" not in name for c in whole[name]]
-    at_decay = [c for name in whole if "WSD" in name for c in whole[name]]
-    return shared(at_constant, [c.run for c in known], execution), at_decay
+) -> dict[str, list[Contender]]:
+    """The law's schedules at the shared rate, by the kind of rate that each is for.
+
+    Those for constant rate branch from known runs; the others are from the start, to be decayed.
+    """
+    found: dict[str, list[Contender]] = {}
+    for kind, name in LAW.items():
+        schedule = [schedules[name]] if name in schedules else []
+        entries = [Entry(name, str(one), (study.shared_rate,)) for one in schedule]
+        found[kind] = [contender for entry in entries for contender in of_entry(study, base, entry)]
+    found["constant"] = shared(found["constant"], [c.run for c in known], execution)
+    return found
 
 
 def decaying(
@@ -74,56 +78,40 @@ def decaying(
 
 
 def under_cosine(
-    study: Study, base: RunConfig, peaks: dict[str, float], execution: Execution
+    study: Study, base: RunConfig, lawful: Sequence[Contender], execution: Execution
 ) -> tuple[list[Contender], Execution]:
-    """The constants small and large and the schedules marked so, and where they keep checkpoints.
+    """Small, large and every schedule under a cosine, and where they keep checkpoints.
 
     Args:
         study: with the part of the tokens that they have.
         base: the run that they overlay.
-        peaks: rate of each constant by name; schedules have that of the small batch.
+        lawful: the law's schedules, from the start at constant rate.
         execution: of the others.
     """
-    found, starts = [], set()
-    for batch in (study.small, study.large):
-        name = f"constant {batch}"
-        entry = Entry(name, str(batch), (peaks[name],))
-        found += of_entry(base, entry, "constant", study.rates, study.seeds)
-    for entry in study.schedules:
-        if entry.cosine:
-            role = "late" if study.is_pilot(entry) else "schedule"
-            entry = replace(entry, rates=(peaks[f"constant {study.small}"],))
-            found += of_entry(base, entry, role, study.rates, study.seeds)
-            starts |= {round(study.cosine * start) for start in study.schedule(entry).starts[1:]}
+    constants = [
+        Entry(f"constant {batch}", str(batch), study.rates[batch])
+        for batch in (study.small, study.large)
+    ]
+    entries = [*constants, *(entry for entry in study.schedules if entry.until == 1)]
+    found = [c for entry in entries for c in of_entry(study, base, entry)]
+    found = [cosined(contender, study.cosine) for contender in [*found, *lawful]]
+    starts = {start for contender in found for start in _batches(contender.run).starts[1:]}
     own = replace(execution, forks=tuple(sorted(starts)))
-    found = [cosined(contender, study.cosine) for contender in found]
     return shared(found, [], own), own
 
 
-def of_entry(
-    base: RunConfig,
-    entry: Entry,
-    role: str,
-    grid: dict[int, tuple[float, ...]],
-    seeds: Sequence[int],
-) -> Iterator[Contender]:
-    """The contender of a schedule at each rate and seed, from the start; see `shared`.
-
-    Args:
-        base: the run that it overlays; its tokens are the whole budget.
-        entry: the schedule.
-        role: in the tables.
-        grid: constant batches and their rates.
-        seeds: of initialisation and data.
-    """
+def of_entry(study: Study, base: RunConfig, entry: Entry) -> Iterator[Contender]:
+    """The contender of a schedule at each rate and seed, from the start; see `shared`."""
     whole = base.schedule.tokens
     # Shares are of the whole budget, so they are resolved before the run is cut short.
-    schedule = BatchSchedule.parse(entry.batch, total=whole)
+    schedule = study.schedule(entry)
     near = schedule.mean_batch(whole) if entry.alone else schedule.batches[0]
+    rates = entry.rates or rates_near(study.rates, near)
+    role = "constant" if len(schedule.batches) == 1 else "schedule"
+    role = "late" if study.is_pilot(entry) else role
     fixed = {"schedule.batch": str(schedule), "schedule.tokens": round(entry.until * whole)}
-    for changes in product({"seed": seeds, "optimizer.lr": entry.rates or rates_near(grid, near)}):
-        run = overlay(base, {**fixed, **changes, "data.seed": changes["seed"]})
-        yield Contender(entry.name, role, "constant", run)
+    for changes in seeded({"seed": study.seeds, "optimizer.lr": rates}):
+        yield Contender(entry.name, role, "constant", overlay(base, {**fixed, **changes}))
 
 
 def shared(

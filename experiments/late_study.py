@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from experiments.common import Setup
+from experiments.common import Setup, check_counts, check_parts, check_positive
 from experiments.es_curve import decay_start
 from experiments.es_wsd import BatchRates
 
@@ -18,7 +18,6 @@ class Entry:
         batch: as text, "0:4 70%:32".
         rates: learning rates; by default those of the nearest constant, as es_contenders has them.
         until: part of the tokens at which it stops; below 1 it serves the best switch point alone.
-        cosine: whether it is trained with a cosine too.
         alone: trained from the start at constant rate, whatever it shares with others.
     """
 
@@ -26,7 +25,6 @@ class Entry:
     batch: str
     rates: tuple[float, ...] = ()
     until: float = 1.0
-    cosine: bool = False
     alone: bool = False
 
 
@@ -47,7 +45,7 @@ class Study:
         extrapolated: multiples of the tokens at which the law is asked for it too.
         seeds: each is an initialisation and a data order.
         decay: last part of the tokens decayed to zero under WSD.
-        cosine: part of the tokens that the runs under a cosine have.
+        cosine: part of the tokens that the runs under a cosine have; 1 for equal tokens.
         continued: multiple of the tokens to which the large batch goes on, so that there are losses
             at as many steps as after a switch; 1 for none.
         continued_seeds: for these seeds.
@@ -117,15 +115,12 @@ def check(study: Study) -> None:
     Raises:
         InputError: naming the field.
     """
-    if not 0 < study.decay < 1:
-        raise InputError(f"decay is {study.decay}; expected a part of 1, as 0.2")
+    check_parts(study, "decay")
     if not 0 < study.cosine <= 1:
         raise InputError(f"cosine is {study.cosine}; expected a part of the tokens, at most 1")
     if study.continued < 1:
         raise InputError(f"continued is {study.continued}; expected 1 or more, 1 for none")
-    for name in ("peak_flops", "mfu"):
-        if not getattr(study, name) > 0:
-            raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
+    check_positive(study, "peak_flops", "mfu")
     for name in ("forks", "budgets"):
         parts = getattr(study, name)
         if not parts or list(parts) != sorted(set(parts)) or parts[0] <= 0 or parts[-1] > 1:
@@ -134,8 +129,7 @@ def check(study: Study) -> None:
         raise InputError(f"extrapolated are {study.extrapolated}; expected multiples of 1 or more")
     if not study.seeds:
         raise InputError("seeds are none; expected at least one, as 0")
-    if study.resamples < 1:
-        raise InputError(f"resamples is {study.resamples}; expected 1 or more")
+    check_counts(study, "resamples")
     if not study.small < study.large or not {study.small, study.large} <= set(study.rates):
         raise InputError(
             f"small, large are {study.small}, {study.large}; expected two batches of the grid, "

@@ -8,7 +8,7 @@ laws beside it:
    constant rate; one branch serves every budget behind its switch;
 3. the functional law fitted to constants and two-stage pilots, and the schedules it recommends;
 4. all of them with a last part decayed to zero (WSD), by branches;
-5. constants and some switches under a cosine, from scratch, at the rates that were best under WSD.
+5. constants and schedules under a cosine, branches sharing what they have in common.
 
 Does late beat constant and early at equal tokens, does that survive decay and tuned rates, how does
 the best switch point move with the budget, and does the law predict schedules it has not seen?
@@ -37,6 +37,7 @@ from experiments.common import (
     make_engine,
     matrix_flops,
     planned_run,
+    print_hours,
     print_price,
     provenance,
     run_experiment,
@@ -45,8 +46,9 @@ from experiments.common import (
 )
 from experiments.es_contenders import constant_contenders
 from experiments.es_curve import Contender, contender_table, finished
-from experiments.es_wsd import tuned
+from experiments.es_wsd import tuned, with_rates
 from experiments.late_law import (
+    LAW,
     fit_pilots,
     law_schedules,
     law_switch,
@@ -101,20 +103,17 @@ def experiment(study: Study) -> None:
         fit = fit_pilots(means, base.schedule.warmup, study.resamples)
         bounds = study.small, study.large
         lawful = law_schedules(fit, base, study.shared_rate, study.decay, bounds)
-        stable_law, decayed_law = by_law(study, base, lawful, stable, execution)
-        stable += train("3/5 the law's schedules", stable_law, execution)
+        chosen = by_law(study, base, lawful, stable, execution)
+        stable += train("3/5 the law's schedules", chosen["constant"], execution)
         whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
-        decays = decaying(study, [*whole, *decayed_law], stable, execution)
+        decays = decaying(study, [*whole, *chosen["decay"]], stable, execution)
         decays = train("4/5 WSD", decays, execution)
-        best = tuned(contender_table(decays, execution), decays)
-        cosines, own = under_cosine(study, base, peaks(best), execution)
+        cosines, own = under_cosine(study, base, chosen["cosine"], execution)
         cosines = train("5/5 cosine", cosines, own)
 
     ended = [*whole, *decays, *cosines]
-    final = contender_table(ended, execution)
-    rates = {c.run.id: c.run.optimizer.lr for c in ended}
-    final["peak_lr"] = [rates[run] for run in final["run"]]
-    at_best = tuned(final, ended)
+    final = with_rates(contender_table(ended, execution), ended)
+    at_best = tuned(final)
     names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
     at_shared = final.loc[np.isclose(final["peak_lr"], study.shared_rate)]
     told = predictions(
@@ -141,7 +140,7 @@ def experiment(study: Study) -> None:
                 "title": study.title,
                 "question": "When should the batch grow, and does a late switch win at equal "
                 "tokens once rates are tuned and decayed?",
-                **provenance(to_dict(study), started, [c.run for c in every]),
+                **provenance(to_dict(study), started, [c.run for c in every], execution.runs),
             },
             "runs.parquet": named_runs(every, runs),
             "every_rate.csv": final,
@@ -177,28 +176,19 @@ def say_price(study: Study) -> None:
     switched = switching(study, base, constants, execution)
     stable = [*constants, *switched]
     stages = BatchSchedule.stages([study.small, study.large], 2)
-    lawful, _ = by_law(study, base, {"law": stages}, [], execution)
+    lawful = by_law(study, base, dict.fromkeys(LAW.values(), stages), [], execution)
     whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
-    rates = {f"constant {batch}": study.shared_rate for batch in study.rates}
     parts = {
         "constants": constants,
         "switches": [*switched, *going_on(study, constants, execution)],
-        "law": lawful,
-        "WSD": decaying(study, [*whole, *lawful], [*stable, *lawful], execution),
-        "cosine": under_cosine(study, base, rates, execution)[0],
+        "law": lawful["constant"],
+        "WSD": decaying(study, [*whole, *lawful["decay"]], stable, execution),
+        "cosine": under_cosine(study, base, lawful["cosine"], execution)[0],
     }
     costs = {name: matrix_flops([c.run for c in some]) for name, some in parts.items()}
     for name, some in parts.items():
         print_price(name, [c.run for c in some])
-    for name, cost in {**costs, "all": sum(costs.values())}.items():
-        hours = cost / (study.peak_flops * study.mfu) / 3600
-        print(f"{name:<12}{cost:>10.3g} FLOPs {hours:>10.4g} hours of one device")
-    say(f"hours: at {study.mfu:.0%} of {study.peak_flops:.3g} FLOP/s (assumed)")
-
-
-def peaks(best: pd.DataFrame) -> dict[str, float]:
-    """The rate at which each contender is best, by name."""
-    return {row["name"]: row["peak_lr"] for row in best.to_dict("records")}
+    print_hours(costs, study.peak_flops, study.mfu)
 
 
 def at_rate(

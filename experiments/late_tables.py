@@ -14,7 +14,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.fit import Estimate
-from bss.laws.measured import mean
+from bss.laws.measured import mean, parabola_minimum
 from bss.laws.power import fit_power
 from bss.plots.standings import compared_loss
 from bss.schedules.batch import BatchSchedule
@@ -168,11 +168,11 @@ def switch_points(
         order = sorted(at for at in means if at < budget)
         interior = best in order[1:-1]
         places = [
-            _best_after(budget, {at: losses[at][seed] for at in order})
+            _best_log_after(budget, {at: losses[at][seed] for at in order})
             for seed in losses[best]
             if all(seed in losses[at] for at in order)
         ]
-        log_after = mean(np.log(places).tolist())
+        log_after = mean(places)
         gained = mean([loss - losses[budget][seed] for seed, loss in losses[best].items()])
         rows.append(
             {
@@ -241,13 +241,7 @@ def _losses_at(
     return found
 
 
-def _best_after(budget: int, losses: dict[int, float]) -> float:
-    """Tokens after the best switch of one seed: losses by tokens before it."""
-    places = sorted(losses)
-    x = np.log([budget - at for at in places])
-    y = np.array([losses[at] for at in places])
-    i = int(np.argmin(y))
-    if not 0 < i < len(y) - 1:
-        return float(np.exp(x[i]))
-    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
-    return float(np.exp(x[i] - slope / (2 * curvature)))
+def _best_log_after(budget: int, losses: dict[int, float]) -> float:
+    """Log of the tokens after the best switch of one seed: losses by tokens before it."""
+    after = sorted(budget - at for at in losses)
+    return parabola_minimum(np.log(after), np.array([losses[budget - n] for n in after]))

@@ -118,7 +118,7 @@ def experiment(study: Study) -> None:
     record = {
         "title": study.title,
         "question": "When should the batch grow, in the theory, and how do its powers show?",
-        **provenance(to_dict(study), started, []),
+        **provenance(to_dict(study), started),
     }
     measured = pd.DataFrame([row for part in parts for row in part.exponents])
     results = Path(study.results)

@@ -67,6 +67,22 @@ def mean(values: Sequence[float]) -> Mean:
     return Mean(float(np.mean(values)) if count else math.nan, error, count)
 
 
+def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
+    """Where a parabola through the lowest of some points and its neighbours is lowest.
+
+    The lowest point itself where it is the first or the last, or the three are on a line.
+
+    Args:
+        x: [N], in order.
+        y: [N].
+    """
+    i = int(np.argmin(y))
+    if not 0 < i < len(y) - 1:
+        return float(x[i])
+    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
+    return float(x[i] - slope / (2 * curvature)) if curvature > 1e-12 else float(x[i])
+
+
 def crossings(points: pd.DataFrame) -> pd.DataFrame:
     """For each pair of batches and each target, which needs more tokens.
 
@@ -131,7 +147,7 @@ def optima(points: pd.DataFrame) -> list[Optimum]:
                 target,
                 best,
                 batches[0] < best < batches[-1],
-                mean([_parabola(logs) for logs in tables]),
+                mean([_best_batch(logs) for logs in tables]),
                 mean([logs[batches[0]] - logs[best] for logs in tables]),
                 mean([logs[batches[-1]] - logs[best] for logs in tables]),
             )
@@ -143,7 +159,7 @@ def growth(points: pd.DataFrame) -> Mean:
     """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed."""
     ends = _common(points)
     first, last = ends[0][1], ends[-1][1]
-    return mean([_parabola(last[seed]) - _parabola(first[seed]) for seed in first])
+    return mean([_best_batch(last[seed]) - _best_batch(first[seed]) for seed in first])
 
 
 def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
@@ -171,12 +187,7 @@ def _common(points: pd.DataFrame) -> list[tuple[float, dict[int, dict[float, flo
     return found
 
 
-def _parabola(logs: dict[float, float]) -> float:
+def _best_batch(logs: dict[float, float]) -> float:
     """log2 of the batch at the minimum of one seed's curve: log tokens by batch."""
-    x = np.log2(sorted(logs))
-    y = np.array([logs[batch] for batch in sorted(logs)])
-    i = int(np.argmin(y))
-    if not 0 < i < len(y) - 1:
-        return float(x[i])
-    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
-    return float(x[i] - slope / (2 * curvature)) if curvature > 1e-12 else float(x[i])
+    batches = sorted(logs)
+    return parabola_minimum(np.log2(batches), np.array([logs[batch] for batch in batches]))

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from bss.laws.measured import mean
+
 NO_WORSE = 0.003
 CONSTANT_ROLES = ("constant", "average")
 
@@ -92,12 +94,10 @@ def standings(contenders: pd.DataFrame, rate: str) -> list[Standing]:
         first, losses = group.iloc[0], group[column].to_numpy(float)
         difference, error, upper = math.nan, None, None
         if best is not None:
-            paired = (group[column] - groups[best][column]).dropna().to_numpy()
-            difference = float(paired.mean()) if len(paired) else math.nan
-            if len(paired) > 1:
-                deviation = float(paired.std(ddof=1) / np.sqrt(len(paired)))
-                error = 2 * deviation
-                upper = difference + float(student.ppf(0.9, len(paired) - 1)) * deviation
+            apart = mean((group[column] - groups[best][column]).dropna().tolist())
+            difference, error = apart.value, apart.error
+            if error is not None:
+                upper = difference + float(student.ppf(0.9, apart.seeds - 1)) * error / 2
         found.append(
             Standing(
                 name=name,

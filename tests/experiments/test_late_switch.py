@@ -20,7 +20,15 @@ from experiments.common import planned_run
 from experiments.es_contenders import constant_contenders, late_contenders
 from experiments.es_curve import Contender, decay_branch
 from experiments.late_law import law_schedules, law_switch, predictions, score, scores
-from experiments.late_runs import agreement, branched, decaying, going_on, switching, under_cosine
+from experiments.late_runs import (
+    agreement,
+    branched,
+    by_law,
+    decaying,
+    going_on,
+    switching,
+    under_cosine,
+)
 from experiments.late_study import Entry, Study
 from experiments.late_switch import experiment
 from experiments.late_tables import catch_up, differences, exponent, loss_at, switch_points
@@ -123,11 +131,17 @@ def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
     assert parents["last"] == named(CONSTANTS, "constant 4").run.id
 
 
-def test_a_cosine_has_its_part_of_the_tokens_and_branches_of_its_own():
-    peaks = {"constant 4": 1e-3, "constant 32": 4e-3}
-    found, own = under_cosine(STUDY, BASE, peaks, EXECUTION)
+def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_own():
+    study = dataclasses.replace(STUDY, cosine=0.25)
+    lawful = by_law(
+        study, BASE, {"law, for cosine": BatchSchedule.late_switch(4, 8, 400_000)}, [], EXECUTION
+    )
+    found, own = under_cosine(study, BASE, lawful["cosine"], EXECUTION)
     assert {c.rate for c in found} == {"cosine"}
-    assert own.forks == (50_000, 175_000)
+    names = {"constant 4", "constant 32", "early", "middle", "late", "last", "stages"}
+    assert {c.name for c in found} == names | {"law, for cosine"}
+    assert own.forks == (50_000, 100_000, 126_000, 175_000, 200_000, 212_500)
+    # Every rate of its own constant is tried, so that baselines are tuned under the cosine too.
     small = named(found, "constant 4", 1e-3).run
     assert (small.schedule.rate, small.schedule.tokens, small.parent) == ("cosine", 250_000, None)
     late = named(found, "late", 1e-3).run
@@ -135,6 +149,10 @@ def test_a_cosine_has_its_part_of_the_tokens_and_branches_of_its_own():
     assert late.parent is not None
     assert late.parent.run == small.id
     assert named(found, "constant 32", 4e-3).run.parent is None
+    law = named(found, "law, for cosine").run
+    assert law.schedule.batch == "0:4 100K:8"
+    assert law.parent is not None
+    assert law.parent.run == named(found, "constant 4").run.id
 
 
 def test_the_large_batch_goes_on_without_touching_its_trunk():
@@ -275,7 +293,7 @@ def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves)
 @pytest.mark.slow
 def test_the_law_is_asked_for_batches_within_bounds(planted_curves):
     found = law_schedules(planted_curves.fit, BASE, 4e-3, 0.2, (2, 16))
-    assert list(found) == ["law", "law, for WSD"]
+    assert list(found) == ["law", "law, for WSD", "law, for cosine"]
     for schedule in found.values():
         assert all(batch in range(2, 17, 2) for batch in schedule.batches)
     assert found["law"].batches[-1] > found["law"].batches[0]
