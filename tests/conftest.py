@@ -45,20 +45,33 @@ def tiny_run(tiny_shards):
     )
 
 
-@pytest.fixture
-def tiny_execution(tiny_shards, compilation_cache, tmp_path):
-    """One device, two buckets, checkpoints at fork points and at the end only."""
+@pytest.fixture(scope="session")
+def execution_in(tiny_shards, compilation_cache):
+    """Makes the execution of tiny runs in a folder: one device, two buckets.
+
+    Checkpoints are at fork points and at the end only.
+    """
     from bss.training.execution import Execution
 
-    return Execution(
-        runs=str(tmp_path / "runs"),
-        data=str(tiny_shards.directory),
-        buckets=(2, 4),
-        devices=1,
-        checkpoint_seconds=1e9,
-        evaluation_bucket=8,
-        compilation_cache=str(compilation_cache),
-    )
+    def execution(folder, forks=()):
+        return Execution(
+            runs=str(folder),
+            data=str(tiny_shards.directory),
+            buckets=(2, 4),
+            devices=1,
+            checkpoint_seconds=1e9,
+            forks=forks,
+            evaluation_bucket=8,
+            compilation_cache=str(compilation_cache),
+        )
+
+    return execution
+
+
+@pytest.fixture
+def tiny_execution(execution_in, tmp_path):
+    """The execution of a test's own."""
+    return execution_in(tmp_path / "runs")
 
 
 @pytest.fixture(scope="session")

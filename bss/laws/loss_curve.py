@@ -75,8 +75,8 @@ def fit_curve(
     problem = curve_problem(curves, clock, reasons)
     found = best_of(solve_curves(problem, curve_starts(problem), rounds=40))
     theta = found.parameters[0]
-    errors = _errors(problem, theta)
-    draws = _bootstrap(problem, theta, found.at_bound[0], errors, options)
+    errors, slopes = _linearized(problem, theta)
+    draws = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
     parameters = _parameters(problem, theta, draws, found.at_bound[0], reasons, clock, options)
     status = _status(found.converged[0], reasons)
     size = NAMES.index("noise")
@@ -123,11 +123,12 @@ def _range(values: np.ndarray) -> tuple[float, float]:
     return low, high
 
 
-def _errors(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """Errors of log loss, [R, N]; 0 where there is padding."""
+def _linearized(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of log loss, [R, N], and their slopes, [R, N, P]; 0 where there is padding."""
     raw = problem.data | {"huber": np.array(1e6)}
-    values, _ = linearize(curve_residual, theta, raw)
-    return values.reshape(problem.data["observed"].shape)
+    values, slopes = linearize(curve_residual, theta, raw)
+    shape = problem.data["observed"].shape
+    return values.reshape(shape), slopes.reshape(*shape, -1)
 
 
 def _bootstrap(
@@ -135,19 +136,16 @@ def _bootstrap(
     theta: np.ndarray,
     at_bound: np.ndarray,
     errors: np.ndarray,
+    slopes: np.ndarray,
     options: Options,
 ) -> np.ndarray:
     """Refitted parameters [resamples, P], with a run offset and noise drawn anew."""
     used = problem.data["weight"] > 0
     labels = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]
-    raw = problem.data | {"huber": np.array(1e6)}
-    _, slopes = linearize(curve_residual, theta, raw)
     free = (problem.lower < problem.upper) & ~at_bound
     flat = errors[used]
     limit = OUTLIER * max(1.4826 * float(np.median(np.abs(flat))), 1e-9)
-    effects = run_effects.estimate(
-        np.clip(flat, -limit, limit), slopes[used.ravel()][:, free], labels
-    )
+    effects = run_effects.estimate(np.clip(flat, -limit, limit), slopes[used][:, free], labels)
     generator = np.random.default_rng(options.seed)
     drawn = np.zeros((options.resamples, *used.shape))
     drawn[:, used] = run_effects.draw(effects, labels, options.resamples, generator)
@@ -163,7 +161,7 @@ def _left_out(curves: Curves, problem: Problem) -> float:
     weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
     starts = np.repeat(whole, len(each), axis=0)
     fits = solve_curves(problem, starts, {"weight": weight}, rounds=3).parameters
-    errors = [_errors(problem, theta)[i] for i, theta in enumerate(fits)]
+    errors = [_linearized(problem, theta)[0][i] for i, theta in enumerate(fits)]
     used = problem.data["weight"] > 0
     return float(np.sqrt(np.mean(np.array(errors)[used] ** 2)))
 

@@ -166,20 +166,17 @@ def plan_path(
         at: [N] tokens at which losses will be asked; by default the end of the last step.
     """
     plan = resolve(schedule, tokens, seq_len)
+    bounds = np.array([*(s.start_step for s in plan.segments), plan.steps], float)
+    consumed = np.array([*(s.start_tokens for s in plan.segments), plan.tokens], float)
+    batch = np.array([segment.batch for segment in plan.segments], float)
     cuts = np.unique(np.concatenate([_CUTS, np.linspace(0, 1, PIECES + 1)[1:]])) * plan.steps
-    bounds = [segment.start_step for segment in plan.segments]
-    edges = np.unique(np.concatenate([[0.0], bounds, cuts]))
+    edges = np.unique(np.concatenate([bounds, cuts]))
     middle = (edges[1:] + edges[:-1]) / 2
-    which = np.searchsorted(bounds, middle, side="right") - 1
-    batch = np.array([float(segment.batch) for segment in plan.segments])
-    starts = np.array([float(segment.start_tokens) for segment in plan.segments])
-    position = starts[which] + (middle - np.array(bounds)[which]) * batch[which] * seq_len
+    position = np.interp(middle, bounds, consumed)
     lr = np.asarray(rate(position) if callable(rate) else np.full(len(position), rate), float)
-    asked = np.array([float(plan.tokens)]) if at is None else np.asarray(at, float)
+    asked = consumed[-1:] if at is None else np.asarray(at, float)
     if not (asked.min() > 0 and asked.max() <= tokens):
         raise InputError(f"at: losses can be asked at more than 0 and at most {tokens} tokens")
-    stage = np.searchsorted(starts, asked, side="right") - 1
-    steps = np.array(bounds)[stage] + (asked - starts[stage]) / (batch[stage] * seq_len)
-    steps = np.minimum(steps, plan.steps)
-    missing = np.full(len(asked), np.nan)
-    return Path(str(schedule), np.diff(edges), lr, batch[which], steps, asked, missing)
+    batches = batch[np.searchsorted(bounds, middle, side="right") - 1]
+    steps, missing = np.interp(asked, consumed, bounds), np.full(len(asked), np.nan)
+    return Path(str(schedule), np.diff(edges), lr, batches, steps, asked, missing)

@@ -20,20 +20,9 @@ def elsewhere(execution, name, **changes):
 
 
 @pytest.fixture(scope="module")
-def whole(tiny_run, tiny_shards, compilation_cache, tmp_path_factory):
+def whole(tiny_run, execution_in, tmp_path_factory):
     """The uninterrupted run, trained once."""
-    from bss.training.execution import Execution
-
-    execution = Execution(
-        runs=str(tmp_path_factory.mktemp("whole")),
-        data=str(tiny_shards.directory),
-        buckets=(2, 4),
-        devices=1,
-        checkpoint_seconds=1e9,
-        forks=(2048, 4100),
-        evaluation_bucket=8,
-        compilation_cache=str(compilation_cache),
-    )
+    execution = execution_in(tmp_path_factory.mktemp("whole"), forks=(2048, 4100))
     return execution, train(tiny_run, execution)
 
 

@@ -111,20 +111,9 @@ def measured(tiny_run):
 
 
 @pytest.fixture(scope="module")
-def whole(measured, tiny_shards, compilation_cache, tmp_path_factory):
+def whole(measured, execution_in, tmp_path_factory):
     """The uninterrupted run, trained once; buckets 2 and 4 make batches 2, 4 and 8."""
-    from bss.training.execution import Execution
-
-    execution = Execution(
-        runs=str(tmp_path_factory.mktemp("whole")),
-        data=str(tiny_shards.directory),
-        buckets=(2, 4),
-        devices=1,
-        checkpoint_seconds=1e9,
-        forks=(6016,),
-        evaluation_bucket=8,
-        compilation_cache=str(compilation_cache),
-    )
+    execution = execution_in(tmp_path_factory.mktemp("whole"), forks=(6016,))
     assert train(measured, execution)["recompilations"] == 0
     return execution
 
