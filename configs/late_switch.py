@@ -5,9 +5,10 @@
 
 | size  | model            | tokens of a run | what it needs                                      |
 |-------|------------------|-----------------|----------------------------------------------------|
-| smoke | 12k parameters   | 60K             | 11 min on 2 cores busy with other work; for tests  |
-| cpu   | 99k parameters   | 1M              | the runs of `configs/es_wsd.py:cpu` and 15M tokens |
-| gpu   | 10.6M parameters | 50M             | one accelerator, synthetic; not measured           |
+| smoke | 12k parameters   | 60K             | a few minutes of CPU; for tests                    |
+| cpu   | 99k parameters   | 1M              | 165M tokens in all, of which `configs/es_wsd.py`   |
+|       |                  |                 | shares 70M; 2 cores, an hour                       |
+| gpu   | 10.6M parameters | 30M             | one accelerator, synthetic; not measured           |
 | paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
 
 cpu and gpu have the set-up of E(S) under WSD and share its runs directory: the constants of both
@@ -17,6 +18,7 @@ as much [secondary]; 604M is the nearest size here, and its rates and lengths ar
 mixture of experts is not here.
 """
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from configs import es_wsd
 
 SIZES = es_wsd.SIZES
 ES = Path(__file__).parents[1] / "results/es_wsd/schedules.json"
+LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
 
 
@@ -42,6 +45,8 @@ def get_config(size: str = "cpu") -> ConfigDict:
         setup.schedule.tokens = 30_000_000_000
         setup.schedule.warmup = 300_000_000
         setup.engine.runs = "runs/late_switch_paper"
+    if size == "gpu":
+        setup.schedule.tokens = 30_000_000
     grid = {
         "smoke": {batch: (8e-3,) for batch in (1, 4, 8)} | {2: (4e-3, 8e-3)},
         "cpu": {e["batch"]: e["rates"] for e in base.grid if e["batch"] <= 32},
@@ -56,14 +61,25 @@ def get_config(size: str = "cpu") -> ConfigDict:
     }[size]
     one = (rate,)
     late = () if size != "smoke" else one
+    budgets = (0.25, 0.32, 0.4, 0.5, 0.63, 0.8)
+    points = budgets if size in ("cpu", "paper") else ()
     schedules = [
         {"name": "early", "batch": f"0:{small} 20%:{last}", "rates": one},
         {"name": "middle", "batch": f"0:{small} 50.4%:{last}", "rates": one},
         {"name": "late", "batch": f"0:{small} 70%:{last}", "rates": late},
-        {"name": "last", "batch": f"0:{small} 85%:{last}", "rates": one},
-        {"name": "32%", "batch": f"0:{small} 32%:{last}", "rates": one, "until": 0.63},
+        *(
+            {"name": f"at {share}%", "batch": f"0:{small} {share}%:{last}", "rates": one}
+            for share in (85, 90, 95)
+        ),
+        {"name": "late, from twice", "batch": f"0:{2 * small} 70%:{last}", "rates": one},
         {"name": "stages", "batch": stages(small, last), "rates": one},
+        {"name": "ramp", "batch": ramp(small, last), "rates": one},
         *({"name": name, **entry} for name, entry in from_es(size, rate).items()),
+        *(
+            switch_point(part, share, small, last, rate)
+            for part, share in itertools.product(points, LAST)
+            if round(part * (1 - share), 3) not in (0.2, 0.504)  # early and middle serve them
+        ),
     ]
     return ConfigDict(
         {
@@ -74,11 +90,12 @@ def get_config(size: str = "cpu") -> ConfigDict:
             "shared_rate": rate,
             "schedules": schedules,
             "forks": (0.2, 0.32, 0.504, 0.7, 0.75, 0.8),
-            "budgets": (0.25, 0.32, 0.4, 0.5, 0.63, 0.8, 1.0),
+            "budgets": (*budgets, 1.0),
+            "starts": (0.0, 0.25, 0.5),
             "extrapolated": (4.0, 16.0),
             "seeds": (0,) if smoke else (0, 1, 2),
             "decay": 0.2,
-            "cosine": 0.5 if smoke else 1.0,
+            "cosine": {"smoke": 0.5, "gpu": 0.25}.get(size, 1.0),
             "continued": 2.0 if size in ("smoke", "cpu") else 1.0,
             "continued_seeds": (0,),
             "resamples": 10 if smoke else 100,
@@ -96,6 +113,21 @@ def stages(small: int, last: int) -> str:
     if last == 4 * small:
         return f"0:{small} 50.4%:{2 * small} 75%:{last}"
     return f"0:{small} 50.4%:{2 * small} 70%:{4 * small} 80%:{last}"
+
+
+def ramp(small: int, last: int) -> str:
+    """Three switches at even distances, from half of the small batch."""
+    return f"0:{max(small // 2, 1)} 25%:{small} 50%:{2 * small} 75%:{last}"
+
+
+def switch_point(part: float, share: float, small: int, last: int, rate: float) -> dict:
+    """A run to a part of the tokens, whose last share has the large batch."""
+    return {
+        "name": f"last {share:.0%} of {part:.0%}",
+        "batch": f"0:{small} {100 * part * (1 - share):.4g}%:{last}",
+        "rates": (rate,),
+        "until": part,
+    }
 
 
 def from_es(size: str, rate: float) -> dict[str, dict]:

@@ -19,6 +19,7 @@ from scipy.stats import spearmanr
 from bss.errors import InputError
 from bss.laws.fit import Options
 from bss.laws.loss_curve import fit_curve
+from bss.laws.loss_curve_problem import CLOCKS
 from bss.laws.loss_curve_schedule import best_schedule
 from bss.laws.loss_curve_values import CurveFit, check_drive, predict
 from bss.laws.measured import Mean, mean
@@ -60,31 +61,58 @@ def seed_means(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def fit_pilots(pilots: pd.DataFrame, warmup: int, resamples: int) -> CurveFit | None:
-    """The law, or None where the pilots are refused; says what it does not identify.
+def fit_pilots(
+    pilots: pd.DataFrame, starts: Sequence[int], warmup: int, resamples: int
+) -> list[CurveFit]:
+    """The law with each clock, from each start; first what predicts the ends of left-out pilots.
 
-    Where the clock that predicts left-out runs best leaves the effect of a changing batch
-    unidentified, that of SGD is taken, which holds it.
+    Args:
+        pilots: a run table.
+        starts: tokens before which losses are left out.
+        warmup: in tokens.
+        resamples: bootstrap refits.
+
+    Returns:
+        Lowest left-out error first; empty where the pilots are refused.
     """
-    found = None
-    for clock in (None, "sgd"):
+    found = []
+    for start in starts:
         try:
-            found = fit_curve(pilots, clock=clock, warmup=warmup, options=Options(resamples))
-            say(
-                f"the law, {found.clock} clock: {found.status}, rms error of log loss "
-                f"{found.rmse:.2g} over {found.runs} mean curves; unidentified: "
-                f"{', '.join(found.unidentified) or 'none'}"
-            )
-            check_drive(found, True, True)
+            options: dict[str, Any] = {"warmup": warmup, "since": start}
+            best = fit_curve(pilots, options=Options(resamples), **options)
+            (other,) = (clock for clock in CLOCKS if clock != best.clock)
+            second = fit_curve(pilots, clock=other, options=Options(resamples), **options)
         except InputError as error:
-            say(f"the law cannot speak of batches that change: {error}")
+            say(f"no law of losses since {start:,} tokens: {error}")
             continue
-        return found
-    return found
+        found += [best, replace(second, left_out_rmse=best.left_out_rmse)]
+    return sorted(found, key=left_out)
+
+
+def left_out(fit: CurveFit) -> float:
+    """Error of log loss at the ends of left-out pilots; infinite where there were too few."""
+    return fit.left_out_rmse.get(fit.clock, math.inf)
+
+
+def chosen_fit(fits: Sequence[CurveFit]) -> CurveFit | None:
+    """The first that can speak of batches and rates that change, else the first; says which."""
+    for fit in fits:
+        try:
+            check_drive(fit, True, True)
+        except InputError as error:
+            say(f"the law since {fit.since:,} tokens, {fit.clock} clock: {error}")
+            continue
+        say(
+            f"the law since {fit.since:,} tokens, {fit.clock} clock: rms error of log loss "
+            f"{fit.rmse:.2g} over {fit.runs} mean curves, {left_out(fit):.2g} at the ends of "
+            f"left-out ones; unidentified: {', '.join(fit.unidentified) or 'none'}"
+        )
+        return fit
+    return fits[0] if fits else None
 
 
 def law_schedules(
-    fit: CurveFit | None, base: RunConfig, rate: float, decay: float, bounds: tuple[int, int]
+    fit: CurveFit | None, base: RunConfig, rate: float, decay: float, unit: int, largest: int
 ) -> dict[str, BatchSchedule]:
     """The schedules of the lowest predicted loss under each kind of rate, by their names in LAW.
 
@@ -93,7 +121,8 @@ def law_schedules(
         base: its tokens are the budget.
         rate: peak learning rate.
         decay: last part of the tokens decayed to zero.
-        bounds: smallest batch, of which all are multiples, and largest.
+        unit: batches are multiples of it, from the smallest measured
+        largest: to this one.
     """
     tokens, warmup = base.schedule.tokens, base.schedule.warmup
     shapes = {
@@ -107,9 +136,7 @@ def law_schedules(
         try:
             if fit is None:
                 raise InputError("there is no fit")
-            best = best_schedule(
-                fit, tokens, rate=shape, multiple_of=bounds[0], max_batch=bounds[1]
-            )
+            best = best_schedule(fit, tokens, rate=shape, multiple_of=unit, max_batch=largest)
         except InputError as error:
             say(f"{name}: no schedule; {error}")
             continue
@@ -195,11 +222,12 @@ def predictions(
     return pd.DataFrame(rows)
 
 
-def scores(table: pd.DataFrame) -> pd.DataFrame:
-    """How well differences between unseen schedules are predicted, by rate and at equal tokens.
+def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
+    """How well differences between unseen schedules are predicted: all, at one rate, by its kind.
 
     Args:
         table: of `predictions`.
+        shared_rate: peak learning rate of the second group.
 
     Returns:
         Columns group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root
@@ -207,7 +235,8 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
         1 is no skill), rank_correlation (Spearman's).
     """
     # Runs that end earlier differ for another reason than their schedules.
-    groups = {"all": table.loc[table["tokens"] == table["tokens"].max()]}
+    every = table.loc[table["tokens"] == table["tokens"].max()]
+    groups = {"all": every, "one peak rate": every.loc[np.isclose(every["peak_lr"], shared_rate)]}
     groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
     rows = []
     for group, some in groups.items():
@@ -217,6 +246,41 @@ def scores(table: pd.DataFrame) -> pd.DataFrame:
             if known.sum() >= LEAST:
                 found = score(measured[known], said[known])
                 rows.append({"group": group, "predictor": predictor, **found})
+    return pd.DataFrame(rows)
+
+
+def candidates(
+    tried: Sequence[tuple[CurveFit, pd.DataFrame]], chosen: CurveFit | None, shared_rate: float
+) -> pd.DataFrame:
+    """Every law that was tried, and how it would have done on schedules it has not seen.
+
+    The choice was made on left-out pilots; the scores show what hangs on it.
+
+    Args:
+        tried: fits, each with its table of `predictions`.
+        chosen: one of the fits.
+        shared_rate: as in `scores`.
+
+    Returns:
+        Columns since (tokens), clock, chosen, left_out_rmse and rmse (of log loss), unidentified,
+        and of all unseen schedules and of those at one peak rate ratio and rank.
+    """
+    rows = []
+    for fit, table in tried:
+        found = scores(table, shared_rate)
+        row = {
+            "since": fit.since,
+            "clock": fit.clock,
+            "chosen": fit is chosen,
+            "left_out_rmse": left_out(fit),
+            "rmse": fit.rmse,
+            "unidentified": " ".join(fit.unidentified),
+        }
+        for entry in found.to_dict("records"):
+            if entry["predictor"] == "predicted" and entry["group"] in ("all", "one peak rate"):
+                group = entry["group"].replace(" ", "_")
+                row |= {f"{group}_{key}": entry[key] for key in ("ratio", "rank_correlation")}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -108,7 +108,7 @@ def of_entry(study: Study, base: RunConfig, entry: Entry) -> Iterator[Contender]
     near = schedule.mean_batch(whole) if entry.alone else schedule.batches[0]
     rates = entry.rates or rates_near(study.rates, near)
     role = "constant" if len(schedule.batches) == 1 else "schedule"
-    role = "late" if study.is_pilot(entry) else role
+    role = "late" if study.switches_once(entry) else role
     fixed = {"schedule.batch": str(schedule), "schedule.tokens": round(entry.until * whole)}
     for changes in seeded({"seed": study.seeds, "optimizer.lr": rates}):
         yield Contender(entry.name, role, "constant", overlay(base, {**fixed, **changes}))

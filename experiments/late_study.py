@@ -38,10 +38,13 @@ class Study:
         small: the batch before a switch,
         large: and after it, in sequences; both of the grid.
         shared_rate: at which switch points are compared and the law's schedules are trained.
-        schedules: whose batch changes. Those that switch once from small to large are the pilots
-            the law is fitted to; the others it has not seen.
+        schedules: whose batch changes. Those that switch once from small to large and take all
+            tokens are the pilots the law is fitted to, with the constants; the others it has not
+            seen.
         forks: parts of the tokens at which runs keep a checkpoint for branches.
         budgets: parts of the tokens at which the best switch point is sought.
+        starts: parts of the tokens before which the law leaves losses out; that which predicts
+            left-out pilots best is kept.
         extrapolated: multiples of the tokens at which the law is asked for it too.
         seeds: each is an initialisation and a data order.
         decay: last part of the tokens decayed to zero under WSD.
@@ -69,6 +72,7 @@ class Study:
     forks: tuple[float, ...]
     budgets: tuple[float, ...]
     results: str
+    starts: tuple[float, ...] = (0.0, 0.25, 0.5)
     extrapolated: tuple[float, ...] = (4.0, 16.0)
     seeds: tuple[int, ...] = (0, 1, 2)
     decay: float = 0.2
@@ -104,7 +108,7 @@ class Study:
         """The batches of an entry, over the tokens."""
         return BatchSchedule.parse(entry.batch, total=self.tokens)
 
-    def is_pilot(self, entry: Entry) -> bool:
+    def switches_once(self, entry: Entry) -> bool:
         """Whether it switches once, from small to large."""
         return self.schedule(entry).batches == (self.small, self.large)
 
@@ -125,6 +129,8 @@ def check(study: Study) -> None:
         parts = getattr(study, name)
         if not parts or list(parts) != sorted(set(parts)) or parts[0] <= 0 or parts[-1] > 1:
             raise InputError(f"{name} are {parts}; expected rising parts of the tokens, to 1")
+    if any(not 0 <= part < 1 for part in study.starts) or not study.starts:
+        raise InputError(f"starts are {study.starts}; expected parts of the tokens, below 1")
     if any(multiple < 1 for multiple in study.extrapolated):
         raise InputError(f"extrapolated are {study.extrapolated}; expected multiples of 1 or more")
     if not study.seeds:
@@ -151,10 +157,10 @@ def check(study: Study) -> None:
                 f"schedules: {entry.name} is {entry.batch!r} until {entry.until:g} of the tokens; "
                 "expected its last switch before that, and at most 1"
             )
-    pilots = [entry for entry in study.schedules if study.is_pilot(entry)]
+    pilots = [e for e in study.schedules if study.switches_once(e) and e.until == 1]
     if sum(study.shared_rate in pilot_rates(study, entry) for entry in pilots) < 2:
         raise InputError(
-            f"schedules: expected two or more that switch from batch {study.small} to "
+            f"schedules: expected two or more that switch once from batch {study.small} to "
             f"{study.large} at rate {study.shared_rate:g}, so that the law is identified"
         )
 

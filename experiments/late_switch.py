@@ -6,7 +6,8 @@ laws beside it:
 1. constant batches, each at several rates: trunks;
 2. switches small → large at several points, several stages, the schedules of E(S): branches at
    constant rate; one branch serves every budget behind its switch;
-3. the functional law fitted to constants and two-stage pilots, and the schedules it recommends;
+3. the functional law fitted to constants and two-stage pilots, from the start that predicts
+   left-out pilots best, and the schedules it recommends;
 4. all of them with a last part decayed to zero (WSD), by branches;
 5. constants and schedules under a cosine, branches sharing what they have in common.
 
@@ -33,6 +34,7 @@ from bss.training.config import to_dict
 from bss.training.execution import Execution
 from experiments.common import (
     base_run,
+    batch_unit,
     check_results,
     make_engine,
     matrix_flops,
@@ -49,6 +51,8 @@ from experiments.es_curve import Contender, contender_table, finished
 from experiments.es_wsd import tuned, with_rates
 from experiments.late_law import (
     LAW,
+    candidates,
+    chosen_fit,
     fit_pilots,
     law_schedules,
     law_switch,
@@ -97,15 +101,17 @@ def experiment(study: Study) -> None:
         stable = [*constants, *train("2/5 switches", switched, execution)]
         continued = going_on(study, constants, execution)
         continued = train("2/5 the large batch goes on", continued, execution)
-        pilots = [c for c in stable if c.role in ("constant", "late")]
+        pilots = [c for c in stable if c.role in ("constant", "late") and is_whole(study, c)]
         say("fitting the functional law")
         means = seed_means(runs, [c.run for c in pilots])
-        fit = fit_pilots(means, base.schedule.warmup, study.resamples)
-        bounds = study.small, study.large
-        lawful = law_schedules(fit, base, study.shared_rate, study.decay, bounds)
+        starts = [round(part * study.tokens) for part in study.starts]
+        fits = fit_pilots(means, starts, base.schedule.warmup, study.resamples)
+        fit = chosen_fit(fits)
+        unit, rate = batch_unit(study.setup), study.shared_rate
+        lawful = law_schedules(fit, base, rate, study.decay, unit, study.large)
         chosen = by_law(study, base, lawful, stable, execution)
         stable += train("3/5 the law's schedules", chosen["constant"], execution)
-        whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
+        whole = [c for c in stable if is_whole(study, c)]
         decays = decaying(study, [*whole, *chosen["decay"]], stable, execution)
         decays = train("4/5 WSD", decays, execution)
         cosines, own = under_cosine(study, base, chosen["cosine"], execution)
@@ -115,19 +121,17 @@ def experiment(study: Study) -> None:
     final = with_rates(contender_table(ended, execution), ended)
     at_best = tuned(final)
     names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
-    at_shared = final.loc[np.isclose(final["peak_lr"], study.shared_rate)]
-    told = predictions(
-        fit,
-        pilots,
-        [c for c in ended if c.role != "constant" and (c.role, c.rate) != ("late", "constant")],
-        [c for c in ended if c.role == "constant"],
-        runs,
+    at_shared = final.loc[np.isclose(final["peak_lr"], rate)]
+    unseen = [c for c in ended if c.role != "constant" and (c.role, c.rate) != ("late", "constant")]
+    flat = [c for c in ended if c.role == "constant"]
+    told = predictions(fit, pilots, unseen, flat, runs)
+    tried = [(one, predictions(one, pilots, unseen, flat, runs)) for one in fits]
+    small, large = (at_rate(study, constants, batch, runs) for batch in (study.small, study.large))
+    late = [c for c in stable if c.role == "late"]
+    points, followed = (
+        {at: curves(runs, some) for at, some in switches_of(some_late, rate)}
+        for some_late in (late, [c for c in late if is_whole(study, c)])
     )
-    small, large = (at_rate(study, constants, batch, runs) for batch in bounds)
-    points = {
-        at: curves(runs, some)
-        for at, some in switches_of([c for c in stable if c.role == "late"], study.shared_rate)
-    }
     budgets = [round(part * study.tokens) for part in study.budgets]
     best_switches = pd.concat(
         [switch_points(points, small, large, budgets), law_points(study, fit, base.schedule.warmup)]
@@ -152,7 +156,7 @@ def experiment(study: Study) -> None:
                 ]
             ),
             "catch_up.csv": catch_up(
-                points, small, large, curves(runs, [c.run for c in continued]) or large
+                followed, small, large, curves(runs, [c.run for c in continued]) or large
             ),
             "switch_points.csv": best_switches,
             "exponents.csv": pd.DataFrame(
@@ -161,8 +165,9 @@ def experiment(study: Study) -> None:
             "pilots.parquet": means,
             "fit.json": fit.to_dict() if fit else {},
             "schedules.json": {name: str(schedule) for name, schedule in lawful.items()},
+            "candidates.csv": candidates(tried, fit, rate),
             "predictions.csv": told,
-            "scores.csv": scores(told),
+            "scores.csv": scores(told, rate),
         },
     )
     say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
@@ -175,7 +180,7 @@ def say_price(study: Study) -> None:
     constants = list(constant_contenders(base, study.rates, study.seeds, []))
     switched = switching(study, base, constants, execution)
     stable = [*constants, *switched]
-    stages = BatchSchedule.stages([study.small, study.large], 2)
+    stages = BatchSchedule.stages([study.small, study.large], study.tokens)
     lawful = by_law(study, base, dict.fromkeys(LAW.values(), stages), [], execution)
     whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
     parts = {
@@ -191,6 +196,11 @@ def say_price(study: Study) -> None:
     print_hours(costs, study.peak_flops, study.mfu)
 
 
+def is_whole(study: Study, contender: Contender) -> bool:
+    """Whether it takes all tokens; others serve the best switch point alone."""
+    return contender.run.schedule.tokens == study.tokens
+
+
 def at_rate(
     study: Study, constants: Sequence[Contender], batch: int, runs: Path
 ) -> dict[int, Curve]:
@@ -202,8 +212,10 @@ def at_rate(
 def law_points(study: Study, fit: CurveFit | None, warmup: int) -> pd.DataFrame:
     """The best switch by the law at every budget, and beyond; rows as of `switch_points`."""
     rows: list[dict[str, Any]] = []
-    for part in (*study.budgets, *study.extrapolated):
-        budget = round(part * study.tokens)
+    budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
+    for budget in budgets:
+        if fit is not None and budget <= fit.since:
+            continue
         try:
             if fit is None:
                 raise InputError("there is no fit")
@@ -213,6 +225,7 @@ def law_points(study: Study, fit: CurveFit | None, warmup: int) -> pd.DataFrame:
         except InputError as error:
             say(f"the law gives no switch point: {error}")
             break
+        # At the bounds of the search it is no optimum.
         inside = 0.95 * budget > after > 3 * study.large * study.setup.text.seq_len
         rows.append(
             {"budget": budget, "source": "law", "after": after, "interior": inside, "loss": loss}

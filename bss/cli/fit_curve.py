@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warmup", default="0", help="tokens of warm-up, whose losses are left out"
     )
+    parser.add_argument(
+        "--since",
+        default="0",
+        help="leave losses before out: tokens, or a percentage of the longest run",
+    )
     parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
     add_output_arguments(parser, plot=True)
     parser.set_defaults(run=run)
@@ -40,7 +45,14 @@ def run(options: argparse.Namespace) -> Output:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
     runs = read_runs(options.runs)
     warmup = parse_tokens(options.warmup, field="--warmup")
-    fit = fit_curve(runs, clock=options.clock, warmup=warmup, options=Options(options.resamples))
+    since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
+    fit = fit_curve(
+        runs,
+        clock=options.clock,
+        warmup=warmup,
+        since=since,
+        options=Options(options.resamples),
+    )
 
     def figure():
         from bss.plots.loss_curve import fitted_curves
@@ -51,7 +63,7 @@ def run(options: argparse.Namespace) -> Output:
         f"{LAW}, ν = lr^p/B^m",
         f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
         *(
-            f"{name} clock: {error:.2g} at left-out runs"
+            f"{name} clock: {error:.2g} at the last losses of left-out runs"
             for name, error in fit.left_out_rmse.items()
         ),
         *(f"warning: {text}" for text in fit.warnings),

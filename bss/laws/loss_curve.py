@@ -41,6 +41,7 @@ def fit_curve(
     *,
     clock: str | None = None,
     warmup: int = 0,
+    since: int = 0,
     options: Options | None = None,
 ) -> CurveFit:
     """Fit the functional scaling law to loss curves of one model.
@@ -48,8 +49,11 @@ def fit_curve(
     Args:
         runs: a run table with rates (lr); constant runs, and some that change batch or rate.
         clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts
-            runs left out of its fit better, "sgd" where there are fewer than four runs.
+            left out of its fit better, "sgd" where there are fewer than four runs.
         warmup: tokens of linear warm-up, whose losses are left out.
+        since: tokens before which losses are left out: the law is of late training, and early
+            losses, which are many and steep, would decide the fit. `left_out_rmse` tells which
+            start predicts best.
         options: how intervals are made.
 
     Raises:
@@ -57,7 +61,7 @@ def fit_curve(
             rate, or the clock is unknown.
     """
     options = options or Options(resamples=100)
-    curves = curves_of(runs, warmup=warmup)
+    curves = curves_of(runs, warmup=warmup, since=since)
     reasons = unidentified_by_design(curves)
     if "c_K" in reasons and "m" in reasons and "p" in reasons:
         raise InputError(
@@ -104,6 +108,7 @@ def fit_curve(
         batches=_range(batch[steps > 0]),
         rates=_range(lr[(steps > 0) & (lr > 0)]),
         tokens=int(np.nanmax(curves.tokens)),
+        since=since,
         losses=int(used.sum()),
         runs=len(curves.runs),
         level=options.level,
@@ -155,15 +160,15 @@ def _bootstrap(
 
 
 def _left_out(curves: Curves, problem: Problem) -> float:
-    """Root mean square error of log loss at each run by the fit to the others."""
+    """Root mean square error of log loss at the end of each run by the fit to the others."""
     whole = best_of(solve_curves(problem, curve_starts(problem), rounds=40)).parameters
     each = np.arange(len(curves.runs))
     weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
     starts = np.repeat(whole, len(each), axis=0)
     fits = solve_curves(problem, starts, {"weight": weight}, rounds=3).parameters
-    errors = [_linearized(problem, theta)[0][i] for i, theta in enumerate(fits)]
-    used = problem.data["weight"] > 0
-    return float(np.sqrt(np.mean(np.array(errors)[used] ** 2)))
+    ends = (problem.data["weight"] > 0).sum(axis=1) - 1
+    errors = [_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)]
+    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def _physical(problem: Problem, theta: np.ndarray) -> CurveLaw:

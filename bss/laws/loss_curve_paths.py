@@ -15,6 +15,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
+from bss.units import format_tokens
 
 READINGS = 32
 PIECES = 48
@@ -47,7 +48,13 @@ class Path:
 
 
 def run_path(
-    name: str, rows: pd.DataFrame, lr: np.ndarray, column: str, seq_len: int, warmup: int
+    name: str,
+    rows: pd.DataFrame,
+    lr: np.ndarray,
+    column: str,
+    seq_len: int,
+    warmup: int,
+    since: int = 0,
 ) -> Path:
     """A run's rows as a path.
 
@@ -59,6 +66,7 @@ def run_path(
         seq_len: tokens per sequence.
         warmup: tokens of linear warm-up, whose losses are left out, as are those of rows at which
             the rate is seen to rise from the start.
+        since: tokens before which losses are left out as well.
 
     Raises:
         InputError: fewer than three losses are left, or the rate is never above 0.
@@ -67,11 +75,12 @@ def run_path(
     batch, loss = rows["batch"].to_numpy(float), rows[column].to_numpy(float)
     if step[0] == 0:  # an evaluation before the first step
         step, tokens, batch, loss, lr = (x[1:] for x in (step, tokens, batch, loss, lr))
-    kept = np.isfinite(loss) & (tokens > warmup) & ~_rising(lr)
+    kept = np.isfinite(loss) & (tokens > max(warmup, since)) & ~_rising(lr)
     if kept.sum() < 3 or not lr.max() > 0:
         raise InputError(
-            f"run {name}: {kept.sum()} losses after its warm-up; the law needs 3 of each run, so "
-            "evaluate more often or leave the run out"
+            f"run {name}: {kept.sum()} losses after its warm-up"
+            f"{f' and {format_tokens(since)} tokens' if since else ''}; the law needs 3 of each "
+            "run, so evaluate more often or leave the run out"
         )
     taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
     before, lr_before = _shifted(batch), _shifted(lr)

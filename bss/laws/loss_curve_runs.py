@@ -34,7 +34,7 @@ class Curves:
     weight: np.ndarray
 
 
-def curves_of(runs: pd.DataFrame, *, warmup: int = 0) -> Curves:
+def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0) -> Curves:
     """The curves of a run table.
 
     Args:
@@ -43,6 +43,7 @@ def curves_of(runs: pd.DataFrame, *, warmup: int = 0) -> Curves:
             loss.
         warmup: tokens of linear warm-up. Losses in it are left out, as those are at which the rate
             is seen to rise from the start.
+        since: tokens before which losses are left out as well.
 
     Raises:
         InputError: `check_runs` refuses the table, sequence lengths or models are mixed, a rate is
@@ -58,7 +59,7 @@ def curves_of(runs: pd.DataFrame, *, warmup: int = 0) -> Curves:
     rates = _rates(runs)
     column = loss_column(runs)
     paths = [
-        run_path(str(name), rows, rates.loc[rows.index].to_numpy(), column, seq_len, warmup)
+        run_path(str(name), rows, rates.loc[rows.index].to_numpy(), column, seq_len, warmup, since)
         for name, rows in runs.groupby("run", sort=False)
     ]
     return stack(paths, seq_len)

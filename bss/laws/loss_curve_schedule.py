@@ -265,8 +265,8 @@ def _compared(search: _Search, chosen: _Candidate, loss: float, steps: int) -> R
 
     def large_loss(log_tokens: float) -> float:
         factor = math.exp(log_tokens) / search.tokens
-        names = ("total", "warmup", "decay")
-        scaled = replace(rate, **{name: getattr(rate, name) * factor for name in names})
+        total, warmup, decay = (round(factor * x) for x in (rate.total, rate.warmup, rate.decay))
+        scaled = replace(rate, total=total, warmup=warmup, decay=min(decay, total - warmup))
         path = plan_path(constant, round(math.exp(log_tokens)), fit.seq_len, scaled)
         return float(law_losses(fit.law, stack([path], fit.seq_len))[0, 0])
 

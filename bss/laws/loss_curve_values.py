@@ -41,11 +41,13 @@ class CurveFit:
         identified: whether losses of schedules that change can be predicted.
         rmse: root mean square error of log loss over the losses fitted.
         run_rmse: the same of each run.
-        left_out_rmse: of each clock at runs left out of its fit; empty where they were not tried.
+        left_out_rmse: of each clock, at the last losses of runs left out of its fit; empty where
+            they were not tried.
         seq_len: tokens per sequence.
         batches: measured, ascending, in sequences: the smallest and the largest.
         rates: the same of learning rates, the smallest being above 0.
         tokens: the longest run.
+        since: tokens before which losses were left out.
         losses: how many were fitted.
         runs: runs behind them.
         level: of all intervals.
@@ -69,6 +71,7 @@ class CurveFit:
     tokens: int
     losses: int
     runs: int
+    since: int = 0
     level: float = 0.90
     resamples: int = 0
     method: str = METHOD
