@@ -8,7 +8,7 @@
 | smoke | 12k parameters   | 60K             | a few minutes of CPU; for tests                    |
 | cpu   | 99k parameters   | 1M              | 165M tokens in all, of which `configs/es_wsd.py`   |
 |       |                  |                 | shares 70M; 2 cores, an hour                       |
-| gpu   | 10.6M parameters | 30M             | one accelerator, synthetic; not measured           |
+| gpu   | 10.6M parameters | 25M             | one accelerator, synthetic; not measured           |
 | paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
 
 cpu and gpu have the set-up of E(S) under WSD and share its runs directory: the constants of both
@@ -46,7 +46,7 @@ def get_config(size: str = "cpu") -> ConfigDict:
         setup.schedule.warmup = 300_000_000
         setup.engine.runs = "runs/late_switch_paper"
     if size == "gpu":
-        setup.schedule.tokens = 30_000_000
+        setup.schedule.tokens = 25_000_000
     grid = {
         "smoke": {batch: (8e-3,) for batch in (1, 4, 8)} | {2: (4e-3, 8e-3)},
         "cpu": {e["batch"]: e["rates"] for e in base.grid if e["batch"] <= 32},
@@ -96,8 +96,8 @@ def get_config(size: str = "cpu") -> ConfigDict:
             "seeds": (0,) if smoke else (0, 1, 2),
             "decay": 0.2,
             "cosine": {"smoke": 0.5, "gpu": 0.25}.get(size, 1.0),
-            "continued": 2.0 if size in ("smoke", "cpu") else 1.0,
-            "continued_seeds": (0,),
+            "continued": {"smoke": 2.0, "cpu": 4.0}.get(size, 1.0),
+            "continued_seeds": (0, 1, 2) if size == "cpu" else (0,),
             "resamples": 10 if smoke else 100,
             "results": f"runs/late_switch_{size}/results",
             "dry_run": False,

@@ -80,7 +80,7 @@ def decaying(
 def under_cosine(
     study: Study, base: RunConfig, lawful: Sequence[Contender], execution: Execution
 ) -> tuple[list[Contender], Execution]:
-    """Small, large and every schedule under a cosine, and where they keep checkpoints.
+    """Every constant and every schedule under a cosine, and where they keep checkpoints.
 
     Args:
         study: with the part of the tokens that they have.
@@ -89,8 +89,7 @@ def under_cosine(
         execution: of the others.
     """
     constants = [
-        Entry(f"constant {batch}", str(batch), study.rates[batch])
-        for batch in (study.small, study.large)
+        Entry(f"constant {batch}", str(batch), rates) for batch, rates in study.rates.items()
     ]
     entries = [*constants, *(entry for entry in study.schedules if entry.until == 1)]
     found = [c for entry in entries for c in of_entry(study, base, entry)]

@@ -32,6 +32,7 @@ RATES = {
     "constant": "constant learning rate",
     "averaged": "constant learning rate, weights averaged",
     "decay": "decayed to zero",
+    "cosine": "cosine to zero",
 }
 
 

@@ -21,6 +21,7 @@ from bss.plots.style import (
     INK,
     batch_axis,
     batch_styles,
+    columns,
     new_figure,
     panel_title,
     side_legend,
@@ -42,7 +43,7 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
         panels: a title to the table of `bss.laws.measured.crossings` and the fitted hyperbola.
     """
     figure, axes = new_figure(3.6, columns=len(panels), sharey=True)
-    smallest = min(_columns(table, "small")[0].min() for table, _ in panels.values())
+    smallest = min(columns(table, "small")[0].min() for table, _ in panels.values())
     larger = sorted({float(b) for table, _ in panels.values() for b in table["large"]})[:PAIRS]
     looks = batch_styles(range(len(larger)))
     for ax, (title, (table, law)) in zip(axes[0], panels.items(), strict=True):
@@ -50,7 +51,7 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
         for i, batch in enumerate(larger):
             look = looks[i]
             pair = np.asarray((table["small"] == smallest) & (table["large"] == batch))
-            x, log, errors = _columns(table, "target_loss", "log_ratio", "error", where=pair)
+            x, log, errors = columns(table, "target_loss", "log_ratio", "error", where=pair)
             ends = np.exp(log - errors), np.exp(log + errors)
             _bars(ax, x, np.exp(log), *ends, look | {"linestyle": "-"})
             if law is not None:
@@ -87,14 +88,14 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
         losses = [float(t) for table in lines.values() for t in table["target_loss"]]
         dodge = 0.012 * (max(losses) - min(losses))
         for i, (name, table) in enumerate(lines.items()):
-            x, y, low, high = _columns(table, "target_loss", "batch", "low", "high")
+            x, y, low, high = columns(table, "target_loss", "batch", "low", "high")
             x = x + dodge * (i - (len(lines) - 1) / 2)
             _bars(ax, x, y, low, high, looks[name] | {"linestyle": "-"}, table["interior"])
         _falling(ax, losses)
         ax.set_yscale("log", base=2)
         panel_title(ax, title)
     tables = [table for lines in panels.values() for table in lines.values()]
-    values = np.concatenate([_columns(t, "batch", "low", "high") for t in tables], axis=1)
+    values = np.concatenate([columns(t, "batch", "low", "high") for t in tables], axis=1)
     axes[0, 0].set_ylim(np.nanmin(values) / 1.5, np.nanmax(values) * 1.5)
     batch_axis(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("$B_{opt}$ (sequences)")
@@ -123,7 +124,7 @@ def horizons_figure(horizons: pd.DataFrame) -> Figure:
         ax.axhline(0, color=INK, lw=0.8, zorder=1)
         for i, end in enumerate(ends):
             here = np.asarray((horizons["rates"] == title) & (horizons["horizon"] == end))
-            x, y, error = _columns(horizons, "batch", "excess", "excess_error", where=here)
+            x, y, error = columns(horizons, "batch", "excess", "excess_error", where=here)
             near.append(np.sort(y)[min(3, len(y) - 1)])
             x = x * 1.03 ** (i - (len(ends) - 1) / 2)
             other = ~np.asarray(horizons["law_best"], bool)[here]
@@ -161,7 +162,7 @@ def changes_figure(table: pd.DataFrame) -> Figure:
             here = np.asarray((table["contender"] == contender) & (table["weights"] == kind))
             rows = [changes.index(change) for change in table["change"][here]]
             y = np.array(rows) + 0.22 * (i - (len(weights) - 1) / 2)
-            x, error = _columns(table, "difference", "error", where=here)
+            x, error = columns(table, "difference", "error", where=here)
             known = np.where(np.isfinite(error), error, 0)
             ax.errorbar(x, y, xerr=known, ls="none", ms=5.5, capsize=2.5, lw=1, **shades[i])
         ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -191,13 +192,13 @@ def irreducible_figure(estimates: pd.DataFrame) -> Figure:
     seeds = sorted(set(estimates["seed"]))
     for i, law in enumerate(laws):
         here = np.asarray(estimates["law"] == law)
-        seed, y, low, high = _columns(estimates, "seed", "L_0", "low", "high", where=here)
+        seed, y, low, high = columns(estimates, "seed", "L_0", "low", "high", where=here)
         x = np.searchsorted(seeds, seed) + 0.16 * (i - (len(laws) - 1) / 2)
         _bars(ax, x, y, low, high, shades[i] | {"linestyle": "none"})
     truth, reached = (float(estimates[name].iloc[0]) for name in ("truth", "reached"))
     ax.axhline(truth, color=INK, lw=1, zorder=1)
     ax.axhline(reached, color=FAINT, lw=1, ls="--", zorder=1)
-    (values,) = _columns(estimates, "L_0")
+    (values,) = columns(estimates, "L_0")
     span = max(values.max(), reached) - values.min()
     ax.set_ylim(values.min() - 0.3 * span, max(values.max(), reached) + 0.2 * span)
     ax.set_xticks(range(len(seeds)), [str(seed) for seed in seeds])
@@ -208,12 +209,6 @@ def irreducible_figure(estimates: pd.DataFrame) -> Figure:
     handles.append(Line2D([], [], color=FAINT, lw=1, ls="--", label="lowest loss of a\nlong run"))
     side_legend(figure, handles)
     return figure
-
-
-def _columns(table: pd.DataFrame, *names: str, where: Any = None) -> list[np.ndarray]:
-    """Columns as floats, of all rows or of those where a mask is true."""
-    kept = slice(None) if where is None else where
-    return [np.asarray(table[name], float)[kept] for name in names]
 
 
 def _bars(

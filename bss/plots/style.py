@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -74,6 +75,12 @@ def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
 def law_style(law: str) -> dict[str, Any]:
     """Colour, line style and marker of a law."""
     return dict(_LAWS.get(law, _OTHER_LAW))
+
+
+def columns(table: pd.DataFrame, *names: str, where: Any = None) -> list[np.ndarray]:
+    """Columns as floats, of all rows or of those where a mask is true."""
+    kept = slice(None) if where is None else where
+    return [np.asarray(table[name], float)[kept] for name in names]
 
 
 def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> None:

@@ -1,0 +1,185 @@
+"""Late switching in language models: catch-up by tokens and steps, switch points, predictions.
+
+After Wang et al. (arXiv 2602.14208). Bars and bands are 2 standard errors over seeds.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bss.plots.contenders import RATES
+from bss.plots.style import (
+    FAINT,
+    INK,
+    batch_styles,
+    columns,
+    count_axis,
+    new_figure,
+    panel_title,
+    side_legend,
+    tokens_axis,
+)
+from bss.units import format_tokens
+
+PREDICTORS = {
+    "predicted": "the functional law",
+    "mean_batch_constant": "constant, equal steps",
+    "best_training": "best of the fitted",
+}
+
+
+def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
+    """Held-out loss against tokens and against steps, one line per schedule.
+
+    Args:
+        curves: columns tokens, steps, loss (nats) by name; the mean over seeds.
+    """
+    figure, axes = new_figure(3.6, columns=2, sharey=True)
+    looks = batch_styles(range(len(curves)))
+    for ax, clock in zip(axes[0], ("tokens", "steps"), strict=True):
+        for i, table in enumerate(curves.values()):
+            x, y = columns(table, clock, "loss")
+            ax.plot(x, y, lw=1.3, ms=3.5, markevery=3, **looks[i])
+        ax.set_xlabel(clock)
+        panel_title(ax, f"at equal {clock}")
+    tokens, steps = axes[0]
+    tokens_axis(tokens.xaxis)
+    steps.set_xscale("log")
+    count_axis(steps.xaxis)
+    tokens.set_ylabel("held-out loss (nats per token)")
+    side_legend(figure, _lines(curves, looks))
+    return figure
+
+
+def catch_up_figure(table: pd.DataFrame) -> Figure:
+    """What is left of the gap to the large batch, and to the earliest switch, after each switch.
+
+    Args:
+        table: columns switch, tokens, steps, after_tokens, to_large_at_steps, to_earliest and their
+            errors; the first row of a switch is the last before it.
+    """
+    figure, axes = new_figure(3.5, columns=2)
+    switches = sorted(set(table["switch"]))
+    looks = batch_styles(range(len(switches)))
+    panels = {
+        "to_large_at_steps": ("steps after the switch", "above the large batch\nat equal steps"),
+        "to_earliest": ("tokens after the switch", "above the earliest switch\nat equal tokens"),
+    }
+    for ax, (column, (label, title)) in zip(axes[0], panels.items(), strict=True):
+        ax.axhline(0, color=INK, lw=0.8, zorder=1)
+        for i, at in enumerate(switches):
+            clock = "steps" if column.endswith("steps") else "tokens"
+            here = np.asarray(table["switch"] == at)
+            x, gap, error = columns(table, clock, column, f"{column}_error", where=here)
+            # The last row before a switch is at most a few steps before it.
+            begin = x[0] if clock == "steps" else float(at)
+            if i or column != "to_earliest":
+                _band(ax, x[1:] - begin, gap[1:], error[1:], looks[i])
+        ax.set_xlabel(label)
+        panel_title(ax, title.replace("\n", " "))
+    axes[0, 0].set_ylabel("difference of losses (nats per token)")
+    tokens_axis(axes[0, 1].xaxis)
+    names = {format_tokens(int(at)): i for i, at in enumerate(switches)}
+    handles = _lines(names, looks)
+    side_legend(figure, handles, "switch after\n(tokens)")
+    return figure
+
+
+def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure:
+    """Tokens after the best switch against the budget, with the power law of each source.
+
+    Hollow marks are no optima: the best switch was the last or the first that was tried.
+
+    Args:
+        table: columns source, budget, after, after_error (of its logarithm) and interior.
+        exponents: columns source, exponent, low, high.
+    """
+    figure, axes = new_figure(3.6)
+    ax = axes[0, 0]
+    names = {"measured": "measured", "law": "by the fitted law"}
+    looks = batch_styles(range(3))
+    handles: list[Any] = []
+    found = exponents.set_index("source").to_dict("index")
+    for i, (source, name) in enumerate(names.items()):
+        here = np.asarray((table["source"] == source) & (table["after"] > 0))
+        x, y, log_error = columns(table, "budget", "after", "after_error", where=here)
+        inside = np.asarray(table["interior"], bool)[here]
+        error = np.where(inside & np.isfinite(log_error), log_error, 0)
+        mark: dict[str, Any] = {"ls": "none", "ms": 6, **looks[i]}
+        spread = [y - y * np.exp(-error), y * np.exp(error) - y]
+        bars: dict[str, Any] = mark | {"marker": ""}
+        ax.errorbar(x, y, yerr=spread, capsize=2.5, lw=1, **bars)
+        ax.plot(x[inside], y[inside], **mark)
+        ax.plot(x[~inside], y[~inside], mfc="white", **mark)
+        value = found.get(source, {}).get("exponent")
+        if value is not None and np.isfinite(value) and inside.any():
+            low, high = found[source]["low"], found[source]["high"]
+            name += f"\nexponent {value:.2f} (90%: {low:.2f} to {high:.2f})"
+            centre = [np.exp(np.log(v[inside]).mean()) for v in (x, y)]
+            ends = np.array([x[inside].min(), x[inside].max()])
+            line = centre[1] * (ends / centre[0]) ** value
+            ax.plot(ends, line, lw=1.2, ls="--", color=looks[i]["color"])
+        handles.append(Line2D([], [], ls="none", ms=6, **looks[i], label=name))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for axis in (ax.xaxis, ax.yaxis):
+        tokens_axis(axis)
+    ax.set_xlabel("budget (tokens)")
+    ax.set_ylabel("tokens after the best switch")
+    handles.append(
+        Line2D([], [], ls="none", marker="o", mfc="white", mec=INK, ms=6, label="a bound")
+    )
+    side_legend(figure, handles)
+    return figure
+
+
+def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
+    """Measured final losses of schedules the fit has not seen against each prediction.
+
+    Args:
+        table: columns rate, measured, error and one for each of PREDICTORS, in nats.
+        scores: columns group, predictor, schedules, ratio, rank_correlation; "all" is told.
+    """
+    figure, axes = new_figure(3.7, columns=len(PREDICTORS), sharey=True)
+    kinds = [kind for kind in RATES if kind in set(table["rate"])]
+    looks = batch_styles(range(len(kinds)))
+    told = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
+    for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=True):
+        ends: list[float] = table["measured"].tolist()
+        for i, kind in enumerate(kinds):
+            here = np.asarray(table["rate"] == kind)
+            x, y, error = columns(table, column, "measured", "error", where=here)
+            ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **looks[i])
+        line = [min(ends), max(ends)]
+        ax.plot(line, line, color=FAINT, lw=0.9, zorder=1)
+        ax.set_xlabel("predicted (nats per token)")
+        panel_title(ax, title)
+        if column in told:
+            score = told[column]
+            text = f"{score['schedules']} schedules\nerror of differences: "
+            text += f"{score['ratio']:.2f}\nof their spread"
+            if np.isfinite(score["rank_correlation"]):
+                text += f"\nrank correlation {score['rank_correlation']:.2f}"
+            place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
+            ax.text(0.98, 0.03, text, fontsize=7.5, **place)
+    axes[0, 0].set_ylabel("measured final loss (nats per token)")
+    handles = [
+        Line2D([], [], ls="none", ms=5, **looks[i], label=RATES[kind])
+        for i, kind in enumerate(kinds)
+    ]
+    side_legend(figure, [*handles, Line2D([], [], color=FAINT, lw=0.9, label="equal")])
+    return figure
+
+
+def _band(ax: Axes, x: np.ndarray, y: np.ndarray, error: np.ndarray, look: dict) -> None:
+    ax.plot(x, y, lw=1.3, ms=3.5, **look)
+    ax.fill_between(x, y - error, y + error, color=look["color"], alpha=0.15, lw=0)
+
+
+def _lines(names: Any, looks: dict[float, dict[str, Any]]) -> list[Line2D]:
+    return [Line2D([], [], lw=1.3, ms=4, **looks[i], label=name) for i, name in enumerate(names)]
