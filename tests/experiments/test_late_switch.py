@@ -159,7 +159,8 @@ def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_
 
 
 def test_the_large_batch_goes_on_without_touching_its_trunk():
-    (found,) = going_on(STUDY, CONSTANTS, EXECUTION)
+    study = dataclasses.replace(STUDY, continued=2.0, continued_seeds=(0,))
+    (found,) = going_on(study, CONSTANTS, EXECUTION)
     trunk = named(CONSTANTS, "constant 32").run
     assert found.run.parent is not None
     assert found.run.parent.run == trunk.id

@@ -1,0 +1,120 @@
+"""Figures of late switching: what is drawn where, what is hollow, what is told."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.plots import late_switch as plots
+
+
+def data(line):
+    """What a line draws, [2, N]."""
+    return np.array(line.get_data(), float)
+
+
+def marks(ax, face=None):
+    """Data of the marks [N, 2] that no line joins, of one face colour where it is given."""
+    found = [
+        line
+        for line in ax.lines
+        if line.get_linestyle() == "None"
+        and line.get_marker() not in ("", "_")
+        and face in (None, line.get_markerfacecolor())
+    ]
+    return np.concatenate([data(line).T for line in found])
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_curves_are_drawn_by_tokens_and_by_steps():
+    table = pd.DataFrame({"tokens": [100, 200], "steps": [10, 15], "loss": [3.0, 2.5]})
+    figure = plots.clocks_figure({"small": table, "large": table.assign(steps=[2, 4])})
+    by_tokens, by_steps = figure.axes
+    for i, (tokens, steps) in enumerate([([100, 200], [10, 15]), ([100, 200], [2, 4])]):
+        np.testing.assert_allclose(data(by_tokens.lines[i]), [tokens, [3.0, 2.5]])
+        np.testing.assert_allclose(data(by_steps.lines[i]), [steps, [3.0, 2.5]])
+    assert legend(figure) == ["small", "large"]
+
+
+def test_gaps_are_counted_from_the_switch_and_the_earliest_has_none_to_itself():
+    rows = [
+        (at, tokens, steps, tokens - at, gap, 0.01, gap / 2, 0.01)
+        for at, places in {
+            100: [(90, 9, 0.4), (150, 12, 0.3)],
+            300: [(290, 30, 0.4), (350, 32, 0.1)],
+        }.items()
+        for tokens, steps, gap in places
+    ]
+    columns = ["switch", "tokens", "steps", "after_tokens", "to_large_at_steps"]
+    columns += ["to_large_at_steps_error", "to_earliest", "to_earliest_error"]
+    figure = plots.catch_up_figure(pd.DataFrame(rows, columns=columns))
+    by_steps, by_tokens = figure.axes
+    drawn = [data(line).T.tolist() for line in by_steps.lines[1:]]
+    assert drawn == [[[3, 0.3]], [[2, 0.1]]]
+    (line,) = by_tokens.lines[1:]
+    np.testing.assert_allclose(data(line), [[50], [0.05]])
+    assert legend(figure) == ["100", "300"]
+
+
+@pytest.fixture
+def switches():
+    """After ∝ budget^0.7 by the law; measured at two budgets, and a bound at a third."""
+    budgets = np.array([1e5, 2e5, 4e5])
+    law = pd.DataFrame({"budget": budgets, "after": 0.2 * budgets**0.7, "interior": True})
+    measured = law.assign(after_error=0.1, interior=[False, True, True])
+    return pd.concat([measured.assign(source="measured"), law.assign(source="law")])
+
+
+def test_bounds_are_hollow_and_exponents_are_told(switches):
+    found = pd.DataFrame(
+        {
+            "source": ["measured", "law"],
+            "exponent": [np.nan, 0.7],
+            "low": [np.nan, 0.6],
+            "high": 0.8,
+        }
+    )
+    figure = plots.switch_points_figure(switches, found)
+    (ax,) = figure.axes
+    np.testing.assert_allclose(marks(ax, "white"), [[1e5, 0.2 * 1e5**0.7]])
+    assert len(marks(ax)) == 6
+    told = legend(figure)
+    assert told[0] == "measured"
+    assert "exponent 0.70 (90%: 0.60 to 0.80)" in told[1]
+    dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(data(dashed[0])[1], 0.2 * np.array([1e5, 4e5]) ** 0.7)
+
+
+def test_predictions_are_told_with_their_scores():
+    table = pd.DataFrame(
+        {
+            "rate": ["constant", "decay", "cosine"],
+            "measured": [1.6, 1.5, 1.7],
+            "error": [0.01, np.nan, 0.01],
+            "predicted": [1.61, 1.52, 1.69],
+            "mean_batch_constant": [1.7, np.nan, 1.8],
+            "best_training": 1.55,
+        }
+    )
+    scores = pd.DataFrame(
+        {
+            "group": ["all", "WSD"],
+            "predictor": "predicted",
+            "schedules": [3, 9],
+            "ratio": [0.25, 9.0],
+            "rank_correlation": [1.0, 0.0],
+        }
+    )
+    figure = plots.predictions_figure(table, scores)
+    law = figure.axes[0]
+    np.testing.assert_allclose(marks(law), [[1.61, 1.6], [1.52, 1.5], [1.69, 1.7]])
+    (text,) = law.texts
+    assert text.get_text() == (
+        "3 schedules\nerror of differences: 0.25\nof their spread\nrank correlation 1.00"
+    )
+    assert not figure.axes[1].texts
+    assert legend(figure) == [
+        "constant learning rate", "decayed to zero", "cosine to zero", "equal",
+    ]  # fmt: skip
