@@ -28,11 +28,12 @@ from bss.laws.loss_curve_problem import (
     law_of,
     solve_curves,
 )
-from bss.laws.loss_curve_runs import Curves, curves_of, unidentified_by_design
+from bss.laws.loss_curve_runs import curves_of, unidentified_by_design
 from bss.laws.loss_curve_values import CurveFit
 
 WIDE = 10.0  # an interval over more than this factor identifies nothing
 OUTLIER = 5.0
+ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
 LAW_NAMES = dict(zip(NAMES, CurveLaw._fields, strict=True))
 
 
@@ -68,16 +69,18 @@ def fit_curve(
             "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
             "runs of other batches, and some that change their batch"
         )
+    several = clock is None and len(curves.runs) >= 4
+    clocks = CLOCKS if several else (clock or "sgd",)
+    problems = {name: curve_problem(curves, name, reasons) for name in clocks}
+    solutions = {
+        name: best_of(solve_curves(problem, curve_starts(problem), rounds=ROUNDS))
+        for name, problem in problems.items()
+    }
     left_out: dict[str, float] = {}
-    if clock is None:
-        clock = "sgd"
-        if len(curves.runs) >= 4:
-            left_out = {
-                name: _left_out(curves, curve_problem(curves, name, reasons)) for name in CLOCKS
-            }
-            clock = min(left_out, key=lambda name: left_out[name])
-    problem = curve_problem(curves, clock, reasons)
-    found = best_of(solve_curves(problem, curve_starts(problem), rounds=40))
+    if several:
+        left_out = {n: _left_out(problems[n], solutions[n].parameters) for n in clocks}
+    clock = min(clocks, key=lambda name: left_out.get(name, 0.0))
+    problem, found = problems[clock], solutions[clock]
     theta = found.parameters[0]
     errors, slopes = _linearized(problem, theta)
     draws = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
@@ -159,10 +162,14 @@ def _bootstrap(
     return solve_curves(problem, starts, {"observed": observed}).parameters
 
 
-def _left_out(curves: Curves, problem: Problem) -> float:
-    """Root mean square error of log loss at the end of each run by the fit to the others."""
-    whole = best_of(solve_curves(problem, curve_starts(problem), rounds=40)).parameters
-    each = np.arange(len(curves.runs))
+def _left_out(problem: Problem, whole: np.ndarray) -> float:
+    """Root mean square error of log loss at the end of each run by the fit to the others.
+
+    Args:
+        problem: of all runs.
+        whole: [1, P], its solution, from which the others start.
+    """
+    each = np.arange(len(problem.data["weight"]))
     weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
     starts = np.repeat(whole, len(each), axis=0)
     fits = solve_curves(problem, starts, {"weight": weight}, rounds=3).parameters
