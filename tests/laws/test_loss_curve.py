@@ -74,6 +74,20 @@ def test_a_planted_law_of_sgd_is_recovered(planted_curves):
     np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
 
 
+def test_early_losses_that_are_no_law_are_left_out(planted_curves):
+    runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage)
+    early = 1 + 0.3 * np.exp(-runs["tokens"] / 100_000)
+    runs["loss"] = runs["loss"] * early
+    fit = fit_curve(runs, clock="sgd", since=500_000, options=OPTIONS)
+    assert fit.since == 500_000
+    assert fit.rmse < 2e-3
+    unseen = planted_curves.table(("0:1 40%:2 60%:4 80%:16",)).query("tokens > 500_000")
+    table = predict_runs(fit, unseen)
+    np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
+    whole = fit_curve(runs, clock="sgd", options=OPTIONS)
+    assert whole.rmse > 5 * fit.rmse
+
+
 def test_an_adam_clock_is_told_from_sgd(planted_curves):
     law = planted_curves.law._replace(A_0=40.0, A_1=0.0, m=0.5, B_phi=6.0)
     runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, law)

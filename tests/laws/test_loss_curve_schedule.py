@@ -11,7 +11,7 @@ from bss.laws.loss_curve_free import GRID, free_batches
 from bss.laws.loss_curve_schedule import best_schedule
 from bss.laws.loss_curve_values import predict
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
+from bss.schedules.rates import Rate, cosine
 
 RATE = Rate(4e-3, 2_000_000)
 
@@ -41,6 +41,15 @@ def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
     constant = BatchSchedule.constant(16)
     (reached,) = predict(fit, constant, round(needed), Rate(4e-3, round(needed)))
     assert reached == pytest.approx(best.predicted_loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("tokens", [1_999_999, 2_000_000])
+def test_a_rate_without_a_stable_phase_can_be_stretched(fit, tokens):
+    rate = cosine(4e-3, tokens, warmup=50_001)
+    best = best_schedule(fit, tokens, rate=rate, stages=2)
+    assert best.rate == rate
+    assert best.predicted_loss < best.large_loss
+    assert best.saved_at_equal_loss is not None
 
 
 def test_the_free_optimum_is_water_filling(fit):
