@@ -36,6 +36,8 @@ PREDICTORS = {
 def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Held-out loss against tokens and against steps, one line per schedule.
 
+    The panels show what all but one of the schedules cover: the other goes on, or starts high.
+
     Args:
         curves: columns tokens, steps, loss (nats) by name; the mean over seeds.
     """
@@ -48,6 +50,14 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         ax.set_xlabel(clock)
         panel_title(ax, f"at equal {clock}")
     tokens, steps = axes[0]
+    if len(curves) > 1:
+        spans = [columns(table, "tokens", "loss") for table in curves.values()]
+        ends = sorted(x[-1] for x, _ in spans)
+        highest = sorted(y[0] for _, y in spans)
+        lowest = min(y.min() for _, y in spans)
+        tokens.set_xlim(0, 1.05 * ends[-2])
+        margin = 0.05 * (highest[-2] - lowest)
+        tokens.set_ylim(lowest - margin, highest[-2] + margin)
     tokens_axis(tokens.xaxis)
     steps.set_xscale("log")
     count_axis(steps.xaxis)
@@ -73,13 +83,19 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
     for ax, (column, (label, title)) in zip(axes[0], panels.items(), strict=True):
         ax.axhline(0, color=INK, lw=0.8, zorder=1)
         for i, at in enumerate(switches):
-            clock = "steps" if column.endswith("steps") else "tokens"
             here = np.asarray(table["switch"] == at)
-            x, gap, error = columns(table, clock, column, f"{column}_error", where=here)
-            # The last row before a switch is at most a few steps before it.
-            begin = x[0] if clock == "steps" else float(at)
+            steps, tokens, after, gap, error = (
+                values[1:]
+                for values in columns(
+                    table, "steps", "tokens", "after_tokens", column, f"{column}_error", where=here
+                )
+            )
+            if column.endswith("steps"):
+                if len(steps) < 2:
+                    continue
+                after = after * (steps[-1] - steps[0]) / (tokens[-1] - tokens[0])
             if i or column != "to_earliest":
-                _band(ax, x[1:] - begin, gap[1:], error[1:], looks[i])
+                _band(ax, after, gap, error, looks[i])
         ax.set_xlabel(label)
         panel_title(ax, title.replace("\n", " "))
     axes[0, 0].set_ylabel("difference of losses (nats per token)")
@@ -156,6 +172,7 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
             x, y, error = columns(table, column, "measured", "error", where=here)
             ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **looks[i])
         line = [min(ends), max(ends)]
+        ax.set_ylim(line[0] - 0.3 * (line[1] - line[0]))  # room for the scores
         ax.plot(line, line, color=FAINT, lw=0.9, zorder=1)
         ax.set_xlabel("predicted (nats per token)")
         panel_title(ax, title)

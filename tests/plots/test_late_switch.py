@@ -41,20 +41,24 @@ def test_curves_are_drawn_by_tokens_and_by_steps():
 def test_gaps_are_counted_from_the_switch_and_the_earliest_has_none_to_itself():
     rows = [
         (at, tokens, steps, tokens - at, gap, 0.01, gap / 2, 0.01)
-        for at, places in {
-            100: [(90, 9, 0.4), (150, 12, 0.3)],
-            300: [(290, 30, 0.4), (350, 32, 0.1)],
-        }.items()
-        for tokens, steps, gap in places
+        for at, tokens, steps, gap in (
+            (100, 90, 9, 0.4),
+            (100, 150, 12, 0.3),
+            (100, 250, 17, 0.2),
+            (300, 290, 30, 0.4),
+            (300, 350, 32, 0.1),
+            (300, 400, 33, 0.05),
+        )
     ]
     columns = ["switch", "tokens", "steps", "after_tokens", "to_large_at_steps"]
     columns += ["to_large_at_steps_error", "to_earliest", "to_earliest_error"]
     figure = plots.catch_up_figure(pd.DataFrame(rows, columns=columns))
     by_steps, by_tokens = figure.axes
-    drawn = [data(line).T.tolist() for line in by_steps.lines[1:]]
-    assert drawn == [[[3, 0.3]], [[2, 0.1]]]
+    first, second = (data(line) for line in by_steps.lines[1:])
+    np.testing.assert_allclose(first, [[2.5, 7.5], [0.3, 0.2]])
+    np.testing.assert_allclose(second, [[1, 2], [0.1, 0.05]])
     (line,) = by_tokens.lines[1:]
-    np.testing.assert_allclose(data(line), [[50], [0.05]])
+    np.testing.assert_allclose(data(line), [[50, 100], [0.05, 0.025]])
     assert legend(figure) == ["100", "300"]
 
 
