@@ -120,6 +120,9 @@ def test_optimal(capsys, tmp_path):
     assert 0.9 < hard["switch"]["fraction"] < 1
     assert hard["continuous"]["risk"] < hard["risk"] < 1.01 * hard["continuous"]["risk"]
     assert hard["exponents"]["switch"] == pytest.approx(1.3 / 1.75)
+    same = ["risk", *(f"--{k}={OPTIMAL[k]}" for k in ("source", "capacity", "data"))]
+    whole = printed(["theory", *same, "--modes=64", f"--batch={hard['batch']}"], capsys)
+    assert printed([*command, "--modes=64"], capsys)["exact_risk"] == whole["risk"]
 
     easy = printed([*command, "--source=1", "--capacity=2"], capsys)
     assert (easy["regime"], easy["schedule"]) == ("easy", [[0, 8]])
