@@ -11,6 +11,9 @@ from bss.laws.loss_curve_values import CurveFit
 from bss.schedules.export import export
 from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate
+from bss.units import format_tokens
+
+FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +67,7 @@ def run(options: argparse.Namespace, entry: dict[str, Any], rate: Rate | None) -
         "batch": told.pop("schedule"),
         "lr": told.pop("rate"),
         **told,
+        "extrapolation": tokens / fit.tokens,
         "plan": plan.to_dict(),
         **({"export": text} if text else {}),
     }
@@ -74,6 +78,11 @@ def run(options: argparse.Namespace, entry: dict[str, Any], rate: Rate | None) -
         return plan_figure(plan)
 
     notes = [f'--batch "{best.schedule}"', *_lines(best), *plan_notes(plan)]
+    if tokens > FAR * fit.tokens:
+        notes.append(
+            f"warning: {tokens / fit.tokens:,.3g} times the longest run of the fit, "
+            f"{format_tokens(fit.tokens)}; the law extrapolates"
+        )
     return Output(payload, [plan_table(plan)], notes, text, figure)
 
 

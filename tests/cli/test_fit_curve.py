@@ -71,6 +71,10 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
         assert text in told
     assert main([*arguments, "--optimise", "lr", "--batch", "4", "--export", "megatron"]) == 0
     assert "--lr-wsd-decay-samples" in capsys.readouterr().out
+    assert "warning" not in told
+    arguments[arguments.index("2M")] = "20M"
+    assert main([*arguments, "--optimise", "lr", "--batch", "4"]) == 0
+    assert "warning: 10 times the longest run of the fit, 2M" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
