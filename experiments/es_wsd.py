@@ -194,8 +194,8 @@ def experiment(study: Study) -> None:
         decayed = [decay_branch(c, study.decay, execution) for c in stable]
         print_price("4/4 their decays", [c.run for c in decayed])
         decayed = finished(engine, decayed, execution, "4/4 their decays")
-    ended = stable + decayed
-    everything = [*trunks, *decays, *(c.run for c in ended)]
+    compared = stable + decayed
+    everything = [*trunks, *decays, *(c.run for c in compared)]
 
     write_results(
         Path(study.results),
@@ -230,7 +230,7 @@ def experiment(study: Study) -> None:
                 ]
             ),
             "schedules.json": {name: str(schedule) for name, schedule in derived.items()},
-            "contenders.csv": tuned(with_rates(contender_table(ended, execution), ended)),
+            "contenders.csv": tuned(with_rates(contender_table(compared, execution), compared)),
         },
     )
     say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
