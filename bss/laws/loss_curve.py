@@ -14,7 +14,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws import run_effects
-from bss.laws.fit import Estimate, Options, interval, linearize
+from bss.laws.fit import Estimate, Options, Solution, interval, linearize
 from bss.laws.loss_curve_models import CurveLaw
 from bss.laws.loss_curve_problem import (
     CLOCKS,
@@ -33,6 +33,8 @@ from bss.laws.loss_curve_values import CurveFit
 
 WIDE = 10.0  # an interval over more than this factor identifies nothing
 OUTLIER = 5.0
+REFIT_ROUNDS = 40
+UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
 ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
 LAW_NAMES = dict(zip(NAMES, CurveLaw._fields, strict=True))
 
@@ -49,7 +51,7 @@ def fit_curve(
 
     Args:
         runs: a run table with rates (lr); constant runs, and some that change batch or rate.
-        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts
+        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts runs
             left out of its fit better, "sgd" where there are fewer than four runs.
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
@@ -83,13 +85,21 @@ def fit_curve(
     problem, found = problems[clock], solutions[clock]
     theta = found.parameters[0]
     errors, slopes = _linearized(problem, theta)
-    draws = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
+    refits = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
+    draws = refits.parameters
     parameters = _parameters(problem, theta, draws, found.at_bound[0], reasons, clock, options)
     status = _status(found.converged[0], reasons)
     size = NAMES.index("noise")
-    low, high = np.quantile(draws[:, size], [(1 - options.level) / 2, (1 + options.level) / 2])
+    # What A_0 and A_1 make together at the end; their shares may trade off.
+    noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
+    low, high = np.quantile(noise, [(1 - options.level) / 2, (1 + options.level) / 2])
     silent = bool(found.at_bound[0][size] or high - low > np.log(WIDE))
     warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
+    unfinished = float(np.mean(~refits.converged))
+    if unfinished > UNFINISHED:
+        warnings.append(
+            f"{unfinished:.0%} of the bootstrap refits did not converge; intervals are too narrow"
+        )
     if silent:
         warnings.append("noise: its size is unidentified; add smaller batches")
     used = curves.weight > 0
@@ -146,8 +156,8 @@ def _bootstrap(
     errors: np.ndarray,
     slopes: np.ndarray,
     options: Options,
-) -> np.ndarray:
-    """Refitted parameters [resamples, P], with a run offset and noise drawn anew."""
+) -> Solution:
+    """Refits of the parameters, with a run offset and noise drawn anew."""
     used = problem.data["weight"] > 0
     labels = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]
     free = (problem.lower < problem.upper) & ~at_bound
@@ -159,7 +169,7 @@ def _bootstrap(
     drawn[:, used] = run_effects.draw(effects, labels, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(theta, (options.resamples, 1))
-    return solve_curves(problem, starts, {"observed": observed}).parameters
+    return solve_curves(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
 def _left_out(problem: Problem, whole: np.ndarray) -> float:

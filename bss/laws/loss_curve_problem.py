@@ -150,7 +150,8 @@ def solve_curves(
         problem: the law's.
         starts: [Q, P].
         changed: data by name, [Q, ...], where it is not the problem's.
-        rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged.
+        rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged,
+            or, where the data are changed, when every fit has.
 
     Returns:
         A solution for each start; `best_of` picks one.
@@ -165,7 +166,8 @@ def solve_curves(
         box = problem.lower, problem.upper
         part = solve(curve_residual, starts[rows][:, None], *box, data, iterations=ROUND)
         for done in range(1, rounds):
-            if done >= EVERY and part.converged[np.argmin(part.cost)]:
+            best = part.converged[np.argmin(part.cost)]
+            if part.converged.all() or (changed is None and done >= EVERY and best):
                 break
             theta = part.parameters[:, None]
             part = solve(curve_residual, theta, *box, data, iterations=ROUND)
