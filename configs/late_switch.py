@@ -6,7 +6,7 @@
 | size  | model            | tokens of a run | what it needs                                      |
 |-------|------------------|-----------------|----------------------------------------------------|
 | smoke | 12k parameters   | 60K             | a few minutes of CPU; for tests                    |
-| cpu   | 99k parameters   | 1M              | 165M tokens in all, of which `configs/es_wsd.py`   |
+| cpu   | 99k parameters   | 1M              | 190M tokens in all, of which `configs/es_wsd.py`   |
 |       |                  |                 | shares 70M; 2 cores, an hour                       |
 | gpu   | 10.6M parameters | 25M             | one accelerator, synthetic; not measured           |
 | paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |

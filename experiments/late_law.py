@@ -33,6 +33,16 @@ from experiments.common import say
 from experiments.es_curve import Contender
 
 LEAST = 3
+PREDICTORS = ("predicted", "mean_batch_constant", "best_training")
+SCORES = (
+    *("group", "predictor", "schedules", "rmse", "rmse_of_differences", "spread", "ratio"),
+    "rank_correlation",
+)
+CANDIDATES = (
+    *("since", "clock", "chosen", "left_out_rmse", "rmse", "unidentified"),
+    *("all_ratio", "all_rank_correlation"),
+    *("one_peak_rate_ratio", "one_peak_rate_rank_correlation"),
+)
 GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
 LAW = {"constant": "law", "decay": "law, for WSD", "cosine": "law, for cosine"}
 
@@ -188,7 +198,8 @@ def predictions(
     Returns:
         Columns name, rate, peak_lr, batch, tokens, measured (mean over seeds) and error (2 standard
         errors), predicted (NaN where the law cannot speak), mean_batch, mean_batch_constant (the
-        constant of as many steps at the same rate, interpolated in log batch) and best_training
+        constant of as many steps at the same rate, interpolated in log batch; NaN beyond those
+        measured) and best_training
         (the lowest final loss that the fit has seen). Losses in nats.
     """
     seen = min(loss.value for _, loss in _final(training, runs))
@@ -223,7 +234,10 @@ def predictions(
 
 
 def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
-    """How well differences between unseen schedules are predicted: all, at one rate, by its kind.
+    """How well differences between unseen runs are predicted: all, at one rate, by its kind.
+
+    Predictors are compared on the runs that all of them speak of; one that speaks of none is left
+    out.
 
     Args:
         table: of `predictions`.
@@ -240,13 +254,15 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
     groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
     rows = []
     for group, some in groups.items():
-        for predictor in ("predicted", "mean_batch_constant", "best_training"):
-            measured, said = (some[c].to_numpy(float) for c in ("measured", predictor))
-            known = np.isfinite(said)
-            if known.sum() >= LEAST:
-                found = score(measured[known], said[known])
-                rows.append({"group": group, "predictor": predictor, **found})
-    return pd.DataFrame(rows)
+        said = {name: some[name].to_numpy(float) for name in PREDICTORS}
+        said = {name: values for name, values in said.items() if np.isfinite(values).any()}
+        known = np.isfinite(np.array(list(said.values()))).all(axis=0) if said else np.zeros(0)
+        if known.sum() >= LEAST:
+            measured = some["measured"].to_numpy(float)[known]
+            for name, values in said.items():
+                found = score(measured, values[known])
+                rows.append({"group": group, "predictor": name, **found})
+    return pd.DataFrame(rows, columns=[*SCORES])
 
 
 def candidates(
@@ -254,7 +270,7 @@ def candidates(
 ) -> pd.DataFrame:
     """Every law that was tried, and how it would have done on schedules it has not seen.
 
-    The choice was made on left-out pilots; the scores show what hangs on it.
+    The choice is made on left-out pilots; the scores show what hangs on it.
 
     Args:
         tried: fits, each with its table of `predictions`.
@@ -281,7 +297,7 @@ def candidates(
                 group = entry["group"].replace(" ", "_")
                 row |= {f"{group}_{key}": entry[key] for key in ("ratio", "rank_correlation")}
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[*CANDIDATES])
 
 
 def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
@@ -325,8 +341,9 @@ def _predicted(fit: CurveFit | None, run: RunConfig, schedule: BatchSchedule) ->
 
 
 def _interpolated(losses: dict[int, float], batch: float) -> float:
-    """Of measured constants, linear in log batch; NaN where fewer than two were measured."""
-    if len(losses) < 2:
-        return math.nan
+    """Of measured constants, linear in log batch; NaN outside the batches that were measured."""
     batches = sorted(losses)
-    return float(np.interp(math.log(batch), np.log(batches), [losses[b] for b in batches]))
+    values = [losses[known] for known in batches]
+    if len(batches) < 2:
+        return math.nan
+    return float(np.interp(math.log(batch), np.log(batches), values, math.nan, math.nan))

@@ -210,7 +210,7 @@ def at_rate(
 
 
 def law_points(study: Study, fit: CurveFit | None, warmup: int) -> pd.DataFrame:
-    """The best switch by the law at every budget, and beyond; rows as of `switch_points`."""
+    """The best switch by the law at budgets its losses reach, and beyond; as `switch_points`."""
     rows: list[dict[str, Any]] = []
     budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
     for budget in budgets:

@@ -150,7 +150,7 @@ def switch_points(
         switched: as in `catch_up`.
         small: the constant small batch.
         large: the constant large batch.
-        budgets: in tokens.
+        budgets: in tokens; those at which the small batch has no loss are left out.
 
     Returns:
         Columns budget, source ("measured"), switches (how many were compared), best_measured
@@ -163,6 +163,8 @@ def switch_points(
     rows = []
     for budget in budgets:
         losses = _losses_at(switched, small, large, budget)
+        if budget not in losses:
+            continue  # before the first evaluation, or the small batch diverged
         means = {at: mean(list(seeds.values())).value for at, seeds in losses.items()}
         best = min(means, key=lambda at: means[at])
         order = sorted(at for at in means if at < budget)
@@ -173,7 +175,7 @@ def switch_points(
             if all(seed in losses[at] for at in order)
         ]
         log_after = mean(places)
-        gained = mean([loss - losses[budget][seed] for seed, loss in losses[best].items()])
+        gained = mean([loss - losses[budget][s] for s, loss in losses[best].items() if s in small])
         rows.append(
             {
                 "budget": budget,
@@ -234,10 +236,9 @@ def _losses_at(
     every = {0: large, **switched, budget: small}
     found: dict[int, dict[int, float]] = {}
     for at, seeds in every.items():
-        if at <= budget:
-            losses = {seed: loss_at(curve, budget) for seed, curve in seeds.items()}
-            if np.isfinite(list(losses.values())).all():
-                found[at] = losses
+        losses = {seed: loss_at(curve, budget) for seed, curve in seeds.items()}
+        if at <= budget and losses and np.isfinite(list(losses.values())).all():
+            found[at] = losses
     return found
 
 

@@ -78,6 +78,11 @@ def run(options: argparse.Namespace, entry: dict[str, Any], rate: Rate | None) -
         return plan_figure(plan)
 
     notes = [f'--batch "{best.schedule}"', *_lines(best), *plan_notes(plan)]
+    low, high = fit.batches
+    if not all(low <= batch <= high for batch in best.schedule.batches):
+        notes.append(f"warning: beyond the batches that were measured, {low:g} to {high:g}")
+    if tokens <= fit.since:
+        notes.append(f"warning: the fit is of losses after {format_tokens(fit.since)} tokens")
     if tokens > FAR * fit.tokens:
         notes.append(
             f"warning: {tokens / fit.tokens:,.3g} times the longest run of the fit, "

@@ -51,8 +51,8 @@ def fit_curve(
 
     Args:
         runs: a run table with rates (lr); constant runs, and some that change batch or rate.
-        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts runs
-            left out of its fit better, "sgd" where there are fewer than four runs.
+        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts
+            runs left out of its fit better, "sgd" where there are fewer than four runs.
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit. `left_out_rmse` tells which

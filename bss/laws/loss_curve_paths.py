@@ -80,7 +80,7 @@ def run_path(
         raise InputError(
             f"run {name}: {kept.sum()} losses after its warm-up"
             f"{f' and {format_tokens(since)} tokens' if since else ''}; the law needs 3 of each "
-            "run, so evaluate more often or leave the run out"
+            f"run, so evaluate more often{', lower since' if since else ''} or leave the run out"
         )
     taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
     before, lr_before = _shifted(batch), _shifted(lr)

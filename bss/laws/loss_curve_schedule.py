@@ -135,6 +135,8 @@ def best_schedule(
         raise InputError(f"optimise: {optimise!r} is unknown; choose batch, lr or both")
     if optimise != "lr" and batch is not None:
         raise InputError(f"batch: {batch} given, but it is optimised; give it with optimise 'lr'")
+    if batch is not None and batch < 1:
+        raise InputError(f"batch: {batch} given; write 1 sequence or more")
     check_drive(fit, optimise != "lr", True)
     if optimise != "batch" and "p" in fit.unidentified:
         raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
@@ -142,7 +144,9 @@ def best_schedule(
     low = fit.batches[0] if min_batch is None else min_batch
     high = fit.batches[1] if max_batch is None else max_batch
     search = _Search(fit, tokens, _choices(low, high, multiple_of), stages, target_loss)
-    constants = [BatchSchedule.constant(b) for b in ([batch] if batch else search.choices)]
+    constants = [
+        BatchSchedule.constant(b) for b in ([batch] if batch is not None else search.choices)
+    ]
     score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
     for _ in range(ROUNDS):
         before = score

@@ -148,7 +148,7 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
     Args:
         fit: the law.
         runs: a run table.
-        warmup: as in `bss.laws.loss_curve.fit_curve`.
+        warmup: as in `bss.laws.loss_curve.fit_curve`; losses before `fit.since` are left out too.
 
     Returns:
         A row per loss (curves are thinned): run, tokens, loss, predicted. Losses in nats.
@@ -156,7 +156,7 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
     Raises:
         InputError: as `bss.laws.loss_curve_runs.curves_of`; or another sequence length.
     """
-    curves = curves_of(runs, warmup=warmup)
+    curves = curves_of(runs, warmup=warmup, since=fit.since)
     if curves.seq_len != fit.seq_len:
         raise InputError(
             f"runs: seq_len {curves.seq_len}, but the fit has {fit.seq_len}; batches of sequences "

@@ -109,7 +109,8 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
 def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure:
     """Tokens after the best switch against the budget, with the power law of each source.
 
-    Hollow marks are no optima: the best switch was the last or the first that was tried.
+    Hollow marks are no optima: the best switch was the last or the first that was tried. A budget
+    at which no switch helped has no mark.
 
     Args:
         table: columns source, budget, after, after_error (of its logarithm) and interior.
