@@ -179,7 +179,7 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
         panel_title(ax, title)
         if column in told:
             score = told[column]
-            text = f"{score['schedules']} schedules\nerror of differences: "
+            text = f"{score['schedules']} runs\nerror of differences: "
             text += f"{score['ratio']:.2f}\nof their spread"
             if np.isfinite(score["rank_correlation"]):
                 text += f"\nrank correlation {score['rank_correlation']:.2f}"

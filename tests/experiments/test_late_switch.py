@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,17 @@ from experiments import late_law
 from experiments.common import planned_run
 from experiments.es_contenders import constant_contenders, late_contenders
 from experiments.es_curve import Contender, decay_branch
-from experiments.late_law import law_schedules, law_switch, predictions, score, scores
+from experiments.late_law import (
+    candidates,
+    chosen_fit,
+    fit_pilots,
+    law_schedules,
+    law_switch,
+    left_out,
+    predictions,
+    score,
+    scores,
+)
 from experiments.late_runs import (
     agreement,
     branched,
@@ -315,3 +326,66 @@ def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
     costs = {line.split()[0]: float(line.split()[1]) for line in lines}
     assert costs["all"] == pytest.approx(sum(costs.values()) / 2, rel=0.01)
     assert 1e21 < costs["constants"] < 1e23
+
+
+def test_budgets_without_a_loss_of_the_small_batch_are_left_out():
+    switches = {at: {s: planted(at, 0.7) for s in (0, 1)} for at in (200_000, 320_000)}
+    large = {s: planted(0, 0.7) for s in (0, 1)}
+    table = switch_points(switches, large, {}, [50_000, 400_000])
+    assert table["budget"].tolist() == [400_000]  # the first evaluation is at 80,000
+    assert set(table["best_measured"]) <= {200_000, 320_000, 400_000}
+    one = switch_points(switches, {0: large[0]}, large, [400_000])
+    assert np.isnan(
+        one["to_small_error"].to_numpy(float)
+    ).all()  # a seed of the small batch diverged
+    assert switch_points(switches, {}, large, [400_000]).empty
+
+
+def test_predictors_are_scored_on_the_runs_that_all_of_them_speak_of():
+    table = pd.DataFrame(
+        {
+            "tokens": 100,
+            "rate": ["constant", "decay", "decay", "cosine"],
+            "peak_lr": [2e-3, 2e-3, 2e-3, 4e-3],
+            "measured": [1.5, 1.6, 1.7, 1.9],
+            "predicted": [1.5, 1.6, 1.7, 2.9],
+            "mean_batch_constant": [1.6, 1.6, 1.8, np.nan],
+            "best_training": 1.5,
+        }
+    )
+    found = scores(table, 2e-3)
+    assert set(found["schedules"]) == {3}
+    assert set(found["group"]) == {"all", "one peak rate"}
+    of = found.set_index(["group", "predictor"])
+    assert of.loc[("all", "predicted"), "ratio"] == pytest.approx(0.0, abs=1e-12)
+    # A law that says nothing leaves the baselines to be told.
+    silent = scores(table.assign(predicted=math.nan), 2e-3)
+    assert set(silent["predictor"]) == {"mean_batch_constant", "best_training"}
+    assert list(scores(table.head(2), 2e-3).columns) == list(found.columns)
+
+
+@pytest.mark.slow
+def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
+    texts = planted_curves.constants + planted_curves.two_stage
+    pilots = planted_curves.table(texts)
+    pilots["loss"] *= 1 + 0.3 * np.exp(-pilots["tokens"] / 150_000)
+    pilots["eval_loss"] = pilots["loss"]
+    fits = fit_pilots(pilots, (0, 800_000), 0, 10)
+    assert len(fits) == 4
+    assert [left_out(fit) for fit in fits] == sorted(left_out(fit) for fit in fits)
+    chosen = chosen_fit(fits)
+    assert chosen is not None
+    assert chosen.since == 800_000
+    assert "the law since 800,000 tokens" in capsys.readouterr().err
+    unseen = pd.DataFrame(
+        {"tokens": 1, "rate": "constant", "peak_lr": 4e-3, "measured": [1.0, 1.1, 1.3]}
+    ).assign(predicted=[1.0, 1.1, 1.2], mean_batch_constant=np.nan, best_training=1.0)
+    table = candidates([(fit, unseen) for fit in fits], chosen, 4e-3)
+    assert table["chosen"].tolist() == [fit is chosen for fit in fits]
+    (ratio,) = set(table["all_ratio"])
+    assert ratio == pytest.approx(scores(unseen, 4e-3).to_dict("records")[0]["ratio"])
+    # Of losses that no run has, there is no law; the table keeps its columns.
+    assert fit_pilots(pilots, (10**9,), 0, 10) == []
+    assert chosen_fit([]) is None
+    assert list(candidates([], None, 4e-3).columns) == list(table.columns)
+    assert "no law of losses since 1,000,000,000 tokens" in capsys.readouterr().err

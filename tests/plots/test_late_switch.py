@@ -116,7 +116,7 @@ def test_predictions_are_told_with_their_scores():
     np.testing.assert_allclose(marks(law), [[1.61, 1.6], [1.52, 1.5], [1.69, 1.7]])
     (text,) = law.texts
     assert text.get_text() == (
-        "3 schedules\nerror of differences: 0.25\nof their spread\nrank correlation 1.00"
+        "3 runs\nerror of differences: 0.25\nof their spread\nrank correlation 1.00"
     )
     assert not figure.axes[1].texts
     assert legend(figure) == [
