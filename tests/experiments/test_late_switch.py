@@ -3,15 +3,18 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.laws.loss_curve_values import predict
+from bss.laws.fit import Options
+from bss.laws.loss_curve import fit_curve
+from bss.laws.loss_curve_values import CurveFit, predict
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import wsd
+from bss.schedules.rates import cosine, wsd
 from bss.sweeps.grid import overlay
 from bss.training.config import from_dict
 from bss.training.execution import Execution
@@ -389,3 +392,50 @@ def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
     assert chosen_fit([]) is None
     assert list(candidates([], None, 4e-3).columns) == list(table.columns)
     assert "no law of losses since 1,000,000,000 tokens" in capsys.readouterr().err
+
+
+RESULTS = Path(__file__).parents[2] / "results/late_switch"
+
+
+def test_the_committed_runs_meet_what_is_asked_of_the_law():
+    told = pd.read_csv(RESULTS / "predictions.csv")
+    config = json.loads((RESULTS / "experiment.json").read_text())["config"]
+    assert len(config["seeds"]) >= 3
+    found = scores(told, config["shared_rate"]).set_index(["group", "predictor"])
+    for group in ("all", "one peak rate", "constant rate"):
+        law = found.loc[(group, "predicted")]
+        assert law["schedules"] >= 4
+        assert law["ratio"] <= 0.5
+        assert law["rank_correlation"] >= 0.8
+        for baseline in ("mean_batch_constant", "best_training"):
+            assert law["ratio"] < found.loc[(group, baseline), "ratio"]
+    held = pd.read_csv(RESULTS / "scores.csv").set_index(["group", "predictor"])
+    np.testing.assert_allclose(found["ratio"], held.loc[found.index, "ratio"], rtol=1e-6)
+
+
+def test_the_committed_differences_are_those_of_the_committed_losses():
+    every = pd.read_csv(RESULTS / "contenders.csv")
+    rows = pd.read_csv(RESULTS / "differences.csv")
+    asked = (rows["rates"] == "tuned") & (rows["name"] == "late")
+    rows = rows.loc[asked].to_dict("records")
+    again = differences(every, ["late"]).to_dict("records")
+    assert [row["against"] for row in rows] == [row["against"] for row in again]
+    for held, fresh in zip(rows, again, strict=True):
+        assert held["seeds"] == 3
+        assert held["difference"] == pytest.approx(fresh["difference"], abs=1e-9)
+        assert held["error"] == pytest.approx(fresh["error"], abs=1e-9)
+
+
+@pytest.mark.slow
+def test_the_committed_fit_is_that_of_the_committed_pilots():
+    held = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
+    pilots = pd.read_parquet(RESULTS / "pilots.parquet")
+    warmup = STUDY.setup.schedule.warmup
+    fit = fit_curve(
+        pilots, clock=held.clock, warmup=warmup, since=held.since, options=Options(resamples=10)
+    )
+    assert fit.rmse == pytest.approx(held.rmse, rel=0.01)
+    schedule = BatchSchedule.late_switch(4, 32, 900_000)
+    for rate in (wsd(2e-3, 1_000_000, warmup, 200_000), cosine(2e-3, 1_000_000, warmup)):
+        ours, theirs = (predict(one, schedule, 1_000_000, rate)[0] for one in (fit, held))
+        assert ours == pytest.approx(theirs, abs=2e-3)
