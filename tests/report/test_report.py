@@ -130,8 +130,8 @@ def changed(column, value):
         (lambda table: table.drop(columns="steps"), "lacks columns steps"),
         (lambda table: table.head(0), "lacks rows"),
         (
-            changed("rate", "cosine"),
-            "rate 'cosine' is unknown; write constant or averaged or decay",
+            changed("rate", "linear"),
+            "rate 'linear' is unknown; write constant or averaged or decay or cosine",
         ),
         (changed("role", "best"), "role 'best' is unknown"),
         (changed("test_loss", "low"), "test_loss holds text that is no number"),
