@@ -19,7 +19,7 @@ the best switch point move with the budget, and does the law predict schedules i
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,37 @@ from experiments.late_tables import (
 )
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What a study trained, and the law on the way.
+
+    Attributes:
+        execution: of the runs at constant rate and under WSD.
+        constants: at constant rate.
+        stable: they, the switches and the law's schedule, all at constant rate.
+        continued: the large batch over more tokens.
+        decays: of the stable that take all tokens, with their last part decayed to zero.
+        cosines: from the start.
+        pilots: what the law was fitted to,
+        means: their curves, seeds averaged.
+        fits: the law from every start, with each clock.
+        fit: the one that is used.
+        lawful: the schedules that it recommends, by name.
+    """
+
+    execution: Execution
+    constants: list[Contender]
+    stable: list[Contender]
+    continued: list[Contender]
+    decays: list[Contender]
+    cosines: list[Contender]
+    pilots: list[Contender]
+    means: pd.DataFrame
+    fits: list[CurveFit]
+    fit: CurveFit | None
+    lawful: dict[str, BatchSchedule]
+
+
 def experiment(study: Study) -> None:
     """Runs the study and writes its tables."""
     if study.dry_run:
@@ -86,91 +117,132 @@ def experiment(study: Study) -> None:
         return
     started = time.monotonic()
     check_results(Path(study.results), to_dict(study))
+    trained = train(study)
+    every = [*trained.stable, *trained.continued, *trained.decays, *trained.cosines]
+    runs = trained.execution.runs
+    record = {
+        "title": study.title,
+        "question": "When should the batch grow, and does a late switch win at equal tokens once "
+        "rates are tuned and decayed?",
+        **provenance(to_dict(study), started, [c.run for c in every], runs),
+    }
+    files = {"experiment.json": record, "runs.parquet": named_runs(every, Path(runs))}
+    tables = final_tables(study, trained) | switch_tables(study, trained) | law_tables(trained)
+    write_results(Path(study.results), files | tables | prediction_tables(study, trained))
+    say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
+
+
+def train(study: Study) -> Trained:
+    """Trains all parts, each on what the parts before it found."""
     base, execution = base_run(study.setup)
     execution = replace(execution, forks=study.fork_tokens)
-    runs = Path(execution.runs)
     with make_engine(study.setup) as engine:
 
-        def train(title: str, planned: Sequence[Contender], where: Execution) -> list[Contender]:
+        def trained(title: str, planned: Sequence[Contender], where: Execution) -> list[Contender]:
             print_price(title, [contender.run for contender in planned])
             return finished(engine, list(planned), where, title)
 
         constants = list(constant_contenders(base, study.rates, study.seeds, []))
-        constants = train("1/5 constants", constants, execution)
+        constants = trained("1/5 constants", constants, execution)
         switched = switching(study, base, constants, execution)
-        stable = [*constants, *train("2/5 switches", switched, execution)]
+        stable = [*constants, *trained("2/5 switches", switched, execution)]
         continued = going_on(study, constants, execution)
-        continued = train("2/5 the large batch goes on", continued, execution)
-        pilots = [c for c in stable if c.role in ("constant", "late") and is_whole(study, c)]
+        continued = trained("2/5 the large batch goes on", continued, execution)
+
         say("fitting the functional law")
-        means = seed_means(runs, [c.run for c in pilots])
+        pilots = [c for c in stable if c.role in ("constant", "late") and is_whole(study, c)]
+        means = seed_means(Path(execution.runs), [c.run for c in pilots])
         starts = [round(part * study.tokens) for part in study.starts]
         fits = fit_pilots(means, starts, base.schedule.warmup, study.resamples)
         fit = chosen_fit(fits)
-        unit, rate = batch_unit(study.setup), study.shared_rate
-        lawful = law_schedules(fit, base, rate, study.decay, unit, study.large)
-        chosen = by_law(study, base, lawful, stable, execution)
-        stable += train("3/5 the law's schedules", chosen["constant"], execution)
-        whole = [c for c in stable if is_whole(study, c)]
-        decays = decaying(study, [*whole, *chosen["decay"]], stable, execution)
-        decays = train("4/5 WSD", decays, execution)
-        cosines, own = under_cosine(study, base, chosen["cosine"], execution)
-        cosines = train("5/5 cosine", cosines, own)
+        unit = batch_unit(study.setup)
+        lawful = law_schedules(fit, base, study.shared_rate, study.decay, unit, study.large)
 
-    ended = [*whole, *decays, *cosines]
-    final = with_rates(contender_table(ended, execution), ended)
-    at_best = tuned(final)
-    names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
-    at_shared = final.loc[np.isclose(final["peak_lr"], rate)]
-    unseen = [c for c in ended if c.role != "constant" and (c.role, c.rate) != ("late", "constant")]
-    flat = [c for c in ended if c.role == "constant"]
-    told = predictions(fit, pilots, unseen, flat, runs)
-    tried = [(one, predictions(one, pilots, unseen, flat, runs)) for one in fits]
-    small, large = (at_rate(study, constants, batch, runs) for batch in (study.small, study.large))
-    late = [c for c in stable if c.role == "late"]
-    points, followed = (
-        {at: curves(runs, some) for at, some in switches_of(some_late, rate)}
-        for some_late in (late, [c for c in late if is_whole(study, c)])
+        by_rate = by_law(study, base, lawful, stable, execution)
+        stable += trained("3/5 the law's schedules", by_rate["constant"], execution)
+        whole = [c for c in stable if is_whole(study, c)]
+        decays = decaying(study, [*whole, *by_rate["decay"]], stable, execution)
+        decays = trained("4/5 WSD", decays, execution)
+        cosines, own = under_cosine(study, base, by_rate["cosine"], execution)
+        cosines = trained("5/5 cosine", cosines, own)
+    return Trained(
+        execution, constants, stable, continued, decays, cosines, pilots, means, fits, fit, lawful
+    )
+
+
+def ended(study: Study, trained: Trained) -> list[Contender]:
+    """What is compared at equal tokens."""
+    return [*(c for c in trained.stable if is_whole(study, c)), *trained.decays, *trained.cosines]
+
+
+def final_tables(study: Study, trained: Trained) -> dict[str, pd.DataFrame]:
+    """Final losses at every rate, at the best, and their differences."""
+    contenders = ended(study, trained)
+    final = with_rates(contender_table(contenders, trained.execution), contenders)
+    names = list(dict.fromkeys(c.name for c in contenders if c.role != "constant"))
+    conditions = {
+        "tuned": tuned(final),
+        "shared": final.loc[np.isclose(final["peak_lr"], study.shared_rate)],
+    }
+    apart = [differences(table, names).assign(rates=kind) for kind, table in conditions.items()]
+    return {
+        "every_rate.csv": final,
+        "contenders.csv": conditions["tuned"],
+        "differences.csv": pd.concat(apart),
+    }
+
+
+def switch_tables(study: Study, trained: Trained) -> dict[str, pd.DataFrame]:
+    """Catch-up after each switch, and the best switch of each budget with its exponent."""
+    runs = Path(trained.execution.runs)
+    small, large = (
+        at_rate(study, trained.constants, batch, runs) for batch in (study.small, study.large)
+    )
+    late = [c for c in trained.stable if c.role == "late"]
+    every, whole = (
+        {at: curves(runs, seeds) for at, seeds in switches_of(some, study.shared_rate)}
+        for some in (late, [c for c in late if is_whole(study, c)])
     )
     budgets = [round(part * study.tokens) for part in study.budgets]
-    best_switches = pd.concat(
-        [switch_points(points, small, large, budgets), law_points(study, fit, base.schedule.warmup)]
+    points = pd.concat(
+        [switch_points(every, small, large, budgets), law_points(study, trained.fit)]
     )
-    every = [*stable, *continued, *decays, *cosines]
-    write_results(
-        Path(study.results),
-        {
-            "experiment.json": {
-                "title": study.title,
-                "question": "When should the batch grow, and does a late switch win at equal "
-                "tokens once rates are tuned and decayed?",
-                **provenance(to_dict(study), started, [c.run for c in every], execution.runs),
-            },
-            "runs.parquet": named_runs(every, runs),
-            "every_rate.csv": final,
-            "contenders.csv": at_best,
-            "differences.csv": pd.concat(
-                [
-                    differences(table, names).assign(rates=kind)
-                    for kind, table in (("tuned", at_best), ("shared", at_shared))
-                ]
-            ),
-            "catch_up.csv": catch_up(
-                followed, small, large, curves(runs, [c.run for c in continued]) or large
-            ),
-            "switch_points.csv": best_switches,
-            "exponents.csv": pd.DataFrame(
-                [exponent(best_switches, source) for source in ("measured", "law")]
-            ),
-            "pilots.parquet": means,
-            "fit.json": fit.to_dict() if fit else {},
-            "schedules.json": {name: str(schedule) for name, schedule in lawful.items()},
-            "candidates.csv": candidates(tried, fit, rate),
-            "predictions.csv": told,
-            "scores.csv": scores(told, rate),
-        },
-    )
-    say(f"done in {(time.monotonic() - started) / 60:.1f} min; tables in {study.results}")
+    continued = curves(runs, [c.run for c in trained.continued]) or large
+    exponents = [exponent(points, source) for source in ("measured", "law")]
+    return {
+        "catch_up.csv": catch_up(whole, small, large, continued),
+        "switch_points.csv": points,
+        "exponents.csv": pd.DataFrame(exponents),
+    }
+
+
+def law_tables(trained: Trained) -> dict[str, Any]:
+    """The law, what it was fitted to and what it recommends."""
+    return {
+        "pilots.parquet": trained.means,
+        "fit.json": trained.fit.to_dict() if trained.fit else {},
+        "schedules.json": {name: str(schedule) for name, schedule in trained.lawful.items()},
+    }
+
+
+def prediction_tables(study: Study, trained: Trained) -> dict[str, pd.DataFrame]:
+    """What the law predicts of runs it has not seen, beside what the other fits would have."""
+    contenders = ended(study, trained)
+    flat = [c for c in contenders if c.role == "constant"]
+    unseen = [
+        c for c in contenders if c.role != "constant" and (c.role, c.rate) != ("late", "constant")
+    ]
+
+    def told(fit: CurveFit | None) -> pd.DataFrame:
+        return predictions(fit, trained.pilots, unseen, flat, Path(trained.execution.runs))
+
+    tried = [(fit, told(fit)) for fit in trained.fits]
+    table = told(trained.fit)
+    return {
+        "candidates.csv": candidates(tried, trained.fit, study.shared_rate),
+        "predictions.csv": table,
+        "scores.csv": scores(table, study.shared_rate),
+    }
 
 
 def say_price(study: Study) -> None:
@@ -182,7 +254,7 @@ def say_price(study: Study) -> None:
     stable = [*constants, *switched]
     stages = BatchSchedule.stages([study.small, study.large], study.tokens)
     lawful = by_law(study, base, dict.fromkeys(LAW.values(), stages), [], execution)
-    whole = [c for c in stable if c.run.schedule.tokens == study.tokens]
+    whole = [c for c in stable if is_whole(study, c)]
     parts = {
         "constants": constants,
         "switches": [*switched, *going_on(study, constants, execution)],
@@ -209,9 +281,10 @@ def at_rate(
     return curves(runs, [r for r in chosen if np.isclose(r.optimizer.lr, study.shared_rate)])
 
 
-def law_points(study: Study, fit: CurveFit | None, warmup: int) -> pd.DataFrame:
+def law_points(study: Study, fit: CurveFit | None) -> pd.DataFrame:
     """The best switch by the law at budgets its losses reach, and beyond; as `switch_points`."""
     rows: list[dict[str, Any]] = []
+    warmup = study.setup.schedule.warmup
     budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
     for budget in budgets:
         if fit is not None and budget <= fit.since:

@@ -24,6 +24,10 @@ from experiments.es_curve import Contender
 
 REMAINDER = 0.01  # the last step of a large batch ends this much before its budget, or less
 VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
+POINTS = (
+    *("budget", "source", "switches", "best_measured", "after", "after_error", "interior"),
+    *("loss", "to_small", "to_small_error"),
+)
 Curve = dict[str, np.ndarray]
 
 
@@ -190,7 +194,7 @@ def switch_points(
                 "to_small_error": gained.error,
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=[*POINTS])
 
 
 def exponent(table: pd.DataFrame, source: str) -> dict[str, Any]:
