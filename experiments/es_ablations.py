@@ -37,14 +37,13 @@ from experiments.common import (
     check_results,
     check_seeds,
     make_engine,
-    print_price,
     provenance,
     run_experiment,
     say,
     seeded,
     write_results,
 )
-from experiments.es_curve import Contender, contender_table, finished, late_switch
+from experiments.es_curve import Contender, contender_table, late_switch, priced
 
 LEAST_BATCHES = 4
 
@@ -124,9 +123,8 @@ def experiment(study: Study) -> None:
         for i, variation in enumerate(study.variations, 1):
             title = f"{i}/{len(study.variations)} {variation.name}"
             runs = list(contenders(study, variation))
-            print_price(title, [contender.run for contender in runs])
             execution = replace(execution, forks=switches(runs))
-            trained[variation.name] = finished(engine, runs, execution, title)
+            trained[variation.name] = priced(engine, runs, execution, title)
         ladders = repeat_on_ladders(study, base, execution, engine)
     tables = [
         contender_table(runs, execution).assign(variation=name) for name, runs in trained.items()

@@ -280,6 +280,14 @@ def finished(
     return [contender for contender in contenders if contender.run in done]
 
 
+def priced(
+    engine: LocalEngine, contenders: list[Contender], execution: Execution, title: str
+) -> list[Contender]:
+    """Says what contenders cost, and trains them as `finished` does."""
+    print_price(title, [contender.run for contender in contenders])
+    return finished(engine, contenders, execution, title)
+
+
 def contender_table(contenders: list[Contender], execution: Execution) -> pd.DataFrame:
     """Final losses at equal tokens; the test split is one no choice was made on.
 

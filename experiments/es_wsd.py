@@ -59,7 +59,7 @@ from experiments.es_curve import (
     contender_table,
     decay_branch,
     decay_start,
-    finished,
+    priced,
 )
 from experiments.es_horizons import horizon_table
 from experiments.es_measure import Laws, answer, fit_laws, measure
@@ -189,11 +189,9 @@ def experiment(study: Study) -> None:
         fits = {key: fit_laws(table, options) for key, table in measured.items()}
 
         derived, stable = contenders(study, base, fits, measured)
-        print_price("3/4 contenders", [c.run for c in stable])
-        stable = finished(engine, stable, execution, "3/4 contenders")
+        stable = priced(engine, stable, execution, "3/4 contenders")
         decayed = [decay_branch(c, study.decay, execution) for c in stable]
-        print_price("4/4 their decays", [c.run for c in decayed])
-        decayed = finished(engine, decayed, execution, "4/4 their decays")
+        decayed = priced(engine, decayed, execution, "4/4 their decays")
     compared = stable + decayed
     everything = [*trunks, *decays, *(c.run for c in compared)]
 

@@ -18,11 +18,11 @@ from scipy.stats import spearmanr
 
 from bss.errors import InputError
 from bss.laws.fit import Options
-from bss.laws.loss_curve import fit_curve
-from bss.laws.loss_curve_problem import CLOCKS
+from bss.laws.loss_curve import fit_clocks
 from bss.laws.loss_curve_schedule import best_schedule
 from bss.laws.loss_curve_values import CurveFit, check_drive, predict
 from bss.laws.measured import Mean, mean
+from bss.plots.late_switch import PREDICTORS
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, constant, cosine, wsd
 from bss.sweeps.index import run_table
@@ -33,7 +33,6 @@ from experiments.common import say
 from experiments.es_curve import Contender
 
 LEAST = 3
-PREDICTORS = ("predicted", "mean_batch_constant", "best_training")
 SCORES = (
     *("group", "predictor", "schedules", "rmse", "rmse_of_differences", "spread", "ratio"),
     "rank_correlation",
@@ -85,17 +84,12 @@ def fit_pilots(
     Returns:
         Lowest left-out error first; empty where the pilots are refused.
     """
-    found = []
+    found: list[CurveFit] = []
     for start in starts:
         try:
-            options: dict[str, Any] = {"warmup": warmup, "since": start}
-            best = fit_curve(pilots, options=Options(resamples), **options)
-            (other,) = (clock for clock in CLOCKS if clock != best.clock)
-            second = fit_curve(pilots, clock=other, options=Options(resamples), **options)
+            found += fit_clocks(pilots, warmup=warmup, since=start, options=Options(resamples))
         except InputError as error:
             say(f"no law of losses since {start:,} tokens: {error}")
-            continue
-        found += [best, replace(second, left_out_rmse=best.left_out_rmse)]
     return sorted(found, key=left_out)
 
 
@@ -199,8 +193,7 @@ def predictions(
         Columns name, rate, peak_lr, batch, tokens, measured (mean over seeds) and error (2 standard
         errors), predicted (NaN where the law cannot speak), mean_batch, mean_batch_constant (the
         constant of as many steps at the same rate, interpolated in log batch; NaN beyond those
-        measured) and best_training
-        (the lowest final loss that the fit has seen). Losses in nats.
+        measured) and best_training (the lowest final loss that the fit has seen). Losses in nats.
     """
     seen = min(loss.value for _, loss in _final(training, runs))
     flat: dict[tuple[str, float], dict[int, float]] = {}
@@ -224,13 +217,30 @@ def predictions(
                 "tokens": tokens,
                 "measured": loss.value,
                 "error": loss.error,
-                "predicted": _predicted(fit, run, schedule),
+                "predicted": predicted(fit, run),
                 "mean_batch": size,
                 "mean_batch_constant": _interpolated(losses, size),
                 "best_training": seen,
             }
         )
     return pd.DataFrame(rows)
+
+
+def predicted(fit: CurveFit | None, run: RunConfig) -> float:
+    """The final loss of a run by the law, in nats; NaN where the law cannot speak of it."""
+    rate, tokens = run.plan().rate, run.schedule.tokens
+    try:
+        if fit is None or rate is None:
+            return math.nan
+        schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
+        return float(predict(fit, schedule, tokens, rate)[0])
+    except InputError:
+        return math.nan
+
+
+def repredicted(table: pd.DataFrame, fit: CurveFit, unseen: Sequence[Contender]) -> pd.DataFrame:
+    """A table of `predictions` with what another fit predicts of the same runs."""
+    return table.assign(predicted=[predicted(fit, same[0].run) for same in _same(unseen)])
 
 
 def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
@@ -320,24 +330,19 @@ def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
 
 def _final(contenders: Sequence[Contender], runs: Path) -> list[tuple[Contender, Mean]]:
     """One contender of each schedule and rate, and its final held-out loss over seeds."""
+    return [
+        (same[0], mean([read_status(runs / other.run.id)["eval_loss"] for other in same]))
+        for same in _same(contenders)
+    ]
+
+
+def _same(contenders: Sequence[Contender]) -> list[list[Contender]]:
+    """Contenders that differ in their seed alone."""
     seeds: dict[tuple[str, str, float], list[Contender]] = {}
     for contender in contenders:
         key = contender.name, contender.rate, contender.run.optimizer.lr
         seeds.setdefault(key, []).append(contender)
-    return [
-        (same[0], mean([read_status(runs / other.run.id)["eval_loss"] for other in same]))
-        for same in seeds.values()
-    ]
-
-
-def _predicted(fit: CurveFit | None, run: RunConfig, schedule: BatchSchedule) -> float:
-    rate = run.plan().rate
-    try:
-        if fit is None or rate is None:
-            return math.nan
-        return float(predict(fit, schedule, run.schedule.tokens, rate)[0])
-    except InputError:
-        return math.nan
+    return list(seeds.values())
 
 
 def _interpolated(losses: dict[int, float], batch: float) -> float:

@@ -12,7 +12,6 @@ from bss.sweeps.grid import overlay
 from bss.training.config import Parent, RunConfig
 from bss.training.execution import Execution
 from experiments.common import seeded
-from experiments.es_contenders import rates_near
 from experiments.es_curve import Contender, decay_start
 from experiments.late_law import LAW
 from experiments.late_study import Entry, Study
@@ -104,12 +103,10 @@ def of_entry(study: Study, base: RunConfig, entry: Entry) -> Iterator[Contender]
     whole = base.schedule.tokens
     # Shares are of the whole budget, so they are resolved before the run is cut short.
     schedule = study.schedule(entry)
-    near = schedule.mean_batch(whole) if entry.alone else schedule.batches[0]
-    rates = entry.rates or rates_near(study.rates, near)
     role = "constant" if len(schedule.batches) == 1 else "schedule"
     role = "late" if study.switches_once(entry) else role
     fixed = {"schedule.batch": str(schedule), "schedule.tokens": round(entry.until * whole)}
-    for changes in seeded({"seed": study.seeds, "optimizer.lr": rates}):
+    for changes in seeded({"seed": study.seeds, "optimizer.lr": study.rates_of(entry)}):
         yield Contender(entry.name, role, "constant", overlay(base, {**fixed, **changes}))
 
 

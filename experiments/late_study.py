@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from experiments.common import Setup, check_counts, check_parts, check_positive
+from experiments.es_contenders import rates_near
 from experiments.es_curve import decay_start
 from experiments.es_wsd import BatchRates
 
@@ -108,6 +109,12 @@ class Study:
         """The batches of an entry, over the tokens."""
         return BatchSchedule.parse(entry.batch, total=self.tokens)
 
+    def rates_of(self, entry: Entry) -> tuple[float, ...]:
+        """The rates that an entry is trained at."""
+        schedule = self.schedule(entry)
+        near = schedule.mean_batch(self.tokens) if entry.alone else schedule.batches[0]
+        return entry.rates or rates_near(self.rates, near)
+
     def switches_once(self, entry: Entry) -> bool:
         """Whether it switches once, from small to large."""
         return self.schedule(entry).batches == (self.small, self.large)
@@ -158,13 +165,8 @@ def check(study: Study) -> None:
                 "expected its last switch before that, and at most 1"
             )
     pilots = [e for e in study.schedules if study.switches_once(e) and e.until == 1]
-    if sum(study.shared_rate in pilot_rates(study, entry) for entry in pilots) < 2:
+    if sum(study.shared_rate in study.rates_of(entry) for entry in pilots) < 2:
         raise InputError(
             f"schedules: expected two or more that switch once from batch {study.small} to "
             f"{study.large} at rate {study.shared_rate:g}, so that the law is identified"
         )
-
-
-def pilot_rates(study: Study, entry: Entry) -> tuple[float, ...]:
-    """The rates of a schedule that starts at the small batch."""
-    return entry.rates or study.rates[study.small]

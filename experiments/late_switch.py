@@ -47,7 +47,7 @@ from experiments.common import (
     write_results,
 )
 from experiments.es_contenders import constant_contenders
-from experiments.es_curve import Contender, contender_table, finished
+from experiments.es_curve import Contender, contender_table, priced
 from experiments.es_wsd import tuned, with_rates
 from experiments.late_law import (
     LAW,
@@ -57,6 +57,7 @@ from experiments.late_law import (
     law_schedules,
     law_switch,
     predictions,
+    repredicted,
     scores,
     seed_means,
 )
@@ -137,17 +138,12 @@ def train(study: Study) -> Trained:
     base, execution = base_run(study.setup)
     execution = replace(execution, forks=study.fork_tokens)
     with make_engine(study.setup) as engine:
-
-        def trained(title: str, planned: Sequence[Contender], where: Execution) -> list[Contender]:
-            print_price(title, [contender.run for contender in planned])
-            return finished(engine, list(planned), where, title)
-
         constants = list(constant_contenders(base, study.rates, study.seeds, []))
-        constants = trained("1/5 constants", constants, execution)
+        constants = priced(engine, constants, execution, "1/5 constants")
         switched = switching(study, base, constants, execution)
-        stable = [*constants, *trained("2/5 switches", switched, execution)]
+        stable = [*constants, *priced(engine, switched, execution, "2/5 switches")]
         continued = going_on(study, constants, execution)
-        continued = trained("2/5 the large batch goes on", continued, execution)
+        continued = priced(engine, continued, execution, "2/5 the large batch goes on")
 
         say("fitting the functional law")
         pilots = [c for c in stable if c.role in ("constant", "late") and is_whole(study, c)]
@@ -159,12 +155,12 @@ def train(study: Study) -> Trained:
         lawful = law_schedules(fit, base, study.shared_rate, study.decay, unit, study.large)
 
         by_rate = by_law(study, base, lawful, stable, execution)
-        stable += trained("3/5 the law's schedules", by_rate["constant"], execution)
+        stable += priced(engine, by_rate["constant"], execution, "3/5 the law's schedules")
         whole = [c for c in stable if is_whole(study, c)]
         decays = decaying(study, [*whole, *by_rate["decay"]], stable, execution)
-        decays = trained("4/5 WSD", decays, execution)
+        decays = priced(engine, decays, execution, "4/5 WSD")
         cosines, own = under_cosine(study, base, by_rate["cosine"], execution)
-        cosines = trained("5/5 cosine", cosines, own)
+        cosines = priced(engine, cosines, own, "5/5 cosine")
     return Trained(
         execution, constants, stable, continued, decays, cosines, pilots, means, fits, fit, lawful
     )
@@ -233,11 +229,9 @@ def prediction_tables(study: Study, trained: Trained) -> dict[str, pd.DataFrame]
         c for c in contenders if c.role != "constant" and (c.role, c.rate) != ("late", "constant")
     ]
 
-    def told(fit: CurveFit | None) -> pd.DataFrame:
-        return predictions(fit, trained.pilots, unseen, flat, Path(trained.execution.runs))
-
-    tried = [(fit, told(fit)) for fit in trained.fits]
-    table = told(trained.fit)
+    runs = Path(trained.execution.runs)
+    table = predictions(trained.fit, trained.pilots, unseen, flat, runs)
+    tried = [(fit, repredicted(table, fit, unseen)) for fit in trained.fits]
     return {
         "candidates.csv": candidates(tried, trained.fit, study.shared_rate),
         "predictions.csv": table,

@@ -28,11 +28,12 @@ from bss.laws.loss_curve_problem import (
     law_of,
     solve_curves,
 )
-from bss.laws.loss_curve_runs import curves_of, unidentified_by_design
+from bss.laws.loss_curve_runs import Curves, curves_of, unidentified_by_design
 from bss.laws.loss_curve_values import CurveFit
 
 WIDE = 10.0  # an interval over more than this factor identifies nothing
 OUTLIER = 5.0
+FEWEST = 4  # runs from which clocks are judged on those left out
 REFIT_ROUNDS = 40
 UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
 ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
@@ -63,7 +64,41 @@ def fit_curve(
         InputError: `curves_of` refuses the table, all runs have one and the same constant batch and
             rate, or the clock is unknown.
     """
-    options = options or Options(resamples=100)
+    curves, reasons = _curves(runs, warmup, since)
+    several = clock is None and len(curves.runs) >= FEWEST
+    solved = _solved(curves, reasons, CLOCKS if several else (clock or "sgd",))
+    return _fitted(curves, reasons, solved, _best_first(solved)[0], since, options)
+
+
+def fit_clocks(
+    runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, options: Options | None = None
+) -> list[CurveFit]:
+    """The law fitted with every clock, the one that `fit_curve` chooses first.
+
+    Args:
+        runs, warmup, since, options: as in `fit_curve`.
+
+    Raises:
+        InputError: as `fit_curve`.
+    """
+    curves, reasons = _curves(runs, warmup, since)
+    solved = _solved(curves, reasons, CLOCKS)
+    return [
+        _fitted(curves, reasons, solved, clock, since, options) for clock in _best_first(solved)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Solved:
+    """The problem of a clock, its solution, and its error at runs left out of it."""
+
+    problem: Problem
+    solution: Solution
+    left_out: float | None
+
+
+def _curves(runs: pd.DataFrame, warmup: int, since: int) -> tuple[Curves, dict[str, str]]:
+    """The curves, and what they cannot identify by design."""
     curves = curves_of(runs, warmup=warmup, since=since)
     reasons = unidentified_by_design(curves)
     if "c_K" in reasons and "m" in reasons and "p" in reasons:
@@ -71,18 +106,37 @@ def fit_curve(
             "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
             "runs of other batches, and some that change their batch"
         )
-    several = clock is None and len(curves.runs) >= 4
-    clocks = CLOCKS if several else (clock or "sgd",)
-    problems = {name: curve_problem(curves, name, reasons) for name in clocks}
-    solutions = {
-        name: best_of(solve_curves(problem, curve_starts(problem), rounds=ROUNDS))
-        for name, problem in problems.items()
-    }
-    left_out: dict[str, float] = {}
-    if several:
-        left_out = {n: _left_out(problems[n], solutions[n].parameters) for n in clocks}
-    clock = min(clocks, key=lambda name: left_out.get(name, 0.0))
-    problem, found = problems[clock], solutions[clock]
+    return curves, reasons
+
+
+def _solved(curves: Curves, reasons: dict[str, str], clocks: tuple[str, ...]) -> dict[str, _Solved]:
+    """Each clock solved; left-out errors where there are several clocks and enough runs."""
+    found = {}
+    for clock in clocks:
+        problem = curve_problem(curves, clock, reasons)
+        solution = best_of(solve_curves(problem, curve_starts(problem), rounds=ROUNDS))
+        judged = len(clocks) > 1 and len(curves.runs) >= FEWEST
+        error = _left_out(problem, solution.parameters) if judged else None
+        found[clock] = _Solved(problem, solution, error)
+    return found
+
+
+def _best_first(solved: dict[str, _Solved]) -> list[str]:
+    """Clocks by their left-out errors; in their own order where there are none."""
+    return sorted(solved, key=lambda clock: solved[clock].left_out or 0.0)
+
+
+def _fitted(
+    curves: Curves,
+    reasons: dict[str, str],
+    solved: dict[str, _Solved],
+    clock: str,
+    since: int,
+    options: Options | None,
+) -> CurveFit:
+    """The fit of one clock, with its intervals."""
+    options = options or Options(resamples=100)
+    problem, found = solved[clock].problem, solved[clock].solution
     theta = found.parameters[0]
     errors, slopes = _linearized(problem, theta)
     refits = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
@@ -116,7 +170,7 @@ def fit_curve(
         identified=status == "converged" and not silent,
         rmse=float(np.sqrt(np.mean(errors[used] ** 2))),
         run_rmse=runs_used,
-        left_out_rmse=left_out,
+        left_out_rmse={n: one.left_out for n, one in solved.items() if one.left_out is not None},
         seq_len=curves.seq_len,
         batches=_range(batch[steps > 0]),
         rates=_range(lr[(steps > 0) & (lr > 0)]),

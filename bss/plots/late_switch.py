@@ -3,7 +3,7 @@
 After Wang et al. (arXiv 2602.14208). Bars and bands are 2 standard errors over seeds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,8 +77,8 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
     switches = sorted(set(table["switch"]))
     looks = batch_styles(range(len(switches)))
     panels = {
-        "to_large_at_steps": ("steps after the switch", "above the large batch\nat equal steps"),
-        "to_earliest": ("tokens after the switch", "above the earliest switch\nat equal tokens"),
+        "to_large_at_steps": ("steps after the switch", "above the large batch at equal steps"),
+        "to_earliest": ("tokens after the switch", "above the earliest switch at equal tokens"),
     }
     for ax, (column, (label, title)) in zip(axes[0], panels.items(), strict=True):
         ax.axhline(0, color=INK, lw=0.8, zorder=1)
@@ -97,11 +97,10 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
             if i or column != "to_earliest":
                 _band(ax, after, gap, error, looks[i])
         ax.set_xlabel(label)
-        panel_title(ax, title.replace("\n", " "))
+        panel_title(ax, title)
     axes[0, 0].set_ylabel("difference of losses (nats per token)")
     tokens_axis(axes[0, 1].xaxis)
-    names = {format_tokens(int(at)): i for i, at in enumerate(switches)}
-    handles = _lines(names, looks)
+    handles = _lines([format_tokens(int(at)) for at in switches], looks)
     side_legend(figure, handles, "switch after\n(tokens)")
     return figure
 
@@ -199,5 +198,5 @@ def _band(ax: Axes, x: np.ndarray, y: np.ndarray, error: np.ndarray, look: dict)
     ax.fill_between(x, y - error, y + error, color=look["color"], alpha=0.15, lw=0)
 
 
-def _lines(names: Any, looks: dict[float, dict[str, Any]]) -> list[Line2D]:
+def _lines(names: Iterable[str], looks: dict[float, dict[str, Any]]) -> list[Line2D]:
     return [Line2D([], [], lw=1.3, ms=4, **looks[i], label=name) for i, name in enumerate(names)]
