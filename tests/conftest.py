@@ -10,6 +10,8 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+pytest_plugins = ("tests.planted",)
+
 
 @pytest.fixture(scope="session")
 def tiny_shards(tmp_path_factory):
@@ -91,10 +93,10 @@ def planted_curves():
     import numpy as np
     import pandas as pd
 
-    from bss.laws.loss_curve_models import CurveLaw
-    from bss.laws.loss_curve_paths import plan_path
-    from bss.laws.loss_curve_runs import stack
-    from bss.laws.loss_curve_values import CurveFit, law_losses
+    from bss.laws.functional.curves import stack
+    from bss.laws.functional.law import CurveLaw
+    from bss.laws.functional.paths import plan_path
+    from bss.laws.functional.values import CurveFit, law_losses
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.plan import resolve
 

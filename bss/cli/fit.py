@@ -19,10 +19,10 @@ from bss.cli.output import (
 )
 from bss.cli.points import add_curve_arguments, measured_points
 from bss.errors import InputError
-from bss.laws.es import fit_es
-from bss.laws.es_compare import CANDIDATES, Comparison, compare
-from bss.laws.es_values import EsFit
-from bss.laws.fit import Options
+from bss.laws.es.compare import CANDIDATES, Comparison, compare
+from bss.laws.es.fit import fit_es
+from bss.laws.es.values import EsFit
+from bss.laws.fitting.estimate import Options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

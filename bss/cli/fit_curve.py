@@ -5,10 +5,10 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.errors import InputError
-from bss.laws.fit import Options
-from bss.laws.loss_curve import fit_curve
-from bss.laws.loss_curve_problem import CLOCKS
-from bss.laws.loss_curve_values import CurveFit
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.fit import fit_curve
+from bss.laws.functional.problem import CLOCKS
+from bss.laws.functional.values import CurveFit
 from bss.tables import read_runs
 from bss.units import parse_tokens
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.errors import InputError
-from bss.laws.loss_table import fit_table
-from bss.laws.loss_table_points import read_losses
-from bss.laws.loss_table_values import TableFit
+from bss.laws.final_loss.fit import fit_table
+from bss.laws.final_loss.points import read_losses
+from bss.laws.final_loss.values import TableFit
 from bss.units import format_tokens
 
 

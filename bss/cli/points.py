@@ -8,7 +8,7 @@ import pandas as pd
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, number
 from bss.errors import InputError
-from bss.laws import points as measure
+from bss.points import curve as measure
 from bss.tables import read_runs, write_table
 from bss.units import parse_tokens
 

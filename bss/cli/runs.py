@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, number
-from bss.sweeps.index import list_runs
+from bss.sweeps.table import list_runs
 from bss.units import format_tokens
 
 

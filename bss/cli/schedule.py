@@ -9,8 +9,8 @@ from bss.cli import schedule_curve
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_notes, plan_table
 from bss.errors import InputError
-from bss.laws.es_values import EsFit
-from bss.laws.recommend import recommend
+from bss.laws.es.values import EsFit
+from bss.policies.recommend import recommend
 from bss.schedules import rates
 from bss.schedules.export import export
 from bss.schedules.plan import resolve

@@ -6,8 +6,8 @@ from typing import Any
 from bss.cli.output import Output, number
 from bss.cli.plan import parse_budget, plan_notes, plan_table
 from bss.errors import InputError
-from bss.laws.loss_curve_schedule import Recommendation, best_schedule
-from bss.laws.loss_curve_values import CurveFit
+from bss.laws.functional.values import CurveFit
+from bss.policies.functional_best import Recommendation, best_schedule
 from bss.schedules.export import export
 from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate

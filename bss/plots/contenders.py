@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from bss.plots.standings import Standing, compared_loss, standings
 from bss.plots.style import (
     FAINT,
     GRID,
@@ -21,6 +20,7 @@ from bss.plots.style import (
     side_legend,
     tokens_axis,
 )
+from bss.points.standings import Standing, compared_loss, standings
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),

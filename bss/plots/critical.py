@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bss.errors import InputError
-from bss.laws.critical_values import CriticalBatch, CriticalFit
-from bss.laws.power import PowerLaw, predict
+from bss.laws.critical.values import CriticalBatch, CriticalFit
+from bss.laws.fitting.power import PowerLaw, predict
 from bss.plots.style import (
     FAINT,
     INK,

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bss.errors import InputError
-from bss.laws.points import Smooth, smooth_curve
 from bss.plots.style import FAINT, batch_styles, new_figure, side_legend, tokens_axis
+from bss.points.curve import Smooth, smooth_curve
 from bss.tables import loss_column
 
 GRID_POINTS = 200
@@ -21,7 +21,7 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     """Loss of each constant batch, and its excess over the best batch at equal tokens.
 
     The upper panel has the losses as measured, and marks where the monotone fit to each run
-    (`bss.laws.points`) first meets a target. The lower one has the excess of that fit, averaged
+    (`bss.points.curve`) first meets a target. The lower one has the excess of that fit, averaged
     over seeds: where the line at zero changes, the best batch changes.
 
     Args:

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from bss.laws.es_values import EsFit
-from bss.laws.es_values import tokens_to_target as law_tokens
+from bss.laws.es.values import EsFit
+from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots.style import (
     FAINT,
     INK,
@@ -40,7 +40,7 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
     al., arXiv 1812.06162) keeps every ratio below 1; its own ratios are dashed.
 
     Args:
-        panels: a title to the table of `bss.laws.measured.crossings` and the fitted hyperbola.
+        panels: a title to the table of `bss.points.crossings.crossings` and the fitted hyperbola.
     """
     figure, axes = new_figure(3.6, columns=len(panels), sharey=True)
     smallest = min(columns(table, "small")[0].min() for table, _ in panels.values())

@@ -1,6 +1,6 @@
 """Points of steps and tokens to a target loss, and the laws E(S) fitted to them.
 
-S is in steps, E in tokens, B in sequences. The laws are those of `bss.laws.es_models`.
+S is in steps, E in tokens, B in sequences. The laws are those of `bss.laws.es.models`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bss.errors import InputError
-from bss.laws.es_values import EsFit, TargetFit
-from bss.laws.es_values import tokens_to_target as law_tokens
+from bss.laws.es.values import EsFit, TargetFit
+from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots.style import (
     FAINT,
     INK,

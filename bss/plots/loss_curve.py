@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws.loss_curve_values import CurveFit, predict_runs
+from bss.laws.functional.values import CurveFit, predict_runs
 from bss.plots.style import (
     FAINT,
     INK,
@@ -31,7 +31,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     Args:
         fit: the law; where it did not converge only the measurements are drawn.
         runs: a run table.
-        warmup: as in `bss.laws.loss_curve.fit_curve`.
+        warmup: as in `bss.laws.functional.fit.fit_curve`.
     """
     table = predict_runs(fit, runs, warmup=warmup)
     names = _names(runs)
@@ -76,7 +76,7 @@ def predicted_against_measured(
     Args:
         fit: the law; where it did not converge nothing is drawn.
         groups: run tables by name, such as "fitted" and "unseen".
-        warmup: as in `bss.laws.loss_curve.fit_curve`.
+        warmup: as in `bss.laws.functional.fit.fit_curve`.
     """
     figure, axes = new_figure(4.2, width=6.4)
     ax = axes[0, 0]

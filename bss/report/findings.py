@@ -2,9 +2,9 @@
 
 import math
 
-from bss.laws.fit import Estimate
+from bss.laws.fitting.estimate import Estimate
 from bss.plots.contenders import RATES
-from bss.plots.standings import CONSTANT_ROLES, Standing, compared_loss, standings
+from bss.points.standings import CONSTANT_ROLES, Standing, compared_loss, standings
 from bss.report.results import Results
 from bss.units import format_tokens
 

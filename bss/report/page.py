@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 
 from bss import plots
 from bss.errors import InputError
-from bss.laws.recommend import optimal_batch
 from bss.plots.contenders import RATES
-from bss.plots.standings import compared_loss, standings
 from bss.plots.style import svg
+from bss.points.standings import compared_loss, standings
+from bss.policies.recommend import optimal_batch
 from bss.report.findings import interval_text, millinats, short_answer
 from bss.report.results import Results, read_results
 from bss.schedules import rates

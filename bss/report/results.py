@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es_values import EsFit
+from bss.laws.es.values import EsFit
 from bss.plots.contenders import RATES, ROLES
 from bss.tables import read_points, read_runs
 
@@ -38,7 +38,7 @@ class Results:
         runs: run table of the constant batches at constant rate.
         points: table of points of these runs.
         fits: fitted laws by name.
-        comparison: of the laws, as `bss.laws.es_compare.Comparison.to_dict` has it.
+        comparison: of the laws, as `bss.laws.es.compare.Comparison.to_dict` has it.
         schedule: the derived schedule and the settings it was trained with.
         contenders: final losses, a row per run.
         throughput: speed, a row per batch of a run.

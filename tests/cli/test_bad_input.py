@@ -183,6 +183,6 @@ def test_a_good_run_prints_one_object(job, tiny_execution, capsys):
 
 
 def test_a_reader_that_leaves_is_no_error():
-    command = f"{sys.executable} -m bss.cli models --json | head -c 1"
+    command = f"{sys.executable} -m bss models --json | head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("{", "")

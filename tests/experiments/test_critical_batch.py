@@ -15,9 +15,8 @@ from bss.models.sizes import named
 from bss.training.config import DataConfig, RunConfig, from_dict
 from bss.training.execution import Execution
 from configs.critical_batch import get_config
-from experiments.critical_batch import experiment, price_table
-from experiments.critical_design import Bend, Design, Point, Study, Trial, merged, sweep
-from experiments.critical_measure import (
+from experiments.critical_batch.__main__ import experiment, price_table
+from experiments.critical_batch.measure import (
     around_bend,
     fit_design,
     measure,
@@ -26,8 +25,9 @@ from experiments.critical_measure import (
     repeats,
     with_overhead,
 )
-from experiments.critical_schedules import comparison_table, comparison_trials
-from experiments.critical_tables import critical_table, laws_table, noise_table
+from experiments.critical_batch.schedules import comparison_table, comparison_trials
+from experiments.critical_batch.study import Bend, Design, Point, Study, Trial, merged, sweep
+from experiments.critical_batch.tables import critical_table, laws_table, noise_table
 
 SEQ_LEN, BEST_RATE, BEST_AVERAGE = 64, 0.008, "4%"
 TRUTH = Bend(tokens=2_000.0, budget=100_000.0, exponent=0.5)
@@ -253,7 +253,7 @@ def test_a_model_without_its_reference_is_left_out(study, trials, runs, capsys):
 
 
 def test_the_noise_scale_stands_beside_the_critical_batches(study, trials, measured, runs):
-    from experiments.critical_measure import curves
+    from experiments.critical_batch.measure import curves
 
     fits = {"data": fit_design(study, study.designs[0], measured)}
     table = noise_table(curves(trials, runs), measured, fits)  # type: ignore[arg-type]

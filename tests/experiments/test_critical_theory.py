@@ -12,7 +12,7 @@ from bss.theory.critical import critical_batches
 from bss.theory.least_squares import LeastSquares
 from bss.training.config import from_dict
 from configs.critical_theory import get_config
-from experiments.critical_theory import Study, experiment
+from experiments.critical_theory.__main__ import Study, experiment
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from bss.errors import InputError
 from bss.training.config import from_dict
 from configs.es_ablations import get_config
-from experiments.es_ablations import Study, Variation, constants, contenders, switches
+from experiments.es_ablations.__main__ import Study, Variation, constants, contenders, switches
 
 STUDY = from_dict(Study, json.loads(get_config("gpu").to_json()))  # needs no corpus
 LATE = Variation("late", ("8", "0:8 70%:64", "0:8 25%:16 60%:32"))

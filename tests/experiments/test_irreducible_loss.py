@@ -10,13 +10,13 @@ import pytest
 
 from bss.data.synthetic import Entropy, entropy
 from bss.errors import InputError
-from bss.laws.es_values import EsFit
-from bss.laws.fit import Estimate
+from bss.laws.es.values import EsFit
+from bss.laws.fitting.estimate import Estimate
 from bss.models.sizes import named
 from bss.training.config import DataConfig, RunConfig, ScheduleConfig, from_dict
 from bss.training.source import SYNTHETIC
 from configs.irreducible_loss import get_config
-from experiments.irreducible_loss import (
+from experiments.irreducible_loss.__main__ import (
     LAWS,
     Study,
     conclusions,

@@ -10,20 +10,20 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.laws.fit import Options
-from bss.laws.loss_curve import fit_curve
-from bss.laws.loss_curve_values import CurveFit, predict
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.fit import fit_curve
+from bss.laws.functional.values import CurveFit, predict
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
 from bss.sweeps.grid import overlay
 from bss.training.config import from_dict
 from bss.training.execution import Execution
 from configs.late_switch import ES_NAMES, get_config, stages
-from experiments import late_law
-from experiments.common import planned_run
-from experiments.es_contenders import constant_contenders, late_contenders
-from experiments.es_curve import Contender, decay_branch
-from experiments.late_law import (
+from experiments.es_curve.__main__ import Contender, decay_branch
+from experiments.es_wsd.contenders import constant_contenders, late_contenders
+from experiments.late_switch import law as late_law
+from experiments.late_switch.__main__ import experiment
+from experiments.late_switch.law import (
     candidates,
     chosen_fit,
     fit_pilots,
@@ -34,7 +34,7 @@ from experiments.late_law import (
     score,
     scores,
 )
-from experiments.late_runs import (
+from experiments.late_switch.runs import (
     agreement,
     branched,
     by_law,
@@ -43,9 +43,9 @@ from experiments.late_runs import (
     switching,
     under_cosine,
 )
-from experiments.late_study import Entry, Study
-from experiments.late_switch import experiment
-from experiments.late_tables import catch_up, differences, exponent, loss_at, switch_points
+from experiments.late_switch.study import Entry, Study
+from experiments.late_switch.tables import catch_up, differences, exponent, loss_at, switch_points
+from experiments.study import planned_run
 
 VALUES = json.loads(get_config("cpu").to_json())
 # Without the schedules that depend on the tables of another experiment.

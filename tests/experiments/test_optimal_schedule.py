@@ -10,7 +10,7 @@ import pytest
 from bss.errors import InputError
 from bss.training.config import from_dict
 from configs.optimal_schedule import get_config
-from experiments.optimal_schedule import Study, experiment
+from experiments.optimal_schedule.__main__ import Study, experiment
 
 TABLES = ("switches", "catch_up", "optima", "law", "family", "exponents")
 FIGURES = (

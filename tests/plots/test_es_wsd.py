@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.es_values import EsFit, TargetFit
-from bss.laws.measured import crossings
+from bss.laws.es.values import EsFit, TargetFit
 from bss.plots import es_wsd as plots
+from bss.points.crossings import crossings
 
 
 def lines(ax, marker):

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.es_models import Surface, surface_loss, surface_optimum
-from bss.laws.es_values import EsFit, TargetFit
-from bss.laws.fit import Estimate
-from bss.laws.points import points
+from bss.laws.es.models import Surface, surface_loss, surface_optimum
+from bss.laws.es.values import EsFit, TargetFit
+from bss.laws.fitting.estimate import Estimate
+from bss.points.curve import points
 from bss.report.results import CONTENDERS, THROUGHPUT
 
 LAW = Surface(0.9, 8.0, 0.4, 0.6, 1.0, 0.0)

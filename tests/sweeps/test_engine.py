@@ -14,7 +14,7 @@ import pytest
 
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.index import lineage_curve, list_runs, run_table
+from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.tables import check_runs
 from bss.training.config import Parent, to_dict
 from bss.training.directory import read_curve, read_status

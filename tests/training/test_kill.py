@@ -28,7 +28,7 @@ def start(tmp_path):
             json.dumps({"run": to_dict(run), "execution": dataclasses.asdict(execution)})
         )
         with open(tmp_path / "log", "a") as log:
-            command = [sys.executable, "-m", "bss.cli", "train", str(config), "--json"]
+            command = [sys.executable, "-m", "bss", "train", str(config), "--json"]
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         return processes[-1]
 

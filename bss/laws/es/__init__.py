@@ -1,0 +1,1 @@
+"""E(S): the laws, the design, fitting, comparing by left-out batches."""

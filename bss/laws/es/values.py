@@ -1,0 +1,182 @@
+"""A fitted law E(S) as a value, and its JSON form, which is readable without this package.
+
+S is in steps, E in tokens, B in sequences, b in nats·sequences^m.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import numpy as np
+
+from bss.errors import InputError
+from bss.laws.es.models import (
+    Hyperbola,
+    Piecewise,
+    Surface,
+    hyperbola_sequences,
+    piecewise_sequences,
+    surface_sequences,
+)
+from bss.laws.fitting.estimate import Estimate, reading
+
+SCHEMA = 1
+METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
+
+
+@dataclass(frozen=True)
+class TargetFit:
+    """What a law says of one target loss.
+
+    Attributes:
+        target_loss: in nats.
+        S_min: steps that no batch can undercut; None where unidentified, as the next two.
+        E_min: fewest tokens: at B_opt, or in the limit of small batches for the hyperbola.
+        S_opt: steps at B_opt; None for the hyperbola, which has no minimum.
+        batches: B_min and B_opt, or B_crit for the hyperbola, in sequences.
+        intervals: of S_min, E_min and S_opt.
+        parameters: of the law at this target, E in tokens; empty for the surface.
+        status: "converged", "not converged" or "unidentified: ...".
+        points: rows that reached the target.
+        runs: runs with a row at it.
+    """
+
+    target_loss: float
+    S_min: float | None
+    E_min: float | None
+    S_opt: float | None
+    batches: dict[str, Estimate]
+    intervals: dict[str, Estimate]
+    parameters: dict[str, float]
+    status: str
+    points: int
+    runs: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, with B_min and B_opt (or B_crit) as keys of their own."""
+        entry = asdict(self) | {"intervals": _entries(self.intervals)}
+        del entry["batches"]
+        return entry | _entries(self.batches)
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> "TargetFit":
+        """Read `to_dict` back; other keys are ignored."""
+        batches = {key: entry[key] for key in ("B_min", "B_opt", "B_crit") if key in entry}
+        return cls(
+            **{k: entry[k] for k in ("target_loss", "S_min", "E_min", "S_opt", "status")},
+            batches=_estimates(batches),
+            intervals=_estimates(entry.get("intervals", {})),
+            parameters=entry.get("parameters", {}),
+            points=entry.get("points", 0),
+            runs=entry.get("runs", 0),
+        )
+
+
+@dataclass(frozen=True)
+class EsFit:
+    """A law E(S) fitted to the points of one model.
+
+    Attributes:
+        law: "surface", "piecewise" or "hyperbola".
+        seq_len: tokens per sequence.
+        fits: one per target, highest loss first.
+        surface: L_0, a, alpha, b, m, B_phi; None for the other laws.
+        surface_intervals: of these.
+        measured_batches: batches with any point, ascending.
+        residuals: per reached point: run, batch, target_loss and the error relative to that loss.
+        points: rows that reached a target.
+        runs: runs behind them.
+        level: of all intervals.
+        resamples: bootstrap refits behind them.
+        method: how they were made.
+        warnings: what a reader must know.
+        version: of the package that made the fit.
+    """
+
+    law: str
+    seq_len: int
+    fits: tuple[TargetFit, ...]
+    surface: dict[str, float] | None = None
+    surface_intervals: dict[str, Estimate] = field(default_factory=dict)
+    measured_batches: tuple[float, ...] = ()
+    residuals: tuple[dict[str, float], ...] = ()
+    points: int = 0
+    runs: int = 0
+    level: float = 0.90
+    resamples: int = 0
+    method: str = METHOD
+    warnings: tuple[str, ...] = ()
+    version: str = version("bss")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: `{"kind": "es", "schema": 1, "law", "seq_len", "fits", ...}`."""
+        return asdict(self) | {
+            "kind": "es",
+            "schema": SCHEMA,
+            "fits": [fit.to_dict() for fit in self.fits],
+            "surface_intervals": _entries(self.surface_intervals),
+        }
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> "EsFit":
+        """Read `to_dict` back; other keys are ignored.
+
+        Raises:
+            InputError: the JSON is no fit of this kind and schema.
+        """
+        with reading(entry, "es", SCHEMA):
+            missing = [key for key in ("law", "seq_len", "fits") if key not in entry]
+            if missing:
+                raise InputError(f"fit: {', '.join(missing)} is missing; give a complete fit")
+            kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
+            kept["fits"] = tuple(TargetFit.from_dict(fit) for fit in entry["fits"])
+            kept["surface_intervals"] = _estimates(entry.get("surface_intervals", {}))
+            for key in ("measured_batches", "residuals", "warnings"):
+                kept[key] = tuple(entry.get(key, ()))
+            return cls(**kept)
+
+    def at(self, target_loss: float) -> TargetFit:
+        """The fit of one target.
+
+        Raises:
+            InputError: there is none.
+        """
+        for fit in self.fits:
+            if np.isclose(fit.target_loss, target_loss):
+                return fit
+        known = ", ".join(f"{fit.target_loss:g}" for fit in self.fits)
+        raise InputError(f"target_loss: {target_loss:g} was not fitted; choose one of {known}")
+
+
+def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -> np.ndarray:
+    """E in tokens at each batch, as the fitted law has it; infinite where it is never reached.
+
+    Args:
+        fit: any fitted law.
+        batches: in sequences.
+        target_loss: any loss for the surface, a fitted target for the other laws.
+
+    Raises:
+        InputError: a law per target was not fitted at this one.
+    """
+    batch = np.asarray(batches, np.float64)
+    with jax.enable_x64(True):
+        if fit.surface is not None:
+            sequences = surface_sequences(Surface(**fit.surface), batch, target_loss)
+            return np.asarray(sequences) * fit.seq_len
+        parameters = fit.at(target_loss).parameters
+        if not parameters:
+            raise InputError(f"target_loss: the {fit.law} law is unidentified at {target_loss:g}")
+        if fit.law == "hyperbola":
+            return np.asarray(hyperbola_sequences(Hyperbola(**parameters), batch * fit.seq_len))
+        return np.asarray(piecewise_sequences(Piecewise(**parameters), batch * fit.seq_len))
+
+
+def _entries(estimates: dict[str, Estimate]) -> dict[str, Any]:
+    return {key: estimate.to_dict() for key, estimate in estimates.items()}
+
+
+def _estimates(entries: dict[str, Any]) -> dict[str, Estimate]:
+    return {key: Estimate.from_dict(entry) for key, entry in entries.items()}

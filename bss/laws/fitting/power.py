@@ -1,0 +1,216 @@
+"""Power laws through a few measured values: y = c·x^p, and y = c·N^p·D^q where it can be told.
+
+Least squares in log space with equal weights, as Zhang et al. (arXiv 2410.21676) fit the critical
+batch size. Their designs grow D in proportion to N, and from such points p and q cannot be
+separated: the joint law is then refused and the laws in one variable are given (criterion derived
+here).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bss.errors import InputError
+from bss.laws.fitting.estimate import Estimate
+
+LEAST_SPREAD = 2.0
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """y = c·Π (x_k / unit)^p_k.
+
+    Attributes:
+        variables: names of the x_k.
+        unit: what every x is divided by, so that c is y at x = unit.
+        coefficient: c.
+        exponents: p_k, in the order of `variables`.
+        leave_one_out: per exponent, the least and the greatest when one point is left out.
+        scatter: residual standard deviation of log y; None where no degree of freedom is left.
+        margin: half-width in log y that an interval gives a point of leverage 1; see `fit_power`.
+        inverse: [1+K, 1+K], (XᵀX)⁻¹ of the design in log x.
+        points: values fitted.
+        level: of all intervals.
+    """
+
+    variables: tuple[str, ...]
+    unit: float
+    coefficient: Estimate
+    exponents: tuple[Estimate, ...]
+    leave_one_out: tuple[tuple[float, float], ...]
+    scatter: float | None
+    margin: float | None
+    inverse: np.ndarray
+    points: int
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON; with one variable `x` is its name and `exponent` its one estimate."""
+        exponents = [
+            estimate.to_dict() | {"leave_one_out": list(span)}
+            for estimate, span in zip(self.exponents, self.leave_one_out, strict=True)
+        ]
+        one = len(self.variables) == 1
+        return {
+            "x": self.variables[0] if one else list(self.variables),
+            "unit": self.unit,
+            "coefficient": self.coefficient.to_dict(),
+            **({"exponent": exponents[0]} if one else {"exponents": exponents}),
+            "scatter": self.scatter,
+            "points": self.points,
+        }
+
+
+def fit_power(
+    y: ArrayLike,
+    x: Mapping[str, ArrayLike],
+    *,
+    unit: float = 1.0,
+    errors: ArrayLike | None = None,
+    level: float = 0.95,
+) -> PowerLaw:
+    """Fit log y = log c + Σ p_k log(x_k / unit) with equal weights.
+
+    An interval takes the wider of two errors of a point: the scatter about the law by Student's
+    t, which few points make wide, and the errors that the values came with, which a scatter that
+    is small by luck must not hide (derived here).
+
+    Args:
+        y: [n] positive values.
+        x: [n] positive values of each variable, by name.
+        unit: what x is divided by, e.g. 1e6 for a law in millions.
+        errors: [n] standard deviations of log y, where they are known.
+        level: nominal coverage.
+
+    Raises:
+        InputError: `unidentified` tells why the law cannot be fitted to these x.
+    """
+    reason = unidentified(x)
+    if reason:
+        raise InputError(f"power law: {reason}")
+    log_y, design = np.log(np.asarray(y, float)), _design(x, unit)
+    count, parameters = design.shape
+    inverse = np.linalg.inv(design.T @ design)
+    theta = inverse @ design.T @ log_y
+    dof = count - parameters
+    scatter = float(np.sqrt(np.sum((log_y - design @ theta) ** 2) / dof)) if dof else None
+    margin = _margin(scatter, dof, errors, level)
+    halves = [None if margin is None else margin * np.sqrt(d) for d in np.diagonal(inverse)]
+    return PowerLaw(
+        tuple(x),
+        unit,
+        _exponentiated(_estimate(theta[0], halves[0], level, count)),
+        tuple(
+            _estimate(value, half, level, count)
+            for value, half in zip(theta[1:], halves[1:], strict=True)
+        ),
+        _leave_one_out(log_y, design),
+        scatter,
+        margin,
+        inverse,
+        count,
+        level,
+    )
+
+
+def unidentified(x: Mapping[str, ArrayLike]) -> str:
+    """Why a power law in these variables cannot be told from these points; empty where it can.
+
+    Each variable must span a factor of 2 by itself, and still do so once what the others explain
+    of its logarithm is taken out: with D proportional to N nothing is left (derived here).
+
+    Args:
+        x: [n] positive values of each variable, by name.
+    """
+    logs = {name: np.log(np.asarray(values, float)) for name, values in x.items()}
+    count = min(len(values) for values in logs.values())
+    if count < len(logs) + 1:
+        return f"{count} points for the {len(logs) + 1} parameters of a law in {_listed(logs)}"
+    for name, values in logs.items():
+        if np.ptp(values) < np.log(LEAST_SPREAD):
+            return f"{name} spans less than a factor of {LEAST_SPREAD:g}; vary it more"
+    for name, values in logs.items() if len(logs) > 1 else ():
+        others = [logs[other] for other in logs if other != name]
+        design = np.stack([np.ones(count), *others], axis=1)
+        rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+        if np.ptp(rest) < np.log(LEAST_SPREAD):
+            fixed = _listed([other for other in logs if other != name])
+            return (
+                f"the exponents of {_listed(logs)} cannot be separated: at given {fixed}, {name} "
+                f"spans only a factor of {np.exp(np.ptp(rest)):.3g}; measure points that vary it "
+                f"by {LEAST_SPREAD:g} or more at fixed {fixed}"
+            )
+    return ""
+
+
+def predict(law: PowerLaw, x: Mapping[str, float]) -> Estimate:
+    """The law's value at x, with the interval of a new measurement there.
+
+    Args:
+        law: as fitted; without a margin the interval is open.
+        x: a value of each of its variables.
+
+    Raises:
+        InputError: a variable of the law has no positive value.
+    """
+    for name in law.variables:
+        if not 0 < x.get(name, 0) < np.inf:
+            raise InputError(f"{name}: {x.get(name)} at a forecast; give a positive number")
+    row = _design({name: [x[name]] for name in law.variables}, law.unit)[0]
+    c = law.coefficient.value or 0.0
+    value = np.log(c) + row[1:] @ np.array([p.value for p in law.exponents])
+    half = None
+    if law.margin is not None:
+        half = law.margin * np.sqrt(1 + row @ law.inverse @ row)
+    return _exponentiated(_estimate(float(value), half, law.level, law.points))
+
+
+def _design(x: Mapping[str, ArrayLike], unit: float) -> np.ndarray:
+    logs = [np.log(np.asarray(values, float) / unit) for values in x.values()]
+    return np.stack([np.ones_like(logs[0]), *logs], axis=1)
+
+
+def _margin(
+    scatter: float | None, dof: int, errors: ArrayLike | None, level: float
+) -> float | None:
+    quantile = (1 + level) / 2
+    margins = []
+    if scatter is not None:
+        margins.append(float(stats.t.ppf(quantile, dof)) * scatter)
+    if errors is not None:
+        root_mean_square = float(np.sqrt(np.mean(np.asarray(errors, float) ** 2)))
+        margins.append(float(stats.norm.ppf(quantile)) * root_mean_square)
+    return max(margins, default=None)
+
+
+def _leave_one_out(log_y: np.ndarray, design: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """Range of each exponent; that of all points where no point can be spared."""
+    kept = [np.arange(len(log_y)) != i for i in range(len(log_y))]
+    fits = [
+        np.linalg.lstsq(design[rows], log_y[rows], rcond=None)[0]
+        for rows in kept
+        if np.linalg.matrix_rank(design[rows]) == design.shape[1]
+    ]
+    fits = fits or [np.linalg.lstsq(design, log_y, rcond=None)[0]]
+    return tuple((float(p.min()), float(p.max())) for p in np.array(fits).T[1:])
+
+
+def _estimate(value: float, half: float | None, level: float, points: int) -> Estimate:
+    if half is None:
+        return Estimate(float(value), level=level, note=f"no interval: {points} points")
+    return Estimate(float(value), float(value - half), float(value + half), level)
+
+
+def _exponentiated(log: Estimate) -> Estimate:
+    value, low, high = (
+        None if end is None else float(np.exp(end)) for end in (log.value, log.low, log.high)
+    )
+    return Estimate(value, low, high, log.level, log.note)
+
+
+def _listed(names) -> str:
+    return " and ".join(names)

@@ -1,0 +1,178 @@
+"""The fitter that every law shares: least squares in a box, many starts and resamples at once.
+
+A fixed number of Levenberg-Marquardt iterations, vectorised over problems (bootstrap resamples,
+targets, left-out batches) and over starts, in float64. Parameters live in a box and iterates are
+projected onto it; a law that wants a positive parameter fits its logarithm, and a parameter whose
+bounds are equal is held fixed, so that members of a family share one compiled program.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bss.errors import InputError
+
+TOLERANCE = 1e-4
+Residual = Callable[[jax.Array, Any], jax.Array]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best of all starts, for each of R problems.
+
+    Attributes:
+        parameters: [R, P].
+        cost: [R], half the sum of squared residuals.
+        converged: [R], whether the cosine of the residuals with every free derivative is < 1e-4.
+        at_bound: [R, P], whether a parameter ended on a bound (False where it is held fixed).
+    """
+
+    parameters: np.ndarray
+    cost: np.ndarray
+    converged: np.ndarray
+    at_bound: np.ndarray
+
+
+def solve(
+    residual: Residual,
+    starts: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    data: Any,
+    *,
+    iterations: int = 60,
+) -> Solution:
+    """Minimise the sum of squared residuals of R problems, each from K starts.
+
+    Args:
+        residual: (parameters [P], one problem's data) -> residuals [N]. It must be a module-level
+            function: programs are cached by it and by the shapes of the arguments.
+        starts: [R, K, P] or [K, P] for all problems alike.
+        lower: [P] or [R, P]; equal to `upper` where a parameter is held fixed.
+        upper: [P] or [R, P].
+        data: pytree of arrays, each with a leading axis R.
+        iterations: steps tried from each start; a rejected one counts.
+
+    Raises:
+        InputError: no start of some problem has finite residuals.
+    """
+    leaves = jax.tree.leaves(data)
+    problems, parameters = len(leaves[0]), np.shape(starts)[-1]
+    starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
+    bounds = [np.broadcast_to(bound, (problems, parameters)) for bound in (lower, upper)]
+    with jax.enable_x64(True):
+        found = _solve(residual, iterations, *_float64((starts, *bounds, data)))
+        theta, cost, converged = (np.asarray(leaf) for leaf in found)
+    if not np.isfinite(cost).all():
+        raise InputError("fit: no start gives finite residuals; check the data for extreme values")
+    fixed = bounds[0] == bounds[1]
+    at_bound = ((theta <= bounds[0]) | (theta >= bounds[1])) & ~fixed
+    return Solution(theta, cost, converged, at_bound)
+
+
+def linearize(
+    residual: Residual, parameters: np.ndarray, data: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """One problem's residuals [N] and their derivatives [N, P] at its parameters [P]."""
+    with jax.enable_x64(True):
+        values, slopes = _linearize(residual, *_float64((parameters, data)))
+        return np.asarray(values), np.asarray(slopes)
+
+
+def _float64(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), tree)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _linearize(residual: Residual, parameters: jax.Array, data: Any):
+    return residual(parameters, data), jax.jacfwd(residual)(parameters, data)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _solve(
+    residual: Residual,
+    iterations: int,
+    starts: jax.Array,
+    lower: jax.Array,
+    upper: jax.Array,
+    data: Any,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def problem(starts, lower, upper, data):
+        descend = functools.partial(_descend, residual, iterations)
+        theta, cost, converged = jax.vmap(descend, (0, None, None, None))(
+            starts, lower, upper, data
+        )
+        best = jnp.argmin(jnp.where(jnp.isnan(cost), jnp.inf, cost))
+        return theta[best], cost[best], converged[best]
+
+    return jax.vmap(problem)(starts, lower, upper, data)
+
+
+def _descend(residual, iterations, start, lower, upper, data):
+    """Levenberg-Marquardt from one start; the iterate stays in the box."""
+
+    def iterate(carry, _):
+        candidate, best, damping = carry
+        values, push = jax.linearize(lambda theta: residual(theta, data), candidate)
+        trial = _Iterate(candidate, 0.5 * jnp.sum(values**2), values, jax.vmap(push)(basis))
+        better = trial.cost < best.cost
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, best)
+        damping = jnp.clip(jnp.where(better, damping / 5, damping * 4), 1e-10, 1e12)
+        step, stationary = _propose(best, damping, lower, upper)
+        return (jnp.clip(best.theta + step, lower, upper), best, damping), stationary
+
+    basis = jnp.eye(start.size)
+    start = jnp.clip(start, lower, upper)
+    rows = jax.eval_shape(residual, start, data).size
+    nothing = _Iterate(start, jnp.asarray(jnp.inf), jnp.zeros(rows), jnp.zeros((start.size, rows)))
+    carry = (start, nothing, jnp.asarray(1e-2))
+    (_, best, _), stationary = jax.lax.scan(iterate, carry, length=iterations)
+    return best.theta, best.cost, stationary[-1]
+
+
+class _Iterate(NamedTuple):
+    """Parameters [P], cost, residuals [N] and their derivatives [P, N]."""
+
+    theta: jax.Array
+    cost: jax.Array
+    values: jax.Array
+    slopes: jax.Array
+
+
+def _propose(best: _Iterate, damping, lower, upper):
+    """The damped step, and whether residuals are orthogonal to every free derivative."""
+    gradient = best.slopes @ best.values
+    held = ((best.theta <= lower) & (gradient >= 0)) | ((best.theta >= upper) & (gradient <= 0))
+    slopes = jnp.where(held[:, None], 0.0, best.slopes)
+    gradient = jnp.where(held, 0.0, gradient)
+    normal = slopes @ slopes.T
+    size = jnp.diagonal(normal)
+    # A derivative that vanishes must leave the system regular and its parameter in place.
+    scale = jnp.where(size > 0, size, 1.0)
+    step = -_cholesky_solve(normal + jnp.diag(scale * damping), gradient)
+    small = TOLERANCE * jnp.sqrt(2 * best.cost) + 1e-10
+    return step, jnp.all(jnp.abs(gradient) <= small * jnp.sqrt(size))
+
+
+def _cholesky_solve(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+    """Solve a small positive definite system; unrolled, so that it vectorises over problems."""
+    size = vector.size
+    factor = [[jnp.zeros(())] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i + 1):
+            rest = matrix[i, j] - sum(factor[i][k] * factor[j][k] for k in range(j))
+            factor[i][j] = jnp.sqrt(jnp.maximum(rest, 1e-300)) if i == j else rest / factor[j][j]
+    forward: list[Any] = []
+    for i in range(size):
+        known = sum(factor[i][k] * forward[k] for k in range(i))
+        forward.append((vector[i] - known) / factor[i][i])
+    back: list[Any] = [None] * size
+    for i in reversed(range(size)):
+        known = sum(factor[k][i] * back[k] for k in range(i + 1, size))
+        back[i] = (forward[i] - known) / factor[i][i]
+    return jnp.stack(back)

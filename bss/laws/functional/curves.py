@@ -1,0 +1,158 @@
+"""Several runs as one problem for the law of loss curves, and what they can identify by design."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.functional.law import Pieces, Readings
+from bss.laws.functional.paths import Path, run_path
+from bss.tables import check_runs, loss_column
+
+PADDING = 16  # few shapes make few programs to compile
+VARIED = 1.2  # a range that counts as a variation: (largest / smallest)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Paths padded to one shape: pieces [R, G], readings [R, N]; weight 0 where a loss is padding.
+
+    Attributes:
+        runs: names of the R runs.
+        seq_len: tokens per sequence.
+        pieces, readings: as the law takes them.
+        tokens, loss, weight: [R, N].
+    """
+
+    runs: tuple[str, ...]
+    seq_len: int
+    pieces: Pieces
+    readings: Readings
+    tokens: np.ndarray
+    loss: np.ndarray
+    weight: np.ndarray
+
+
+def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0) -> Curves:
+    """The curves of a run table.
+
+    Args:
+        runs: a run table, with lr, or peak_lr where it is constant; a table without either is taken
+            to have one rate, 1. The held-out loss is read where there is one, else the training
+            loss.
+        warmup: tokens of linear warm-up. Losses in it are left out, as those are at which the rate
+            is seen to rise from the start.
+        since: tokens before which losses are left out as well.
+
+    Raises:
+        InputError: `check_runs` refuses the table, sequence lengths or models are mixed, a rate is
+            no positive number, or a run has fewer than three losses to read.
+    """
+    runs = check_runs(runs)
+    for column in ("seq_len", "model", "params"):
+        values = list(dict.fromkeys(runs[column].tolist())) if column in runs else []
+        if len(values) > 1:
+            found = ", ".join(str(value) for value in values[:4])
+            raise InputError(f"runs: {column} {found} are mixed; fit one at a time")
+    seq_len = int(runs["seq_len"].iloc[0])
+    rates = _rates(runs)
+    column = loss_column(runs)
+    paths = [
+        run_path(str(name), rows, rates.loc[rows.index].to_numpy(), column, seq_len, warmup, since)
+        for name, rows in runs.groupby("run", sort=False)
+    ]
+    return stack(paths, seq_len)
+
+
+def stack(paths: list[Path], seq_len: int) -> Curves:
+    """Paths padded to one shape."""
+    longest, most = (
+        -(-max(sizes) // PADDING) * PADDING
+        for sizes in ([len(p.steps) for p in paths], [len(p.at) for p in paths])
+    )
+
+    def padded(arrays: list[np.ndarray], width: int, value: float) -> np.ndarray:
+        return np.array([np.pad(a, (0, width - len(a)), constant_values=value) for a in arrays])
+
+    pieces = Pieces(
+        padded([p.steps for p in paths], longest, 0.0),
+        padded([p.lr for p in paths], longest, 1.0),
+        padded([p.batch for p in paths], longest, 1.0),
+    )
+    located = [_located(p) for p in paths]
+    readings = Readings(
+        padded([piece for piece, _ in located], most, 0.0),
+        padded([part for _, part in located], most, 1.0),
+    )
+    return Curves(
+        runs=tuple(p.run for p in paths),
+        seq_len=seq_len,
+        pieces=pieces,
+        readings=readings,
+        tokens=padded([p.tokens for p in paths], most, np.nan),
+        loss=padded([p.loss for p in paths], most, 1.0),
+        weight=padded([np.ones(len(p.at)) for p in paths], most, 0.0),
+    )
+
+
+def unidentified_by_design(curves: Curves) -> dict[str, str]:
+    """Parameters that these runs cannot identify, whatever their losses, and why (derived here).
+
+    Within a run whose η/B never changes after its first loss, noise that is forgotten slowly is the
+    same as noise that is forgotten at once and a slower signal.
+    """
+    steps, lr, batch = curves.pieces
+    used = steps > 0
+    reasons = {}
+    log_lr, log_batch = np.log(np.maximum(lr, 1e-12)), np.log(batch)
+    constant = _spread(log_batch[used]) < VARIED
+    if constant:
+        reasons["m"] = "unidentified: one batch"
+    # Rates near 0, at the end of a decay, say little of the exponent.
+    steady = used & (log_lr > log_lr[used].max() - 5)
+    if _spread(log_lr[steady]) < VARIED:
+        reasons["p"] = "unidentified: one learning rate"
+    elif not constant and _collinear(log_lr[steady], log_batch[steady]):
+        reasons["p"] = "unidentified: the rate changes only with the batch"
+    if len(np.unique(batch[used])) < 3 or _spread(log_batch[used]) < 4:
+        reasons["B_phi"] = "unidentified: fewer than three batches over a factor of four"
+    first = curves.readings.piece[:, :1]
+    index = np.arange(steps.shape[1])[None]
+    seen = used & (index >= first)
+    ratio = log_lr - log_batch
+    changes = [_spread(ratio[i][seen[i]]) for i in range(len(steps))]
+    if max(changes) < VARIED:
+        why = "unidentified: no run changes its batch or its rate after its first loss"
+        reasons |= dict.fromkeys(("c_K", "q", "A_1"), why)
+    return reasons
+
+
+def _spread(logs: np.ndarray) -> float:
+    return float(np.exp(np.ptp(logs))) if logs.size else 1.0
+
+
+def _collinear(x: np.ndarray, y: np.ndarray) -> bool:
+    return bool(abs(np.corrcoef(x, y)[0, 1]) > 0.99)
+
+
+def _rates(runs: pd.DataFrame) -> pd.Series:
+    column = next((name for name in ("lr", "peak_lr") if name in runs), None)
+    if column is None:
+        return pd.Series(1.0, index=runs.index)
+    rates = pd.Series(pd.to_numeric(runs[column], errors="coerce"), dtype=float)
+    wrong = ~np.isfinite(rates) | (rates < 0)
+    for i in np.flatnonzero(wrong)[:1]:
+        row = runs.iloc[i]
+        raise InputError(
+            f"runs: {column} of run {row['run']} at step {row['step']} is {row[column]}; "
+            "write a rate of 0 or more"
+        )
+    return rates
+
+
+def _located(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.cumsum(path.steps)
+    piece = np.minimum(np.searchsorted(ends, path.at * (1 - 1e-12)), len(ends) - 1)
+    part = 1 - (ends[piece] - path.at) / path.steps[piece]
+    return piece.astype(float), np.clip(part, 0.0, 1.0)

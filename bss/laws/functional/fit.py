@@ -1,0 +1,282 @@
+"""The functional scaling law fitted to loss curves under any LR and batch schedule.
+
+The law of Li et al. (arXiv 2509.19189) with batches (bss.laws.functional.law), fitted robustly
+in log loss from many starts. Which parameters the runs identify is told by their design (constant
+runs alone say nothing of how noise is forgotten) and by the width of the intervals; intervals
+cluster by run (bss.laws.fitting.bootstrap).
+"""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.fitting import bootstrap as run_effects
+from bss.laws.fitting.estimate import Estimate, Options, interval
+from bss.laws.fitting.solve import Solution, linearize
+from bss.laws.functional.curves import Curves, curves_of, unidentified_by_design
+from bss.laws.functional.law import CurveLaw
+from bss.laws.functional.problem import (
+    CLOCKS,
+    NAMES,
+    Problem,
+    best_of,
+    curve_problem,
+    curve_residual,
+    curve_starts,
+    in_units,
+    law_of,
+    solve_curves,
+)
+from bss.laws.functional.values import CurveFit
+
+WIDE = 10.0  # an interval over more than this factor identifies nothing
+OUTLIER = 5.0
+FEWEST = 4  # runs from which clocks are judged on those left out
+REFIT_ROUNDS = 40
+UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
+ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
+LAW_NAMES = dict(zip(NAMES, CurveLaw._fields, strict=True))
+
+
+def fit_curve(
+    runs: pd.DataFrame,
+    *,
+    clock: str | None = None,
+    warmup: int = 0,
+    since: int = 0,
+    options: Options | None = None,
+) -> CurveFit:
+    """Fit the functional scaling law to loss curves of one model.
+
+    Args:
+        runs: a run table with rates (lr); constant runs, and some that change batch or rate.
+        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts
+            runs left out of its fit better, "sgd" where there are fewer than four runs.
+        warmup: tokens of linear warm-up, whose losses are left out.
+        since: tokens before which losses are left out: the law is of late training, and early
+            losses, which are many and steep, would decide the fit. `left_out_rmse` tells which
+            start predicts best.
+        options: how intervals are made.
+
+    Raises:
+        InputError: `curves_of` refuses the table, all runs have one and the same constant batch and
+            rate, or the clock is unknown.
+    """
+    curves, reasons = _curves(runs, warmup, since)
+    several = clock is None and len(curves.runs) >= FEWEST
+    solved = _solved(curves, reasons, CLOCKS if several else (clock or "sgd",))
+    return _fitted(curves, reasons, solved, _best_first(solved)[0], since, options)
+
+
+def fit_clocks(
+    runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, options: Options | None = None
+) -> list[CurveFit]:
+    """The law fitted with every clock, the one that `fit_curve` chooses first.
+
+    Args:
+        runs, warmup, since, options: as in `fit_curve`.
+
+    Raises:
+        InputError: as `fit_curve`.
+    """
+    curves, reasons = _curves(runs, warmup, since)
+    solved = _solved(curves, reasons, CLOCKS)
+    return [
+        _fitted(curves, reasons, solved, clock, since, options) for clock in _best_first(solved)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Solved:
+    """The problem of a clock, its solution, and its error at runs left out of it."""
+
+    problem: Problem
+    solution: Solution
+    left_out: float | None
+
+
+def _curves(runs: pd.DataFrame, warmup: int, since: int) -> tuple[Curves, dict[str, str]]:
+    """The curves, and what they cannot identify by design."""
+    curves = curves_of(runs, warmup=warmup, since=since)
+    reasons = unidentified_by_design(curves)
+    if "c_K" in reasons and "m" in reasons and "p" in reasons:
+        raise InputError(
+            "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
+            "runs of other batches, and some that change their batch"
+        )
+    return curves, reasons
+
+
+def _solved(curves: Curves, reasons: dict[str, str], clocks: tuple[str, ...]) -> dict[str, _Solved]:
+    """Each clock solved; left-out errors where there are several clocks and enough runs."""
+    found = {}
+    for clock in clocks:
+        problem = curve_problem(curves, clock, reasons)
+        solution = best_of(solve_curves(problem, curve_starts(problem), rounds=ROUNDS))
+        judged = len(clocks) > 1 and len(curves.runs) >= FEWEST
+        error = _left_out(problem, solution.parameters) if judged else None
+        found[clock] = _Solved(problem, solution, error)
+    return found
+
+
+def _best_first(solved: dict[str, _Solved]) -> list[str]:
+    """Clocks by their left-out errors; in their own order where there are none."""
+    return sorted(solved, key=lambda clock: solved[clock].left_out or 0.0)
+
+
+def _fitted(
+    curves: Curves,
+    reasons: dict[str, str],
+    solved: dict[str, _Solved],
+    clock: str,
+    since: int,
+    options: Options | None,
+) -> CurveFit:
+    """The fit of one clock, with its intervals."""
+    options = options or Options(resamples=100)
+    problem, found = solved[clock].problem, solved[clock].solution
+    theta = found.parameters[0]
+    errors, slopes = _linearized(problem, theta)
+    refits = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
+    draws = refits.parameters
+    parameters = _parameters(problem, theta, draws, found.at_bound[0], reasons, clock, options)
+    status = _status(found.converged[0], reasons)
+    size = NAMES.index("noise")
+    # What A_0 and A_1 make together at the end; their shares may trade off.
+    noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
+    low, high = np.quantile(noise, [(1 - options.level) / 2, (1 + options.level) / 2])
+    silent = bool(found.at_bound[0][size] or high - low > np.log(WIDE))
+    warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
+    unfinished = float(np.mean(~refits.converged))
+    if unfinished > UNFINISHED:
+        warnings.append(
+            f"{unfinished:.0%} of the bootstrap refits did not converge; intervals are too narrow"
+        )
+    if silent:
+        warnings.append("noise: its size is unidentified; add smaller batches")
+    used = curves.weight > 0
+    runs_used = {
+        name: float(np.sqrt(np.mean(error[here] ** 2)))
+        for name, error, here in zip(curves.runs, errors, used, strict=True)
+    }
+    steps, lr, batch = curves.pieces
+    return CurveFit(
+        clock=clock,
+        law=_physical(problem, theta),
+        parameters=parameters,
+        status=status,
+        identified=status == "converged" and not silent,
+        rmse=float(np.sqrt(np.mean(errors[used] ** 2))),
+        run_rmse=runs_used,
+        left_out_rmse={n: one.left_out for n, one in solved.items() if one.left_out is not None},
+        seq_len=curves.seq_len,
+        batches=_range(batch[steps > 0]),
+        rates=_range(lr[(steps > 0) & (lr > 0)]),
+        tokens=int(np.nanmax(curves.tokens)),
+        since=since,
+        losses=int(used.sum()),
+        runs=len(curves.runs),
+        level=options.level,
+        resamples=options.resamples,
+        warnings=tuple(warnings),
+    )
+
+
+def _status(converged: bool, reasons: dict[str, str]) -> str:
+    if not converged:
+        return "not converged"
+    return reasons.get("c_K", "converged")
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    low, high = (float(f"{value:.12g}") for value in (values.min(), values.max()))
+    return low, high
+
+
+def _linearized(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of log loss, [R, N], and their slopes, [R, N, P]; 0 where there is padding."""
+    raw = problem.data | {"huber": np.array(1e6)}
+    values, slopes = linearize(curve_residual, theta, raw)
+    shape = problem.data["observed"].shape
+    return values.reshape(shape), slopes.reshape(*shape, -1)
+
+
+def _bootstrap(
+    problem: Problem,
+    theta: np.ndarray,
+    at_bound: np.ndarray,
+    errors: np.ndarray,
+    slopes: np.ndarray,
+    options: Options,
+) -> Solution:
+    """Refits of the parameters, with a run offset and noise drawn anew."""
+    used = problem.data["weight"] > 0
+    labels = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]
+    free = (problem.lower < problem.upper) & ~at_bound
+    flat = errors[used]
+    limit = OUTLIER * max(1.4826 * float(np.median(np.abs(flat))), 1e-9)
+    effects = run_effects.estimate(np.clip(flat, -limit, limit), slopes[used][:, free], labels)
+    generator = np.random.default_rng(options.seed)
+    drawn = np.zeros((options.resamples, *used.shape))
+    drawn[:, used] = run_effects.draw(effects, labels, options.resamples, generator)
+    observed = (problem.data["observed"] + errors)[None] + drawn
+    starts = np.tile(theta, (options.resamples, 1))
+    return solve_curves(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
+
+
+def _left_out(problem: Problem, whole: np.ndarray) -> float:
+    """Root mean square error of log loss at the end of each run by the fit to the others.
+
+    Args:
+        problem: of all runs.
+        whole: [1, P], its solution, from which the others start.
+    """
+    each = np.arange(len(problem.data["weight"]))
+    weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
+    starts = np.repeat(whole, len(each), axis=0)
+    fits = solve_curves(problem, starts, {"weight": weight}, rounds=3).parameters
+    ends = (problem.data["weight"] > 0).sum(axis=1) - 1
+    errors = [_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)]
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _physical(problem: Problem, theta: np.ndarray) -> CurveLaw:
+    """Floats for theta [P]; arrays [Q] for theta [Q, P]."""
+    with jax.enable_x64(True):
+        law = in_units(law_of(np.moveaxis(theta, -1, 0)), problem.units)
+    return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
+
+
+def _parameters(
+    problem: Problem,
+    theta: np.ndarray,
+    draws: np.ndarray,
+    at_bound: np.ndarray,
+    reasons: dict[str, str],
+    clock: str,
+    options: Options,
+) -> dict[str, Estimate]:
+    """Each parameter with its interval, or with the reason why it has no value."""
+    law, spread = _physical(problem, theta), _physical(problem, draws)
+    estimates = {}
+    for i, name in enumerate(LAW_NAMES.values()):
+        value, drawn = float(getattr(law, name)), getattr(spread, name)
+        if problem.lower[i] == problem.upper[i]:
+            if clock == "sgd" and name in ("p", "m", "B_phi"):
+                estimates[name] = Estimate(value, value, value, options.level, "held by the clock")
+            else:
+                estimates[name] = Estimate(None, level=options.level, note=reasons[name])
+            continue
+        estimate = interval(value, drawn, level=options.level)
+        low, high = estimate.low, estimate.high
+        if at_bound[i] and name not in ("L_0", "A_1", "B_phi"):
+            note = "unidentified: ended at a bound of the fit"
+            estimate = dataclasses.replace(estimate, value=None, note=note)
+        elif name not in ("L_0", "A_1", "B_phi", "p") and not (high or np.inf) < WIDE * (low or 0):
+            note = f"unidentified: its interval spans more than a factor of {WIDE:g}"
+            estimate = dataclasses.replace(estimate, value=None, note=note)
+        estimates[name] = estimate
+    return estimates

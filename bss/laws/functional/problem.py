@@ -1,0 +1,241 @@
+"""How the law of loss curves is put to the shared fitter: parameters, box, starts, residuals.
+
+Residuals are errors of log loss, linear in the tails past 1e-3 as the Huber loss of Li et al.
+(arXiv 2509.19189). Parameters are chosen so that each is seen by itself (derived here): signal and
+noise by their sizes at the end of the longest run, where the noise is that of a constant schedule
+of the mean rate and batch.
+"""
+
+import itertools
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+from bss.errors import InputError
+from bss.laws.fitting.solve import Solution, solve
+from bss.laws.functional.curves import Curves
+from bss.laws.functional.law import (
+    CurveLaw,
+    Pieces,
+    Readings,
+    curve_losses,
+    curve_terms,
+    kernel_total,
+)
+
+HUBER = 1e-3
+NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
+LOGS = np.array([name in ("signal", "s", "T_0", "noise", "c_K") for name in NAMES])
+CLOCKS = ("sgd", "adam")
+_BOX = {
+    "signal": (np.log(1e-6), np.log(1e3)),
+    "s": (np.log(0.02), np.log(5.0)),
+    "T_0": (np.log(1e-6), np.log(1.0)),
+    "noise": (np.log(1e-9), np.log(1e2)),
+    "feedback": (0.0, 30.0),
+    "c_K": (np.log(0.1), np.log(1e5)),
+    "q": (0.3, 4.0),
+    "p": (0.0, 3.0),
+    "m": (0.1, 3.0),
+    "B_phi": (0.0, 300.0),
+}
+# What a parameter is held at where the runs cannot tell it: noise is forgotten at once.
+_HELD = {"c_K": np.log(1e5), "q": 2.0, "feedback": 0.0, "p": 1.0, "m": 1.0, "B_phi": 0.0}
+KEPT_STARTS = 6
+CHUNK = 8
+ROUND = 10
+EVERY = 8
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The law's problem over some curves.
+
+    Attributes:
+        lower, upper: [P].
+        data: one problem's arrays, in units of the longest run's time and mean rate and batch.
+        units: of time, rate and batch.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    data: dict[str, np.ndarray]
+    units: tuple[float, float, float]
+
+
+def curve_problem(curves: Curves, clock: str, reasons: dict[str, str]) -> Problem:
+    """Units, box and data.
+
+    Args:
+        curves: what is fitted.
+        clock: "sgd" holds p = m = 1 and B_phi = 0; "adam" fits them where they are identified.
+        reasons: names in `CurveLaw` that the runs cannot identify, which are held.
+
+    Raises:
+        InputError: an unknown clock.
+    """
+    if clock not in CLOCKS:
+        raise InputError(f"clock: {clock!r} is unknown; choose one of {', '.join(CLOCKS)}")
+    pieces = curves.pieces
+    time = float((pieces.steps * pieces.lr).sum(axis=1).max())
+    weight = pieces.steps * pieces.batch
+    used = (pieces.steps > 0) & (pieces.lr > 0)
+    rate, batch = (
+        float(np.exp(np.average(np.log(np.where(used, x, 1.0)), weights=weight * used)))
+        for x in (pieces.lr, pieces.batch)
+    )
+    held = {"feedback" if name == "A_1" else name for name in reasons}
+    held |= {"p", "m", "B_phi"} if clock == "sgd" else set()
+    box = _BOX | {name: (_HELD[name],) * 2 for name in held}
+    box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
+    lower, upper = np.array([box[name] for name in NAMES]).T
+    data = {
+        "steps": pieces.steps * rate / time,
+        "lr": pieces.lr / rate,
+        "batch": pieces.batch / batch,
+        "piece": curves.readings.piece,
+        "part": curves.readings.part,
+        "observed": np.log(curves.loss),
+        "weight": curves.weight,
+        "huber": np.array(HUBER),
+    }
+    return Problem(lower, upper, data, (time, rate, batch))
+
+
+def law_of(theta: Any, xp: Any = np) -> CurveLaw:
+    """The law of fitted parameters [P] (or [P, ...]), in the problem's units."""
+    L_0, signal, s, T_0, noise, feedback, c_K, q, p, m, B_phi = theta
+    s, T_0, c_K = xp.exp(s), xp.exp(T_0), xp.exp(c_K)
+    first = (1 + 1 / T_0) ** s
+    held = CurveLaw(L_0, 0.0, s, T_0, 0.0, 0.0, c_K, q, p, m, B_phi)
+    A_0 = xp.exp(noise) / kernel_total(held, 1.0)
+    return held._replace(c_1=xp.exp(signal) * first, A_0=A_0, A_1=A_0 * feedback * first)
+
+
+def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
+    """The law in steps, sequences and the rates given, from the problem's units."""
+    time, rate, batch = units
+    scale = rate**-law.p * batch**law.m / time
+    return law._replace(
+        T_0=law.T_0 * time,
+        A_0=law.A_0 * scale,
+        A_1=law.A_1 * scale,
+        c_K=law.c_K / time,
+        B_phi=law.B_phi * batch,
+    )
+
+
+def curve_residual(theta, data):
+    """Errors of log loss, [R·N], linear past `huber` in their effect (pseudo-Huber)."""
+    loss = curve_losses(law_of(theta, jnp), *_schedules(data))
+    error = (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
+    return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / data["huber"]) ** 2)))).ravel()
+
+
+def solve_curves(
+    problem: Problem,
+    starts: np.ndarray,
+    changed: dict[str, np.ndarray] | None = None,
+    rounds: int = 1,
+) -> Solution:
+    """Descend from each of Q starts, ROUND iterations in each round.
+
+    Chunks of CHUNK bound the memory, and let all fits of as many runs share one compiled program.
+
+    Args:
+        problem: the law's.
+        starts: [Q, P].
+        changed: data by name, [Q, ...], where it is not the problem's.
+        rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged,
+            or, where the data are changed, when every fit has.
+
+    Returns:
+        A solution for each start; `best_of` picks one.
+    """
+    count, found = len(starts), []
+    for begin in range(0, count, CHUNK):
+        rows = np.minimum(np.arange(begin, begin + CHUNK), count - 1)
+        data = {
+            name: np.broadcast_to(value, (CHUNK, *value.shape))
+            for name, value in problem.data.items()
+        } | {name: values[rows] for name, values in (changed or {}).items()}
+        box = problem.lower, problem.upper
+        part = solve(curve_residual, starts[rows][:, None], *box, data, iterations=ROUND)
+        for done in range(1, rounds):
+            best = part.converged[np.argmin(part.cost)]
+            if part.converged.all() or (changed is None and done >= EVERY and best):
+                break
+            theta = part.parameters[:, None]
+            part = solve(curve_residual, theta, *box, data, iterations=ROUND)
+        found.append(part)
+    return Solution(
+        *(
+            np.concatenate([getattr(part, field.name) for part in found])[:count]
+            for field in fields(Solution)
+        )
+    )
+
+
+def best_of(found: Solution) -> Solution:
+    """The lowest of solutions to one problem."""
+    i = [int(np.argmin(found.cost))]
+    return Solution(*(getattr(found, field.name)[i] for field in fields(Solution)))
+
+
+def curve_starts(problem: Problem) -> np.ndarray:
+    """[K, P]: the best of a grid of exponents and scales, sizes by non-negative least squares."""
+    grid = {
+        "s": np.log([0.2, 0.4, 0.8, 1.5]),
+        "T_0": np.log([1e-3, 0.03]),
+        "c_K": np.log([5.0, 50.0, 1000.0]),
+        "q": [0.8, 1.5, 2.5],
+        "p": [1.0],
+        "m": [0.5, 1.0],
+        "B_phi": [0.0, 1.0],
+    }
+    for name in grid:
+        i = NAMES.index(name)
+        if problem.lower[i] == problem.upper[i]:
+            grid[name] = [problem.lower[i]]
+    combined = np.array(list(itertools.product(*grid.values())))
+    points = np.zeros((len(combined), len(NAMES)))
+    points[:, [NAMES.index(name) for name in grid]] = combined
+    with jax.enable_x64(True):
+        data = {key: jnp.asarray(value) for key, value in problem.data.items()}
+        signal, noise = (np.asarray(x) for x in _terms(jnp.asarray(points), data))
+    used = problem.data["weight"] > 0
+    loss = np.exp(problem.data["observed"][used])
+    costs = []
+    for k in range(len(points)):
+        columns = np.column_stack([np.ones(len(loss)), signal[k][used], noise[k][used]])
+        sizes, cost = nnls(columns / loss[:, None], np.ones(len(loss)))
+        points[k, 0] = sizes[0]
+        points[k, [NAMES.index("signal"), NAMES.index("noise")]] = np.log(
+            np.maximum(sizes[1:], 1e-4)
+        )
+        costs.append(cost)
+    best = points[np.argsort(costs)[:KEPT_STARTS]]
+    with_feedback = best[:2].copy()
+    with_feedback[:, NAMES.index("feedback")] = 1.0
+    return np.clip(np.concatenate([best, with_feedback]), problem.lower, problem.upper)
+
+
+@jax.jit
+def _terms(points, data):
+    """Signal and noise of unit size at each point [K, P], [K, R, N]."""
+
+    def terms(theta):
+        law = law_of(theta, jnp)  # of sizes e^0 = 1
+        signal, noise, _ = curve_terms(law, *_schedules(data))
+        return law.c_1 * signal, law.A_0 * noise
+
+    return jax.lax.map(terms, points)
+
+
+def _schedules(data: dict[str, Any]) -> tuple[Pieces, Readings]:
+    pieces = Pieces(data["steps"], data["lr"], data["batch"])
+    return pieces, Readings(data["piece"], data["part"])

@@ -1,0 +1,209 @@
+"""The fitted law of loss curves as a value: its JSON form, and its predictions.
+
+Predictions are in nats, for schedules that `bss.schedules.plan` resolves and for runs that were
+trained.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.fitting.estimate import Estimate, reading
+from bss.laws.functional.curves import Curves, curves_of, stack
+from bss.laws.functional.law import CurveLaw, Pieces, Readings, curve_losses
+from bss.laws.functional.paths import plan_path
+from bss.schedules.batch import BatchSchedule
+
+SCHEMA = 1
+METHOD = (
+    "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
+    "percentiles"
+)
+
+
+@dataclass(frozen=True)
+class CurveFit:
+    """The functional scaling law fitted to loss curves of one model.
+
+    Attributes:
+        clock: "sgd" (p = m = 1, B_phi = 0) or "adam".
+        law: the parameters that predict, in steps, sequences and the rates given; those that the
+            runs do not identify are held at a convention.
+        parameters: each with its interval; value None and a note where it is unidentified.
+        status: "converged", "not converged" or "unidentified: ...".
+        identified: whether losses of schedules that change can be predicted.
+        rmse: root mean square error of log loss over the losses fitted.
+        run_rmse: the same of each run.
+        left_out_rmse: of each clock, at the last losses of runs left out of its fit; empty where
+            they were not tried.
+        seq_len: tokens per sequence.
+        batches: measured, ascending, in sequences: the smallest and the largest.
+        rates: the same of learning rates, the smallest being above 0.
+        tokens: the longest run.
+        since: tokens before which losses were left out.
+        losses: how many were fitted.
+        runs: runs behind them.
+        level: of all intervals.
+        resamples: bootstrap refits.
+        method: how they were made.
+        warnings: what a reader must know.
+        version: of the package that made the fit.
+    """
+
+    clock: str
+    law: CurveLaw
+    parameters: dict[str, Estimate]
+    status: str
+    identified: bool
+    rmse: float
+    run_rmse: dict[str, float]
+    left_out_rmse: dict[str, float]
+    seq_len: int
+    batches: tuple[float, float]
+    rates: tuple[float, float]
+    tokens: int
+    losses: int
+    runs: int
+    since: int = 0
+    level: float = 0.90
+    resamples: int = 0
+    method: str = METHOD
+    warnings: tuple[str, ...] = ()
+    version: str = field(default=version("bss"))
+
+    @property
+    def unidentified(self) -> dict[str, str]:
+        """Parameters without a value, and why."""
+        return {name: e.note for name, e in self.parameters.items() if e.value is None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: `{"kind": "curve", "schema": 1, "parameters", "identified", ...}`."""
+        return asdict(self) | {
+            "kind": "curve",
+            "schema": SCHEMA,
+            "law": {name: float(value) for name, value in self.law._asdict().items()},
+            "parameters": {name: e.to_dict() for name, e in self.parameters.items()},
+            "unidentified": self.unidentified,
+        }
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> "CurveFit":
+        """Read `to_dict` back; other keys are ignored.
+
+        Raises:
+            InputError: the JSON is no fit of this kind and schema.
+        """
+        with reading(entry, "curve", SCHEMA):
+            kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
+            kept["law"] = CurveLaw(**{key: float(entry["law"][key]) for key in CurveLaw._fields})
+            kept["parameters"] = {
+                key: Estimate.from_dict(value) for key, value in entry["parameters"].items()
+            }
+            for key in ("batches", "rates"):
+                low, high = entry[key]
+                kept[key] = (float(low), float(high))
+            kept["warnings"] = tuple(entry.get("warnings", ()))
+            return cls(**kept)
+
+
+def predict(
+    fit: CurveFit,
+    schedule: BatchSchedule,
+    tokens: int,
+    rate: Callable[[Any], Any] | float,
+    at: np.ndarray | None = None,
+) -> np.ndarray:
+    """Losses along a schedule that is yet to be trained.
+
+    Args:
+        fit: the law.
+        schedule: batches in sequences.
+        tokens: budget.
+        rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
+        at: [N] tokens at which to predict; by default the end of the last step.
+
+    Returns:
+        [N] nats, float64.
+
+    Raises:
+        InputError: the budget holds no step, a count lies outside it, or the schedule changes and
+            the fit does not identify how noise is forgotten.
+    """
+    path = plan_path(schedule, tokens, fit.seq_len, rate, at)
+    late = path.lr[np.cumsum(path.steps) > path.steps.sum() / 2]  # no warm-up
+    check_drive(fit, bool(np.ptp(path.batch) > 0), bool(np.ptp(late) > 0.01 * late.max()))
+    return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
+
+
+def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.DataFrame:
+    """Predicted beside measured losses of runs, which the fit need not have seen.
+
+    Args:
+        fit: the law.
+        runs: a run table.
+        warmup: as in `bss.laws.functional.fit.fit_curve`; losses before `fit.since` are left out.
+
+    Returns:
+        A row per loss (curves are thinned): run, tokens, loss, predicted. Losses in nats.
+
+    Raises:
+        InputError: as `bss.laws.functional.curves.curves_of`; or another sequence length.
+    """
+    curves = curves_of(runs, warmup=warmup, since=fit.since)
+    if curves.seq_len != fit.seq_len:
+        raise InputError(
+            f"runs: seq_len {curves.seq_len}, but the fit has {fit.seq_len}; batches of sequences "
+            "of another length cannot be compared"
+        )
+    seen = curves.weight > 0
+    names = np.broadcast_to(np.array(curves.runs, object)[:, None], seen.shape)
+    return pd.DataFrame(
+        {
+            "run": names[seen],
+            "tokens": curves.tokens[seen],
+            "loss": curves.loss[seen],
+            "predicted": law_losses(fit.law, curves)[seen],
+        }
+    )
+
+
+def check_drive(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> None:
+    """Refuses a schedule that the fit cannot speak of.
+
+    Raises:
+        InputError: what changes has an effect that the fit does not identify.
+    """
+    if not batch_changes and not rate_changes:
+        return
+    reason = fit.status if fit.status != "converged" else ""
+    if not fit.identified:
+        reason = reason or "noise is unidentified"
+    missing = fit.unidentified
+    if batch_changes and "m" in missing:
+        reason = reason or f"m is {missing['m']}"
+    if reason:
+        raise InputError(
+            f"fit: {reason}; add runs that change their batch or rate after some losses, or ask "
+            "for a constant schedule"
+        )
+
+
+def law_losses(law: CurveLaw, curves: Curves) -> np.ndarray:
+    """Losses [R, N] at the readings of curves, float64."""
+    with jax.enable_x64(True):
+        values = jax.tree.map(
+            lambda x: jnp.asarray(np.asarray(x, np.float64)), (law, curves.pieces, curves.readings)
+        )
+        return np.asarray(_losses(*values))
+
+
+@jax.jit
+def _losses(law: CurveLaw, pieces: Pieces, readings: Readings):
+    return curve_losses(law, pieces, readings)

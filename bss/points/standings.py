@@ -1,0 +1,117 @@
+"""Where each contender ends at equal tokens, against the best constant batch of the same rate.
+
+The best constant is chosen by held-out loss; what is compared is the loss on the test split, on
+which no choice was made (derived here). Runs of one seed share initialisation and data order, so
+differences are paired by seed.
+
+A win is a mean difference beyond 2 standard errors; "no worse" is an upper 90% bound (of Student's
+t) of at most 0.003 nats.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from bss.points.crossings import mean
+
+NO_WORSE = 0.003
+CONSTANT_ROLES = ("constant", "average")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One contender at one rate, over its seeds.
+
+    Attributes:
+        name: of the contender.
+        batch: its batch schedule as text.
+        role: "constant", "average", "schedule" or "late".
+        losses: final loss of each seed in nats per token: of the test split where there is one.
+        eval_loss: mean held-out loss.
+        loss: mean of losses.
+        tokens: consumed by each run.
+        steps: taken by each run.
+        best: whether it is the best constant, which differences are taken to.
+        difference: loss minus that of the best constant, mean over paired seeds.
+        error: 2 standard errors of the difference; None with fewer than two seeds.
+        upper: 90% upper bound of the difference; None with fewer than two seeds.
+    """
+
+    name: str
+    batch: str
+    role: str
+    losses: dict[int, float]
+    eval_loss: float
+    loss: float
+    tokens: int
+    steps: int
+    best: bool
+    difference: float
+    error: float | None
+    upper: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Against the best constant: "wins", "loses", "no worse" or "undecided"."""
+        if self.best:
+            return "best constant"
+        if self.error is None or self.upper is None:
+            return "undecided"
+        if self.difference + self.error < 0:
+            return "wins"
+        if self.difference - self.error > NO_WORSE:
+            return "loses"
+        return "no worse" if self.upper <= NO_WORSE else "undecided"
+
+
+def compared_loss(contenders: pd.DataFrame) -> str:
+    """The column that is compared: test_loss, or eval_loss where a run has no test loss."""
+    tested = np.isfinite(contenders["test_loss"].to_numpy(float)).all()
+    return "test_loss" if tested else "eval_loss"
+
+
+def standings(contenders: pd.DataFrame, rate: str) -> list[Standing]:
+    """The contenders of a rate, lowest loss first; empty where it has none.
+
+    Args:
+        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+        rate: "constant", "averaged" or "decay".
+    """
+    rows = contenders[contenders["rate"] == rate]
+    column = compared_loss(contenders)
+    groups = {str(name): group.set_index("seed") for name, group in rows.groupby("name")}
+    held_out = {
+        name: group["eval_loss"].mean()
+        for name, group in groups.items()
+        if group["role"].iloc[0] in CONSTANT_ROLES
+    }
+    best = min(held_out, key=lambda name: held_out[name]) if held_out else None
+    found = []
+    for name, group in groups.items():
+        first, losses = group.iloc[0], group[column].to_numpy(float)
+        difference, error, upper = math.nan, None, None
+        if best is not None:
+            apart = mean((group[column] - groups[best][column]).dropna().tolist())
+            difference, error = apart.value, apart.error
+            if error is not None:
+                upper = difference + float(student.ppf(0.9, apart.seeds - 1)) * error / 2
+        found.append(
+            Standing(
+                name=name,
+                batch=str(first["batch"]),
+                role=str(first["role"]),
+                losses=dict(zip(group.index.tolist(), losses.tolist(), strict=True)),
+                eval_loss=float(group["eval_loss"].to_numpy(float).mean()),
+                loss=float(losses.mean()),
+                tokens=int(first["tokens"]),
+                steps=int(first["steps"]),
+                best=name == best,
+                difference=difference,
+                error=error,
+                upper=upper,
+            )
+        )
+    return sorted(found, key=lambda standing: standing.loss)

@@ -1,0 +1,1 @@
+"""From a law, or from measurements, to a batch schedule."""

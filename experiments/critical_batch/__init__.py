@@ -1,0 +1,1 @@
+"""The critical batch size with model and data, with either alone."""

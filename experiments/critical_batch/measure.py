@@ -1,0 +1,295 @@
+"""From trials to critical batch sizes: targets, steps to them, minima over hyper-parameters.
+
+After Zhang et al. (arXiv 2410.21676): the target of a model and budget is its own loss there at the
+reference batch; at every batch the setting counts that needs the fewest steps to it. A minimum is
+too low by luck the more it is taken over, so the count is kept; so are batches that missed.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.critical.fit import fit_critical
+from bss.laws.critical.values import CriticalFit
+from bss.laws.fitting.estimate import Options
+from bss.points.curve import points, smooth_curve
+from bss.sweeps.table import run_table
+from experiments.critical_batch.study import Design, Study, Trial
+from experiments.study import say
+
+CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
+LENGTHEN = 1.5
+
+
+def curves(trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
+    """The run table of trials, each up to the stop it has here, with size and betas."""
+    table = run_table(runs, [trial.run for trial in trials])
+    by_run = {trial.run.id: trial for trial in trials}
+    stops = np.array([by_run[run].run.schedule.tokens for run in table["run"]])
+    table = table[table["tokens"].to_numpy() <= stops].reset_index(drop=True)
+    return table.assign(
+        size=[by_run[run].model for run in table["run"]],
+        hyper=[betas(by_run[run]) for run in table["run"]],
+    )
+
+
+def betas(trial: Trial) -> str:
+    """Both betas of a trial as text."""
+    optimizer = trial.run.optimizer
+    half_life = optimizer.beta2_half_life
+    beta2 = f"half-life {half_life}" if half_life else f"{optimizer.beta2:.6g}"
+    return f"beta1 {optimizer.beta1:g}, beta2 {beta2}"
+
+
+def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
+    """Every run once for each of its averages: `averaged` is its loss, `hyper` names it too."""
+    return pd.concat(
+        [
+            table.assign(
+                trial=table["run"],
+                run=table["run"] + f" {half_life}",
+                hyper=table["hyper"] + f", average {half_life}",
+                averaged=table[f"eval_loss_avg_{half_life}"],
+            )
+            for half_life in half_lives
+        ],
+        ignore_index=True,
+    )
+
+
+def target_loss(reference: pd.DataFrame, budget: int) -> float | None:
+    """The loss at a budget of the best setting of the reference batch, averaged over seeds.
+
+    Args:
+        reference: its runs, from `by_average`.
+        budget: D, in tokens.
+
+    Returns:
+        The least over settings that have the most seeds; None where no run got that far.
+    """
+    losses: dict[tuple, list[float]] = {}
+    for _, run in reference.groupby("run", sort=False):
+        if run["tokens"].iloc[-1] < budget:
+            continue
+        curve = smooth_curve(run, "averaged")
+        at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
+        losses.setdefault((run["peak_lr"].iloc[0], run["hyper"].iloc[0]), []).append(at)
+    most = max(map(len, losses.values()), default=0)
+    return min((sum(v) / most for v in losses.values() if len(v) == most), default=None)
+
+
+def measure(study: Study, trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
+    """Points of every trial, budget and average; a cell whose reference failed is told, left out.
+
+    Returns:
+        The columns of points, with size, trial (the run), lowest_loss of that average; `hyper`
+        names betas and average, `budget_tokens` is D.
+
+    Raises:
+        InputError: no cell has a target.
+    """
+    groups: dict[tuple, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.cell, trial.budgets), []).append(trial)
+    found = []
+    for ((size, seq_len), budgets), members in groups.items():
+        table = by_average(curves(members, runs), study.setup.averages)
+        reference = table.loc[table["batch"] * table["seq_len"] == study.reference]
+        targets = {target_loss(reference, budget): budget for budget in budgets}
+        if budget := targets.pop(None, None):
+            say(f"{size} at {seq_len}: no reference run reached {budget} tokens; left out")
+        if targets:
+            found.append(_points(table, {t: d for t, d in targets.items() if t}))
+    if not found:
+        raise InputError("grid: no run of the reference batch finished, so there is no target")
+    return pd.concat(found, ignore_index=True)
+
+
+def _points(table: pd.DataFrame, targets: dict[float, int]) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        # A large batch has few steps to evaluate at; the column `resolution` tells it.
+        warnings.filterwarnings("ignore", "points: .* fewer than")
+        met = points(table, list(targets), column="averaged", kind="averaged")
+    lowest = {run: rows["averaged"].to_numpy(float).min() for run, rows in table.groupby("run")}
+    trials = dict(zip(table["run"], table["trial"], strict=True))
+    return met.assign(
+        size=table["size"].iloc[0],
+        trial=[trials[run] for run in met["run"]],
+        budget_tokens=[targets[target] for target in met["target_loss"]],
+        lowest_loss=[lowest[run] for run in met["run"]],
+    )
+
+
+def minima(measured: pd.DataFrame) -> pd.DataFrame:
+    """The best setting of each batch, as `bss.laws.critical.curves` takes it.
+
+    Args:
+        measured: from `measure`.
+
+    Returns:
+        CELL, batch, reached, steps and tokens_to_target (geometric means over seeds; where not
+        reached, the most taken), seeds, trials (settings that finished), peak_lr, hyper,
+        bracketed (a higher and a lower rate were tried), seed_noise (standard deviation of log
+        steps).
+    """
+    rows = []
+    for key, here in measured.groupby([*CELL, "batch"], sort=False):
+        row: dict[str, Any] = dict(zip([*CELL, "batch"], key, strict=True))  # type: ignore[arg-type]
+        rates = here["peak_lr"]
+        row["trials"] = len(here.drop_duplicates(["peak_lr", "hyper"]))
+        reached = here.loc[here["reached"]]
+        if reached.empty:
+            farthest = max(here.to_dict("records"), key=lambda r: r["tokens_to_target"])
+            kept = {k: farthest[k] for k in ("steps", "tokens_to_target", "peak_lr", "hyper")}
+            rows.append(row | kept | {"reached": False, "seeds": 0, "bracketed": False})
+            continue
+        settings = [group for _, group in reached.groupby(["peak_lr", "hyper"], sort=False)]
+        most = max(map(len, settings))
+        best = min((g for g in settings if len(g) == most), key=_mean_log_steps)
+        lr = best["peak_lr"].iloc[0]
+        noise = float(np.log(best["steps"].to_numpy(float)).std(ddof=1)) if most > 1 else math.nan
+        rows.append(
+            row
+            | {
+                "steps": math.exp(_mean_log_steps(best)),
+                "tokens_to_target": float(
+                    np.exp(np.log(best["tokens_to_target"].to_numpy(float)).mean())
+                ),
+                "peak_lr": lr,
+                "hyper": best["hyper"].iloc[0],
+                "reached": True,
+                "seeds": most,
+                "bracketed": bool(rates.min() < lr < rates.max()),
+                "seed_noise": noise,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _mean_log_steps(group: pd.DataFrame) -> float:
+    return float(np.log(group["steps"].to_numpy(float)).mean())
+
+
+def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
+    """Adds `overhead`: tokens to the target over those of the reference batch, less 1."""
+    frames = []
+    for _, cell in best.groupby(CELL, sort=False):
+        at = cell["reached"] & (cell["batch"] * cell["seq_len"] == reference_tokens)
+        needed = cell.loc[at, "tokens_to_target"].to_numpy(float)
+        relative = cell["tokens_to_target"].to_numpy(float) / (needed[0] if len(needed) else np.nan)
+        overhead = np.where(cell["reached"], relative - 1, np.nan)
+        frames.append(cell.assign(overhead=overhead).sort_values(by="batch"))
+    return pd.concat(frames, ignore_index=True)
+
+
+def around_bend(cell: pd.DataFrame) -> list[int]:
+    """The batch that needs nearest to twice the reference's tokens, and its two neighbours.
+
+    Twice, because that is where B = b/a.
+
+    Args:
+        cell: rows of one model and budget, from `with_overhead`.
+    """
+    seen = cell.loc[cell["overhead"].notna()].sort_values(by="batch")
+    if seen.empty:
+        return []
+    doubled = np.abs(np.log1p(seen["overhead"].to_numpy(float)) - math.log(2))
+    at = int(np.argmin(doubled))
+    return [int(batch) for batch in seen["batch"].to_numpy()[max(at - 1, 0) : at + 2]]
+
+
+def next_trials(trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
+    """Longer runs where a batch missed a target, and the next rate where the best is at an end."""
+    found = []
+    lowest = {
+        run: rows["lowest_loss"].to_numpy(float).min() for run, rows in measured.groupby("trial")
+    }
+    for row in minima(measured).to_dict("records"):
+        tried = [t for t in trials if _serves(t, row)]
+        if not row["reached"]:
+            best = min(tried, key=lambda t: lowest[t.run.id])
+            length = round(LENGTHEN * best.run.schedule.tokens)
+            found.append(best.changed(schedule__tokens=length))
+        elif not row["bracketed"]:
+            rates = sorted({t.run.optimizer.lr for t in tried})
+            lr = row["peak_lr"]
+            new = [lr / 2] if lr == rates[0] else []
+            new += [lr * 2] if lr == rates[-1] else []
+            found += [best_trial(tried, row).changed(optimizer__lr=rate) for rate in new]
+    return found
+
+
+def repeats(study: Study, trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
+    """The best setting of B_ref and of the batches around each bend, at the other seeds."""
+    best = with_overhead(minima(measured), study.reference)
+    found = []
+    for _, cell in best.groupby(CELL, sort=False):
+        chosen = {*around_bend(cell), study.reference // int(cell["seq_len"].iloc[0])}
+        for row in cell.to_dict("records"):
+            if not row["reached"] or row["batch"] not in chosen:
+                continue
+            trial = best_trial(trials, row)
+            enough = round(study.margin * row["tokens_to_target"])
+            length = min(trial.run.schedule.tokens, enough)
+            found += [trial.changed(seed=seed, schedule__tokens=length) for seed in study.seeds[1:]]
+    return found
+
+
+def best_trial(trials: Sequence[Trial], row: dict[str, Any]) -> Trial:
+    """The trial at the first seed whose rate and betas are those of a row of `minima`."""
+    return next(
+        trial
+        for trial in trials
+        if _serves(trial, row)
+        and trial.run.optimizer.lr == row["peak_lr"]
+        and row["hyper"].startswith(f"{betas(trial)}, average ")
+    )
+
+
+def _serves(trial: Trial, row: dict[str, Any]) -> bool:
+    """Whether a trial is of a row's cell, budget and batch."""
+    return (
+        trial.cell == (row["size"], row["seq_len"])
+        and int(trial.run.schedule.batch) == row["batch"]
+        and row["budget_tokens"] in trial.budgets
+    )
+
+
+def fit_design(study: Study, design: Design, measured: pd.DataFrame) -> CriticalFit | None:
+    """The critical batches of a design's points and their laws; None, told, where there are none.
+
+    Points with fewer than 3 batches that met the target are left out, and told.
+    """
+    labels = {(point.tokens, study.cell(point)) for point in design.points}
+    ours = [
+        (row["budget_tokens"], (row["size"], row["seq_len"])) in labels
+        for row in measured.to_dict("records")
+    ]
+    chosen = measured.loc[np.array(ours)]
+    enough = []
+    for key, cell in chosen.groupby(CELL, sort=False):
+        met = len(set(cell.loc[cell["reached"], "batch"]))
+        if met >= 3:
+            enough.append(cell)
+        else:
+            say(f"design {design.name}: {key[0]} has {met} batches at its target; left out")  # type: ignore[index]
+    if not enough:
+        return None
+    seq_len = 1 if design.unit == "tokens" else int(chosen["seq_len"].to_numpy()[0])
+    try:
+        return fit_critical(
+            pd.concat(enough),
+            overhead=study.overhead,
+            reference=study.reference / seq_len,
+            unit=design.unit,
+            options=Options(study.resamples, 0.95),
+        )
+    except InputError as error:
+        say(f"design {design.name}: {error}")
+        return None

@@ -1,0 +1,135 @@
+"""Cosine, WSD, schedule-free and a long warm-up against the constant rate with weight averages.
+
+As in Zhang et al. (arXiv 2410.21676), at one model and budget: the steps that each schedule needs
+to the same target, at the best of its rates. A run whose rate depends on its stop gives one loss,
+so cosine and WSD are trained to several lengths and the length that ends at the target is
+interpolated.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bss.points.curve import points, smooth_curve
+from bss.sweeps.grid import overlay
+from bss.training.config import RunConfig
+from experiments.critical_batch.measure import CELL, best_trial, by_average, curves, minima
+from experiments.critical_batch.study import Comparison, Study, Trial
+from experiments.study import say
+
+CONSTANT = "constant + average"
+LEAST_LENGTHS = 3
+_ALONE = {"averages": [], "noise_scale": {}}
+
+
+def comparison_trials(
+    study: Study, asked: Comparison, trials: Sequence[Trial], measured: pd.DataFrame
+) -> dict[str, list[Trial]]:
+    """Runs of the other schedules, by name, around each batch's best at the constant rate."""
+    found: dict[str, list[Trial]] = {}
+    for row in _baseline(study, asked, measured):
+        if not row["reached"]:
+            say(f"schedules: batch {row['batch']:g} missed the target at constant rate; left out")
+            continue
+        best = best_trial(trials, row)
+        for name, run in _runs(asked, best.run, row["tokens_to_target"]):
+            found.setdefault(name, []).append(Trial(run, asked.model, (asked.tokens,)))
+    return found
+
+
+def _baseline(study: Study, asked: Comparison, measured: pd.DataFrame) -> list[dict]:
+    """The rows of `minima` at the comparison's point and batches."""
+    seq_len = study.setup.text.seq_len
+    return [
+        row
+        for row in minima(measured).to_dict("records")
+        if (row["size"], row["seq_len"], row["budget_tokens"])
+        == (asked.model, seq_len, asked.tokens)
+        and row["batch"] * seq_len in asked.batches
+    ]
+
+
+def _runs(asked: Comparison, best: RunConfig, needed: float) -> Iterator[tuple[str, RunConfig]]:
+    """Every other schedule's runs at one batch whose best constant rate needs so many tokens."""
+    longest = round(max(asked.lengths) * needed)
+    for factor in asked.factors:
+        tuned = {"optimizer.lr": factor * best.optimizer.lr}
+        for part in asked.lengths:
+            tokens = round(part * needed)
+            ends = {"schedule.tokens": tokens, "evaluation.first": tokens, **_ALONE, **tuned}
+            yield "cosine", overlay(best, {**ends, "schedule.rate": "cosine"})
+            yield "WSD", overlay(best, {**ends, "schedule.decay": round(asked.decay * tokens)})
+        free = {"optimizer.name": "schedule_free", "schedule.tokens": longest, **_ALONE, **tuned}
+        yield "schedule-free", overlay(best, free)
+        long = {
+            "schedule.warmup": round(asked.warmup_share * asked.tokens),
+            "schedule.tokens": longest,
+        }
+        yield f"{asked.warmup_share:.0%} warm-up", overlay(best, {**long, **tuned})
+
+
+def comparison_table(
+    study: Study,
+    asked: Comparison,
+    trials: Sequence[Trial],
+    measured: pd.DataFrame,
+    others: dict[str, list[Trial]],
+    runs: Path,
+) -> pd.DataFrame:
+    """Steps of each schedule to the target; `relative` is over those of CONSTANT at the batch."""
+    baseline = [row for row in _baseline(study, asked, measured) if row["reached"]]
+    target = baseline[0]["target_loss"]
+    needed = {row["batch"]: row["tokens_to_target"] for row in baseline}
+    same = [t for t in trials if t.cell == (asked.model, study.setup.text.seq_len)]
+    same = [t for t in same if asked.tokens in t.budgets]
+    same = [t for t in same if int(t.run.schedule.batch) in needed]
+    tables = {CONSTANT: by_average(curves(same, runs), study.setup.averages)}
+    tables["constant"] = curves(same, runs)
+    for name, members in others.items():
+        table = curves(members, runs)
+        if any(trial.run.depends_on_stop for trial in members):
+            table = _final_losses(table)
+        if table.empty:
+            say(f"schedules: too few runs of {name} finished; left out")
+            continue
+        if members[0].run.averages:
+            table = by_average(table, study.setup.averages)
+        tables[name] = table
+    rows = []
+    for name, table in tables.items():
+        column = "averaged" if "averaged" in table else "eval_loss"
+        sized = _met(table, target, column).assign(size=asked.model, budget_tokens=asked.tokens)
+        for row in minima(sized).to_dict("records"):
+            relative = row["tokens_to_target"] / needed[row["batch"]]
+            kept = {key: row[key] for key in (*CELL, "batch", "reached", "steps", "trials")}
+            rates = {"peak_lr": row["peak_lr"], "bracketed": row["bracketed"]}
+            rows.append({"schedule": name, **kept, **rates, "relative": relative})
+    return pd.DataFrame(rows)
+
+
+def _met(table: pd.DataFrame, target: float, column: str) -> pd.DataFrame:
+    """Points at a target, also where no run of the table gets there."""
+    lowest = min(float(smooth_curve(run, column).loss[-1]) for _, run in table.groupby("run"))
+    with warnings.catch_warnings():
+        # Annealed runs give one loss each, a few per batch and rate.
+        warnings.filterwarnings("ignore", "points: .* fewer than")
+        met = points(table, [max(target, lowest)], column=column, kind="stable")
+    return met.assign(target_loss=target, reached=met["reached"] & (lowest <= target))
+
+
+def _final_losses(table: pd.DataFrame) -> pd.DataFrame:
+    """The last row of every run, those of one batch, rate and seed as one curve over lengths.
+
+    A curve of fewer than 3 lengths, because runs diverged, is left out.
+    """
+    last = table.drop_duplicates("run", keep="last")
+    keys = zip(last["batch"], last["peak_lr"], last["seed"], strict=True)
+    named = last.assign(
+        run=[f"batch {batch}, rate {lr:g}, seed {seed}" for batch, lr, seed in keys]
+    )
+    counts = named["run"].value_counts().to_dict()
+    enough = np.array([counts[run] >= LEAST_LENGTHS for run in named["run"]], bool)
+    return named.loc[enough].sort_values(by=["run", "tokens"]).reset_index(drop=True)

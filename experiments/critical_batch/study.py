@@ -1,0 +1,362 @@
+"""What the critical-batch experiment measures, as values, and the runs that takes.
+
+A cell is a model at a sequence length. At constant rate with weight averages one run serves every
+budget of its cell, so the warm-up is a fixed number of tokens; with `warmup_share`, as Zhang et al.
+(arXiv 2410.21676) train, every budget has runs of its own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from bss.errors import InputError
+from bss.models.sizes import named
+from bss.sweeps.grid import overlay, product
+from bss.training.average import check_half_life
+from bss.training.config import RunConfig
+from experiments.study import Setup, check_positive, check_seeds
+
+BATCHES_PAST_BEND = 4
+MOST_WARMUP = 0.1
+FIRST_EVALUATION = 0.6  # of the smallest budget: before any batch meets its target
+
+
+@dataclass(frozen=True)
+class BatchSweep:
+    """One batch and the hyper-parameters it is tried at first.
+
+    Attributes:
+        tokens: the batch in tokens, so that it means the same at every context length.
+        rates: learning rates; more are tried while the best is at an end of them.
+        beta1s: first-moment decays per step; none for the setup's.
+        beta2s: second-moment decays per step; none for the setup's.
+        models: sizes it is for, in place of an entry for all; none for all.
+    """
+
+    tokens: int
+    rates: tuple[float, ...]
+    beta1s: tuple[float, ...] = ()
+    beta2s: tuple[float, ...] = ()
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A critical batch to measure: model, budget in tokens, sequence length (0: the setup's)."""
+
+    model: str
+    tokens: int
+    seq_len: int = 0
+
+
+@dataclass(frozen=True)
+class Design:
+    """Points that are fitted together, with batches in "sequences" or in "tokens"."""
+
+    name: str
+    points: tuple[Point, ...]
+    unit: str = "sequences"
+
+
+@dataclass(frozen=True)
+class Bend:
+    """A guess of the batch b/a at a budget D: `tokens`·(D / `budget`)^`exponent`, in tokens.
+
+    It says how long to train each batch and which batches to try, nothing else.
+    """
+
+    tokens: float
+    budget: float
+    exponent: float = 0.5
+
+    def at(self, budget: float) -> float:
+        """The guess at a budget."""
+        return self.tokens * (budget / self.budget) ** self.exponent
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Other learning-rate schedules against the constant rate with averages, at one point.
+
+    Attributes:
+        model: size.
+        tokens: budget of the target.
+        batches: in tokens.
+        factors: rates tried, as multiples of the batch's best constant rate.
+        lengths: of annealed runs, as multiples of what the constant rate needs: 3 or more.
+        decay: last part of a WSD run.
+        warmup_share: of the run whose warm-up is a share of the budget, as the paper's.
+    """
+
+    model: str
+    tokens: int
+    batches: tuple[int, ...]
+    factors: tuple[float, ...] = (1.0, 2.0)
+    lengths: tuple[float, ...] = (0.7, 1.0, 1.4)
+    decay: float = 0.2
+    warmup_share: float = 0.25
+
+
+@dataclass(frozen=True)
+class Study:
+    """The question.
+
+    Attributes:
+        title: of the results.
+        designs: points that are fitted together.
+        grid: batches, a factor of 2 apart, and their hyper-parameters.
+        reference: B_ref in tokens, in the regime of linear scaling.
+        bend: guess that sets run lengths and the largest batch, 4 times it.
+        results: directory of tables.
+        overhead: r of the definition.
+        seeds: each an initialisation and a data order; the sweep is done at the first, and
+            repeated at all of them at B_ref and around the bend.
+        margin: run lengths over what the guess says.
+        rounds: of lengthening runs that missed a target and of adding rates at an end.
+        warmup_share: 0 for the setup's warm-up; else the part of each budget that is warm-up, with
+            runs of its own for each budget.
+        noise_half_life: of the gradient noise scale's averages, in tokens; 0 measures none.
+        noise_split: halve the buckets where a batch is a single one.
+        schedules: the comparison of schedules; none to leave it out.
+        resamples: bootstrap refits behind the intervals.
+        dry_run: print runs, FLOPs and hours, and stop.
+        peak_flops: of one device, and
+        mfu: the part of it that is reached: assumptions of the dry run.
+        setup: model of the data, data, optimizer, evaluation, averages, engine.
+
+    Raises:
+        InputError: on construction, where the study cannot be run: before anything is trained.
+    """
+
+    title: str
+    designs: tuple[Design, ...]
+    grid: tuple[BatchSweep, ...]
+    reference: int
+    bend: Bend
+    results: str
+    overhead: float = 0.2
+    seeds: tuple[int, ...] = (0, 1, 2)
+    margin: float = 1.3
+    rounds: int = 2
+    warmup_share: float = 0.0
+    noise_half_life: int = 0
+    noise_split: bool = False
+    schedules: Comparison | None = None
+    resamples: int = 2000
+    dry_run: bool = False
+    peak_flops: float = 989e12
+    mfu: float = 0.4
+    setup: Setup = field(default_factory=Setup)
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        _check_designs(self)
+        _check_grid(self)
+        if self.schedules is not None:
+            _check_comparison(self, self.schedules)
+
+    @property
+    def least_budget(self) -> int:
+        """The smallest budget of all points."""
+        return min(point.tokens for design in self.designs for point in design.points)
+
+    def cells(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Budgets by (model, sequence length), ascending; cells in the designs' order."""
+        found: dict[tuple[str, int], set[int]] = {}
+        for design in self.designs:
+            for point in design.points:
+                found.setdefault(self.cell(point), set()).add(point.tokens)
+        return {cell: tuple(sorted(budgets)) for cell, budgets in found.items()}
+
+    def cell(self, point: Point) -> tuple[str, int]:
+        """Model and sequence length of a point."""
+        return point.model, point.seq_len or self.setup.text.seq_len
+
+    def ladder(self, model: str, seq_len: int, budget: int) -> list[BatchSweep]:
+        """The batches of a cell, up to the one nearest to 4 times the guessed bend in log."""
+        by_tokens = {entry.tokens: entry for entry in self.grid if not entry.models}
+        by_tokens |= {entry.tokens: entry for entry in self.grid if model in entry.models}
+        whole = [by_tokens[size] for size in sorted(by_tokens) if size % seq_len == 0]
+        enough = BATCHES_PAST_BEND * self.bend.at(budget) / math.sqrt(2)
+        last = next((i for i, e in enumerate(whole) if e.tokens >= enough), len(whole) - 1)
+        return whole[: last + 1]
+
+    def length(self, budget: int, batch_tokens: int) -> int:
+        """Tokens after which this batch should have met the target of this budget."""
+        return round(self.margin * budget * (1 + batch_tokens / self.bend.at(budget)))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run, the model's name, and the budgets whose targets it is measured on."""
+
+    run: RunConfig
+    model: str
+    budgets: tuple[int, ...]
+
+    @property
+    def cell(self) -> tuple[str, int]:
+        """Model and sequence length."""
+        return self.model, self.run.data.seq_len
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens per step."""
+        return int(self.run.schedule.batch) * self.run.data.seq_len
+
+    def changed(self, **changes: Any) -> "Trial":
+        """The same with fields of the run replaced; `__` stands for a dot, `seed` for both."""
+        named_changes = {name.replace("__", "."): value for name, value in changes.items()}
+        if "seed" in changes:
+            named_changes["data.seed"] = changes["seed"]
+        return replace(self, run=overlay(self.run, named_changes))
+
+
+def sweep(study: Study, base: RunConfig) -> list[Trial]:
+    """The first runs: every batch at its rates and betas, at the first seed."""
+    found = []
+    for (model, seq_len), budgets in study.cells().items():
+        shares = [(budget,) for budget in budgets] if study.warmup_share else [budgets]
+        for served in shares:
+            for entry in study.ladder(model, seq_len, served[-1]):
+                length = max(study.length(budget, entry.tokens) for budget in served)
+                found += _trials(study, base, (model, seq_len), served, entry, length)
+    return found
+
+
+def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
+    """The runs at other seeds that a price counts on: B_ref and three batches at the guessed bend.
+
+    At the middle of their rates; which batches and rates are repeated is known after the sweep.
+    """
+    found = []
+    for (model, seq_len), budgets in study.cells().items():
+        for budget in budgets:
+            ladder = study.ladder(model, seq_len, budget)
+            bend = study.bend.at(budget)
+            nearest = sorted(ladder, key=lambda entry: abs(math.log(entry.tokens / bend)))[:3]
+            chosen = [*nearest, *(entry for entry in ladder if entry.tokens == study.reference)]
+            for entry in chosen:
+                one = replace(entry, rates=(sorted(entry.rates)[len(entry.rates) // 2],))
+                length = study.length(budget, entry.tokens)
+                middle = _trials(study, base, (model, seq_len), (budget,), one, length)[0]
+                found += [middle.changed(seed=seed) for seed in study.seeds[1:]]
+    return found
+
+
+def _trials(
+    study: Study,
+    base: RunConfig,
+    cell: tuple[str, int],
+    budgets: tuple[int, ...],
+    entry: BatchSweep,
+    length: int,
+) -> list[Trial]:
+    model, seq_len = cell
+    optimizer = base.optimizer
+    axes = {
+        "optimizer.lr": entry.rates,
+        "optimizer.beta1": entry.beta1s or (optimizer.beta1,),
+        "optimizer.beta2": entry.beta2s or (optimizer.beta2,),
+    }
+    fixed = {
+        "model": asdict(named(model, base.model.vocab_size)),
+        "data.seq_len": seq_len,
+        "schedule.tokens": length,
+        "schedule.batch": str(entry.tokens // seq_len),
+        "evaluation.first": round(FIRST_EVALUATION * budgets[0]),
+        "seed": study.seeds[0],
+        "data.seed": study.seeds[0],
+        "noise_scale": {"half_life": study.noise_half_life, "split": study.noise_split},
+    }
+    if study.warmup_share:
+        fixed["schedule.warmup"] = round(study.warmup_share * budgets[0])
+    if entry.beta2s:
+        fixed["optimizer.beta2_half_life"] = 0
+    return [Trial(overlay(base, {**fixed, **changes}), model, budgets) for changes in product(axes)]
+
+
+def merged(trials: Sequence[Trial]) -> list[Trial]:
+    """Equal runs once, at their farthest stop."""
+    found: dict[str, Trial] = {}
+    for trial in trials:
+        known = found.get(trial.run.id, trial)
+        found[trial.run.id] = max(known, trial, key=lambda t: t.run.schedule.tokens)
+    return list(found.values())
+
+
+def _check_numbers(study: Study) -> None:
+    for name, low in (("rounds", 0), ("noise_half_life", 0), ("resamples", 10), ("margin", 1)):
+        if getattr(study, name) < low:
+            raise InputError(f"{name} is {getattr(study, name)}; expected {low} or more")
+    check_positive(study, "overhead", "peak_flops", "mfu")
+    if not 0 <= study.warmup_share < 1:
+        raise InputError(f"warmup_share is {study.warmup_share}; expected a part of 1, as 0.25")
+    check_seeds(study)
+    if not study.setup.averages:
+        raise InputError('setup.averages are none; expected half-lives, as "4%"')
+    for text in study.setup.averages:
+        check_half_life(text)
+    if study.bend.tokens <= 0 or study.bend.budget <= 0:
+        raise InputError("bend.tokens and bend.budget must be positive; guess where it may be")
+
+
+def _check_designs(study: Study) -> None:
+    names = [design.name for design in study.designs]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"designs are {names}; expected one or more with different names")
+    for design in study.designs:
+        if design.unit not in ("sequences", "tokens"):
+            raise InputError(
+                f"design {design.name}: unit {design.unit!r}; write sequences or tokens"
+            )
+        if not design.points:
+            raise InputError(f"design {design.name} has no points; give it a model and a budget")
+        lengths = {study.cell(point)[1] for point in design.points}
+        if len(lengths) > 1 and design.unit == "sequences":
+            raise InputError(f"design {design.name} mixes sequence lengths; set unit to tokens")
+        for point in design.points:
+            named(point.model)
+            if point.tokens < 1:
+                raise InputError(f"design {design.name}: {point.tokens} tokens; give a budget")
+    warmup, least = study.setup.schedule.warmup, study.least_budget
+    if not study.warmup_share and warmup > MOST_WARMUP * least:
+        raise InputError(
+            f"setup.schedule.warmup is {warmup}; expected at most {MOST_WARMUP:.0%} of the "
+            f"smallest budget, {round(MOST_WARMUP * least)}: one run serves every budget"
+        )
+
+
+def _check_grid(study: Study) -> None:
+    for entry in study.grid:
+        if entry.tokens < 1 or not entry.rates or min(entry.rates) <= 0:
+            raise InputError(
+                f"grid: batch {entry.tokens} with rates {list(entry.rates)}; expected positive "
+                "tokens and at least one positive rate"
+            )
+    for (model, seq_len), budgets in study.cells().items():
+        sizes = [entry.tokens for entry in study.ladder(model, seq_len, budgets[-1])]
+        where = f"grid: model {model} at sequences of {seq_len}"
+        if len(sizes) < 3:
+            raise InputError(f"{where} has {len(sizes)} batches; expected 3 or more")
+        if study.reference not in sizes:
+            raise InputError(
+                f"{where} lacks the reference batch of {study.reference} tokens; add it to the grid"
+            )
+
+
+def _check_comparison(study: Study, asked: Comparison) -> None:
+    cell = (asked.model, study.setup.text.seq_len)
+    if asked.tokens not in study.cells().get(cell, ()):
+        raise InputError(
+            f"schedules: {asked.model} at {asked.tokens} tokens is in no design; add it to one"
+        )
+    sizes = [entry.tokens for entry in study.ladder(*cell, asked.tokens)]
+    if not asked.batches or set(asked.batches) - set(sizes):
+        raise InputError(f"schedules.batches are {list(asked.batches)}; choose among {sizes}")
+    if len(asked.lengths) < 3 or min(asked.lengths) <= 0 or not asked.factors:
+        raise InputError("schedules: expected 3 positive lengths or more, and a factor or more")
+    for name in ("decay", "warmup_share"):
+        if not 0 < getattr(asked, name) < 1:
+            raise InputError(f"schedules.{name} is {getattr(asked, name)}; expected a part of 1")

@@ -1,0 +1,137 @@
+"""The tables that the critical-batch experiment leaves: laws, definitions, noise scale, fits."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.laws.critical.values import CriticalFit
+from experiments.critical_batch.measure import CELL
+
+
+def critical_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
+    """Every fitted critical batch with its intervals, in the unit of its design."""
+    rows = []
+    for name, fit in fits.items():
+        for at in fit.fits:
+            row = {
+                "design": name,
+                "model": at.curve.model,
+                "params": at.curve.params,
+                "tokens": at.curve.tokens,
+                "seq_len": at.curve.seq_len,
+                "target_loss": at.curve.target_loss,
+                "unit": fit.unit,
+                "S_min": at.S_min.value,
+                "E_min": at.E_min.value,
+                "noise": at.noise,
+                "seed_noise": at.curve.seed_noise,
+                "status": at.status,
+            }
+            told = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}
+            for column, found in told.items():
+                row |= {
+                    column: found.value,
+                    f"{column}_low": found.low,
+                    f"{column}_high": found.high,
+                }
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def laws_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
+    """Every law's exponents with intervals; what a design cannot tell is told in `note`."""
+    rows = []
+    for name, fit in fits.items():
+        for law_name, law in fit.laws.items():
+            for variable, p, span in zip(
+                law.variables, law.exponents, law.leave_one_out, strict=True
+            ):
+                rows.append(
+                    {
+                        "design": name,
+                        "law": law_name,
+                        "variable": variable,
+                        "exponent": p.value,
+                        "low": p.low,
+                        "high": p.high,
+                        "leave_one_out_low": span[0],
+                        "leave_one_out_high": span[1],
+                        "coefficient": law.coefficient.value,
+                        "unit": law.unit,
+                        "points": law.points,
+                        "note": fit.joint_refused,
+                    }
+                )
+        if not fit.laws:
+            rows.append({"design": name, "points": 0, "note": "; ".join(fit.warnings)})
+    return pd.DataFrame(rows)
+
+
+def definitions_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
+    """Critical batches and exponents by design, definition and curve."""
+    rows = []
+    for name, fit in fits.items():
+        for definition in fit.definitions:
+            exponents = definition.law.exponents if definition.law else ()
+            variables = definition.law.variables if definition.law else ()
+            told = {f"exponent_{v}": p.value for v, p in zip(variables, exponents, strict=True)}
+            for at, value in zip(fit.fits, definition.values, strict=True):
+                curve = at.curve
+                rows.append(
+                    {
+                        "design": name,
+                        "definition": definition.name,
+                        "model": curve.model,
+                        "params": curve.params,
+                        "tokens": curve.tokens,
+                        "seq_len": curve.seq_len,
+                        "critical_batch": value,
+                        **told,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def noise_table(
+    table: pd.DataFrame, measured: pd.DataFrame, fits: dict[str, CriticalFit]
+) -> pd.DataFrame:
+    """The gradient noise scale where each batch's best run met its target, beside b/a and CBS.
+
+    Args:
+        table: run table with the column noise_scale, in sequences.
+        measured: from `measure`.
+        fits: by design; b/a and CBS are of the first with batches in sequences that has the curve.
+    """
+    rows = []
+    noise = {name: run for name, run in table.groupby("run")}
+    known = {
+        (at.curve.model, at.curve.target_loss): at
+        for fit in reversed(fits.values())
+        if fit.unit == "sequences"
+        for at in fit.fits
+    }
+    reached = measured.loc[measured["reached"]]
+    for key, here in reached.groupby([*CELL, "batch"], sort=False):
+        row: dict[str, Any] = dict(zip([*CELL, "batch"], key, strict=True))  # type: ignore[arg-type]
+        best = min(here.to_dict("records"), key=lambda r: r["steps"])
+        run = noise[best["trial"]]
+        run = run.loc[run["noise_scale"].notna()]
+        if run.empty:
+            continue
+        at = known.get((row["model"], row["target_loss"]))
+        rows.append(
+            row
+            | {
+                "noise_scale": float(
+                    np.interp(
+                        best["tokens_to_target"],
+                        run["tokens"].to_numpy(float),
+                        run["noise_scale"].to_numpy(float),
+                    )
+                ),
+                "B_crit": None if at is None else at.B_crit.value,
+                "cbs": None if at is None else at.cbs.value,
+            }
+        )
+    return pd.DataFrame(rows)

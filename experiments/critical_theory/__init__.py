@@ -1,0 +1,1 @@
+"""Critical batches of SGD on least squares, exactly."""

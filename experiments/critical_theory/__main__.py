@@ -1,0 +1,100 @@
+"""Why the critical batch follows the data, in theory, without training.
+
+The exact second moments of mini-batch SGD with averaged iterates on power-law least squares, the
+model of Zhang et al. (arXiv 2410.21676): critical batches over budgets D and their exponent in D,
+for tasks of several capacities and sources. The exponent depends on how it is measured, so every
+task is measured with several procedures: the first is the one that is quoted, the others differ
+from it in one setting.
+
+    python -m experiments.critical_theory --config=configs/critical_theory.py:cpu
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from bss.errors import InputError
+from bss.plots.critical import least_squares_figure
+from bss.theory.critical import CriticalTable, critical_batches
+from bss.theory.least_squares import LeastSquares, Procedure
+from bss.training.config import to_dict
+from experiments.study import provenance, run_experiment, say, write_results
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Capacity a and source b of a task."""
+
+    capacity: float
+    source: float
+
+    def __str__(self) -> str:
+        return f"a = {self.capacity:g}, b = {self.source:g}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is computed.
+
+    Attributes:
+        title: of the results.
+        tasks: by their exponents.
+        procedures: how critical batches are measured; the first is drawn.
+        modes: of the spectrum.
+        noise: variance of the label noise.
+        powers: first and last budget, as powers of 2.
+        results: directory of tables and figures.
+    """
+
+    title: str
+    tasks: tuple[Powers, ...]
+    procedures: tuple[Procedure, ...]
+    modes: int
+    noise: float
+    powers: tuple[int, int]
+    results: str
+
+    def __post_init__(self):
+        if not self.tasks or not self.procedures:
+            raise InputError("tasks, procedures: give at least one of each")
+
+
+def experiment(study: Study) -> None:
+    """Measures every task with every procedure, and writes tables, a figure and the record."""
+    started = time.monotonic()
+    first, last = study.powers
+    budgets = [2**power for power in range(first, last + 1)]
+    exponents, points = [], []
+    drawn: dict[str, CriticalTable] = {}
+    for procedure in study.procedures:
+        for powers in study.tasks:
+            told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
+            say(f"{powers}: average {procedure.average}, {told} …")
+            task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
+            table = critical_batches(task, budgets, procedure)
+            keys = asdict(powers) | asdict(procedure)
+            exponents.append(
+                keys
+                | {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
+                | {"theory": table.theory}
+            )
+            points += [keys | point._asdict() for point in table.points]
+            if procedure == study.procedures[0]:
+                drawn[str(powers)] = table
+    record = {
+        "title": study.title,
+        "question": "How does the critical batch grow with the data, and what does that hang on?",
+        **provenance(to_dict(study), started),
+    }
+    results, measured = Path(study.results), pd.DataFrame(exponents)
+    files = {"exponents.csv": measured, "points.csv": pd.DataFrame(points)}
+    write_results(results, {"experiment.json": record, **files})
+    least_squares_figure(drawn).savefig(results / "least_squares.png", dpi=150)
+    say(f"done in {time.monotonic() - started:.0f} s")
+    print(measured.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+
+
+if __name__ == "__main__":
+    run_experiment(Study, experiment)

@@ -1,0 +1,1 @@
+"""E(S) and its schedules with one thing changed at a time."""

@@ -1,0 +1,1 @@
+"""E(S) at one rate, the schedule it calls for, and that schedule against constants."""

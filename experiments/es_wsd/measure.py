@@ -1,0 +1,115 @@
+"""E(S) measured three times from the same trunks, the laws fitted to it, and what it answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.laws.es.compare import CANDIDATES, Comparison, compare, fit_candidate
+from bss.laws.es.values import EsFit
+from bss.laws.fitting.estimate import Options
+from bss.points.crossings import Mean, crossing_pairs, crossings, growth, optima
+from bss.points.curve import default_targets, points
+from bss.points.envelope import envelope
+from experiments.es_curve.__main__ import shown_laws
+
+
+def measure(
+    runs: pd.DataFrame,
+    ended: pd.DataFrame,
+    *,
+    average: str,
+    shared_rate: float,
+    targets: int,
+    warmup: int,
+) -> dict[tuple[str, str], pd.DataFrame]:
+    """Points by (kind of loss, "shared" or "envelope").
+
+    Args:
+        runs: run table of the trunks.
+        ended: the last rows of their decay branches, under the trunks' names.
+        average: half-life of the averaged losses, as "4%".
+        shared_rate: learning rate of the one condition; the envelope of all rates is the other.
+        targets: how many.
+        warmup: in tokens.
+    """
+    sources = {
+        "stable": (runs, "eval_loss"),
+        "averaged": (runs, f"eval_loss_avg_{average}"),
+        "annealed": (ended, "eval_loss"),
+    }
+    found = {}
+    for kind, (table, column) in sources.items():
+        losses = default_targets(table, targets, warmup_tokens=warmup, column=column)
+        every = points(table, losses, column=column, kind=kind)
+        shared = np.isclose(every["peak_lr"].to_numpy(float), shared_rate)
+        found[kind, "shared"] = every[shared].reset_index(drop=True)
+        found[kind, "envelope"] = envelope(every)
+    return found
+
+
+@dataclass(frozen=True)
+class Laws:
+    """The laws of one E(S): how well each predicts left-out batches, and their fits by name."""
+
+    comparison: Comparison
+    fits: dict[str, EsFit]
+
+    @property
+    def best(self) -> EsFit:
+        """The law that predicts left-out batches best."""
+        return self.fits[self.comparison.winner]
+
+    @property
+    def best_surface(self) -> EsFit:
+        """Of the laws that have a best batch at every loss, the one that predicts best."""
+        names = [row["law"] for row in self.comparison.table]
+        return self.fits[next(name for name in names if name.startswith("surface"))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "comparison": self.comparison.to_dict(),
+            "fits": {name: fit.to_dict() for name, fit in self.fits.items()},
+        }
+
+
+def fit_laws(measured: pd.DataFrame, options: Options) -> Laws:
+    """The best law, the best surface, the three-stage law and the hyperbola, fitted."""
+    comparison = compare(measured, tuple(CANDIDATES))
+    shown = dict.fromkeys([comparison.winner, *shown_laws(comparison)])
+    return Laws(comparison, {name: fit_candidate(measured, name, options) for name in shown})
+
+
+def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
+    """Do the curves cross, is the best batch interior, does it rise as the loss falls?
+
+    Batches in sequences; `B_opt` and `B_opt_error` are in doublings (log2), with 2 standard
+    errors over seeds, at the highest and lowest target, and `doublings` between them; `saved` is
+    the log of the tokens of the smallest batch over those of the best one, at the lowest target.
+    `bracketed` is the part of the envelope's points with a rate tried on both sides.
+    """
+    pairs = crossing_pairs(crossings(measured))
+    best = optima(measured)
+    rise = growth(measured)
+    rows = [row for row in measured.to_dict("records") if row["reached"]]
+    bracketed = [row["bracketed"] for row in rows if "bracketed" in row]
+    return {
+        "kind": kind,
+        "rates": rates,
+        "targets": " ".join(f"{entry.target_loss:g}" for entry in best),
+        "best_batches": " ".join(f"{entry.batch:g}" for entry in best),
+        "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
+        "interior_targets": sum(entry.interior for entry in best),
+        "bracketed": float(np.mean(bracketed)) if bracketed else np.nan,
+        **_columns("log2_B_opt_highest", best[0].log2_batch),
+        **_columns("log2_B_opt_lowest", best[-1].log2_batch),
+        **_columns("doublings", rise),
+        **_columns("saved", best[-1].over_smallest),
+        **_columns("saved_over_largest", best[-1].over_largest),
+    }
+
+
+def _columns(name: str, found: Mean) -> dict[str, Any]:
+    return {name: found.value, f"{name}_error": found.error, f"{name}_seeds": found.seeds}

@@ -1,0 +1,1 @@
+"""Fast catch-up and late switching, under each learning-rate schedule."""

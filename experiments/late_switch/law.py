@@ -1,0 +1,354 @@
+"""The functional law on pilots of a late-switch study, and what it says of schedules not seen.
+
+Fitted to constants and two-stage pilots at constant rate, seeds averaged; then asked for the best
+schedule, for the best switch point, and for the final losses of the other schedules (Wang et al.,
+arXiv 2602.14208, fit the regression law; the form with batches is that of bss.laws.functional.fit).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from bss.errors import InputError
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.fit import fit_clocks
+from bss.laws.functional.values import CurveFit, check_drive, predict
+from bss.plots.late_switch import PREDICTORS
+from bss.points.crossings import Mean, mean
+from bss.policies.functional_best import best_schedule
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Rate, constant, cosine, wsd
+from bss.sweeps.table import run_table
+from bss.theory.search import minimum
+from bss.training.config import RunConfig
+from bss.training.directory import read_status
+from experiments.es_curve.__main__ import Contender
+from experiments.study import say
+
+LEAST = 3
+SCORES = (
+    *("group", "predictor", "schedules", "rmse", "rmse_of_differences", "spread", "ratio"),
+    "rank_correlation",
+)
+CANDIDATES = (
+    *("since", "clock", "chosen", "left_out_rmse", "rmse", "unidentified"),
+    *("all_ratio", "all_rank_correlation"),
+    *("one_peak_rate_ratio", "one_peak_rate_rank_correlation"),
+)
+GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
+LAW = {"constant": "law", "decay": "law, for WSD", "cosine": "law, for cosine"}
+
+
+def label(run: RunConfig) -> str:
+    """What the runs of all seeds have in common."""
+    return f"{run.schedule.batch} at {run.optimizer.lr:g}"
+
+
+def seed_means(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
+    """A run table in which the curves of a schedule's seeds are one, their mean.
+
+    Args:
+        runs: directory of run directories.
+        chosen: runs at constant rate; their seeds were evaluated at the same tokens.
+    """
+    names = {run.id: label(run) for run in chosen}
+    table = run_table(runs, chosen)
+    table["run"] = [names[run] for run in table["run"]]
+    rows = []
+    for key, seeds in table.groupby(["run", "tokens"], sort=False):
+        name, tokens = cast(tuple[str, int], key)
+        same = {column: seeds[column].iloc[0] for column in ("step", "batch", "lr", "seq_len")}
+        losses = {column: seeds[column].mean() for column in ("loss", "eval_loss")}
+        rows.append({"run": name, "tokens": tokens, **same, **losses})
+    return pd.DataFrame(rows)
+
+
+def fit_pilots(
+    pilots: pd.DataFrame, starts: Sequence[int], warmup: int, resamples: int
+) -> list[CurveFit]:
+    """The law with each clock, from each start; first what predicts the ends of left-out pilots.
+
+    Args:
+        pilots: a run table.
+        starts: tokens before which losses are left out.
+        warmup: in tokens.
+        resamples: bootstrap refits.
+
+    Returns:
+        Lowest left-out error first; empty where the pilots are refused.
+    """
+    found: list[CurveFit] = []
+    for start in starts:
+        try:
+            found += fit_clocks(pilots, warmup=warmup, since=start, options=Options(resamples))
+        except InputError as error:
+            say(f"no law of losses since {start:,} tokens: {error}")
+    return sorted(found, key=left_out)
+
+
+def left_out(fit: CurveFit) -> float:
+    """Error of log loss at the ends of left-out pilots; infinite where there were too few."""
+    return fit.left_out_rmse.get(fit.clock, math.inf)
+
+
+def chosen_fit(fits: Sequence[CurveFit]) -> CurveFit | None:
+    """The first that can speak of batches and rates that change, else the first; says which."""
+    for fit in fits:
+        try:
+            check_drive(fit, True, True)
+        except InputError as error:
+            say(f"the law since {fit.since:,} tokens, {fit.clock} clock: {error}")
+            continue
+        say(
+            f"the law since {fit.since:,} tokens, {fit.clock} clock: rms error of log loss "
+            f"{fit.rmse:.2g} over {fit.runs} mean curves, {left_out(fit):.2g} at the ends of "
+            f"left-out ones; unidentified: {', '.join(fit.unidentified) or 'none'}"
+        )
+        return fit
+    return fits[0] if fits else None
+
+
+def law_schedules(
+    fit: CurveFit | None, base: RunConfig, rate: float, decay: float, unit: int, largest: int
+) -> dict[str, BatchSchedule]:
+    """The schedules of the lowest predicted loss under each kind of rate, by their names in LAW.
+
+    Args:
+        fit: the law.
+        base: its tokens are the budget.
+        rate: peak learning rate.
+        decay: last part of the tokens decayed to zero.
+        unit: batches are multiples of it, from the smallest measured
+        largest: to this one.
+    """
+    tokens, warmup = base.schedule.tokens, base.schedule.warmup
+    shapes = {
+        "constant": replace(constant(rate, warmup), total=tokens),
+        "decay": wsd(rate, tokens, warmup, round(decay * tokens)),
+        "cosine": cosine(rate, tokens, warmup),
+    }
+    found = {}
+    for kind, shape in shapes.items():
+        name = LAW[kind]
+        try:
+            if fit is None:
+                raise InputError("there is no fit")
+            best = best_schedule(fit, tokens, rate=shape, multiple_of=unit, max_batch=largest)
+        except InputError as error:
+            say(f"{name}: no schedule; {error}")
+            continue
+        say(f"{name}: {best.schedule}, predicted to end at {best.predicted_loss:.4f}")
+        found[name] = best.schedule
+    return found
+
+
+def law_switch(
+    fit: CurveFit, tokens: int, rate: float, warmup: int, first: int, last: int
+) -> tuple[float, float]:
+    """The best two-stage switch at constant rate by the law.
+
+    Returns:
+        Tokens after the switch, and the predicted loss.
+
+    Raises:
+        InputError: the fit does not identify how noise is forgotten.
+    """
+    shape = Rate(rate, tokens, warmup)
+    least = 2 * last * fit.seq_len
+    grid = np.linspace(math.log(least), math.log(tokens), 33)
+
+    def loss(log_after: float) -> float:
+        at = tokens - round(math.exp(log_after))
+        schedule = BatchSchedule.late_switch(first, last, at) if at > 0 else None
+        return float(predict(fit, schedule or BatchSchedule.constant(last), tokens, shape)[0])
+
+    place, value = minimum(loss, grid, np.array([loss(x) for x in grid]))
+    return math.exp(place), value
+
+
+def predictions(
+    fit: CurveFit | None,
+    training: Sequence[Contender],
+    unseen: Sequence[Contender],
+    constants: Sequence[Contender],
+    runs: Path,
+) -> pd.DataFrame:
+    """Final held-out losses of schedules the fit has not seen, with two baselines.
+
+    Args:
+        fit: the law.
+        training: what it was fitted to.
+        unseen: everything else whose batch changes.
+        constants: under any rate, for the first baseline.
+        runs: directory of run directories.
+
+    Returns:
+        Columns name, rate, peak_lr, batch, tokens, measured (mean over seeds) and error (2 standard
+        errors), predicted (NaN where the law cannot speak), mean_batch, mean_batch_constant (the
+        constant of as many steps at the same rate, interpolated in log batch; NaN beyond those
+        measured) and best_training (the lowest final loss that the fit has seen). Losses in nats.
+    """
+    seen = min(loss.value for _, loss in _final(training, runs))
+    flat: dict[tuple[str, float], dict[int, float]] = {}
+    for contender, loss in _final(constants, runs):
+        run = contender.run
+        key = contender.rate, run.optimizer.lr
+        flat.setdefault(key, {})[int(run.schedule.batch)] = loss.value
+    rows = []
+    for contender, loss in _final(unseen, runs):
+        run = contender.run
+        tokens = run.schedule.tokens
+        schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
+        losses = flat.get((contender.rate, run.optimizer.lr), {})
+        size = schedule.mean_batch(tokens)
+        rows.append(
+            {
+                "name": contender.name,
+                "rate": contender.rate,
+                "peak_lr": run.optimizer.lr,
+                "batch": run.schedule.batch,
+                "tokens": tokens,
+                "measured": loss.value,
+                "error": loss.error,
+                "predicted": predicted(fit, run),
+                "mean_batch": size,
+                "mean_batch_constant": _interpolated(losses, size),
+                "best_training": seen,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def predicted(fit: CurveFit | None, run: RunConfig) -> float:
+    """The final loss of a run by the law, in nats; NaN where the law cannot speak of it."""
+    rate, tokens = run.plan().rate, run.schedule.tokens
+    try:
+        if fit is None or rate is None:
+            return math.nan
+        schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
+        return float(predict(fit, schedule, tokens, rate)[0])
+    except InputError:
+        return math.nan
+
+
+def repredicted(table: pd.DataFrame, fit: CurveFit, unseen: Sequence[Contender]) -> pd.DataFrame:
+    """A table of `predictions` with what another fit predicts of the same runs."""
+    return table.assign(predicted=[predicted(fit, same[0].run) for same in _same(unseen)])
+
+
+def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
+    """How well differences between unseen runs are predicted: all, at one rate, by its kind.
+
+    Predictors are compared on the runs that all of them speak of; one that speaks of none is left
+    out.
+
+    Args:
+        table: of `predictions`.
+        shared_rate: peak learning rate of the second group.
+
+    Returns:
+        Columns group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root
+        mean squares over pairs of schedules), ratio of the two (0.5 or less is asked of the law;
+        1 is no skill), rank_correlation (Spearman's).
+    """
+    # Runs that end earlier differ for another reason than their schedules.
+    every = table.loc[table["tokens"] == table["tokens"].max()]
+    groups = {"all": every, "one peak rate": every.loc[np.isclose(every["peak_lr"], shared_rate)]}
+    groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
+    rows = []
+    for group, some in groups.items():
+        said = {name: some[name].to_numpy(float) for name in PREDICTORS}
+        said = {name: values for name, values in said.items() if np.isfinite(values).any()}
+        known = np.isfinite(np.array(list(said.values()))).all(axis=0) if said else np.zeros(0)
+        if known.sum() >= LEAST:
+            measured = some["measured"].to_numpy(float)[known]
+            for name, values in said.items():
+                found = score(measured, values[known])
+                rows.append({"group": group, "predictor": name, **found})
+    return pd.DataFrame(rows, columns=[*SCORES])
+
+
+def candidates(
+    tried: Sequence[tuple[CurveFit, pd.DataFrame]], chosen: CurveFit | None, shared_rate: float
+) -> pd.DataFrame:
+    """Every law that was tried, and how it would have done on schedules it has not seen.
+
+    The choice is made on left-out pilots; the scores show what hangs on it.
+
+    Args:
+        tried: fits, each with its table of `predictions`.
+        chosen: one of the fits.
+        shared_rate: as in `scores`.
+
+    Returns:
+        Columns since (tokens), clock, chosen, left_out_rmse and rmse (of log loss), unidentified,
+        and of all unseen schedules and of those at one peak rate ratio and rank.
+    """
+    rows = []
+    for fit, table in tried:
+        found = scores(table, shared_rate)
+        row = {
+            "since": fit.since,
+            "clock": fit.clock,
+            "chosen": fit is chosen,
+            "left_out_rmse": left_out(fit),
+            "rmse": fit.rmse,
+            "unidentified": " ".join(fit.unidentified),
+        }
+        for entry in found.to_dict("records"):
+            if entry["predictor"] == "predicted" and entry["group"] in ("all", "one peak rate"):
+                group = entry["group"].replace(" ", "_")
+                row |= {f"{group}_{key}": entry[key] for key in ("ratio", "rank_correlation")}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*CANDIDATES])
+
+
+def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    """One row of `scores`, for [N] losses in nats."""
+    pairs = list(itertools.combinations(range(len(measured)), 2))
+    apart = np.array([measured[i] - measured[j] for i, j in pairs])
+    said = np.array([predicted[i] - predicted[j] for i, j in pairs])
+    error, spread = (float(np.sqrt(np.mean(x**2))) for x in (said - apart, apart))
+    ranked = np.ptp(predicted) > 0 and np.ptp(measured) > 0
+    correlation: Any = spearmanr(predicted, measured) if ranked else (math.nan,)
+    return {
+        "schedules": len(measured),
+        "rmse": float(np.sqrt(np.mean((predicted - measured) ** 2))),
+        "rmse_of_differences": error,
+        "spread": spread,
+        "ratio": error / spread,
+        "rank_correlation": float(correlation[0]),
+    }
+
+
+def _final(contenders: Sequence[Contender], runs: Path) -> list[tuple[Contender, Mean]]:
+    """One contender of each schedule and rate, and its final held-out loss over seeds."""
+    return [
+        (same[0], mean([read_status(runs / other.run.id)["eval_loss"] for other in same]))
+        for same in _same(contenders)
+    ]
+
+
+def _same(contenders: Sequence[Contender]) -> list[list[Contender]]:
+    """Contenders that differ in their seed alone."""
+    seeds: dict[tuple[str, str, float], list[Contender]] = {}
+    for contender in contenders:
+        key = contender.name, contender.rate, contender.run.optimizer.lr
+        seeds.setdefault(key, []).append(contender)
+    return list(seeds.values())
+
+
+def _interpolated(losses: dict[int, float], batch: float) -> float:
+    """Of measured constants, linear in log batch; NaN outside the batches that were measured."""
+    batches = sorted(losses)
+    values = [losses[known] for known in batches]
+    if len(batches) < 2:
+        return math.nan
+    return float(np.interp(math.log(batch), np.log(batches), values, math.nan, math.nan))

@@ -1,0 +1,1 @@
+"""Optimal batch schedules of the functional scaling law, without training."""

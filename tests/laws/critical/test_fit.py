@@ -1,0 +1,236 @@
+"""Critical batches: the published law, planted curves, bounds where the bend is not bracketed."""
+
+import json
+import time
+from importlib.resources import files
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize
+
+from bss.errors import InputError
+from bss.laws.critical.curves import steps_curves
+from bss.laws.critical.fit import fit_critical
+from bss.laws.critical.shape import (
+    critical_batch,
+    fit_shapes,
+    interpolated_batch,
+    profile_interval,
+    refit_shapes,
+)
+from bss.laws.fitting.estimate import Options
+from bss.tables import read_points
+
+PUBLISHED = files("bss.laws") / "published" / "cbs_steps.csv"
+BATCHES = 2.0 ** np.arange(5, 15)
+QUICK = Options(resamples=200, level=0.95)
+
+
+@pytest.fixture(scope="module")
+def published():
+    return read_points(str(PUBLISHED))
+
+
+@pytest.fixture(scope="module")
+def fit(published):
+    return fit_critical(published, overhead=0.2, reference=256)
+
+
+def planted(a=1000.0, kappa=2000.0, alpha=1.0, batches=BATCHES, noise=0.0, **columns):
+    generator = np.random.default_rng(int(a))
+    steps = a * (1 + (kappa / batches) ** alpha)
+    steps = steps * np.exp(noise * generator.standard_normal(len(batches)))
+    size = {"model": f"{a:g}", "params": a * 1e4, "budget_tokens": a * 2e5, "target_loss": 3.0}
+    columns = {"kind": "stable", "seq_len": 512.0, "peak_lr": np.nan, "hyper": ""} | size | columns
+    return pd.DataFrame({"batch": batches, "steps": steps, "reached": True, **columns})
+
+
+def test_the_published_law_comes_out_with_its_interval(fit):
+    assert fit.law.variables == ("params",)
+    assert fit.law.coefficient.value == pytest.approx(93.20, abs=0.005)
+    exponent = fit.law.exponents[0]
+    assert exponent.value == pytest.approx(0.47, abs=0.005)
+    assert exponent.low < 0.45 and exponent.high > 0.49 and exponent.level == 0.95
+    assert exponent.high - exponent.low < 0.15
+    low, high = fit.law.leave_one_out[0]
+    assert low <= exponent.value <= high
+    assert fit.laws["tokens"].coefficient.value == pytest.approx(22.91, rel=0.01)
+    assert "cannot be separated" in fit.joint_refused
+    assert any("no joint law" in text for text in fit.warnings)
+
+
+def test_each_size_agrees_with_an_independent_fit(fit):
+    for at in fit.fits:
+        log_batch, log_steps = np.log(at.curve.batch), np.log(at.curve.steps)
+
+        def error(theta, log_batch=log_batch, log_steps=log_steps):
+            return log_steps - np.logaddexp(theta[0], theta[1] - log_batch)
+
+        start = [np.log(1e3), np.log(1e7)]
+        a, b = np.exp(optimize.least_squares(error, start, xtol=1e-15, ftol=1e-15, gtol=1e-15).x)
+        assert at.status == "converged"
+        assert at.S_min.value == pytest.approx(a, rel=1e-4)
+        assert at.E_min.value == pytest.approx(b, rel=1e-4)
+        assert at.B_crit.value == pytest.approx(b / a, rel=1e-4)
+        assert at.cbs.value == pytest.approx(1.2 * 256 + 0.2 * b / a, rel=1e-4)
+        assert at.cbs.low < at.cbs.value < at.cbs.high
+
+
+def test_the_exponent_depends_on_the_definition(fit):
+    exponents = {row.name: row.law.exponents[0].value for row in fit.definitions}
+    told = {"10% over 256": 0.39, "20% over 256": 0.47, "50% over 256": 0.53, "b/a": 0.62}
+    for name, value in told.items():
+        assert exponents[name] == pytest.approx(value, abs=0.005)
+    assert {"20% over 256, exponent of B free", "20% over 256, interpolated"} < set(exponents)
+
+
+def test_two_thousand_refits_of_the_published_sizes_take_two_seconds(published):
+    curves, _ = steps_curves(published)
+    shapes = fit_shapes(curves)
+    refit_shapes(curves, shapes)
+    begin = time.perf_counter()
+    refits, _ = refit_shapes(curves, shapes, seed=1)
+    assert time.perf_counter() - begin < 2
+    assert refits.kappa.shape == (5, 2000)
+    assert refits.converged.mean() > 0.99
+
+
+@pytest.mark.parametrize("alpha", [0.7, 1.0, 1.6])
+def test_exact_curves_are_recovered_with_a_free_exponent(alpha):
+    points = pd.concat([planted(a, 2 * a, alpha) for a in (500.0, 1000.0, 2000.0)])
+    fit = fit_critical(points, reference=64, free_alpha=True, options=QUICK)
+    for at, a in zip(fit.fits, (500.0, 1000.0, 2000.0), strict=True):
+        assert at.alpha.value == pytest.approx(alpha, rel=1e-4)
+        assert at.B_crit.value == pytest.approx(2 * a, rel=1e-4)
+        assert at.S_min.value == pytest.approx(a, rel=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.0, 1.7])
+def test_the_critical_batch_spends_exactly_the_overhead(alpha):
+    def steps(batch):
+        return 1 + (3000 / batch) ** alpha
+
+    batch = critical_batch(3000.0, alpha, 0.35, 200.0)
+    assert steps(batch) * batch == pytest.approx(1.35 * steps(200.0) * 200.0)
+    assert batch > 200
+
+
+def test_interpolation_is_exact_on_piecewise_powers():
+    batch = np.array([32.0, 64.0, 128.0, 256.0])
+    log_steps = np.log(np.array([800.0, 400.0, 200.0, 200.0]))
+    assert interpolated_batch(batch, log_steps, 0.2, 64) == pytest.approx(128 * 1.2)
+    assert interpolated_batch(batch, log_steps, 1.5, 50) == np.inf
+    several = interpolated_batch(batch, np.stack([log_steps, -np.log(batch)]), 0.2, 64)
+    assert several == pytest.approx([128 * 1.2, np.inf])
+
+
+def test_profile_intervals_cover_at_their_level():
+    covered, generator = [], np.random.default_rng(1)
+    for _ in range(200):
+        points = planted(batches=BATCHES[::2])
+        points["steps"] *= np.exp(0.05 * generator.standard_normal(len(points)))
+        low, high = profile_interval(steps_curves(points)[0][0], 0.9)
+        covered.append(low <= 2000 <= high)
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("batches", "free", "side"),
+    [
+        (BATCHES[:4] / 1e3, False, "below"),
+        (BATCHES[-4:] * 1e3, False, "above"),
+        (BATCHES / 1e4, True, "below"),
+        (BATCHES * 1e5, True, "above"),
+    ],
+)
+def test_a_bend_outside_the_batches_is_a_bound(batches, free, side):
+    points = planted(batches=batches, noise=0.02)
+    fit = fit_critical(points, reference=batches[1], free_alpha=free, options=QUICK)
+    at = fit.fits[0]
+    assert at.B_crit.value is None and at.cbs.value is None
+    assert side in at.status and any(side in text for text in fit.warnings)
+    bounds = (at.B_crit.low, at.B_crit.high)
+    assert (bounds[0] is None) == (side == "above")
+    assert (bounds[1] is None) == (side == "below")
+    assert (bounds[0] or 0) < 2000 < (bounds[1] or np.inf)
+    assert fit.law is None
+    json.dumps(fit.to_dict())
+
+
+def test_a_bend_far_beyond_the_batches_is_a_bound_even_without_noise():
+    at = fit_critical(planted(batches=BATCHES[:4], kappa=600.0), reference=32, options=QUICK).fits[
+        0
+    ]
+    assert at.B_crit.value is None and at.B_crit.high is None
+    assert at.B_crit.low == pytest.approx(600, rel=1e-3)
+    assert at.cbs.value == pytest.approx(1.2 * 32 + 0.2 * 600, rel=1e-4)
+
+
+def test_model_and_data_are_separated_where_the_design_allows_it():
+    sizes = [(n, d) for n in (1e7, 4e7) for d in (1e9, 4e9, 1.6e10)]
+    points = pd.concat(
+        planted(1e3 + i, 2.0 * d**0.35, params=n, budget_tokens=d, model=f"{i}")
+        for i, (n, d) in enumerate(sizes)
+    )
+    law = fit_critical(points, overhead=9.0, reference=32, options=QUICK).law
+    assert law is not None and law.variables == ("params", "tokens")
+    assert law.exponents[0].value == pytest.approx(0, abs=1e-3)
+    assert law.exponents[1].value == pytest.approx(0.35, abs=0.02)
+
+
+def test_the_best_setting_with_the_most_seeds_counts():
+    rows = [
+        {"peak_lr": 1e-3, "seed": 0, "steps": 1.0},
+        {"peak_lr": 2e-3, "seed": 0, "steps": 1.4},
+        {"peak_lr": 2e-3, "seed": 1, "steps": 1.6},
+        {"peak_lr": 4e-3, "seed": 0, "steps": 1.9},
+        {"peak_lr": 4e-3, "seed": 1, "steps": 1.9},
+    ]
+    exact = planted()
+    points = pd.concat(
+        exact.assign(steps=exact["steps"] * row["steps"], peak_lr=row["peak_lr"], seed=row["seed"])
+        for row in rows
+    )
+    curve = steps_curves(points)[0][0]
+    np.testing.assert_allclose(curve.steps / exact["steps"], np.sqrt(1.4 * 1.6))
+    assert set(curve.seeds) == {2} and set(curve.settings) == {3}
+    assert curve.seed_noise == pytest.approx(np.log(1.6 / 1.4) / np.sqrt(2))
+
+
+def test_batches_in_tokens_compare_context_lengths():
+    short, long = planted(seq_len=512.0), planted(seq_len=1024.0, model="long")
+    long["batch"] /= 2
+    points = pd.concat([short, long])
+    fit = fit_critical(points, unit="tokens", reference=2**16, options=QUICK)
+    assert [at.B_crit.value for at in fit.fits] == pytest.approx([2000 * 512] * 2, rel=1e-4)
+
+
+def test_unreached_batches_and_rising_steps_are_told():
+    points = planted()
+    points.loc[9, "reached"] = False
+    points.loc[8, "steps"] = points.loc[7, "steps"] * 1.01
+    fit = fit_critical(points, options=QUICK)
+    told = " ".join(fit.warnings)
+    assert "not reached at batch 16384" in told and "steps rise" in told
+    assert list(fit.fits[0].curve.censored) == [16384]
+
+
+@pytest.mark.parametrize(
+    ("points", "settings", "told"),
+    [
+        (planted(batches=BATCHES[:2]), {}, "2 batches reached"),
+        (planted(), {"reference": 16}, "reference batch: 16 is outside"),
+        (planted(), {"reference": np.nan}, "outside"),
+        (planted(), {"overhead": 0}, "overhead"),
+        (planted(), {"unit": "words"}, "unit"),
+        (planted(batches=BATCHES[:3]), {"free_alpha": True, "reference": 64}, "free exponent"),
+        (pd.concat([planted(), planted(2.0, seq_len=1024.0)]), {}, "512, 1024 are mixed"),
+        (planted(seq_len=np.nan), {"unit": "tokens"}, "seq_len"),
+        (planted().assign(batch_tokens=7.0), {}, "batch_tokens"),
+    ],
+)
+def test_bad_designs_are_refused_in_one_line(points, settings, told):
+    with pytest.raises(InputError, match=told) as error:
+        fit_critical(points, options=QUICK, **settings)
+    assert "\n" not in str(error.value)

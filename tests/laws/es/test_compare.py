@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from bss.laws.es.compare import compare
+
+
+@pytest.mark.parametrize("law", ["surface", "hyperbola", "piecewise"])
+def test_left_out_batches_tell_planted_laws_apart(planted, law):
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
+        assert compare(points).winner == law
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["surface", "hyperbola", "piecewise"])
+def test_left_out_batches_tell_planted_laws_apart_in_50_trials(planted, law):
+    winners = []
+    for seed in range(50):
+        generator = np.random.default_rng(seed)
+        points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
+        winners.append(compare(points).winner)
+    assert winners.count(law) >= 48
+
+
+def test_all_laws_predict_the_same_points_and_errors_are_of_the_noise(planted):
+    points = planted.points(planted.laws["surface"], batches=planted.WIDE)
+    table = compare(points).table
+    assert len({entry["points"] for entry in table}) == 1
+    best = table[0]
+    assert best["law"] == "surface"
+    assert best["interior_loss"] < 0.015
+
+
+def test_seven_batches_leave_the_three_stage_law_unjudged(planted):
+    comparison = compare(planted.points(planted.laws["hyperbola"]))
+    assert (comparison.winner, comparison.left_out) == ("hyperbola", ("piecewise",))
+
+
+def test_too_few_batches_and_unknown_laws_are_refused(planted):
+    points = planted.points(planted.laws["surface"], batches=(8, 16, 32))
+    with pytest.raises(InputError, match="3 batches reach a target; leaving one out needs 4"):
+        compare(points)
+    with pytest.raises(InputError, match="'cubic' is unknown"):
+        compare(points, ["cubic"])

@@ -1,0 +1,179 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws.es.fit import fit_es
+from bss.laws.es.models import surface_optimum
+from bss.laws.es.values import EsFit, tokens_to_target
+from bss.laws.fitting.estimate import Options
+
+QUICK = Options(resamples=200)
+
+
+def exact(planted, law, **settings):
+    return planted.points(planted.laws[law], offset=0, noise=0, **settings)
+
+
+def test_exact_surface_is_recovered(planted):
+    fit = fit_es(exact(planted, "surface"), "surface", options=QUICK)
+    assert fit.surface is not None
+    np.testing.assert_allclose(list(fit.surface.values()), planted.SURFACE, rtol=1e-5)
+    truth = surface_optimum(planted.SURFACE, 2.0)
+    at = fit.at(2.0)
+    assert at.batches["B_opt"].value == pytest.approx(truth.B_opt, rel=1e-5)
+    assert at.E_min == pytest.approx(truth.E_min * planted.SEQ_LEN, rel=1e-5)
+    assert at.S_opt == pytest.approx(truth.S_opt, rel=1e-5)
+
+
+@pytest.mark.parametrize(("m", "B_phi"), [(0.5, 0.0), (1.3, 0.0), (1.0, 20.0)])
+def test_exact_members_of_the_family_are_recovered(planted, m, B_phi):
+    law = planted.SURFACE._replace(m=m, B_phi=B_phi)
+    points = planted.points(planted.surface(law), offset=0, noise=0)
+    free = {"m": None} if B_phi == 0 else {"B_phi": None}
+    fit = fit_es(points, "surface", options=QUICK, **free)
+    assert fit.surface is not None
+    np.testing.assert_allclose(list(fit.surface.values()), law, rtol=2e-2)
+
+
+def test_exact_hyperbola_is_recovered(planted):
+    fit = fit_es(exact(planted, "hyperbola"), "hyperbola", options=QUICK)
+    for at in fit.fits:
+        law = planted.hyperbola_at(at.target_loss)
+        assert at.batches["B_crit"].value == pytest.approx(law.E_min / law.S_min, rel=1e-5)
+        assert at.E_min == pytest.approx(law.E_min * planted.SEQ_LEN, rel=1e-5)
+        assert at.S_opt is None
+
+
+def test_planted_three_stage_law_is_recovered_from_ten_batches(planted):
+    points = planted.points(planted.laws["piecewise"], batches=planted.WIDE)
+    fit = fit_es(points, "piecewise", options=QUICK)
+    told = [at for at in fit.fits if at.status == "converged"]
+    assert len(told) >= 4
+    for at in told:
+        law = planted.piecewise_at(at.target_loss)
+        B_opt = at.batches["B_opt"]
+        assert B_opt.value == pytest.approx(law.E_min / law.S_opt, rel=0.2)
+        assert at.E_min == pytest.approx(law.E_min * planted.SEQ_LEN, rel=0.04)
+
+
+def trial(planted, seed, seeds=3, options=QUICK):
+    generator = np.random.default_rng(seed)
+    points = planted.points(planted.laws["surface"], seeds=seeds, generator=generator)
+    fit = fit_es(points, "surface", options=options)
+    truth = surface_optimum(planted.SURFACE, np.array(planted.TARGETS)).B_opt
+    estimates = [at.batches["B_opt"] for at in fit.fits]
+    errors = [abs(e.value / t - 1) for e, t in zip(estimates, truth, strict=True)]
+    covered = [e.low <= t <= e.high for e, t in zip(estimates, truth, strict=True)]
+    return errors, covered
+
+
+def test_noisy_surface_gives_b_opt_within_five_percent(planted):
+    trials = [trial(planted, seed) for seed in range(12)]
+    assert np.median([errors for errors, _ in trials]) < 0.05
+    assert np.mean([covered for _, covered in trials]) > 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_intervals_cover_at_their_level_in_200_trials(planted, seeds):
+    trials = [trial(planted, seed, seeds, Options(seed=seed)) for seed in range(200)]
+    assert np.median([errors for errors, _ in trials]) < 0.05
+    coverage = np.mean([covered for _, covered in trials], axis=0)
+    assert (coverage >= 0.80).all()
+    assert (coverage <= 0.97).all()
+
+
+def test_unreached_targets_bound_the_law(planted):
+    points = exact(planted, "surface", budget=60_000)
+    assert 0 < points["reached"].sum() < len(points)
+    fit = fit_es(points, "surface", options=QUICK)
+    assert fit.surface is not None
+    np.testing.assert_allclose(list(fit.surface.values()), planted.SURFACE, rtol=1e-4)
+    claimed = points.copy()
+    # The same points with a batch of 64 said to fail where it succeeded must raise E there.
+    late = (claimed["batch"] == 64) & claimed["reached"]
+    claimed.loc[late, "reached"] = False
+    claimed.loc[late, ["steps", "tokens_to_target"]] *= 1.5
+    moved = fit_es(claimed, "surface", options=QUICK)
+    before, after = (tokens_to_target(f, [64], 2.2)[0] for f in (fit, moved))
+    assert after > before * 1.05
+
+
+def test_minimum_outside_the_batches_is_unidentified_with_a_bound(planted):
+    fit = fit_es(exact(planted, "surface", batches=(64, 128, 256, 512)), "surface", options=QUICK)
+    B_opt, B_min = (fit.at(2.0).batches[name] for name in ("B_opt", "B_min"))
+    assert (B_opt.value, B_opt.high) == (None, 64.0)
+    assert B_opt.note.startswith("unidentified: below the smallest batch measured")
+    assert (B_min.value, B_min.high) == (None, 64.0)
+
+
+def test_three_stage_law_needs_eight_batches(planted):
+    fit = fit_es(exact(planted, "piecewise"), "piecewise", options=QUICK)
+    assert all(at.E_min is None and at.status.startswith("unidentified") for at in fit.fits)
+    assert len(fit.warnings) == len(fit.fits)
+
+
+@pytest.mark.parametrize("law", ["surface", "hyperbola", "piecewise"])
+def test_fit_survives_json_with_extra_keys(planted, law):
+    points = planted.points(planted.laws[law], batches=planted.WIDE)
+    fit = fit_es(points, law, options=QUICK)
+    entry = json.loads(json.dumps(fit.to_dict(), allow_nan=False))
+    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 1, law)
+    names = {"B_crit"} if law == "hyperbola" else {"B_min", "B_opt"}
+    for at in entry["fits"]:
+        assert names | {"target_loss", "S_min", "E_min", "S_opt", "status"} <= set(at)
+        assert all({"value", "low", "high", "level"} <= set(at[name]) for name in names)
+    assert (entry["surface"] is not None) == (law == "surface")
+    entry["fits"][0]["mine"] = entry["mine"] = 1
+    assert EsFit.from_dict(entry) == fit
+
+
+def test_result_counts_points_runs_and_residuals(planted):
+    points = planted.points(planted.laws["surface"], seeds=3)
+    fit = fit_es(points, "surface", options=QUICK)
+    assert fit.points == points["reached"].sum() == len(fit.residuals)
+    assert fit.runs == 21
+    assert fit.measured_batches == planted.BATCHES
+    assert np.std([row["relative_loss"] for row in fit.residuals]) < 0.006
+
+
+def test_runs_that_change_their_batch_are_left_out(planted):
+    points = exact(planted, "surface")
+    ramp = points[points["run"] == "b16s0"].assign(run="ramp")
+    ramp["batch"] = ramp["batch"] * np.linspace(0.5, 1.0, len(ramp))
+    fit = fit_es(pd.concat([points, ramp]), "surface", options=QUICK)
+    assert fit.surface == fit_es(points, "surface", options=QUICK).surface
+    assert "1 runs change their batch" in fit.warnings[0]
+
+
+BAD = {
+    "reached is false in every row": lambda p: p.assign(reached=False),
+    "2 batch sizes reach a target": lambda p: p[p["batch"].isin([16, 32])],
+    "the surface needs at least 2": lambda p: p[p["target_loss"] == 2.0],
+    "model takes 2 values": lambda p: p.assign(model=np.where(p["batch"] > 8, "a", "b")),
+    "seq_len takes 2 values": lambda p: p.assign(seq_len=np.where(p["batch"] > 8, 64, 128)),
+    "row 3 has a target_loss": lambda p: p.assign(steps=p["steps"].where(p.index != 2)),
+    "repeats a run's target_loss": lambda p: pd.concat([p, p.iloc[:1]]),
+    "has no rows": lambda p: p.iloc[:0],
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_designs_are_refused_in_one_line(planted, message):
+    with pytest.raises(InputError, match=message) as refusal:
+        fit_es(BAD[message](exact(planted, "surface")), "surface")
+    assert "\n" not in str(refusal.value)
+
+
+def test_unknown_law_target_and_kind_are_refused(planted):
+    points = exact(planted, "hyperbola")
+    with pytest.raises(InputError, match="'cubic' is unknown"):
+        fit_es(points, "cubic")
+    fit = fit_es(points, "hyperbola", options=QUICK)
+    with pytest.raises(InputError, match=r"3\.14 was not fitted"):
+        tokens_to_target(fit, [8], 3.14)
+    with pytest.raises(InputError, match="expected a fit of kind 'es'"):
+        EsFit.from_dict({"kind": "critical"})

@@ -1,0 +1,264 @@
+"""The law of loss curves: its integral, planted recovery, the exact recursion, identification."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.integrate import quad
+
+from bss.errors import InputError
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
+from bss.laws.functional.fit import fit_curve
+from bss.laws.functional.law import CurveLaw
+from bss.laws.functional.paths import PIECES, READINGS, plan_path
+from bss.laws.functional.values import CurveFit, law_losses, predict, predict_runs
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.theory.regression import Stage, Task, risk_curve, stages
+from bss.theory.varying import varying_risks
+
+OPTIONS = Options(resamples=32)
+DATA = 2**16
+RATE = 0.1
+
+
+def integrated(law: CurveLaw, steps, lr, batch) -> float:
+    """The law at the end of stages of constant rate and batch, by adaptive quadrature."""
+    added = np.array(steps) * lr / np.sqrt(1 + law.B_phi / np.array(batch))
+    ends = np.cumsum(added)
+    last = ends[-1]
+    total = law.L_0 + law.c_1 * (1 + last / law.T_0) ** -law.s
+    for begin, end, rate, size in zip(ends - added, ends, lr, batch, strict=True):
+
+        def inside(u, nu=rate**law.p / size**law.m):
+            noise = law.A_0 + law.A_1 * (1 + u / law.T_0) ** -law.s
+            return noise * nu * (1 + law.c_K * (last - u)) ** -law.q
+
+        cuts = np.unique([begin, *(last - np.geomspace(1e-4, last, 30)), end])
+        cuts = cuts[(cuts >= begin) & (cuts <= end)]
+        total += sum(quad(inside, a, b)[0] for a, b in itertools.pairwise(cuts))
+    return total
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"q": 1.0}, {"p": 0.5, "m": 0.4, "B_phi": 6.0}, {"s": 1.0, "q": 0.8}]
+)
+def test_the_law_equals_its_integral(planted_curves, changes):
+    law = planted_curves.law._replace(**changes)
+    schedule = BatchSchedule.parse("0:2 40%:8 70%:4", total=planted_curves.tokens)
+    path = plan_path(schedule, planted_curves.tokens, planted_curves.seq_len, 4e-3)
+    found = law_losses(law, stack([path], planted_curves.seq_len))[0, 0]
+    counts = [round(float(path.steps[path.batch == b].sum())) for b in (2, 8, 4)]
+    expected = integrated(law, counts, [4e-3] * 3, [2, 8, 4])
+    assert found == pytest.approx(expected, rel=3e-4)
+
+
+def test_a_planted_law_of_sgd_is_recovered(planted_curves):
+    runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, seed=1)
+    fit = fit_curve(runs, clock="sgd", options=OPTIONS)
+    assert (fit.status, fit.identified, fit.runs) == ("converged", True, 9)
+    assert fit.rmse == pytest.approx(2.2e-3, rel=0.5)
+    truth = planted_curves.law
+    found = np.array([fit.law.L_0, fit.law.s, fit.law.q])
+    np.testing.assert_allclose(found, [truth.L_0, truth.s, truth.q], rtol=0.1)
+    for name in ("L_0", "s", "q"):
+        estimate = fit.parameters[name]
+        assert estimate.level == 0.9
+        assert (estimate.low or 0) < (estimate.value or 0) < (estimate.high or 0)
+    unseen = planted_curves.table(("0:1 40%:2 60%:4 80%:16", "0:1 95%:16"))
+    table = predict_runs(fit, unseen)
+    np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
+
+
+def test_early_losses_that_are_no_law_are_left_out(planted_curves):
+    runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage)
+    early = 1 + 0.3 * np.exp(-runs["tokens"] / 100_000)
+    runs["loss"] = runs["loss"] * early
+    fit = fit_curve(runs, clock="sgd", since=500_000, options=OPTIONS)
+    assert fit.since == 500_000
+    assert fit.rmse < 2e-3
+    unseen = planted_curves.table(("0:1 40%:2 60%:4 80%:16",)).query("tokens > 500_000")
+    table = predict_runs(fit, unseen)
+    np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
+    whole = fit_curve(runs, clock="sgd", options=OPTIONS)
+    assert whole.rmse > 5 * fit.rmse
+
+
+def test_an_adam_clock_is_told_from_sgd(planted_curves):
+    law = planted_curves.law._replace(A_0=40.0, A_1=0.0, m=0.5, B_phi=6.0)
+    runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, law)
+    fit = fit_curve(runs, options=OPTIONS)
+    assert fit.clock == "adam"
+    assert fit.left_out_rmse["adam"] < 0.5 * fit.left_out_rmse["sgd"]
+    assert fit.law.m == pytest.approx(0.5, abs=0.1)
+    assert fit.law.B_phi == pytest.approx(6.0, rel=0.3)
+    assert fit.unidentified["p"] == "unidentified: one learning rate"
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task(0.5, 2.0, 128, 1.0)
+
+
+def regression_run(task, text) -> pd.DataFrame:
+    """Losses of the exact recursion at steps even in their logarithm, and after each switch."""
+    run = stages(BatchSchedule.parse(text, total=DATA), DATA, RATE)
+    ends = np.cumsum([round(stage.steps) for stage in run])
+    after = [end + np.geomspace(3, ends[-1] - end, 12) for end in ends[:-1]]
+    at = np.unique(np.concatenate([np.geomspace(30, ends[-1], 40), *after]).astype(int))
+    which = np.searchsorted(ends, at)
+    return pd.DataFrame(
+        {
+            "run": text,
+            "step": at,
+            "batch": [int(run[i].batch) for i in which],
+            "tokens": [_samples(run, int(step)) for step in at],
+            "lr": RATE,
+            "seq_len": 1,
+            "loss": risk_curve(task, run, at) + task.noise / 2,
+        }
+    )
+
+
+def _samples(run: tuple[Stage, ...], step: int) -> int:
+    total = 0
+    for stage in run:
+        taken = min(step, round(stage.steps))
+        total, step = total + taken * round(stage.batch), step - taken
+    return total
+
+
+@pytest.fixture(scope="module")
+def regression_fit(task):
+    pilots = ("1", "2", "4", "8", "16", "0:1 50%:8", "0:1 80%:16", "0:2 30%:8", "0:16 50%:2")
+    runs = pd.concat([regression_run(task, text) for text in pilots], ignore_index=True)
+    return fit_curve(runs, clock="sgd", options=OPTIONS)
+
+
+def test_pilots_of_the_exact_recursion_predict_unseen_ramps(task, regression_fit):
+    assert regression_fit.status == "converged"
+    assert regression_fit.identified
+    ramps = ("0:1 20%:2 40%:4 60%:8 80%:16", "0:1 50%:2 75%:4 90%:8", "0:1 95%:16")
+    unseen = pd.concat([regression_run(task, text) for text in ramps], ignore_index=True)
+    table = predict_runs(regression_fit, unseen)
+    np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
+    last = table.groupby("run", sort=False).last()
+    best = min(last.index, key=lambda run: last.loc[run, "loss"])
+    assert best == min(last.index, key=lambda run: last.loc[run, "predicted"])
+    # The kernel's exponent is the theory's, 2 − 1/β; the signal's is s.
+    assert regression_fit.law.q == pytest.approx(1.5, abs=0.15)
+    assert regression_fit.law.s == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("shape", ["cosine", "wsd"])
+def test_they_predict_cosine_and_wsd_too(task, regression_fit, shape):
+    steps, batch = DATA // 4, 4
+    rate = rates.cosine(RATE, DATA) if shape == "cosine" else rates.wsd(RATE, DATA, 0, DATA // 5)
+    middle = (np.arange(steps) + 0.5) * batch
+    risks = varying_risks(task, rate(middle), np.full(steps, float(batch)))
+    at = np.geomspace(100, steps, 20).astype(int)
+    found = predict(regression_fit, BatchSchedule.constant(batch), DATA, rate, at * batch)
+    np.testing.assert_allclose(found, risks[at] + task.noise / 2, rtol=0.01)
+
+
+@pytest.fixture(scope="module")
+def constants_fit(planted_curves):
+    return fit_curve(planted_curves.table(planted_curves.constants), options=OPTIONS)
+
+
+def test_constants_alone_are_reported_as_unidentified(planted_curves, constants_fit):
+    fit = constants_fit
+    assert not fit.identified
+    assert fit.status.startswith("unidentified")
+    for name in ("c_K", "q", "A_1", "p"):
+        assert fit.parameters[name].value is None or fit.clock == "sgd"
+    assert {"c_K", "q", "A_1"} <= set(fit.unidentified)
+    tokens = planted_curves.tokens
+    with pytest.raises(InputError, match="no run changes its batch") as told:
+        predict(fit, BatchSchedule.parse("0:1 1M:8"), tokens, 4e-3)
+    assert "\n" not in str(told.value)
+    (constant,) = predict(fit, BatchSchedule.constant(3), tokens, 4e-3)
+    expected = planted_curves.table(("3",))["loss"].iloc[-1]
+    assert constant == pytest.approx(expected, rel=0.02)
+
+
+def test_what_varies_is_identified(planted_curves):
+    def missing(*tables):
+        named = [table.assign(run=f"{i} " + table["run"]) for i, table in enumerate(tables)]
+        return set(unidentified_by_design(curves_of(pd.concat(named, ignore_index=True))))
+
+    table, kernel = planted_curves.table, {"c_K", "q", "A_1"}
+    three, tokens = table(("1", "4", "16")), planted_curves.tokens
+    assert missing(three) == {"p"} | kernel
+    assert missing(three, table(("1",), rate=1e-3)) == kernel
+    assert missing(table(("1",)), table(("1",), rate=1e-3)) == {"m", "B_phi"} | kernel
+    assert missing(table(("1",)), table(("4",), rate=8e-3)) == {"p", "B_phi"} | kernel
+    assert missing(three, table(("0:1 50%:8",))) == {"p"}
+    assert missing(three, table(("1",), rate=rates.wsd(4e-3, tokens, 0, tokens // 5))) == set()
+
+
+def test_a_fit_survives_json(constants_fit, regression_fit):
+    for fit in (constants_fit, regression_fit):
+        assert CurveFit.from_dict(json.loads(json.dumps(fit.to_dict()))) == fit
+    with pytest.raises(InputError, match="damaged, KeyError"):
+        CurveFit.from_dict({"kind": "curve"})
+    with pytest.raises(InputError, match="kind 'es'"):
+        CurveFit.from_dict({"kind": "es"})
+
+
+def test_long_runs_are_thinned_and_keep_their_integrals():
+    steps = np.arange(1, 5001)
+    lr = 1e-3 * (1 + np.cos(np.pi * steps / 5000)) / 2
+    frame = pd.DataFrame({"run": "x", "step": steps, "batch": 4, "seq_len": 8, "lr": lr})
+    curves = curves_of(frame.assign(loss=3 + 1 / steps))
+    assert curves.weight.sum() <= READINGS
+    assert (curves.pieces.steps > 0).sum() <= PIECES + 40
+    assert curves.pieces.steps.sum() == pytest.approx(5000)
+    time = (curves.pieces.steps * curves.pieces.lr).sum()
+    assert time == pytest.approx(lr.sum(), rel=1e-3)
+
+
+def test_a_switch_between_rows_is_found_and_warm_up_shortens_time():
+    frame = pd.DataFrame({"run": "x", "step": [10, 20, 30, 40], "batch": [2, 2, 8, 8]})
+    frame = frame.assign(seq_len=10, lr=1.0, loss=[4.0, 3.0, 2.5, 2.4])
+    frame["tokens"] = [200, 400, 400 + 4 * 20 + 6 * 80, 960 + 800]
+    curves = curves_of(frame)
+    batch = curves.pieces.batch[0]
+    steps = curves.pieces.steps[0]
+    assert steps[batch == 2].sum() == pytest.approx(24)
+    assert steps[batch == 8].sum() == pytest.approx(16)
+    warm = curves_of(frame, warmup=150)
+    time = (warm.pieces.steps * warm.pieces.lr).sum()
+    assert time == pytest.approx(40 - 150 / 20 / 2)
+
+
+def row(**changes) -> dict:
+    return {"run": "x", "step": 10, "batch": 2, "seq_len": 8, "lr": 1e-3, "loss": 3.0} | changes
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "told"),
+    [
+        ([row(step=10 * k, loss=3 / k) for k in range(1, 9)], {}, "one constant batch and rate"),
+        ([row(), row(step=20), row(run="y", seq_len=16)], {}, "seq_len 8, 16 are mixed"),
+        ([row(), row(step=20)], {}, "2 losses after its warm-up"),
+        ([row(), row(step=20, lr=-1.0)], {}, "step 20 is -1.0"),
+        ([row(), row(step=20, lr=np.nan)], {}, "write a rate of 0 or more"),
+        ([row(step=k, run=b, batch=b) for b in (1, 2) for k in (1, 2, 3)], {"clock": "x"}, "sgd"),
+        ([row(step=10 * k) for k in range(1, 9)], {"warmup": 10**6}, "0 losses after its warm-up"),
+    ],
+)
+def test_runs_that_cannot_be_fitted_are_refused_in_one_line(rows, options, told):
+    with pytest.raises(InputError, match=told) as error:
+        fit_curve(pd.DataFrame(rows), **options)
+    assert "\n" not in str(error.value)
+
+
+def test_batches_of_other_sequence_lengths_are_not_predicted(constants_fit, planted_curves):
+    other = dataclasses.replace(constants_fit, seq_len=128)
+    with pytest.raises(InputError, match="seq_len 64, but the fit has 128"):
+        predict_runs(other, planted_curves.table(("1",)))

@@ -1,0 +1,151 @@
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.points.curve import default_targets, points, smooth_curve
+from bss.tables import POINTS, check_runs
+
+
+def power_law(tokens, batch):
+    return 1.2 + 40 * tokens**-0.35 * batch**0.1 + 1 / batch
+
+
+def run_table(batches=(4, 8, 16), *, last=2_000_000, every=25, noise=0.0, column="eval_loss"):
+    """Curves of a known law, `every` evaluations per e-fold of tokens."""
+    generator = np.random.default_rng(0)
+    frames = []
+    for batch in batches:
+        step = np.unique(np.geomspace(20, last / batch / 128, every * 7).astype(int))
+        tokens = step * batch * 128
+        loss = power_law(tokens, batch) * (1 + noise * generator.standard_normal(len(step)))
+        columns = {"run": f"b{batch}", "batch": batch, "seq_len": 128, "step": step}
+        frames.append(pd.DataFrame(columns | {column: loss}))
+    return check_runs(pd.concat(frames, ignore_index=True))
+
+
+def crossing(batch, target):
+    return ((target - 1.2 - 1 / batch) / (40 * batch**0.1)) ** (-1 / 0.35)
+
+
+def test_crossings_of_a_smooth_curve_are_exact():
+    table = points(run_table(), [2.2, 1.9])
+    assert list(table.columns) == ["run", *POINTS]
+    assert list(table["reached"]) == [True] * 6
+    batch, target = (np.asarray(table[name], float) for name in ("batch", "target_loss"))
+    tokens = np.asarray(table["tokens_to_target"])
+    np.testing.assert_allclose(tokens, crossing(batch, target), rtol=2e-3)
+    np.testing.assert_allclose(np.asarray(table["steps"]) * batch * 128, tokens, rtol=1e-9)
+
+
+def test_resolution_is_the_spacing_of_evaluations_around_the_crossing():
+    runs = run_table((8,))
+    row = points(runs, [1.9]).iloc[0].to_dict()
+    log_tokens = np.log(np.asarray(runs["tokens"], float))
+    i = int(np.searchsorted(log_tokens, np.log(row["tokens_to_target"])))
+    assert row["resolution"] == pytest.approx(log_tokens[i] - log_tokens[i - 1])
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_window_lags_neither_way_under_noise(direction):
+    tables = []
+    for seed in range(20):
+        runs = run_table((8,))
+        noise = 1 + 0.003 * np.random.default_rng([seed, direction]).standard_normal(len(runs))
+        tables.append(points(runs.assign(eval_loss=runs["eval_loss"] * noise), [1.9]))
+    found = np.log([table["tokens_to_target"][0] for table in tables])
+    assert found.mean() == pytest.approx(math.log(crossing(8, 1.9)), abs=4e-3)
+
+
+def test_noisy_training_loss_takes_a_window_in_tokens():
+    step = np.arange(1, 4001)
+    noise = 0.05 * np.random.default_rng(0).standard_normal(len(step))
+    loss = power_law(step * 8 * 128, 8) + noise
+    runs = check_runs(
+        pd.DataFrame({"run": "a", "batch": 8, "seq_len": 128, "step": step, "loss": loss})
+    )
+    found = points(runs, [1.9], smooth=300_000)["tokens_to_target"].to_numpy()
+    assert found[0] == pytest.approx(crossing(8, 1.9), rel=0.05)
+
+
+def test_unreached_targets_are_kept_with_what_the_run_consumed():
+    runs = run_table()
+    table = points(runs, [float(np.min(runs["eval_loss"])) + 1e-3])
+    assert list(table["reached"]).count(True) == 1
+    for row in table.to_dict("records"):
+        if not row["reached"]:
+            own = runs[runs["run"] == row["run"]]
+            assert row["tokens_to_target"] == np.max(own["tokens"])
+            assert row["steps"] == np.max(own["step"])
+            assert math.isnan(row["resolution"])
+
+
+def test_batch_that_changes_inside_a_run_uses_the_runs_own_steps():
+    batch = np.where(np.arange(400) < 200, 4, 16)
+    tokens = np.cumsum(batch * 10 * 128)
+    curve = {"run": "ramp", "seq_len": 128, "batch": batch, "step": 10 * np.arange(1, 401)}
+    runs = check_runs(pd.DataFrame(curve | {"loss": power_law(tokens, 8)}))
+    row = points(runs, [1.65]).iloc[0].to_dict()
+    assert row["tokens_to_target"] == pytest.approx(crossing(8, 1.65), rel=5e-3)
+    first = 200 * 10 * 4 * 128
+    steps = 2000 + (row["tokens_to_target"] - first) / (16 * 128)
+    assert row["steps"] == pytest.approx(steps, rel=1e-6)
+    assert row["batch"] == pytest.approx(row["tokens_to_target"] / (row["steps"] * 128))
+
+
+def test_divergence_after_the_crossing_does_not_move_it():
+    runs = run_table((8,))
+    diverged = runs.assign(eval_loss=np.where(runs.index > len(runs) - 20, 9.0, runs["eval_loss"]))
+    whole, cut = (points(table, [2.0])["tokens_to_target"].to_list() for table in (runs, diverged))
+    assert whole == pytest.approx(cut, rel=1e-9)
+
+
+def test_monotone_curve_never_rises():
+    curve = smooth_curve(run_table((8,), noise=0.02), "eval_loss")
+    assert (np.diff(curve.loss) <= 0).all()
+
+
+def test_default_targets_lie_between_warm_up_and_what_most_batches_reach():
+    runs = run_table((2, 4, 8, 16, 32))
+    targets = default_targets(runs, 4, warmup_tokens=50_000)
+    at_twice = [power_law(100_000.0, batch) for batch in (2, 4, 8, 16, 32)]
+    assert len(targets) == 4
+    assert max(targets) < min(at_twice)
+    assert np.ptp(np.diff(targets)) < 2e-3
+    table = points(runs, targets)
+    for target in targets:
+        assert np.sum(table["reached"][table["target_loss"] == target]) >= 3
+
+
+def test_a_target_above_a_runs_first_loss_is_warned_of():
+    runs = run_table()
+    first = np.asarray(runs["eval_loss"], float).max()
+    with pytest.warns(UserWarning, match="below target .* at their first loss"):
+        points(runs, [first + 0.1])
+
+
+def test_sparse_evaluations_are_warned_of():
+    with pytest.warns(UserWarning, match="fewer than 10 evaluations per e-fold"):
+        points(run_table(every=6), [2.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        points(run_table(every=25), [2.0])
+
+
+BAD = {
+    "no run reaches 0.5; the lowest loss reached is 1.": lambda runs: points(runs, [2.0, 0.5]),
+    "must be positive losses": lambda runs: points(runs, [2.0, float("nan")]),
+    "at least one": lambda runs: points(runs, []),
+    "has 2 values of eval_loss; it needs 3": lambda runs: points(runs.iloc[:2], [2.0]),
+    "train longer or warm up less": lambda runs: default_targets(runs, warmup_tokens=10**6),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input_is_refused_in_one_line(message):
+    with pytest.raises(InputError, match=message) as refusal:
+        BAD[message](run_table())
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,74 @@
+"""The envelope: the best rate of each batch and seed, with its trials and its bracket."""
+
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.points.envelope import envelope
+
+
+def point(batch, lr, tokens, *, reached=True, seed=0, target=2.0):
+    return {
+        "run": f"{batch}-{lr}-{seed}",
+        "model": "m",
+        "kind": "stable",
+        "target_loss": target,
+        "batch": batch,
+        "seed": seed,
+        "data_seed": seed,
+        "peak_lr": lr,
+        "tokens_to_target": tokens,
+        "steps": tokens / batch,
+        "reached": reached,
+    }
+
+
+POINTS = pd.DataFrame(
+    [
+        point(2, 1e-3, 900),
+        point(2, 2e-3, 700),
+        point(2, 4e-3, 800),
+        point(8, 1e-3, 2000, reached=False),
+        point(8, 2e-3, 1500),
+        point(8, 4e-3, 1200),
+        point(32, 1e-3, 2000, reached=False),
+        point(32, 4e-3, 2100, reached=False),
+        point(2, 1e-3, 650, seed=1),
+    ]
+)
+
+
+def test_the_fewest_tokens_win_and_their_trials_are_counted():
+    best = envelope(POINTS).to_dict("records")
+    chosen = [(r["batch"], r["seed"], r["peak_lr"], r["trials"], r["bracketed"]) for r in best]
+    assert chosen == [
+        (2, 0, 2e-3, 3, True),
+        (8, 0, 4e-3, 3, False),
+        (32, 0, 4e-3, 2, False),
+        (2, 1, 1e-3, 1, False),
+    ]
+
+
+def test_an_unreached_target_keeps_its_bound():
+    row = envelope(POINTS).query("batch == 32").to_dict("records")[0]
+    assert not row["reached"]
+    assert row["tokens_to_target"] == 2100
+
+
+def test_order_of_rows_does_not_matter():
+    def chosen(points):
+        return {(r["batch"], r["seed"]): r["run"] for r in envelope(points).to_dict("records")}
+
+    assert chosen(POINTS.sample(frac=1, random_state=3)) == chosen(POINTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda p: p.assign(peak_lr=float("nan")), "peak_lr is missing"),
+        (lambda p: pd.concat([p, p.iloc[:1]]), "one rate twice"),
+    ],
+)
+def test_bad_points_are_refused(change, told):
+    with pytest.raises(InputError, match=told):
+        envelope(change(POINTS))

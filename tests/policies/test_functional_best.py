@@ -1,0 +1,115 @@
+"""Schedules from a fitted law of loss curves: they beat what they are compared with, by the law."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.functional.free import GRID, free_batches
+from bss.laws.functional.values import predict
+from bss.policies.functional_best import best_schedule
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Rate, cosine
+
+RATE = Rate(4e-3, 2_000_000)
+
+
+@pytest.fixture(scope="module")
+def fit(planted_curves):
+    return planted_curves.fit
+
+
+def loss_of(fit, text, rate=RATE):
+    schedule = BatchSchedule.parse(text, total=2_000_000)
+    return float(predict(fit, schedule, 2_000_000, rate)[0])
+
+
+def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
+    best = best_schedule(fit, 2_000_000, rate=RATE, stages=3)
+    assert list(best.schedule.batches) == sorted(best.schedule.batches)
+    assert 2 <= len(best.schedule.batches) <= 3
+    assert best.predicted_loss == pytest.approx(loss_of(fit, str(best.schedule)))
+    others = ["1", "4", "16", "0:1 30%:16", "0:1 70%:16", "0:2 90%:16", "0:1 50%:4 75%:16"]
+    assert best.predicted_loss < min(loss_of(fit, text) for text in others)
+    assert best.predicted_loss < best.large_loss == pytest.approx(loss_of(fit, "16"))
+    per_step = 16 * fit.seq_len
+    assert best.saved_at_equal_steps == pytest.approx(1 - best.tokens / best.steps / per_step)
+    assert best.saved_at_equal_loss is not None
+    needed = best.tokens / (1 - best.saved_at_equal_loss)
+    constant = BatchSchedule.constant(16)
+    (reached,) = predict(fit, constant, round(needed), Rate(4e-3, round(needed)))
+    assert reached == pytest.approx(best.predicted_loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("tokens", [1_999_999, 2_000_000])
+def test_a_rate_without_a_stable_phase_can_be_stretched(fit, tokens):
+    rate = cosine(4e-3, tokens, warmup=50_001)
+    best = best_schedule(fit, tokens, rate=rate, stages=2)
+    assert best.rate == rate
+    assert best.predicted_loss < best.large_loss
+    assert best.saved_at_equal_loss is not None
+
+
+def test_the_free_optimum_is_water_filling(fit):
+    """Where no bound binds, B² is proportional to K(T − u)[A_0 + A_1 e(u)] (derived here)."""
+    law = fit.law._replace(c_1=0.05)
+    one = dataclasses.replace(fit, law=law)
+    batch = free_batches(one, 2_000_000, RATE, (1e-3, 1e4))
+    # Time from the batches themselves: the optimum must be consistent with its own clock.
+    added = np.diff(GRID) * 2_000_000 / fit.seq_len / batch * RATE.peak
+    ends = np.cumsum(added)
+    middle = ends - added / 2
+    kernel = (1 + law.c_K * (ends[-1] - middle)) ** -law.q
+    ratio = batch**2 / (kernel * (law.A_0 + law.A_1 * (1 + middle / law.T_0) ** -law.s))
+    inner = slice(4, 16)
+    assert np.ptp(np.log(ratio[inner])) < 0.15
+
+
+def test_both_is_at_least_as_good_as_either(fit):
+    results = {
+        what: best_schedule(fit, 2_000_000, optimise=what, rate=RATE, stages=2)
+        for what in ("batch", "lr", "both")
+    }
+    excess = {what: best.predicted_loss - fit.law.L_0 for what, best in results.items()}
+    assert excess["both"] <= 1.005 * min(excess.values())
+    assert len(results["lr"].schedule.batches) == 1
+    assert results["lr"].rate.decay > 0
+    assert results["lr"].rate.peak <= RATE.peak
+    held = best_schedule(fit, 2_000_000, optimise="lr", rate=RATE, batch=8)
+    assert held.schedule == BatchSchedule.constant(8)
+
+
+def test_a_target_is_met_with_fewer_steps(fit):
+    target = loss_of(fit, "4")
+    best = best_schedule(fit, 2_000_000, rate=RATE, target_loss=target)
+    assert best.predicted_loss <= target
+    assert best.steps < 0.9 * 2_000_000 / (4 * fit.seq_len)
+    with pytest.raises(InputError, match="is below"):
+        best_schedule(fit, 2_000_000, rate=RATE, target_loss=1.2)
+
+
+def test_bounds_and_multiples_are_kept(fit):
+    best = best_schedule(fit, 2_000_000, rate=RATE, multiple_of=4, min_batch=4, max_batch=32)
+    assert set(best.schedule.batches) <= set(range(4, 33, 4))
+    assert best.large_batch == 32
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "told"),
+    [
+        ({}, {"optimise": "all"}, "choose batch, lr or both"),
+        ({}, {"batch": 4}, "give it with optimise 'lr'"),
+        ({}, {"min_batch": 5, "max_batch": 7, "multiple_of": 8}, "no multiple of 8"),
+        ({}, {"min_batch": 8, "max_batch": 4}, "the smaller first"),
+        ({"status": "not converged", "identified": False}, {}, "fit: not converged"),
+        ({"identified": False}, {}, "noise is unidentified"),
+        ({"parameters": {"p": Estimate(None, note="unidentified: x")}}, {"optimise": "lr"}, "p is"),
+        ({"parameters": {"m": Estimate(None, note="unidentified: x")}}, {}, "m is"),
+    ],
+)
+def test_what_cannot_be_optimised_is_refused_in_one_line(fit, changes, options, told):
+    with pytest.raises(InputError, match=told) as error:
+        best_schedule(dataclasses.replace(fit, **changes), 2_000_000, rate=RATE, **options)
+    assert "\n" not in str(error.value)
