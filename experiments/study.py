@@ -30,12 +30,12 @@ from bss.training.config import (
     OptimizerConfig,
     RunConfig,
     ScheduleConfig,
-    from_dict,
 )
 from bss.training.directory import read_status, write_json
 from bss.training.execution import Execution, commit, machine
 from bss.training.source import SYNTHETIC
 from bss.units import format_tokens
+from bss.values import from_dict
 
 S = TypeVar("S")
 

@@ -24,9 +24,10 @@ def run(options: argparse.Namespace) -> Output | int:
     """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
     job = _read(options.config)
     from bss.sweeps.progress import Progress
-    from bss.training.config import RunConfig, from_dict
+    from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
     from bss.training.loop import Interrupted, train
+    from bss.values import from_dict
 
     config = from_dict(RunConfig, job.get("run", {}), "run.")
     execution = from_dict(Execution, job.get("execution", {}), "execution.")

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bss.sweeps.progress import Progress
-from bss.training.config import RunConfig, to_dict
+from bss.training.config import RunConfig
 from bss.training.directory import read_status
 from bss.training.execution import Execution
 from bss.training.loop import is_done
+from bss.values import to_dict
 
 _ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _GRACE_SECONDS = 60

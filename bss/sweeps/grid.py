@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bss.errors import InputError
-from bss.training.config import RunConfig, from_dict, to_dict
+from bss.training.config import RunConfig
+from bss.values import from_dict, to_dict
 
 Overlay = Mapping[str, Any]
 

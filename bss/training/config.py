@@ -5,15 +5,11 @@ Where and how a run is executed (device, buckets, threads, directories) is not h
 """
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from bss.errors import InputError
 from bss.models.config import ModelConfig
@@ -22,9 +18,6 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
 from bss.schedules.plan import Plan, resolve
 from bss.training.average import check_half_life
-from bss.units import parse_tokens
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -297,58 +290,3 @@ def _non_default(value: Any) -> dict[str, Any]:
         elif v != f.default:
             found[f.name] = float(v) if f.type is float else v
     return found
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """A config as a plain nested dict, ready for JSON."""
-    return dataclasses.asdict(config)
-
-
-def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Builds a config dataclass from a nested mapping; unknown keys and wrong types are refused.
-
-    Integers may be written as token counts ("10M").
-
-    Raises:
-        InputError: naming the key, its value and what is expected.
-    """
-    if not isinstance(values, Mapping):
-        raise InputError(f"{where.rstrip('.')} is {values!r}; expected a group of fields")
-    hints = typing.get_type_hints(cls)
-    for key in values:
-        if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(hints)}"
-            raise InputError(f"{where}{key} is not a field of {cls.__name__}; {hint}")
-    try:
-        return cls(**{k: _convert(hints[k], v, f"{where}{k}") for k, v in values.items()})
-    except TypeError as error:
-        missing = str(error).rsplit(": ", 1)[-1]
-        raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
-
-
-def _convert(kind: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(kind)
-    if origin is Literal:
-        allowed = typing.get_args(kind)
-        if value not in allowed:
-            raise InputError(f"{where} is {value!r}; expected one of {', '.join(allowed)}")
-        return value
-    if origin in (typing.Union, types.UnionType):
-        inner = next(a for a in typing.get_args(kind) if a is not type(None))
-        return None if value is None else _convert(inner, value, where)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise InputError(f"{where} is {value!r}; expected a list")
-        return tuple(_convert(typing.get_args(kind)[0], v, where) for v in value)
-    if dataclasses.is_dataclass(kind):
-        return from_dict(typing.cast(type, kind), value, f"{where}.")
-    if kind is int and isinstance(value, str):
-        return parse_tokens(value, field=where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InputError(f"{where} is {value!r}; expected {kind.__name__}")
-    if kind is float and not math.isfinite(value):
-        raise InputError(f"{where} is {value}; expected a finite number")
-    return value

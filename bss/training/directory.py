@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
-from bss.training.config import RunConfig, from_dict, to_dict
+from bss.training.config import RunConfig
+from bss.values import from_dict, to_dict
 
 
 class RunDirectory:

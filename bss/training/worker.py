@@ -58,9 +58,10 @@ def main() -> int:
 def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
     """Trains one job; False where it was interrupted."""
     from bss.errors import InputError
-    from bss.training.config import RunConfig, from_dict
+    from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
     from bss.training.loop import Interrupted, train
+    from bss.values import from_dict
 
     def answer(event: str, **details: Any) -> None:
         with contextlib.suppress(BrokenPipeError):  # the engine is gone: save before leaving

@@ -20,8 +20,9 @@ from bss.laws.critical.values import CriticalFit
 from bss.models.counts import count_params
 from bss.plots.critical import critical_figure
 from bss.sweeps.engine import LocalEngine
-from bss.training.config import RunConfig, to_dict
+from bss.training.config import RunConfig
 from bss.training.execution import Execution
+from bss.values import to_dict
 from experiments.critical_batch.measure import (
     curves,
     fit_design,

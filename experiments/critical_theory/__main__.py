@@ -19,7 +19,7 @@ from bss.errors import InputError
 from bss.plots.critical import least_squares_figure
 from bss.theory.critical import CriticalTable, critical_batches
 from bss.theory.least_squares import LeastSquares, Procedure
-from bss.training.config import to_dict
+from bss.values import to_dict
 from experiments.study import provenance, run_experiment, say, write_results
 
 

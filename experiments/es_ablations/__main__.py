@@ -27,9 +27,10 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.table import run_table
-from bss.training.config import RunConfig, to_dict
+from bss.training.config import RunConfig
 from bss.training.directory import read_status
 from bss.training.execution import Execution
+from bss.values import to_dict
 from experiments.es_curve.__main__ import Contender, contender_table, late_switch, priced
 from experiments.study import (
     Setup,

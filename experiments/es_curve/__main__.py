@@ -31,9 +31,10 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import Overlay, expand, overlay
 from bss.sweeps.table import run_table
-from bss.training.config import Parent, RunConfig, to_dict
+from bss.training.config import Parent, RunConfig
 from bss.training.directory import read_status
 from bss.training.execution import Execution
+from bss.values import to_dict
 from experiments.study import (
     Setup,
     base_run,

@@ -24,8 +24,9 @@ from bss.points.crossings import crossings
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import expand, overlay
 from bss.sweeps.table import run_table
-from bss.training.config import RunConfig, to_dict
+from bss.training.config import RunConfig
 from bss.training.execution import Execution
+from bss.values import to_dict
 from experiments.es_curve.__main__ import (
     Contender,
     contender_table,

@@ -26,8 +26,9 @@ from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.sweeps.grid import expand, overlay
 from bss.sweeps.table import run_table
-from bss.training.config import RunConfig, to_dict
+from bss.training.config import RunConfig
 from bss.training.source import SYNTHETIC
+from bss.values import to_dict
 from experiments.study import (
     Setup,
     base_run,

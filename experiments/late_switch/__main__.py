@@ -30,8 +30,8 @@ from bss.errors import InputError
 from bss.laws.functional.values import CurveFit
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.table import run_table
-from bss.training.config import to_dict
 from bss.training.execution import Execution
+from bss.values import to_dict
 from experiments.es_curve.__main__ import Contender, contender_table, priced
 from experiments.es_wsd.__main__ import tuned, with_rates
 from experiments.es_wsd.contenders import constant_contenders

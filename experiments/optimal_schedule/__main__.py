@@ -39,7 +39,7 @@ from bss.theory.switch import (
     two_stage,
 )
 from bss.theory.varying import varying_risks
-from bss.training.config import to_dict
+from bss.values import to_dict
 from experiments.study import provenance, run_experiment, say, write_results
 
 Row = dict[str, Any]

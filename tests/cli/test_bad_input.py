@@ -9,7 +9,7 @@ import pytest
 
 from bss.cli import main
 from bss.sweeps.grid import overlay
-from bss.training.config import to_dict
+from bss.values import to_dict
 
 PLAN = {"tokens": "10M", "seq-len": "128", "batch": "0:8 2M:16", "lr": "4e-3", "buckets": "8"}
 

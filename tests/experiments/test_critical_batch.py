@@ -12,8 +12,9 @@ import pytest
 from bss.errors import InputError
 from bss.models.counts import count_params
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig, from_dict
+from bss.training.config import DataConfig, RunConfig
 from bss.training.execution import Execution
+from bss.values import from_dict
 from configs.critical_batch import get_config
 from experiments.critical_batch.__main__ import experiment, price_table
 from experiments.critical_batch.measure import (

@@ -10,7 +10,7 @@ import pytest
 from bss.errors import InputError
 from bss.theory.critical import critical_batches
 from bss.theory.least_squares import LeastSquares
-from bss.training.config import from_dict
+from bss.values import from_dict
 from configs.critical_theory import get_config
 from experiments.critical_theory.__main__ import Study, experiment
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bss.errors import InputError
-from bss.training.config import from_dict
+from bss.values import from_dict
 from configs.es_ablations import get_config
 from experiments.es_ablations.__main__ import Study, Variation, constants, contenders, switches
 

@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.laws.es.values import EsFit
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import overlay
-from bss.training.config import from_dict
+from bss.values import from_dict
 from configs.es_wsd import get_config
 from experiments.es_wsd import horizons as es_horizons
 from experiments.es_wsd.__main__ import Study, experiment, trunk_overlays

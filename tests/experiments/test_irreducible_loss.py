@@ -13,8 +13,9 @@ from bss.errors import InputError
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Estimate
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig, ScheduleConfig, from_dict
+from bss.training.config import DataConfig, RunConfig, ScheduleConfig
 from bss.training.source import SYNTHETIC
+from bss.values import from_dict
 from configs.irreducible_loss import get_config
 from experiments.irreducible_loss.__main__ import (
     LAWS,

@@ -16,8 +16,8 @@ from bss.laws.functional.values import CurveFit, predict
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
 from bss.sweeps.grid import overlay
-from bss.training.config import from_dict
 from bss.training.execution import Execution
+from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config, stages
 from experiments.es_curve.__main__ import Contender, decay_branch
 from experiments.es_wsd.contenders import constant_contenders, late_contenders

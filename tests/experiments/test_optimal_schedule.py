@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.training.config import from_dict
+from bss.values import from_dict
 from configs.optimal_schedule import get_config
 from experiments.optimal_schedule.__main__ import Study, experiment
 

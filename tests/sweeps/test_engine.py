@@ -16,8 +16,9 @@ from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.tables import check_runs
-from bss.training.config import Parent, to_dict
+from bss.training.config import Parent
 from bss.training.directory import read_curve, read_status
+from bss.values import to_dict
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,8 @@ SCRIPT = """
 import json, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from bss.sweeps.engine import LocalEngine
-from bss.training.config import RunConfig, from_dict
+from bss.training.config import RunConfig
+from bss.values import from_dict
 from bss.training.execution import Execution
 job = json.load(open(sys.argv[1]))
 with LocalEngine(2, pin=False) as engine:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bss.training.config import RunConfig, from_dict
+from bss.training.config import RunConfig
+from bss.values import from_dict
 
 LINES = (Path(__file__).parent / "committed_runs.jsonl").read_text().splitlines()
 RUNS = {entry["id"]: entry["run"] for entry in map(json.loads, LINES)}

@@ -7,8 +7,9 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.config import OptimizerConfig, Parent, RunConfig, from_dict, to_dict
+from bss.training.config import OptimizerConfig, Parent, RunConfig
 from bss.training.execution import Execution
+from bss.values import from_dict, to_dict
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bss.sweeps.grid import overlay
-from bss.training.config import to_dict
 from bss.training.directory import read_status
+from bss.values import to_dict
 
 
 @pytest.fixture

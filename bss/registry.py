@@ -1,0 +1,105 @@
+"""Ideas by name: those registered here, or `package.module:ATTRIBUTE` of a user's own."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from bss.errors import InputError
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Values of one kind by name; a user's own are named by where they are imported from.
+
+    Attributes:
+        kind: what they are, as the field is called in an error message.
+        known: by registered name.
+        of: the class that a user's own must be an instance of.
+    """
+
+    def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
+        self.kind, self.known, self.of = kind, dict(known), of
+
+    def __getitem__(self, name: str) -> T:
+        """The value of a registered name, or of `package.module:ATTRIBUTE`.
+
+        Raises:
+            InputError: an unknown name, with those there are, or nothing to import there.
+
+        Examples:
+            >>> Registry("number", {"one": 1})["one"], Registry("number", {})["math:tau"]
+            (1, 6.283185307179586)
+        """
+        if name in self.known:
+            return self.known[name]
+        if ":" in name:
+            found = load(name, self.kind)
+            if not isinstance(found, self.of):
+                raise InputError(
+                    f"{self.kind}: {name} is {type(found).__name__}; "
+                    f"expected {getattr(self.of, '__name__', self.of)}"
+                )
+            return found
+        near = difflib.get_close_matches(name, self.known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(
+            f"{self.kind}: {name!r} is unknown; {hint}choose one of {', '.join(self.known)}, "
+            "or name your own as package.module:ATTRIBUTE"
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def name_of(self, value: T) -> str:
+        """The registered name of a value, or else where it is imported from.
+
+        Raises:
+            InputError: it is neither registered nor importable, as what a notebook's cell defines.
+        """
+        for name, known in self.known.items():
+            if known is value:
+                return name
+        return path_of(value, self.kind)
+
+
+def load(path: str, kind: str) -> Any:
+    """What `package.module:ATTRIBUTE` names; the working directory is searched last.
+
+    Raises:
+        InputError: no such module or attribute, or the module fails.
+    """
+    module, _, attribute = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # a user's module may fail in any way
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(
+            f"{kind}: {path} cannot be imported ({told}); expected package.module:ATTRIBUTE"
+        ) from None
+    return found
+
+
+def path_of(value: Any, kind: str) -> str:
+    """`module:QUALNAME` of a class or function that another process can import.
+
+    Raises:
+        InputError: it was defined in a script, a notebook's cell or a function.
+    """
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if module in (None, "__main__") or name is None or "<locals>" in name:
+        raise InputError(
+            f"{kind}: {name or value!r} cannot be imported by a worker process; define it in a "
+            "module of its own and name it package.module:ATTRIBUTE"
+        )
+    return f"{module}:{name}"
