@@ -57,8 +57,8 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     if hasattr(kind, "decoded"):
         entry = kind.decoded(dict(entry))
     hints = typing.get_type_hints(kind)
-    if dataclasses.is_dataclass(kind):
-        hints = {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+    if fields := getattr(kind, "__dataclass_fields__", None):
+        hints = {name: hints[name] for name in fields if name in hints}
     for key in entry if strict else ():
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1)
