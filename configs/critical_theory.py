@@ -13,15 +13,15 @@ Expect, at cpu size and with the pinned procedure (the first): exponents of 0.41
 
 from ml_collections import ConfigDict
 
+from configs.overlays import at_size
 
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    if size not in ("smoke", "cpu"):
-        raise ValueError(f"size {size!r}: expected smoke or cpu")
-    smoke = size == "smoke"
-    tasks = [(1.5, 2.5), (1.5, 4.5), (2.0, 3.0), (2.0, 1.5)]
-    pinned = {"overhead": 0.2, "rate_cap": 0.5, "average": "start", "rates": 16 if smoke else 48}
-    overlays = [
+TASKS = ((1.5, 2.5), (1.5, 4.5), (2.0, 3.0), (2.0, 1.5))
+
+
+def procedures(rates: int) -> list[dict]:
+    """The pinned procedure, and others that differ from it in one setting."""
+    pinned = {"overhead": 0.2, "rate_cap": 0.5, "average": "start", "rates": rates}
+    changes = [
         {},
         {"rate_cap": 0.98},
         {"rate_cap": 0.25},
@@ -30,14 +30,29 @@ def get_config(size: str = "cpu") -> ConfigDict:
         {"average": "tail"},
         {"average": "exponential"},
     ]
-    return ConfigDict(
-        {
-            "title": "Critical batches of SGD on least squares",
-            "tasks": [{"capacity": a, "source": b} for a, b in tasks],
-            "procedures": [pinned | overlay for overlay in overlays],
-            "modes": 64 if smoke else 400,
-            "noise": 1.0,
-            "powers": (8, 11) if smoke else (8, 14),
-            "results": "runs/critical_theory_smoke/results" if smoke else "results/critical_theory",
-        }
-    )
+    return [pinned | change for change in changes]
+
+
+BASE = {
+    "title": "Critical batches of SGD on least squares",
+    "tasks": [{"capacity": capacity, "source": source} for capacity, source in TASKS],
+    "procedures": procedures(rates=48),
+    "modes": 400,
+    "noise": 1.0,
+    "powers": (8, 14),
+    "results": "results/critical_theory",
+}
+SIZES = {
+    "smoke": {
+        "procedures": procedures(rates=16),
+        "modes": 64,
+        "powers": (8, 11),
+        "results": "runs/critical_theory_smoke/results",
+    },
+    "cpu": {},
+}
+
+
+def get_config(size: str = "cpu") -> ConfigDict:
+    """The experiment at one of its sizes."""
+    return at_size(size, BASE, SIZES)

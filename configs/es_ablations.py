@@ -15,69 +15,67 @@ are trained once where both use one directory (`--config.setup.engine.runs`).
 from ml_collections import ConfigDict
 
 from configs import es_wsd
+from configs.overlays import at_size
 
-SIZES = ("smoke", "cpu", "gpu")
+CONSTANTS = ("1", "2", "4", "8", "16", "32")
+LATE, GROWING = "0:4 70%:32", "0:2 25%:4 60%:8"
+CONTEST = ("4", LATE, GROWING)
+
+
+def changes(constants: tuple[str, ...], warmup: int) -> list[dict]:
+    """The reference, and one thing changed at a time.
+
+    Args:
+        constants: batches of a whole E(S).
+        warmup: 4 times that of the reference, in tokens.
+    """
+    longer = {"data.seq_len": 256, "evaluation.seq_len": 64}
+    plain_sgd = {"optimizer.name": "sgd", "optimizer.beta1": 0.0, "optimizer.lr": 1.0}
+    changed = {
+        "cosine": {"schedule.rate": "cosine"},
+        "weight decay 0.1": {"optimizer.weight_decay": 0.1},
+        "warm-up × 4": {"schedule.warmup": warmup},
+    }
+    return [
+        {"name": "as in E(S) under WSD", "batches": (*constants, LATE, GROWING)},
+        *({"name": name, "batches": CONTEST, "changes": made} for name, made in changed.items()),
+        {"name": "sequences × 4 at the switch", "batches": ("4", "0:4 70%:8"), "after": longer},
+        {"name": "SGD", "batches": constants, "changes": plain_sgd},
+    ]
+
+
+def models(named: dict[str, str], batches: tuple[str, ...]) -> list[dict]:
+    """E(S) of other sizes, by how many parameters they have."""
+    return [
+        {"name": f"{shown} parameters", "model": model, "batches": batches}
+        for shown, model in named.items()
+    ]
+
+
+BASE = {
+    "title": "E(S) with one thing changed",
+    "variations": changes(CONSTANTS, 200_000) + models({"12k": "pico", "28k": "1x48"}, CONSTANTS),
+    "ladders": ((1,), (2,), (4,), (8,)),
+    "ladder_batch": 8,
+    "results": "runs/es_ablations_{size}/results",
+}
+SIZES = {
+    "smoke": {"variations": changes(CONSTANTS[:4], 12_000)},
+    "cpu": {},
+    "gpu": {
+        "title": "E(S) over model sizes",
+        "variations": models(
+            {"10.6M": "10M", "25M": "25M", "49M": "49M"}, ("8", "16", "32", "64", "128", "256")
+        ),
+        "ladders": ((8,), (16,), (32,)),
+        "ladder_batch": 32,
+    },
+}
 
 
 def get_config(size: str = "cpu") -> ConfigDict:
     """The experiment at one of its sizes."""
-    if size not in SIZES:
-        raise ValueError(f"size {size!r}: expected one of {', '.join(SIZES)}")
-    smoke, gpu = size == "smoke", size == "gpu"
-    reference = es_wsd.get_config(size).to_dict()
-    return ConfigDict(
-        {
-            "title": "E(S) over model sizes" if gpu else "E(S) with one thing changed",
-            "variations": _sizes() if gpu else _changes(smoke, reference["setup"]),
-            "seeds": reference["seeds"],
-            "targets": reference["targets"],
-            "ladders": ((8,), (16,), (32,)) if gpu else ((1,), (2,), (4,), (8,)),
-            "ladder_batch": 32 if gpu else 8,
-            "resamples": reference["resamples"],
-            "results": f"runs/es_ablations_{size}/results",
-            "setup": reference["setup"],
-        }
-    )
-
-
-def _sizes() -> list[dict]:
-    batches = ("8", "16", "32", "64", "128", "256")
-    names = {"10M": "10.6M", "25M": "25M", "49M": "49M"}
-    return [
-        {"name": f"{shown} parameters", "model": name, "batches": batches}
-        for name, shown in names.items()
-    ]
-
-
-def _changes(smoke: bool, setup: dict) -> list[dict]:
-    constants = ("1", "2", "4", "8") if smoke else ("1", "2", "4", "8", "16", "32")
-    late, growing = "0:4 70%:32", "0:2 25%:4 60%:8"
-    contest = ("4", late, growing)
-    longer = {
-        "data.seq_len": 4 * setup["text"]["seq_len"],
-        "evaluation.seq_len": setup["text"]["seq_len"],
-    }
-    plain_sgd = {"optimizer.name": "sgd", "optimizer.beta1": 0.0, "optimizer.lr": 1.0}
-    found = [
-        {"name": "as in E(S) under WSD", "batches": (*constants, late, growing)},
-        {"name": "cosine", "batches": contest, "changes": {"schedule.rate": "cosine"}},
-        {
-            "name": "weight decay 0.1",
-            "batches": contest,
-            "changes": {"optimizer.weight_decay": 0.1},
-        },
-        {
-            "name": "warm-up × 4",
-            "batches": contest,
-            "changes": {"schedule.warmup": 4 * setup["schedule"]["warmup"]},
-        },
-        {"name": "sequences × 4 at the switch", "batches": ("4", "0:4 70%:8"), "after": longer},
-        {"name": "SGD", "batches": constants, "changes": plain_sgd},
-    ]
-    if not smoke:
-        sizes = {"12k": "pico", "28k": "1x48"}
-        found += [
-            {"name": f"{shown} parameters", "model": model, "batches": constants}
-            for shown, model in sizes.items()
-        ]
-    return found
+    config = at_size(size, BASE, SIZES)
+    reference = es_wsd.get_config(size)
+    config.update({name: reference[name] for name in ("seeds", "targets", "resamples", "setup")})
+    return config

@@ -13,45 +13,54 @@ that grows as the target loss falls, and a growing batch that wins at constant l
 
 from ml_collections import ConfigDict
 
+from configs.overlays import at_size
+
+BASE = {
+    "title": "E(S) of a small language model under WSD",
+    "seeds": (0,),
+    "batches": (1, 2, 3, 4, 6, 8, 12, 16, 32),
+    "targets": 6,
+    "stages": 4,
+    "decay": 0.2,
+    "late_at": 0.7,
+    "late_factor": 8,
+    "resamples": 500,
+    "results": "runs/{size}/results",
+    "setup": {
+        "model": "nano",
+        "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
+        "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.0},
+        "schedule": {"tokens": 1_500_000, "warmup": 50_000},
+        "evaluation": {
+            "tokens": 16_384,
+            "test_tokens": 131_072,
+            "per_efold": 20,
+            "first": 100_000,
+        },
+        "averages": ("4%",),
+        "engine": {
+            "runs": "runs/{size}",
+            "workers": 0,
+            "pin": True,
+            "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
+            "checkpoint_seconds": 30.0,
+        },
+    },
+}
+SIZES = {
+    "smoke": {
+        "batches": (1, 2, 4, 8),
+        "targets": 3,
+        "stages": 2,
+        "resamples": 100,
+        "setup.model": "pico",
+        "setup.schedule": {"tokens": 100_000, "warmup": 5_000},
+        "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 20_000},
+    },
+    "demo": {},
+}
+
 
 def get_config(size: str = "demo") -> ConfigDict:
     """The experiment at one of its sizes."""
-    if size not in ("smoke", "demo"):
-        raise ValueError(f"size {size!r}: expected smoke or demo")
-    return ConfigDict(
-        {
-            "title": "E(S) of a small language model under WSD",
-            "seeds": (0,),
-            "batches": (1, 2, 3, 4, 6, 8, 12, 16, 32) if size == "demo" else (1, 2, 4, 8),
-            "targets": 6 if size == "demo" else 3,
-            "stages": 4 if size == "demo" else 2,
-            "decay": 0.2,
-            "late_at": 0.7,
-            "late_factor": 8,
-            "resamples": 500 if size == "demo" else 100,
-            "results": f"runs/{size}/results",
-            "setup": {
-                "model": "nano" if size == "demo" else "pico",
-                "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
-                "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.0},
-                "schedule": {
-                    "tokens": 1_500_000 if size == "demo" else 100_000,
-                    "warmup": 50_000 if size == "demo" else 5_000,
-                },
-                "evaluation": {
-                    "tokens": 16_384 if size == "demo" else 2_048,
-                    "test_tokens": 131_072 if size == "demo" else 2_048,
-                    "per_efold": 20,
-                    "first": 100_000 if size == "demo" else 20_000,
-                },
-                "averages": ("4%",),
-                "engine": {
-                    "runs": f"runs/{size}",
-                    "workers": 0,
-                    "pin": True,
-                    "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
-                    "checkpoint_seconds": 30.0,
-                },
-            },
-        }
-    )
+    return at_size(size, BASE, SIZES)

@@ -16,20 +16,22 @@ sizes are 122M to 1B [secondary]; its rates, lengths and sequence length are not
 those of `paper` are our choice. E(S) over model sizes: `configs/es_ablations.py`.
 """
 
+from collections.abc import Mapping, Sequence
+
 from ml_collections import ConfigDict
 
-SIZES = ("smoke", "cpu", "gpu", "paper")
-LARGE = ("gpu", "paper")
+from configs.overlays import at_size
 
 
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    if size not in SIZES:
-        raise ValueError(f"size {size!r}: expected one of {', '.join(SIZES)}")
-    smoke, paper, large = size == "smoke", size == "paper", size in LARGE
-    rates = {
-        "smoke": {batch: (4e-3, 8e-3) for batch in (1, 2, 4, 8)},
-        "cpu": {
+def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
+    """Batches with the rates that each is tried at."""
+    return [{"batch": batch, "rates": tried} for batch, tried in rates.items()]
+
+
+BASE = {
+    "title": "Three E(S) under WSD",
+    "grid": grid(
+        {
             1: (5e-4, 1e-3, 2e-3),
             2: (1e-3, 2e-3, 4e-3),
             4: (1e-3, 2e-3, 4e-3),
@@ -37,76 +39,84 @@ def get_config(size: str = "cpu") -> ConfigDict:
             16: (2e-3, 4e-3, 8e-3),
             32: (2e-3, 4e-3, 8e-3),
             64: (4e-3, 8e-3, 1.6e-2),
-        },
-        "gpu": {batch: (1e-3, 2e-3, 4e-3) for batch in (8, 16, 32, 64, 128, 256, 512)},
-        "paper": {batch: (5e-4, 1e-3, 2e-3) for batch in (32, 64, 128, 256, 512, 1024, 2048)},
-    }[size]
-    shared_rate = {"gpu": 2e-3, "paper": 1e-3}.get(size, 4e-3)
-    return ConfigDict(
-        {
-            "title": "Three E(S) under WSD",
-            "grid": [{"batch": batch, "rates": tried} for batch, tried in rates.items()],
-            "shared_rate": shared_rate,
-            "seeds": (0, 1, 2) if size == "cpu" else (0,),
-            "horizons": (0.25, 0.4, 0.63, 1.0),
-            "decay": 0.2,
-            "targets": 3 if smoke else 5,
-            "stages": 2 if smoke else 4,
-            "settle": 0.25,
-            "late_at": 0.7,
-            "late_factor": 8,
-            "resamples": 50 if smoke else 500,
-            "results": f"runs/es_wsd_{size}/results",
-            "dry_run": False,
-            "peak_flops": 989e12,
-            "mfu": 0.4,
-            "setup": {
-                "model": {"smoke": "pico", "cpu": "nano", "gpu": "10M", "paper": "151M"}[size],
-                "text": {
-                    "corpus": {"gpu": "synthetic", "paper": "c4/en"}.get(size, "stdlib"),
-                    "tokenizer": "data/gpt-neox/tokenizer.json" if paper else "bytes",
-                    "root": "data",
-                    "seq_len": {"gpu": 256, "paper": 2048}.get(size, 64),
-                },
-                "optimizer": {
-                    "lr": shared_rate,
-                    "beta1": 0.9,
-                    "beta2_half_life": {"gpu": 100_000, "paper": 10_000_000}.get(size, 7_000),
-                    "weight_decay": 0.0,
-                },
-                "schedule": {
-                    "tokens": {
-                        "smoke": 60_000,
-                        "cpu": 1_000_000,
-                        "gpu": 50_000_000,
-                        "paper": 20_000_000_000,
-                    }[size],
-                    "warmup": {
-                        "smoke": 3_000,
-                        "cpu": 50_000,
-                        "gpu": 1_000_000,
-                        "paper": 200_000_000,
-                    }[size],
-                },
-                "evaluation": {
-                    "tokens": {"smoke": 2_048, "cpu": 16_384}.get(size, 262_144),
-                    "test_tokens": {"smoke": 2_048, "cpu": 131_072}.get(size, 1_048_576),
-                    "per_efold": 15,
-                    "first": {
-                        "smoke": 8_000,
-                        "cpu": 80_000,
-                        "gpu": 3_000_000,
-                        "paper": 500_000_000,
-                    }[size],
-                },
-                "averages": ("4%",),
-                "engine": {
-                    "runs": f"runs/es_wsd_{size}",
-                    "workers": 1 if large else 0,
-                    "pin": not large,
-                    "buckets": (8, 16, 32, 64) if large else (1, 2, 3, 4, 5, 6, 7, 8),
-                    "checkpoint_seconds": 600.0 if paper else 60.0,
-                },
-            },
         }
-    )
+    ),
+    "shared_rate": 4e-3,
+    "seeds": (0,),
+    "horizons": (0.25, 0.4, 0.63, 1.0),
+    "decay": 0.2,
+    "targets": 5,
+    "stages": 4,
+    "settle": 0.25,
+    "late_at": 0.7,
+    "late_factor": 8,
+    "resamples": 500,
+    "results": "runs/es_wsd_{size}/results",
+    "dry_run": False,
+    "peak_flops": 989e12,
+    "mfu": 0.4,
+    "setup": {
+        "model": "nano",
+        "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
+        "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2_half_life": 7_000, "weight_decay": 0.0},
+        "schedule": {"tokens": 1_000_000, "warmup": 50_000},
+        "evaluation": {
+            "tokens": 16_384,
+            "test_tokens": 131_072,
+            "per_efold": 15,
+            "first": 80_000,
+        },
+        "averages": ("4%",),
+        "engine": {
+            "runs": "runs/es_wsd_{size}",
+            "workers": 0,
+            "pin": True,
+            "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
+            "checkpoint_seconds": 60.0,
+        },
+    },
+}
+ACCELERATOR = {
+    "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
+    "setup.engine": {"workers": 1, "pin": False, "buckets": (8, 16, 32, 64)},
+}
+SIZES = {
+    "smoke": {
+        "grid": grid(dict.fromkeys((1, 2, 4, 8), (4e-3, 8e-3))),
+        "targets": 3,
+        "stages": 2,
+        "resamples": 50,
+        "setup.model": "pico",
+        "setup.schedule": {"tokens": 60_000, "warmup": 3_000},
+        "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
+    },
+    "cpu": {"seeds": (0, 1, 2)},
+    "gpu": ACCELERATOR
+    | {
+        "grid": grid(dict.fromkeys((8, 16, 32, 64, 128, 256, 512), (1e-3, 2e-3, 4e-3))),
+        "shared_rate": 2e-3,
+        "setup.model": "10M",
+        "setup.text": {"corpus": "synthetic", "seq_len": 256},
+        "setup.optimizer": {"lr": 2e-3, "beta2_half_life": 100_000},
+        "setup.schedule": {"tokens": 50_000_000, "warmup": 1_000_000},
+        "setup.evaluation.first": 3_000_000,
+    },
+    "paper": ACCELERATOR
+    | {
+        "grid": grid(dict.fromkeys((32, 64, 128, 256, 512, 1024, 2048), (5e-4, 1e-3, 2e-3))),
+        "shared_rate": 1e-3,
+        "setup.model": "151M",
+        "setup.text.corpus": "c4/en",
+        "setup.text.tokenizer": "data/gpt-neox/tokenizer.json",
+        "setup.text.seq_len": 2048,
+        "setup.optimizer": {"lr": 1e-3, "beta2_half_life": 10_000_000},
+        "setup.schedule": {"tokens": 20_000_000_000, "warmup": 200_000_000},
+        "setup.evaluation.first": 500_000_000,
+        "setup.engine.checkpoint_seconds": 600.0,
+    },
+}
+
+
+def get_config(size: str = "cpu") -> ConfigDict:
+    """The experiment at one of its sizes."""
+    return at_size(size, BASE, SIZES)

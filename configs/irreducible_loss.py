@@ -16,61 +16,49 @@ come within 0.013 nats of the language.
 
 from ml_collections import ConfigDict
 
-SIZES = ("smoke", "cpu")
+from configs.overlays import at_size
+
+BASE = {
+    "title": "The irreducible loss that E(S) laws find, against the truth",
+    "batches": (4, 8, 16, 32, 64),
+    "seeds": tuple(range(10)),
+    "vocab_size": 16,
+    "targets": 8,
+    "target_warmup": 30_000,
+    "share": 0.6,
+    "entropy_sequences": 65_536,
+    "reference_tokens": 3_000_000,
+    "reference_batch": 64,
+    "references": 2,
+    "resamples": 500,
+    "results": "runs/irreducible_loss_{size}/results",
+    "setup": {
+        "model": "pico",
+        "text": {"corpus": "synthetic", "tokenizer": "bytes", "root": "data", "seq_len": 32},
+        "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2_half_life": 7_000, "weight_decay": 0.0},
+        "schedule": {"tokens": 700_000, "warmup": 10_000},
+        "evaluation": {"tokens": 16_384, "test_tokens": 0, "per_efold": 20, "first": 50_000},
+        "averages": (),
+        "engine": {
+            "runs": "runs/irreducible_loss_{size}",
+            "workers": 0,
+            "pin": True,
+            "buckets": (1, 2, 4, 8),
+            "checkpoint_seconds": 60.0,
+        },
+    },
+}
+SIZES = {
+    "smoke": {},
+    "cpu": {
+        "target_warmup": 120_000,
+        "reference_tokens": 16_000_000,
+        "setup.model": "nano",
+        "setup.schedule.tokens": 2_000_000,
+    },
+}
 
 
 def get_config(size: str = "smoke") -> ConfigDict:
     """The experiment at one of its sizes."""
-    if size not in SIZES:
-        raise ValueError(f"size {size!r}: expected one of {', '.join(SIZES)}")
-    cpu = size == "cpu"
-    return ConfigDict(
-        {
-            "title": "The irreducible loss that E(S) laws find, against the truth",
-            "batches": (4, 8, 16, 32, 64),
-            "seeds": tuple(range(10)),
-            "vocab_size": 16,
-            "targets": 8,
-            "target_warmup": 120_000 if cpu else 30_000,
-            "share": 0.6,
-            "entropy_sequences": 65_536,
-            "reference_tokens": 16_000_000 if cpu else 3_000_000,
-            "reference_batch": 64,
-            "references": 2,
-            "resamples": 500,
-            "results": f"runs/irreducible_loss_{size}/results",
-            "setup": {
-                "model": "nano" if cpu else "pico",
-                "text": {
-                    "corpus": "synthetic",
-                    "tokenizer": "bytes",
-                    "root": "data",
-                    "seq_len": 32,
-                },
-                "optimizer": {
-                    "lr": 4e-3,
-                    "beta1": 0.9,
-                    "beta2_half_life": 7_000,
-                    "weight_decay": 0.0,
-                },
-                "schedule": {
-                    "tokens": 2_000_000 if cpu else 700_000,
-                    "warmup": 10_000,
-                },
-                "evaluation": {
-                    "tokens": 16_384,
-                    "test_tokens": 0,
-                    "per_efold": 20,
-                    "first": 50_000,
-                },
-                "averages": (),
-                "engine": {
-                    "runs": f"runs/irreducible_loss_{size}",
-                    "workers": 0,
-                    "pin": True,
-                    "buckets": (1, 2, 4, 8),
-                    "checkpoint_seconds": 60.0,
-                },
-            },
-        }
-    )
+    return at_size(size, BASE, SIZES)

@@ -19,93 +19,53 @@ mixture of experts is not here.
 """
 
 import itertools
-import json
-from pathlib import Path
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from configs import es_wsd
+from configs.overlays import at_size
 
-SIZES = es_wsd.SIZES
-ES = Path(__file__).parents[1] / "results/es_wsd/schedules.json"
-LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
+LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
+BUDGETS = (0.25, 0.32, 0.4, 0.5, 0.63, 0.8)
 
 
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    base: Any = es_wsd.get_config(size)
-    setup = base.setup
-    smoke, paper = size == "smoke", size == "paper"
-    if smoke:
-        setup.engine.runs = "runs/late_switch_smoke"
-    if paper:
-        setup.model = "604M"
-        setup.schedule.tokens = 30_000_000_000
-        setup.schedule.warmup = 300_000_000
-        setup.engine.runs = "runs/late_switch_paper"
-    if size == "gpu":
-        setup.schedule.tokens = 25_000_000
-    grid = {
-        "smoke": {batch: (8e-3,) for batch in (1, 4, 8)} | {2: (4e-3, 8e-3)},
-        "cpu": {e["batch"]: e["rates"] for e in base.grid if e["batch"] <= 32},
-        "gpu": {32: (1e-3, 2e-3), 64: (2e-3,), 128: (2e-3,), 256: (2e-3, 4e-3)},
-        "paper": {batch: (2.5e-4, 5e-4, 1e-3) for batch in (256, 512, 1024, 2048)},
-    }[size]
-    small, last, rate = {
-        "smoke": (2, 8, 8e-3),
-        "cpu": (4, 32, 2e-3),
-        "gpu": (32, 256, 2e-3),
-        "paper": (512, 2048, 5e-4),
-    }[size]
+def schedules(
+    small: int,
+    last: int,
+    rate: float,
+    from_es: list[dict],
+    *,
+    late: tuple[float, ...] = (),
+    parts: tuple[float, ...] = BUDGETS,
+) -> list[dict]:
+    """The batch schedules that are tried.
+
+    Args:
+        small: first batch, in sequences.
+        last: the large one.
+        rate: peak learning rate.
+        from_es: schedules that E(S) calls for.
+        late: rates of the late switch; none to tune it.
+        parts: of the tokens, at whose ends switches of their own are tried.
+    """
     one = (rate,)
-    late = () if size != "smoke" else one
-    budgets = (0.25, 0.32, 0.4, 0.5, 0.63, 0.8)
-    points = budgets if size in ("cpu", "paper") else ()
-    schedules = [
+    shares = ((f"at {share}%", f"0:{small} {share}%:{last}") for share in (85, 90, 95))
+    return [
         {"name": "early", "batch": f"0:{small} 20%:{last}", "rates": one},
         {"name": "middle", "batch": f"0:{small} 50.4%:{last}", "rates": one},
         {"name": "late", "batch": f"0:{small} 70%:{last}", "rates": late},
-        *(
-            {"name": f"at {share}%", "batch": f"0:{small} {share}%:{last}", "rates": one}
-            for share in (85, 90, 95)
-        ),
+        *({"name": name, "batch": batch, "rates": one} for name, batch in shares),
         {"name": "late, from twice", "batch": f"0:{2 * small} 70%:{last}", "rates": one},
         {"name": "stages", "batch": stages(small, last), "rates": one},
         {"name": "ramp", "batch": ramp(small, last), "rates": one},
-        *({"name": name, **entry} for name, entry in from_es(size, rate).items()),
+        *from_es,
         *(
             switch_point(part, share, small, last, rate)
-            for part, share in itertools.product(points, LAST)
+            for part, share in itertools.product(parts, LAST)
             if round(part * (1 - share), 3) not in (0.2, 0.504)  # early and middle serve them
         ),
     ]
-    return ConfigDict(
-        {
-            "title": "Fast catch-up, late switching",
-            "grid": [{"batch": batch, "rates": tried} for batch, tried in grid.items()],
-            "small": small,
-            "large": last,
-            "shared_rate": rate,
-            "schedules": schedules,
-            "forks": (0.2, 0.32, 0.504, 0.7, 0.75, 0.8),
-            "budgets": (*budgets, 1.0),
-            "starts": (0.0, 0.25, 0.5),
-            "extrapolated": (4.0, 16.0),
-            "seeds": (0,) if smoke else (0, 1, 2),
-            "decay": 0.2,
-            "cosine": {"smoke": 0.5, "gpu": 0.25}.get(size, 1.0),
-            "continued": {"smoke": 2.0, "cpu": 4.0}.get(size, 1.0),
-            "continued_seeds": (0, 1, 2) if size == "cpu" else (0,),
-            "resamples": 10 if smoke else 100,
-            "results": f"runs/late_switch_{size}/results",
-            "dry_run": False,
-            "peak_flops": 989e12,
-            "mfu": 0.1 if size == "gpu" else 0.4,
-            "setup": setup,
-        }
-    )
 
 
 def stages(small: int, last: int) -> str:
@@ -130,17 +90,81 @@ def switch_point(part: float, share: float, small: int, last: int, rate: float) 
     }
 
 
-def from_es(size: str, rate: float) -> dict[str, dict]:
-    """The schedules of E(S), as E(S) under WSD found them at this size, or at that of the demo."""
-    if size == "cpu" and ES.exists():
-        found = json.loads(ES.read_text())
-        found = {name: found[name] for name in ES_NAMES if name in found}
-        # A schedule of two stages branches from its first batch there, others start afresh.
-        return {name: {"batch": b, "alone": b.count(":") > 2} for name, b in found.items()}
-    batch = {
-        "smoke": "0:1 30%:2 60%:4",
-        "cpu": "0:1 12%:2 21%:4 55%:7",
-        "gpu": "0:32 30%:64 60%:128",
-        "paper": "0:256 30%:512 60%:1024",
-    }[size]
-    return {ES_NAMES[0]: {"batch": batch, "rates": (rate,)}}
+def growing(batch: str, rate: float) -> list[dict]:
+    """A schedule that grows as E(S) would have it, where none has been measured."""
+    return [{"name": ES_NAMES[0], "batch": batch, "rates": (rate,)}]
+
+
+BASE = {
+    "title": "Fast catch-up, late switching",
+    "grid": [entry for entry in es_wsd.BASE["grid"] if entry["batch"] <= 32],
+    "small": 4,
+    "large": 32,
+    "shared_rate": 2e-3,
+    "schedules": schedules(
+        4,
+        32,
+        2e-3,
+        # From results/es_wsd/schedules.json. One of two stages branches from its first batch
+        # there, others start afresh.
+        [
+            {"name": ES_NAMES[0], "batch": "0:2 444K:3 498K:4", "alone": True},
+            {"name": ES_NAMES[1], "batch": "0:1 750K:64", "alone": False},
+        ],
+    ),
+    "forks": (0.2, 0.32, 0.504, 0.7, 0.75, 0.8),
+    "budgets": (*BUDGETS, 1.0),
+    "starts": (0.0, 0.25, 0.5),
+    "extrapolated": (4.0, 16.0),
+    "seeds": (0, 1, 2),
+    "decay": 0.2,
+    "cosine": 1.0,
+    "continued": 1.0,
+    "continued_seeds": (0,),
+    "resamples": 100,
+    "results": "runs/late_switch_{size}/results",
+    "dry_run": False,
+    "peak_flops": 989e12,
+    "mfu": 0.4,
+}
+SIZES = {
+    "smoke": {
+        "grid": es_wsd.grid({1: (8e-3,), 4: (8e-3,), 8: (8e-3,), 2: (4e-3, 8e-3)}),
+        "small": 2,
+        "large": 8,
+        "shared_rate": 8e-3,
+        "schedules": schedules(
+            2, 8, 8e-3, growing("0:1 30%:2 60%:4", 8e-3), late=(8e-3,), parts=()
+        ),
+        "seeds": (0,),
+        "cosine": 0.5,
+        "continued": 2.0,
+        "resamples": 10,
+        "setup.engine.runs": "runs/late_switch_smoke",
+    },
+    "cpu": {"continued": 4.0, "continued_seeds": (0, 1, 2)},
+    "gpu": {
+        "grid": es_wsd.grid({32: (1e-3, 2e-3), 64: (2e-3,), 128: (2e-3,), 256: (2e-3, 4e-3)}),
+        "small": 32,
+        "large": 256,
+        "schedules": schedules(32, 256, 2e-3, growing("0:32 30%:64 60%:128", 2e-3), parts=()),
+        "cosine": 0.25,
+        "mfu": 0.1,
+        "setup.schedule.tokens": 25_000_000,
+    },
+    "paper": {
+        "grid": es_wsd.grid(dict.fromkeys((256, 512, 1024, 2048), (2.5e-4, 5e-4, 1e-3))),
+        "small": 512,
+        "large": 2048,
+        "shared_rate": 5e-4,
+        "schedules": schedules(512, 2048, 5e-4, growing("0:256 30%:512 60%:1024", 5e-4)),
+        "setup.model": "604M",
+        "setup.schedule": {"tokens": 30_000_000_000, "warmup": 300_000_000},
+        "setup.engine.runs": "runs/late_switch_paper",
+    },
+}
+
+
+def get_config(size: str = "cpu") -> ConfigDict:
+    """The experiment at one of its sizes."""
+    return at_size(size, BASE | {"setup": es_wsd.get_config(size).setup.to_dict()}, SIZES)

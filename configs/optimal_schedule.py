@@ -14,27 +14,33 @@ for (0.3, 4).
 
 from ml_collections import ConfigDict
 
+from configs.overlays import at_size
+
+BASE = {
+    "title": "Optimal batch schedules in theory",
+    "hard": [{"source": 0.3, "capacity": 4.0}, {"source": 0.5, "capacity": 4.0}],
+    "easy": [{"source": 1.0, "capacity": 2.0}, {"source": 1.5, "capacity": 2.0}],
+    "modes": 128,
+    "lr": 0.1,
+    "noise": 1.0,
+    "min_batch": 1,
+    "max_batch": 8,
+    "exact_powers": (12, 24),
+    "law_decades": (10, 14),
+    "switch_steps": 2**22,
+    "results": "results/optimal_schedule",
+}
+SIZES = {
+    "smoke": {
+        "modes": 32,
+        "exact_powers": (12, 18),
+        "switch_steps": 2**16,
+        "results": "runs/optimal_schedule_smoke/results",
+    },
+    "cpu": {},
+}
+
 
 def get_config(size: str = "cpu") -> ConfigDict:
     """The experiment at one of its sizes."""
-    if size not in ("smoke", "cpu"):
-        raise ValueError(f"size {size!r}: expected smoke or cpu")
-    smoke = size == "smoke"
-    return ConfigDict(
-        {
-            "title": "Optimal batch schedules in theory",
-            "hard": [{"source": 0.3, "capacity": 4.0}, {"source": 0.5, "capacity": 4.0}],
-            "easy": [{"source": 1.0, "capacity": 2.0}, {"source": 1.5, "capacity": 2.0}],
-            "modes": 32 if smoke else 128,
-            "lr": 0.1,
-            "noise": 1.0,
-            "min_batch": 1,
-            "max_batch": 8,
-            "exact_powers": (12, 18) if smoke else (12, 24),
-            "law_decades": (10, 14),
-            "switch_steps": 2**16 if smoke else 2**22,
-            "results": "runs/optimal_schedule_smoke/results"
-            if smoke
-            else "results/optimal_schedule",
-        }
-    )
+    return at_size(size, BASE, SIZES)

@@ -105,7 +105,7 @@ def test_late_switch_compares_predicts_and_finds_switch_points(tmp_path):
 @pytest.mark.parametrize(
     ("argument", "told"),
     [
-        ("--config=configs/es_curve.py:huge", "expected smoke or demo"),
+        ("--config=configs/es_curve.py:huge", "expected one of smoke, demo"),
         ("--config.stagess=3", "stages"),
         ("--config.batches=(0,2)", "batch"),
         ("--config.setup.text.corpus=nowhere", "nowhere"),

@@ -50,8 +50,8 @@ def test_a_size_runs_the_experiment_first(ran, monkeypatch, size, used, folder):
 
 
 def test_an_experiment_that_fails_is_told(monkeypatch):
-    failed = SimpleNamespace(returncode=1, stderr="size 'gigantic': expected smoke or cpu\n")
+    failed = SimpleNamespace(returncode=1, stderr="size 'gigantic': expected one of smoke, cpu\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     monkeypatch.setenv("RUN", "gigantic")
-    with pytest.raises(RuntimeError, match=r"optimal_schedule.*expected smoke or cpu"):
+    with pytest.raises(RuntimeError, match=r"optimal_schedule.*expected one of smoke, cpu"):
         reading.results_of("optimal_schedule")
