@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -19,10 +19,11 @@ from ml_collections import ConfigDict, config_flags
 from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
-from bss.models.counts import forward_flops_per_token, training_flops_per_token
 from bss.models.sizes import named
+from bss.sweeps.contenders import Contender
 from bss.sweeps.engine import LocalEngine
-from bss.sweeps.grid import Overlay, product
+from bss.sweeps.grid import distinct
+from bss.sweeps.price import hours, price
 from bss.sweeps.progress import Progress
 from bss.training.config import (
     DataConfig,
@@ -34,7 +35,6 @@ from bss.training.config import (
 from bss.training.directory import read_status, write_json
 from bss.training.execution import Execution, commit, machine
 from bss.training.source import SYNTHETIC
-from bss.units import format_tokens
 from bss.values import from_dict
 
 S = TypeVar("S")
@@ -109,11 +109,6 @@ def check_seeds(study: Any) -> None:
         raise InputError(f"seeds are {list(study.seeds)}; expected different ones, at least one")
 
 
-def seeded(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
-    """Every combination of the axes, of which `seed` is the seed of the data order too."""
-    return [{**changes, "data.seed": changes["seed"]} for changes in product(axes)]
-
-
 def planned_run(setup: Setup) -> RunConfig:
     """The run that a sweep overlays, without its data: enough to price it."""
     text = setup.text
@@ -125,15 +120,6 @@ def planned_run(setup: Setup) -> RunConfig:
         setup.schedule,
         setup.evaluation,
         setup.averages,
-    )
-
-
-def matrix_flops(runs: Sequence[RunConfig]) -> float:
-    """FLOPs of the matrix products of training and evaluating runs, equal ones once."""
-    return sum(
-        training_flops_per_token(run.model, run.data.seq_len) * trained_tokens([run])
-        + forward_flops_per_token(run.model, run.data.seq_len) * evaluated_tokens([run])
-        for run in distinct(runs)
     )
 
 
@@ -171,32 +157,9 @@ def make_engine(setup: Setup) -> LocalEngine:
     return LocalEngine(setup.engine.workers, pin=setup.engine.pin)
 
 
-def distinct(runs: Sequence[RunConfig]) -> list[RunConfig]:
-    """The runs in order, equal ones once: two contenders may be one run."""
-    return list({run.id: run for run in runs}.values())
-
-
-def trained_tokens(runs: Sequence[RunConfig]) -> int:
-    """Tokens that a list of runs trains on, each from its own start, equal ones once."""
-    return sum(run.plan().tokens - run.start for run in distinct(runs))
-
-
-def evaluated_tokens(runs: Sequence[RunConfig]) -> int:
-    """Held-out tokens that a list of runs evaluates, with its weight averages."""
-    return sum(
-        (1 + len(run.averages))
-        * (len(run.evaluation_tokens()) * run.evaluation.tokens + run.evaluation.test_tokens)
-        for run in distinct(runs)
-    )
-
-
 def print_price(title: str, runs: Sequence[RunConfig]) -> None:
     """Says what a list of runs costs, equal ones once, before it starts."""
-    runs = distinct(runs)
-    say(
-        f"{title}: {len(runs)} runs, {format_tokens(trained_tokens(runs))} tokens trained, "
-        f"{format_tokens(evaluated_tokens(runs))} evaluated, {matrix_flops(runs):.2g} FLOPs"
-    )
+    say(f"{title}: {price(runs)}")
 
 
 def print_hours(costs: dict[str, float], peak_flops: float, mfu: float) -> None:
@@ -208,8 +171,8 @@ def print_hours(costs: dict[str, float], peak_flops: float, mfu: float) -> None:
         mfu: the part of it that is reached.
     """
     for name, cost in {**costs, "all": sum(costs.values())}.items():
-        hours = cost / (peak_flops * mfu) / 3600
-        print(f"{name:<12}{cost:>10.3g} FLOPs {hours:>10.4g} hours of one device")
+        taken = hours(cost, peak_flops, mfu)
+        print(f"{name:<12}{cost:>10.3g} FLOPs {taken:>10.4g} hours of one device")
     say(f"hours: at {mfu:.0%} of {peak_flops:.3g} FLOP/s (assumed)")
 
 
@@ -224,6 +187,22 @@ def train_all(
             told = status.get("message") or f"at {status.get('tokens', 0):,} tokens"
             say(f"run {run.id} (batch {run.schedule.batch}): {status['status']}, {told}")
     return [run for run in runs if statuses[run.id]["status"] == "finished"]
+
+
+def finished(
+    engine: LocalEngine, contenders: list[Contender], execution: Execution, title: str
+) -> list[Contender]:
+    """Trains contenders; returns those whose run finished."""
+    done = train_all(engine, [contender.run for contender in contenders], execution, title)
+    return [contender for contender in contenders if contender.run in done]
+
+
+def priced(
+    engine: LocalEngine, contenders: list[Contender], execution: Execution, title: str
+) -> list[Contender]:
+    """Says what contenders cost, and trains them as `finished` does."""
+    print_price(title, [contender.run for contender in contenders])
+    return finished(engine, contenders, execution, title)
 
 
 def say(text: str) -> None:
@@ -241,6 +220,7 @@ def provenance(
     on its worker.
     """
     statuses = [read_status(Path(directory) / run.id) for run in distinct(runs)]
+    cost = price(runs)
     return {
         "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
         "commit": commit(),
@@ -249,8 +229,8 @@ def provenance(
         "cores": LocalEngine().workers,
         "seconds": round(time.monotonic() - started, 1),
         "training_seconds": round(sum(status.get("seconds", 0.0) for status in statuses)),
-        "trained_tokens": trained_tokens(runs),
-        "evaluated_tokens": evaluated_tokens(runs),
+        "trained_tokens": cost.trained,
+        "evaluated_tokens": cost.evaluated,
         "versions": {p: version(p) for p in ("bss", "jax", "flax", "optax", "numpy")},
         "config": config,
     }

@@ -9,6 +9,7 @@ t) of at most 0.003 nats.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from bss.points.crossings import mean
 
 NO_WORSE = 0.003
 CONSTANT_ROLES = ("constant", "average")
+VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
 
 
 @dataclass(frozen=True)
@@ -115,3 +117,57 @@ def standings(contenders: pd.DataFrame, rate: str) -> list[Standing]:
             )
         )
     return sorted(found, key=lambda standing: standing.loss)
+
+
+def tuned(table: pd.DataFrame) -> pd.DataFrame:
+    """Each contender at its best rate: the lowest held-out loss, averaged over seeds.
+
+    `trials` is how many rates that minimum was taken over.
+
+    Args:
+        table: final losses, with columns name, rate, peak_lr, seed and eval_loss.
+    """
+    kept = []
+    for _, rows in table.groupby(["name", "rate"], sort=False):
+        losses: dict[float, list[float]] = {}
+        for row in rows.to_dict("records"):
+            losses.setdefault(row["peak_lr"], []).append(row["eval_loss"])
+        best = min(losses, key=lambda rate: sum(losses[rate]) / len(losses[rate]))
+        kept.append(rows[rows["peak_lr"] == best].assign(trials=len(losses)))
+    return pd.concat(kept, ignore_index=True)
+
+
+def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Final losses of some contenders less those of every other at the same rates.
+
+    Args:
+        contenders: a table of final losses, one peak_lr for each name and rate.
+        names: whose.
+
+    Returns:
+        Columns rate, name, peak_lr, against, against_lr, difference, error, seeds, verdict.
+    """
+    column = compared_loss(contenders)
+    rows = []
+    for rate, some in contenders.groupby("rate", sort=False):
+        table = {name: rows.set_index("seed") for name, rows in some.groupby("name", sort=False)}
+        for name in (name for name in names if name in table):
+            ours = table[name]
+            for other, theirs in table.items():
+                apart = (ours[column] - theirs[column]).dropna().tolist()
+                if other != name and apart:
+                    found = mean(apart)
+                    rows.append(
+                        {
+                            "rate": rate,
+                            "name": name,
+                            "peak_lr": ours["peak_lr"].iloc[0],
+                            "against": other,
+                            "against_lr": theirs["peak_lr"].iloc[0],
+                            "difference": found.value,
+                            "error": found.error,
+                            "seeds": found.seeds,
+                            "verdict": VERDICTS[found.sign],
+                        }
+                    )
+    return pd.DataFrame(rows)

@@ -3,10 +3,17 @@
 product({"schedule.batch": ["4", "8"], "seed": [0, 1]})      four overlays
 zipped({"schedule.batch": ["4", "8"], "optimizer.lr": [2e-3, 4e-3]})      two
 product(...) + [{"optimizer.name": "sgd"}]      overlays are dicts in a list
+
+An axis is such a list, or a function of your own from a run to the runs it stands for:
+
+def half_and_whole(run):
+    return [overlay(run, {"schedule.tokens": n}) for n in (5_000_000, 10_000_000)]
+
+expand(base, product({"seed": [0, 1]}), half_and_whole)      four runs
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bss.errors import InputError
@@ -14,6 +21,7 @@ from bss.training.config import RunConfig
 from bss.values import from_dict, to_dict
 
 Overlay = Mapping[str, Any]
+Axis = Sequence[Overlay] | Callable[[RunConfig], Iterable[RunConfig]]
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
@@ -24,6 +32,11 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
         [{'seed': 0, 'schedule.batch': '4'}, {'seed': 1, 'schedule.batch': '4'}]
     """
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def seeded(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
+    """As `product`, of axes with a `seed`, which is the seed of the data order too."""
+    return [{**changes, "data.seed": changes["seed"]} for changes in product(axes)]
 
 
 def zipped(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
@@ -58,11 +71,30 @@ def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
     return from_dict(RunConfig, values)
 
 
-def expand(base: RunConfig, overlays: Sequence[Overlay]) -> list[RunConfig]:
-    """The runs of a sweep, in order; equal runs are kept once, a trunk at its farthest stop."""
+def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
+    """The runs of a sweep, the last axis fastest; equal runs once, a trunk at its farthest stop.
+
+    Examples:
+        >>> from bss.models.sizes import named
+        >>> base = RunConfig(named("nano", 256))
+        >>> twice = lambda run: [overlay(run, {"schedule.batch": text}) for text in ("4", "16")]
+        >>> [str(run.schedule.batch) for run in expand(base, [{"seed": 1}, {"seed": 2}], twice)]
+        ['4', '16', '4', '16']
+    """
+    found = [base]
+    for axis in axes:
+        found = [new for run in found for new in _along(run, axis)]
     runs: dict[str, RunConfig] = {}
-    for changes in overlays:
-        run = overlay(base, changes)
+    for run in found:
         known = runs.get(run.id, run)
         runs[run.id] = max(known, run, key=lambda r: r.schedule.tokens)
     return list(runs.values())
+
+
+def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:
+    """The runs in order, equal ones once: two contenders may be one run."""
+    return list({run.id: run for run in runs}.values())
+
+
+def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
+    return axis(run) if callable(axis) else [overlay(run, changes) for changes in axis]

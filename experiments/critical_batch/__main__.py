@@ -20,6 +20,7 @@ from bss.laws.critical.values import CriticalFit
 from bss.models.counts import count_params
 from bss.plots.critical import critical_figure
 from bss.sweeps.engine import LocalEngine
+from bss.sweeps.price import hours, price
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.values import to_dict
@@ -44,14 +45,12 @@ from experiments.study import (
     base_run,
     check_results,
     make_engine,
-    matrix_flops,
     planned_run,
     print_price,
     provenance,
     run_experiment,
     say,
     train_all,
-    trained_tokens,
     write_results,
 )
 
@@ -166,7 +165,7 @@ def price_table(study: Study) -> pd.DataFrame:
         repeated = merged([trial for trial in again if trial.cell == (model, seq_len)])
         runs, budgets = [trial.run for trial in ours], {d for t in ours for d in t.budgets}
         batches = [int(run.schedule.batch) for run in runs]
-        flops, repeats = matrix_flops(runs), matrix_flops([trial.run for trial in repeated])
+        cost, repeats = price(runs), price([trial.run for trial in repeated]).flops
         rows.append(
             {
                 "model": model,
@@ -175,10 +174,10 @@ def price_table(study: Study) -> pd.DataFrame:
                 "budgets": " ".join(f"{budget / 1e6:.4g}M" for budget in sorted(budgets)),
                 "batches": f"{min(batches)}–{max(batches)}",
                 "runs": len(runs),
-                "trained": float(trained_tokens(runs)),
-                "flops": float(flops),
+                "trained": float(cost.trained),
+                "flops": float(cost.flops),
                 "repeats": float(repeats),
-                "hours": (flops + repeats) / (study.peak_flops * study.mfu) / 3600,
+                "hours": hours(cost.flops + repeats, study.peak_flops, study.mfu),
             }
         )
     table = pd.DataFrame(rows)

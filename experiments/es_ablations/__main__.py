@@ -24,14 +24,15 @@ from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
+from bss.sweeps.branching import late_switch
+from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.engine import LocalEngine
-from bss.sweeps.grid import overlay
+from bss.sweeps.grid import overlay, seeded
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
 from bss.training.directory import read_status
 from bss.training.execution import Execution
 from bss.values import to_dict
-from experiments.es_curve.__main__ import Contender, contender_table, late_switch, priced
 from experiments.study import (
     Setup,
     base_run,
@@ -39,10 +40,10 @@ from experiments.study import (
     check_results,
     check_seeds,
     make_engine,
+    priced,
     provenance,
     run_experiment,
     say,
-    seeded,
     write_results,
 )
 

@@ -28,10 +28,11 @@ from bss.points.curve import default_targets, points
 from bss.policies.recommend import follow_measured, recommend
 from bss.report import write_report
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.engine import LocalEngine
-from bss.sweeps.grid import Overlay, expand, overlay
+from bss.sweeps.branching import decay_start, late_switch
+from bss.sweeps.contenders import Contender, contender_table, decaying
+from bss.sweeps.grid import Overlay, expand, overlay, seeded
 from bss.sweeps.table import run_table
-from bss.training.config import Parent, RunConfig
+from bss.training.config import RunConfig
 from bss.training.directory import read_status
 from bss.training.execution import Execution
 from bss.values import to_dict
@@ -43,12 +44,12 @@ from experiments.study import (
     check_parts,
     check_results,
     check_seeds,
+    finished,
     make_engine,
     print_price,
     provenance,
     run_experiment,
     say,
-    seeded,
     train_all,
     write_results,
 )
@@ -103,16 +104,6 @@ class Study:
             )
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A run in the comparison: its name, its part in it, its rate at the end."""
-
-    name: str
-    role: str
-    rate: str
-    run: RunConfig
-
-
 def experiment(study: Study) -> None:
     """Runs the study and writes its tables and its report."""
     started = time.monotonic()
@@ -140,7 +131,7 @@ def experiment(study: Study) -> None:
             "2/3 contenders at constant rate", [c.run for c in stable if c.role != "constant"]
         )
         stable = finished(engine, stable, execution, "2/3 contenders")
-        decayed = [decay_branch(c, study.decay, execution) for c in stable]
+        decayed = [decaying(c, study.decay) for c in stable]
         print_price(f"3/3 the last {study.decay:.0%} decayed to zero", [c.run for c in decayed])
         decayed = finished(engine, decayed, execution, "3/3 decays")
 
@@ -249,74 +240,6 @@ def best_constant_batch(runs: pd.DataFrame) -> int:
     for _, run in runs.groupby("run"):
         losses.setdefault(int(run["batch"].iloc[-1]), []).append(float(run["eval_loss"].iloc[-1]))
     return min(losses, key=lambda batch: sum(losses[batch]) / len(losses[batch]))
-
-
-def late_switch(trunk: RunConfig, at: int, batch: int) -> RunConfig:
-    """A branch of a constant trunk that goes on with another batch."""
-    switch = BatchSchedule.late_switch(int(trunk.schedule.batch), batch, at)
-    parent = Parent(trunk.id, trunk.plan().next_boundary(at))
-    return overlay(trunk, {"schedule.batch": str(switch), "parent": vars(parent)})
-
-
-def decay_start(tokens: int, decay: float) -> int:
-    """Where the last part of a run's tokens begins."""
-    return tokens - round(decay * tokens)
-
-
-def decay_branch(contender: Contender, decay: float, execution: Execution) -> Contender:
-    """The same run with its last tokens decayed to zero, from its own checkpoint."""
-    run = contender.run
-    horizon = run.schedule.tokens
-    start = decay_start(horizon, decay)
-    parent = Parent(run.id, run.plan(execution.buckets or None).next_boundary(start))
-    branch = overlay(run, {"schedule.decay": horizon - start, "parent": vars(parent)})
-    return Contender(contender.name, contender.role, "decay", branch)
-
-
-def finished(
-    engine: LocalEngine, contenders: list[Contender], execution: Execution, title: str
-) -> list[Contender]:
-    """Trains contenders; returns those whose run finished."""
-    done = train_all(engine, [contender.run for contender in contenders], execution, title)
-    return [contender for contender in contenders if contender.run in done]
-
-
-def priced(
-    engine: LocalEngine, contenders: list[Contender], execution: Execution, title: str
-) -> list[Contender]:
-    """Says what contenders cost, and trains them as `finished` does."""
-    print_price(title, [contender.run for contender in contenders])
-    return finished(engine, contenders, execution, title)
-
-
-def contender_table(contenders: list[Contender], execution: Execution) -> pd.DataFrame:
-    """Final losses at equal tokens; the test split is one no choice was made on.
-
-    A run at constant rate counts a second time with its first weight average.
-    """
-    rows = []
-    for contender in contenders:
-        run = contender.run
-        status = read_status(Path(execution.runs) / run.id)
-        losses = {contender.rate: ""}
-        if contender.rate == "constant" and run.averages:
-            losses["averaged"] = f"_avg_{run.averages[0]}"
-        rows += [
-            {
-                "name": contender.name,
-                "role": contender.role,
-                "batch": run.schedule.batch,
-                "rate": rate,
-                "run": run.id,
-                "seed": run.seed,
-                "tokens": status["tokens"],
-                "steps": status["step"],
-                "eval_loss": status[f"eval_loss{suffix}"],
-                "test_loss": status[f"test_loss{suffix}"],
-            }
-            for rate, suffix in losses.items()
-        ]
-    return pd.DataFrame(rows)
 
 
 def throughput_table(contenders: list[Contender], execution: Execution) -> pd.DataFrame:

@@ -21,25 +21,27 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossings
+from bss.points.standings import tuned
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.grid import expand, overlay
-from bss.sweeps.table import run_table
-from bss.training.config import RunConfig
-from bss.training.execution import Execution
-from bss.values import to_dict
-from experiments.es_curve.__main__ import (
+from bss.sweeps.branching import decay_branch, decay_start
+from bss.sweeps.contenders import (
+    BatchRates,
     Contender,
-    contender_table,
-    decay_branch,
-    decay_start,
-    priced,
-)
-from experiments.es_wsd.contenders import (
-    best_batch,
     constant_contenders,
-    follow_optimum,
+    contender_table,
+    decaying,
     growing_contenders,
     late_contenders,
+    with_rates,
+)
+from bss.sweeps.grid import expand, overlay, seeded
+from bss.sweeps.price import price
+from bss.sweeps.table import run_table
+from bss.training.config import RunConfig
+from bss.values import to_dict
+from experiments.es_wsd.contenders import (
+    best_batch,
+    follow_optimum,
     surface_optimum,
 )
 from experiments.es_wsd.horizons import horizon_table
@@ -53,25 +55,16 @@ from experiments.study import (
     check_results,
     check_seeds,
     make_engine,
-    matrix_flops,
     planned_run,
+    priced,
     print_hours,
     print_price,
     provenance,
     run_experiment,
     say,
-    seeded,
     train_all,
     write_results,
 )
-
-
-@dataclass(frozen=True)
-class BatchRates:
-    """One constant batch, in sequences, and the learning rates it is tried at."""
-
-    batch: int
-    rates: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -171,7 +164,7 @@ def experiment(study: Study) -> None:
         trunks = expand(base, trunk_overlays(study))
         print_price("1/4 trunks", trunks)
         trunks = train_all(engine, trunks, execution, "1/4 trunks")
-        decays = [annealed(trunk, end, study.decay, execution) for trunk in trunks for end in ends]
+        decays = [annealed(trunk, end, study.decay) for trunk in trunks for end in ends]
         print_price("2/4 decay branches", decays)
         decays = train_all(engine, decays, execution, "2/4 decays")
 
@@ -191,7 +184,7 @@ def experiment(study: Study) -> None:
 
         derived, stable = contenders(study, base, fits, measured)
         stable = priced(engine, stable, execution, "3/4 contenders")
-        decayed = [decay_branch(c, study.decay, execution) for c in stable]
+        decayed = [decaying(c, study.decay) for c in stable]
         decayed = priced(engine, decayed, execution, "4/4 their decays")
     compared = stable + decayed
     everything = [*trunks, *decays, *(c.run for c in compared)]
@@ -241,10 +234,10 @@ def say_price(study: Study) -> None:
     horizon, seeds = study.setup.schedule.tokens, len(study.seeds)
     trunks = expand(base, trunk_overlays(study))
     ends = [round(part * horizon) for part in study.horizons]
-    branches = [annealed(trunk, end, study.decay, Execution()) for trunk in trunks for end in ends]
+    branches = [annealed(trunk, end, study.decay) for trunk in trunks for end in ends]
     # Nine contenders at most are trained from the start, at three rates, and decayed.
-    flops = matrix_flops([trunks[0]]) * 9 * 3 * seeds * (1 + study.decay)
-    parts = {"trunks": matrix_flops(trunks), "decays": matrix_flops(branches), "contenders": flops}
+    flops = price([trunks[0]]).flops * 9 * 3 * seeds * (1 + study.decay)
+    parts = {"trunks": price(trunks).flops, "decays": price(branches).flops, "contenders": flops}
     print_hours(parts, study.peak_flops, study.mfu)
 
 
@@ -258,10 +251,9 @@ def trunk_overlays(study: Study) -> list[dict[str, Any]]:
     return found
 
 
-def annealed(trunk: RunConfig, end: int, decay: float, execution: Execution) -> RunConfig:
+def annealed(trunk: RunConfig, end: int, decay: float) -> RunConfig:
     """A trunk's branch whose rate decays to zero over the last part of the tokens to `end`."""
-    shorter = overlay(trunk, {"schedule.tokens": end})
-    return decay_branch(Contender("", "", "", shorter), decay, execution).run
+    return decay_branch(overlay(trunk, {"schedule.tokens": end}), decay)
 
 
 def at_rate(study: Study, runs: list[RunConfig]) -> list[RunConfig]:
@@ -321,30 +313,6 @@ def contenders(
         if other != first:
             found += late_contenders(*common, other)
     return derived, found
-
-
-def with_rates(table: pd.DataFrame, contenders: list[Contender]) -> pd.DataFrame:
-    """A contender table with the peak rate of each run, `peak_lr`."""
-    rates = {contender.run.id: contender.run.optimizer.lr for contender in contenders}
-    return table.assign(peak_lr=[rates[run] for run in table["run"]])
-
-
-def tuned(table: pd.DataFrame) -> pd.DataFrame:
-    """Each contender at its best rate: the lowest held-out loss, averaged over seeds.
-
-    `trials` is how many rates that minimum was taken over.
-
-    Args:
-        table: of `with_rates`.
-    """
-    kept = []
-    for _, rows in table.groupby(["name", "rate"], sort=False):
-        losses: dict[float, list[float]] = {}
-        for row in rows.to_dict("records"):
-            losses.setdefault(row["peak_lr"], []).append(row["eval_loss"])
-        best = min(losses, key=lambda rate: sum(losses[rate]) / len(losses[rate]))
-        kept.append(rows[rows["peak_lr"] == best].assign(trials=len(losses)))
-    return pd.concat(kept, ignore_index=True)
 
 
 if __name__ == "__main__":

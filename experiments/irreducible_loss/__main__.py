@@ -24,7 +24,7 @@ from bss.laws.es.compare import CANDIDATES, fit_candidate
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
-from bss.sweeps.grid import expand, overlay
+from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
 from bss.training.source import SYNTHETIC
@@ -38,7 +38,6 @@ from experiments.study import (
     provenance,
     run_experiment,
     say,
-    seeded,
     train_all,
     write_results,
 )

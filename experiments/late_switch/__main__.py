@@ -28,13 +28,18 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.functional.values import CurveFit
+from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
+from bss.sweeps.contenders import (
+    Contender,
+    constant_contenders,
+    contender_table,
+    with_rates,
+)
+from bss.sweeps.price import price
 from bss.sweeps.table import run_table
 from bss.training.execution import Execution
 from bss.values import to_dict
-from experiments.es_curve.__main__ import Contender, contender_table, priced
-from experiments.es_wsd.__main__ import tuned, with_rates
-from experiments.es_wsd.contenders import constant_contenders
 from experiments.late_switch.law import (
     LAW,
     candidates,
@@ -59,7 +64,6 @@ from experiments.late_switch.tables import (
     Curve,
     catch_up,
     curves,
-    differences,
     exponent,
     switch_points,
     switches_of,
@@ -69,8 +73,8 @@ from experiments.study import (
     batch_unit,
     check_results,
     make_engine,
-    matrix_flops,
     planned_run,
+    priced,
     print_hours,
     print_price,
     provenance,
@@ -226,7 +230,7 @@ def prediction_tables(study: Study, trained: Trained) -> dict[str, pd.DataFrame]
     contenders = ended(study, trained)
     flat = [c for c in contenders if c.role == "constant"]
     unseen = [
-        c for c in contenders if c.role != "constant" and (c.role, c.rate) != ("late", "constant")
+        c for c in contenders if c.role != "constant" and (c.role, c.ending) != ("late", "constant")
     ]
 
     runs = Path(trained.execution.runs)
@@ -256,7 +260,7 @@ def say_price(study: Study) -> None:
         "WSD": decaying(study, [*whole, *lawful["decay"]], stable, execution),
         "cosine": under_cosine(study, base, lawful["cosine"], execution)[0],
     }
-    costs = {name: matrix_flops([c.run for c in some]) for name, some in parts.items()}
+    costs = {name: price([c.run for c in some]).flops for name, some in parts.items()}
     for name, some in parts.items():
         print_price(name, [c.run for c in some])
     print_hours(costs, study.peak_flops, study.mfu)
@@ -305,7 +309,7 @@ def named_runs(contenders: Sequence[Contender], runs: Path) -> pd.DataFrame:
     first = {contender.run.id: contender for contender in reversed(contenders)}
     table = run_table(runs, [contender.run for contender in first.values()])
     table["name"] = [first[run].name for run in table["run"]]
-    table["rate"] = [first[run].rate for run in table["run"]]
+    table["rate"] = [first[run].ending for run in table["run"]]
     return table
 
 

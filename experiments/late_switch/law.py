@@ -25,11 +25,11 @@ from bss.points.crossings import Mean, mean
 from bss.policies.functional_best import best_schedule
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, constant, cosine, wsd
+from bss.sweeps.contenders import Contender
 from bss.sweeps.table import run_table
 from bss.theory.search import minimum
 from bss.training.config import RunConfig
 from bss.training.directory import read_status
-from experiments.es_curve.__main__ import Contender
 from experiments.study import say
 
 LEAST = 3
@@ -199,19 +199,19 @@ def predictions(
     flat: dict[tuple[str, float], dict[int, float]] = {}
     for contender, loss in _final(constants, runs):
         run = contender.run
-        key = contender.rate, run.optimizer.lr
+        key = contender.ending, run.optimizer.lr
         flat.setdefault(key, {})[int(run.schedule.batch)] = loss.value
     rows = []
     for contender, loss in _final(unseen, runs):
         run = contender.run
         tokens = run.schedule.tokens
         schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
-        losses = flat.get((contender.rate, run.optimizer.lr), {})
+        losses = flat.get((contender.ending, run.optimizer.lr), {})
         size = schedule.mean_batch(tokens)
         rows.append(
             {
                 "name": contender.name,
-                "rate": contender.rate,
+                "rate": contender.ending,
                 "peak_lr": run.optimizer.lr,
                 "batch": run.schedule.batch,
                 "tokens": tokens,
@@ -340,7 +340,7 @@ def _same(contenders: Sequence[Contender]) -> list[list[Contender]]:
     """Contenders that differ in their seed alone."""
     seeds: dict[tuple[str, str, float], list[Contender]] = {}
     for contender in contenders:
-        key = contender.name, contender.rate, contender.run.optimizer.lr
+        key = contender.name, contender.ending, contender.run.optimizer.lr
         seeds.setdefault(key, []).append(contender)
     return list(seeds.values())
 

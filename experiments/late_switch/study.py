@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from experiments.es_curve.__main__ import decay_start
-from experiments.es_wsd.__main__ import BatchRates
-from experiments.es_wsd.contenders import rates_near
+from bss.sweeps.branching import decay_start
+from bss.sweeps.contenders import BatchRates, rates_near
 from experiments.study import Setup, check_counts, check_parts, check_positive
 
 

@@ -1,4 +1,4 @@
-"""What a late-switch study measures without a law: differences, catch-up, the best switch point.
+"""What a late-switch study measures without a law: catch-up, the best switch point.
 
 All differences are paired by seed: runs of one seed share initialisation and data order. Errors
 are 2 standard errors over seeds (derived here).
@@ -16,55 +16,17 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from bss.points.crossings import mean, parabola_minimum
-from bss.points.standings import compared_loss
 from bss.schedules.batch import BatchSchedule
+from bss.sweeps.contenders import Contender
 from bss.sweeps.table import lineage_curve
 from bss.training.config import RunConfig
-from experiments.es_curve.__main__ import Contender
 
 REMAINDER = 0.01  # the last step of a large batch ends this much before its budget, or less
-VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
 POINTS = (
     *("budget", "source", "switches", "best_measured", "after", "after_error", "interior"),
     *("loss", "to_small", "to_small_error"),
 )
 Curve = dict[str, np.ndarray]
-
-
-def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Final losses of some contenders less those of every other at the same rates.
-
-    Args:
-        contenders: a table of final losses, one peak_lr for each name and rate.
-        names: whose.
-
-    Returns:
-        Columns rate, name, peak_lr, against, against_lr, difference, error, seeds, verdict.
-    """
-    column = compared_loss(contenders)
-    rows = []
-    for rate, some in contenders.groupby("rate", sort=False):
-        table = {name: rows.set_index("seed") for name, rows in some.groupby("name", sort=False)}
-        for name in (name for name in names if name in table):
-            ours = table[name]
-            for other, theirs in table.items():
-                apart = (ours[column] - theirs[column]).dropna().tolist()
-                if other != name and apart:
-                    found = mean(apart)
-                    rows.append(
-                        {
-                            "rate": rate,
-                            "name": name,
-                            "peak_lr": ours["peak_lr"].iloc[0],
-                            "against": other,
-                            "against_lr": theirs["peak_lr"].iloc[0],
-                            "difference": found.value,
-                            "error": found.error,
-                            "seeds": found.seeds,
-                            "verdict": VERDICTS[found.sign],
-                        }
-                    )
-    return pd.DataFrame(rows)
 
 
 def curves(runs: Path, chosen: Sequence[RunConfig]) -> dict[int, Curve]:

@@ -10,17 +10,17 @@ import pytest
 from bss.errors import InputError
 from bss.laws.es.values import EsFit
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.grid import overlay
-from bss.values import from_dict
-from configs.es_wsd import get_config
-from experiments.es_wsd import horizons as es_horizons
-from experiments.es_wsd.__main__ import Study, experiment, trunk_overlays
-from experiments.es_wsd.contenders import (
+from bss.sweeps.contenders import (
     constant_contenders,
     growing_contenders,
     late_contenders,
     rates_near,
 )
+from bss.sweeps.grid import overlay
+from bss.values import from_dict
+from configs.es_wsd import get_config
+from experiments.es_wsd import horizons as es_horizons
+from experiments.es_wsd.__main__ import Study, experiment, trunk_overlays
 from experiments.study import planned_run
 
 STUDY = from_dict(Study, json.loads(get_config("cpu").to_json()))

@@ -13,14 +13,15 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.fit import fit_curve
 from bss.laws.functional.values import CurveFit, predict
+from bss.points.standings import differences
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
+from bss.sweeps.branching import agreement, branched, decay_branch
+from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
 from bss.training.execution import Execution
 from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config, stages
-from experiments.es_curve.__main__ import Contender, decay_branch
-from experiments.es_wsd.contenders import constant_contenders, late_contenders
 from experiments.late_switch import law as late_law
 from experiments.late_switch.__main__ import experiment
 from experiments.late_switch.law import (
@@ -35,8 +36,6 @@ from experiments.late_switch.law import (
     scores,
 )
 from experiments.late_switch.runs import (
-    agreement,
-    branched,
     by_law,
     decaying,
     going_on,
@@ -44,7 +43,7 @@ from experiments.late_switch.runs import (
     under_cosine,
 )
 from experiments.late_switch.study import Entry, Study
-from experiments.late_switch.tables import catch_up, differences, exponent, loss_at, switch_points
+from experiments.late_switch.tables import catch_up, exponent, loss_at, switch_points
 from experiments.study import planned_run
 
 VALUES = json.loads(get_config("cpu").to_json())
@@ -110,7 +109,7 @@ def test_a_switch_is_the_branch_that_another_study_would_make_of_it():
     ours = [c for c in SWITCHED if c.name == "late"]
     assert {c.run.id for c in ours} == {c.run.id for c in theirs}
     found = decaying(STUDY, ours, [*CONSTANTS, *SWITCHED], EXECUTION)
-    decays = {decay_branch(c, STUDY.decay, EXECUTION).run.id for c in theirs}
+    decays = {decay_branch(c.run, STUDY.decay).id for c in theirs}
     assert {c.run.id for c in found} == decays
 
 
@@ -123,13 +122,13 @@ def test_schedules_branch_from_the_last_checkpoint_that_they_share():
         assert fork <= run.parent.tokens < fork + 4 * 64
     assert named(SWITCHED, "last 10% of 63%").run.schedule.tokens == 630_000
     back = overlay(trunk, {"schedule.batch": "0:4 504K:32 800K:8"})
-    found = branched(back, [c.run for c in [*CONSTANTS, *SWITCHED]], EXECUTION)
+    found = branched(back, [c.run for c in [*CONSTANTS, *SWITCHED]], EXECUTION.forks)
     assert found.parent is not None
     assert found.parent.run == named(SWITCHED, "middle").run.id
     # Nothing of another rate, seed or first batch is shared.
     for change in ({"optimizer.lr": 3e-3}, {"seed": 9}, {"schedule.batch": "0:5 504K:32"}):
         other = overlay(back, change)
-        assert branched(other, [c.run for c in CONSTANTS], EXECUTION) == other
+        assert branched(other, [c.run for c in CONSTANTS], EXECUTION.forks) == other
 
 
 def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
@@ -152,7 +151,7 @@ def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_
         study, BASE, {"law, for cosine": BatchSchedule.late_switch(4, 8, 400_000)}, [], EXECUTION
     )
     found, own = under_cosine(study, BASE, lawful["cosine"], EXECUTION)
-    assert {c.rate for c in found} == {"cosine"}
+    assert {c.ending for c in found} == {"cosine"}
     whole = {entry.name for entry in STUDY.schedules if entry.until == 1}
     assert {c.name for c in found} == whole | {"law, for cosine"} | {
         f"constant {batch}" for batch in STUDY.rates
