@@ -20,12 +20,12 @@ from bss.models.sizes import named
 from bss.training.config import DataConfig, RunConfig
 from bss.training.directory import write_json
 from bss.training.execution import commit, machine
-from bss.training.optimizer import Settings
+from bss.training.optimizers.base import StepSettings
 from bss.training.step import init_state, make_step
 
 BATCHES, BUCKET, SEQ_LEN, ROUNDS = (8, 16, 32, 64), 8, 128, 15
 LR, BETA1, BETA2, DECAY = map(np.float32, (1e-3, 0.1, 0.05, 0.0))
-SETTINGS = Settings(LR, BETA1, BETA2, DECAY, np.zeros(0, np.float32))
+SETTINGS = StepSettings(LR, BETA1, BETA2, DECAY, np.zeros(0, np.float32))
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from bss.errors import InputError
 
@@ -18,7 +18,7 @@ class Registry(Mapping[str, T], Generic[T]):
     Attributes:
         kind: what they are, as the field is called in an error message.
         known: by registered name.
-        of: the class that a user's own must be an instance of.
+        of: the class that a user's own must be an instance of; `type[X]` for a class under X.
     """
 
     def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
@@ -38,11 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
             return self.known[name]
         if ":" in name:
             found = load(name, self.kind)
-            if not isinstance(found, self.of):
-                raise InputError(
-                    f"{self.kind}: {name} is {type(found).__name__}; "
-                    f"expected {getattr(self.of, '__name__', self.of)}"
-                )
+            self._check(name, found)
             return found
         near = difflib.get_close_matches(name, self.known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -50,6 +46,15 @@ class Registry(Mapping[str, T], Generic[T]):
             f"{self.kind}: {name!r} is unknown; {hint}choose one of {', '.join(self.known)}, "
             "or name your own as package.module:ATTRIBUTE"
         )
+
+    def _check(self, name: str, found: Any) -> None:
+        if bases := get_args(self.of):
+            right = isinstance(found, type) and issubclass(found, bases)
+            expected = f"a class made of {bases[0].__name__}"
+        else:
+            right, expected = isinstance(found, self.of), getattr(self.of, "__name__", self.of)
+        if not right:
+            raise InputError(f"{self.kind}: {name} is {type(found).__name__}; expected {expected}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.known)
@@ -67,6 +72,51 @@ class Registry(Mapping[str, T], Generic[T]):
             if known is value:
                 return name
         return path_of(value, self.kind)
+
+
+class Chosen:
+    """A config whose class is named by an entry of its dict, under `key`.
+
+    The base of all that can be chosen there says where they are registered; the first of them is
+    meant where the key is absent. `bss.values` reads and writes them by these hooks.
+    """
+
+    key: ClassVar[str]
+
+    @classmethod
+    def choices(cls) -> Registry[Any]:
+        """Those registered, by name."""
+        raise NotImplementedError
+
+    @property
+    def chosen(self) -> str:
+        """The registered name of its class, or where a worker process imports it from.
+
+        Raises:
+            InputError: its class cannot be imported, as one of a notebook's cell.
+        """
+        return self.choices().name_of(type(self))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether its class is the one meant where none is named."""
+        return self.chosen == next(iter(self.choices()))
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type:
+        """The class that a dict names."""
+        choices = cls.choices()
+        return choices[str(entry.get(cls.key, next(iter(choices))))]
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """Its fields, without the name of the class."""
+        entry.pop(cls.key, None)
+        return entry
+
+    def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Its fields behind the name of the class."""
+        return {self.key: self.chosen, **fields}
 
 
 def load(path: str, kind: str) -> Any:

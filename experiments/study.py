@@ -28,12 +28,12 @@ from bss.sweeps.progress import Progress
 from bss.training.config import (
     DataConfig,
     EvaluationConfig,
-    OptimizerConfig,
     RunConfig,
     ScheduleConfig,
 )
 from bss.training.directory import read_status, write_json
 from bss.training.execution import Execution, commit, machine
+from bss.training.optimizers import AdamW, Optimizer
 from bss.training.source import SYNTHETIC
 from bss.values import from_dict
 
@@ -75,7 +75,7 @@ class Setup:
 
     model: str = "nano"
     text: TextConfig = field(default_factory=TextConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    optimizer: Optimizer = field(default_factory=AdamW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     averages: tuple[str, ...] = ()

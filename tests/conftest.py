@@ -33,15 +33,15 @@ def tiny_run(tiny_shards):
     from bss.training.config import (
         DataConfig,
         EvaluationConfig,
-        OptimizerConfig,
         RunConfig,
         ScheduleConfig,
     )
+    from bss.training.optimizers import AdamW
 
     return RunConfig(
         ModelConfig(tiny_shards.vocab_size, num_layers=1, d_model=16, num_heads=2, d_ff=32),
         DataConfig(content=tiny_shards.content_hash, seq_len=16),
-        OptimizerConfig(lr=1e-2, weight_decay=0.01),
+        AdamW(lr=1e-2, weight_decay=0.01),
         ScheduleConfig(tokens=8192, batch="0:2 1024:4 4096:8", warmup=512),
         EvaluationConfig(tokens=20 * 16, per_efold=4, first=500),
     )

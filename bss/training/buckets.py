@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from bss.errors import InputError
 from bss.schedules.plan import Program
 from bss.training.config import RunConfig
-from bss.training.optimizer import Settings
+from bss.training.optimizers.base import StepSettings
 from bss.training.step import Step
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
@@ -95,7 +95,7 @@ class Programs:
         def build(bucket: int, capacity: int):
             sequences = jax.ShapeDtypeStruct((capacity, bucket, run.data.seq_len + 1), jnp.int32)
             count = jax.ShapeDtypeStruct((), jnp.int32)
-            settings = Settings(scalar, scalar, scalar, scalar, shares)
+            settings = StepSettings(scalar, scalar, scalar, scalar, shares)
             return jitted.lower(abstract_state, sequences, count, settings).compile()
 
         pool = ThreadPoolExecutor(1, "compile")

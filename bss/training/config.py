@@ -13,11 +13,13 @@ from typing import Any, Literal
 
 from bss.errors import InputError
 from bss.models.config import ModelConfig
+from bss.registry import Chosen
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
 from bss.schedules.plan import Plan, resolve
 from bss.training.average import check_half_life
+from bss.training.optimizers import AdamW, Optimizer
 
 
 @dataclass(frozen=True)
@@ -39,47 +41,6 @@ class DataConfig:
     seq_len: int = 128
     seed: int = 0
     repeat: bool = False
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """The optimizer and its settings at the reference batch.
-
-    Attributes:
-        name: "adamw", "sgd" (with momentum `beta1`) or "schedule_free" (AdamW without momentum
-            inside the averaging of Defazio et al., arXiv 2405.15682, with `beta1` as its
-            interpolation; evaluated at the average).
-        lr: peak learning rate.
-        beta1: first-moment decay per step (momentum for SGD).
-        beta2: second-moment decay per step; unused where `beta2_half_life` is set.
-        beta2_half_life: half-life of the second moment in tokens; 0 keeps `beta2` per step.
-        eps: Adam's epsilon.
-        weight_decay: decoupled; norms are not decayed.
-        clip: global norm at which gradients are clipped; 0 clips nothing.
-    """
-
-    name: Literal["adamw", "sgd", "schedule_free"] = "adamw"
-    lr: float = 4e-3
-    beta1: float = 0.9
-    beta2: float = 0.95
-    beta2_half_life: int = 0
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, low, high in (("beta1", 0, 1), ("beta2", 0, 1), ("clip", 0, math.inf)):
-            if not low <= getattr(self, name) < high:
-                raise InputError(
-                    f"optimizer.{name} is {getattr(self, name)}; expected {low} <= {name} < {high}"
-                )
-        for name in ("lr", "eps"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(
-                    f"optimizer.{name} is {getattr(self, name)}; expected a positive number"
-                )
-        if self.name == "schedule_free" and self.beta1 == 0:
-            raise InputError("optimizer.beta1 is 0; schedule_free divides by it, so raise it")
 
 
 @dataclass(frozen=True)
@@ -189,7 +150,7 @@ class RunConfig:
 
     model: ModelConfig
     data: DataConfig = field(default_factory=DataConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    optimizer: Optimizer = field(default_factory=AdamW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     averages: tuple[str, ...] = ()
@@ -281,7 +242,7 @@ def _non_default(value: Any) -> dict[str, Any]:
 
     A float field is a float however it was written: 1 and 1.0 name the same run.
     """
-    found = {}
+    found = _class(value)
     for f in dataclasses.fields(value):
         v = getattr(value, f.name)
         if dataclasses.is_dataclass(v):
@@ -290,3 +251,9 @@ def _non_default(value: Any) -> dict[str, Any]:
         elif v != f.default:
             found[f.name] = float(v) if f.type is float else v
     return found
+
+
+def _class(value: Any) -> dict[str, Any]:
+    """The name of a class that was chosen, where it is not the default's."""
+    chosen = isinstance(value, Chosen) and not value.is_default
+    return {value.key: value.chosen} if chosen else {}

@@ -1,17 +1,16 @@
 """Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import Mesh
 
 from bss.models import transformer
 from bss.training.average import pick
 from bss.training.buckets import replicated, sequence_sharding
 from bss.training.config import RunConfig
-from bss.training.optimizer import evaluation_params
+from bss.training.optimizers.base import Optimizer
 from bss.training.step import State
 
 
@@ -58,11 +57,9 @@ class Evaluation:
 
         whole = replicated(mesh)
 
-        def choose(params: dict, optimizer: Any) -> Any:
-            return evaluation_params(run.optimizer, params, optimizer)
-
-        self._choose = choose
-        if run.optimizer.name == "schedule_free":
+        self._choose = choose = run.optimizer.evaluation_params
+        # What is trained and evaluated as it is needs no program, and no copy.
+        if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
             self._choose = (
                 jax.jit(choose, in_shardings=whole, out_shardings=whole)
                 .lower(state.params, state.optimizer)
@@ -84,7 +81,7 @@ class Evaluation:
     def losses(self, state: State, name: str) -> dict[str, float]:
         """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages.
 
-        The weights of a schedule_free run are its own average, x.
+        Which weights these are, the optimizer says.
         """
         found = {name: self._loss(self._choose(state.params, state.optimizer))}
         for index, label in enumerate(self._labels):
@@ -92,5 +89,5 @@ class Evaluation:
             found[f"{name}_avg_{label}"] = self._loss(averaged)
         return found
 
-    def _loss(self, params: dict) -> float:
+    def _loss(self, params: optax.Params) -> float:
         return float(self._total_loss(params, self._sequences_NxbxT1)) / self._targets

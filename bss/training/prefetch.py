@@ -11,7 +11,7 @@ import numpy as np
 
 from bss.schedules.plan import Plan, StepSpec
 from bss.training.average import shares
-from bss.training.optimizer import Settings
+from bss.training.optimizers.base import StepSettings
 from bss.training.source import Source
 
 _DEPTH = 2
@@ -24,7 +24,7 @@ class StepInput(NamedTuple):
     end_tokens: int
     sequences_NxbxT1: jax.Array
     buckets: np.int32
-    settings: Settings
+    settings: StepSettings
 
 
 def step_inputs(
@@ -58,10 +58,10 @@ def step_inputs(
         )
 
 
-def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> Settings:
+def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> StepSettings:
     """The float32 settings of a step; 1 - beta is taken in float64 first."""
     s = spec.settings
-    return Settings(
+    return StepSettings(
         np.float32(s.lr),
         np.float32(1 - s.beta1),
         np.float32(1 - s.beta2),

@@ -15,7 +15,7 @@ import optax
 from bss.models import transformer
 from bss.training import average
 from bss.training.config import RunConfig
-from bss.training.optimizer import Settings, build
+from bss.training.optimizers.base import Masks, StepSettings
 
 Params = dict[str, Any]
 LossSum = Callable[[Params, jax.Array], jax.Array]
@@ -53,7 +53,7 @@ class Metrics(NamedTuple):
     squares: jax.Array | None = None
 
 
-Step = Callable[[State, jax.Array, jax.Array, Settings], tuple[State, Metrics]]
+Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]
 
 
 def accumulate(loss_sum: LossSum, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
@@ -97,9 +97,8 @@ def make_step(run: RunConfig) -> Step:
     def loss_sum(params: Params, sequences_bxT1: jax.Array) -> jax.Array:
         return transformer.loss_sum(run.model, params, sequences_bxT1)
 
-    def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: Settings):
-        mask = transformer.decay_mask(state.params)
-        optimizer = build(run.optimizer, settings, mask)
+    def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
+        optimizer = run.optimizer.chain(settings, _masks(state.params))
         zero = Sums(
             jax.tree.map(jnp.zeros_like, state.params),
             jnp.zeros(()),
@@ -120,7 +119,11 @@ def make_step(run: RunConfig) -> Step:
 def init_state(run: RunConfig) -> State:
     """A fresh state from the run's seed. Traceable, so that it compiles as one program."""
     params = transformer.init(run.model, run.seed)
-    settings = Settings(0.0, 1 - run.optimizer.beta1, 0.1, 0.0, ())
-    optimizer = build(run.optimizer, settings, transformer.decay_mask(params))
+    settings = StepSettings(0.0, 1 - run.optimizer.beta1, 0.1, 0.0, ())
+    optimizer = run.optimizer.chain(settings, _masks(params))
     averages = average.empty(params, len(run.averages)) if run.averages else None
     return State(params, optimizer.init(params), averages)
+
+
+def _masks(params: Params) -> Masks:
+    return Masks(transformer.decay_mask(params), None)

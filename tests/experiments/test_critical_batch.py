@@ -274,7 +274,7 @@ def test_other_schedules_are_trained_around_what_the_constant_rate_needs(
         assert len(members) == 2 * per_batch
         assert {t.batch_tokens for t in members} == {128, 2_048}
         assert all(t.run.plan() for t in members)
-    assert {t.run.optimizer.name for t in others["schedule-free"]} == {"schedule_free"}
+    assert {t.run.optimizer.chosen for t in others["schedule-free"]} == {"schedule_free"}
     assert {t.run.schedule.warmup for t in others["25% warm-up"]} == {25_000}
     planted = [t for name in ("25% warm-up", "WSD", "cosine") for t in others[name]]
     plant(planted, runs)

@@ -7,16 +7,17 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.config import OptimizerConfig, Parent, RunConfig
+from bss.training.config import EvaluationConfig, Parent, RunConfig
 from bss.training.execution import Execution
+from bss.training.optimizers import AdamW
 from bss.values import from_dict, to_dict
 
 
 @dataclass(frozen=True)
-class LaterOptimizerConfig(OptimizerConfig):
-    """What OptimizerConfig might become: one more option, off by default."""
+class LaterEvaluationConfig(EvaluationConfig):
+    """What EvaluationConfig might become: one more option, off by default."""
 
-    nesterov: bool = False
+    shuffled: bool = False
 
 
 def leaves(values: dict, prefix: str = ""):
@@ -99,10 +100,10 @@ def test_one_batch_schedule_has_one_id_however_it_is_written(tiny_run, text):
 
 
 def test_new_options_and_ways_to_write_numbers_rename_nothing(tiny_run):
-    later = LaterOptimizerConfig(**dataclasses.asdict(tiny_run.optimizer))
-    assert replace(tiny_run, optimizer=later).id == tiny_run.id
-    assert replace(tiny_run, optimizer=replace(later, nesterov=True)).id != tiny_run.id
-    whole, real = (replace(tiny_run, optimizer=OptimizerConfig(lr=lr)) for lr in (2, 2.0))
+    later = LaterEvaluationConfig(**dataclasses.asdict(tiny_run.evaluation))
+    assert replace(tiny_run, evaluation=later).id == tiny_run.id
+    assert replace(tiny_run, evaluation=replace(later, shuffled=True)).id != tiny_run.id
+    whole, real = (replace(tiny_run, optimizer=AdamW(lr=lr)) for lr in (2, 2.0))
     assert whole.id == real.id == from_dict(RunConfig, to_dict(whole)).id
 
 
@@ -123,7 +124,11 @@ def test_dicts_come_back(tiny_run):
         ({"optimizer.lr": float("nan")}, "optimizer.lr is nan; expected a finite number"),
         ({"optimizer.lr": -1.0}, "optimizer.lr is -1.0; expected a positive number"),
         ({"optimizer.beta2": 1.0}, "optimizer.beta2 is 1.0; expected 0 <= beta2 < 1"),
-        ({"optimizer.name": "lion"}, "optimizer.name is 'lion'; expected one of adamw, sgd"),
+        ({"optimizer.name": "lion"}, "optimizer.name: 'lion' is unknown; choose one of adamw, sgd"),
+        (
+            {"optimizer.name": "math:tau"},
+            "optimizer.name: math:tau is float; expected a class made of Opt",
+        ),
         ({"schedule.tokens": 1.5}, "schedule.tokens is 1.5; expected int"),
         ({"schedule.tokens": True}, "schedule.tokens is True; expected int"),
         ({"schedule.tokens": "many"}, "schedule.tokens: 'many' is no count"),

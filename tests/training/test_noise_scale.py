@@ -15,7 +15,7 @@ from bss.training.config import Parent
 from bss.training.directory import read_curve
 from bss.training.loop import Interrupted, train
 from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
-from bss.training.optimizer import Settings
+from bss.training.optimizers.base import StepSettings
 from bss.training.step import Sums, accumulate, init_state, make_step
 
 DIMENSIONS, TRACE, SQUARE = 400, 9.0, 0.25  # B_simple = 36 sequences
@@ -81,7 +81,7 @@ def test_the_step_is_the_same_with_it(tiny_run):
     measured = overlay(tiny_run, {"noise_scale.half_life": 500})
     width = tiny_run.data.seq_len + 1
     sequences = np.random.default_rng(0).integers(0, 90, (3, 4, width)).astype(np.int32)
-    scalars = Settings(*map(np.float32, (1e-2, 0.1, 0.05, 0.01)), np.zeros(0, np.float32))  # type: ignore[call-arg]
+    scalars = StepSettings(*map(np.float32, (1e-2, 0.1, 0.05, 0.01)), np.zeros(0, np.float32))  # type: ignore[call-arg]
     results = [
         jax.jit(make_step(run))(init_state(run), sequences, np.int32(3), scalars)
         for run in (tiny_run, measured)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from bss.models import transformer
-from bss.training.optimizer import Settings
+from bss.training.optimizers.base import StepSettings
 from bss.training.step import Sums, accumulate, init_state, make_step
 
 BATCH = 12
 
 
-def settings(lr=1e-2, beta2=0.95) -> Settings:
+def settings(lr=1e-2, beta2=0.95) -> StepSettings:
     lr, beta1, beta2, decay = map(np.float32, (lr, 0.1, 1 - beta2, 0.01))
-    return Settings(lr, beta1, beta2, decay, np.zeros(0, np.float32))
+    return StepSettings(lr, beta1, beta2, decay, np.zeros(0, np.float32))
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,11 @@ import pytest
 from bss.errors import InputError
 from bss.models import transformer
 from bss.sweeps.grid import overlay
-from bss.training.config import OptimizerConfig
 from bss.training.directory import read_curve
 from bss.training.loop import Interrupted, train
-from bss.training.optimizer import Settings, build, evaluation_params, scale_by_moments
+from bss.training.optimizers import SGD, AdamW, ScheduleFree
+from bss.training.optimizers.base import Masks, StepSettings
+from bss.training.optimizers.moments import scale_by_moments
 
 
 def gradients(steps: int) -> list[dict]:
@@ -27,10 +28,10 @@ def gradients(steps: int) -> list[dict]:
     ]
 
 
-def settings(lr=1e-2, beta1=0.9, beta2=0.999, weight_decay=0.0) -> Settings:
+def settings(lr=1e-2, beta1=0.9, beta2=0.999, weight_decay=0.0) -> StepSettings:
     scalars = (lr, 1 - beta1, 1 - beta2, weight_decay)
     lr, one_minus_beta1, one_minus_beta2, decay = map(np.float32, scalars)
-    return Settings(lr, one_minus_beta1, one_minus_beta2, decay, ())
+    return StepSettings(lr, one_minus_beta1, one_minus_beta2, decay, ())
 
 
 def descend(chain: optax.GradientTransformation, steps: int) -> dict:
@@ -47,29 +48,30 @@ def assert_close(ours: dict, theirs: dict) -> None:
 
 
 MASK = {"w": True, "scale": False}
+MASKS = Masks(MASK, MASK)
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.95), (0.95, 0.5)])
 def test_constant_betas_are_optax_adam(betas):
-    config = OptimizerConfig(clip=0)
-    ours = build(config, settings(beta1=betas[0], beta2=betas[1]), MASK)
+    config = AdamW(clip=0)
+    ours = config.chain(settings(beta1=betas[0], beta2=betas[1]), MASKS)
     assert_close(descend(ours, 50), descend(optax.adam(1e-2, *betas), 50))
 
 
 def test_weight_decay_is_masked_and_decoupled_as_in_optax():
-    ours = build(OptimizerConfig(clip=0), settings(weight_decay=0.3), MASK)
+    ours = AdamW(clip=0).chain(settings(weight_decay=0.3), MASKS)
     theirs = optax.adamw(1e-2, 0.9, 0.999, weight_decay=0.3, mask=MASK)
     assert_close(descend(ours, 50), descend(theirs, 50))
 
 
 def test_sgd_is_optax_momentum():
-    ours = build(OptimizerConfig(name="sgd", clip=0), settings(beta1=0.8), MASK)
+    ours = SGD(clip=0).chain(settings(beta1=0.8), MASKS)
     assert_close(descend(ours, 50), descend(optax.sgd(1e-2, momentum=0.8), 50))
 
 
 def test_schedule_free_is_that_of_optax_and_evaluated_at_its_average():
-    config = OptimizerConfig("schedule_free", beta1=0.8, clip=0)
-    ours = build(config, settings(beta1=0.8, weight_decay=0.3), MASK)
+    config = ScheduleFree(beta1=0.8, clip=0)
+    ours = config.chain(settings(beta1=0.8, weight_decay=0.3), MASKS)
     base = optax.adamw(1e-2, b1=0.0, b2=0.999, weight_decay=0.3, mask=MASK)
     theirs = optax.contrib.schedule_free(base, 1e-2, b1=0.8)
     assert_close(descend(ours, 50), descend(theirs, 50))
@@ -80,9 +82,9 @@ def test_schedule_free_is_that_of_optax_and_evaluated_at_its_average():
         updates, state = ours.update(g, state, params)
         params = optax.apply_updates(params, updates)
         z.append(state[-1].z["w"])  # pyright: ignore
-        x = evaluation_params(config, params, state)["w"]  # pyright: ignore
+        x = config.evaluation_params(params, state)["w"]  # pyright: ignore
     np.testing.assert_allclose(x, np.mean(z, axis=0), rtol=1e-4)  # pyright: ignore
-    assert evaluation_params(OptimizerConfig(), params, state) is params
+    assert AdamW().evaluation_params(params, state) is params
 
 
 def test_a_schedule_free_run_learns_compiles_once_and_resumes(
@@ -103,11 +105,11 @@ def test_a_schedule_free_run_learns_compiles_once_and_resumes(
 
 def test_schedule_free_needs_its_interpolation():
     with pytest.raises(InputError, match=r"optimizer\.beta1 is 0; schedule_free divides by it"):
-        OptimizerConfig("schedule_free", beta1=0.0)
+        ScheduleFree(beta1=0.0)
 
 
 def test_gradients_are_clipped_by_their_global_norm():
-    ours = build(OptimizerConfig(name="sgd", clip=0.5), settings(lr=1, beta1=0), MASK)
+    ours = SGD(clip=0.5).chain(settings(lr=1, beta1=0), MASKS)
     g = gradients(1)[0]
     updates, _ = ours.update(g, ours.init(g), g)
     assert optax.tree.norm(g) > 0.5

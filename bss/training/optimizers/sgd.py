@@ -1,0 +1,17 @@
+"""Stochastic gradient descent with heavy-ball momentum."""
+
+from dataclasses import dataclass
+
+import optax
+
+from bss.training.optimizers.base import Masks, Optimizer, StepSettings
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Gradients summed with momentum `beta1`; beta2 and eps are unused."""
+
+    def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
+        """The trace of the gradients; see `Optimizer`."""
+        del masks
+        return optax.trace(decay=1.0 - settings.one_minus_beta1)
