@@ -1,0 +1,115 @@
+"""Every committed fit comes out again from the committed runs.
+
+Estimates, residuals (and with them predicted losses and the objective) to 1e-6 relative; intervals
+depend on the number of refits and are not compared. Where the results were made, every number
+below came out bit for bit; the tolerance is for other processors.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.laws.critical.fit import fit_critical
+from bss.laws.es.compare import fit_candidate
+from bss.laws.final_loss.fit import fit_table
+from bss.laws.final_loss.points import check_losses
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.fit import fit_curve
+from bss.tables import read_points
+
+RESULTS = Path(__file__).parents[2] / "results"
+OF_INTERVALS = {"low", "high", "level", "note", "resamples", "method", "version", "warnings"}
+QUICK = Options(resamples=10)
+
+
+def committed(name):
+    return json.loads((RESULTS / name).read_text())
+
+
+def every(name, *quick):
+    """The fits of a file as parameters of a test, all but the quick ones marked slow."""
+    return [
+        pytest.param(key, marks=[] if key in quick else pytest.mark.slow) for key in committed(name)
+    ]
+
+
+def numbers(value, path=""):
+    """The numbers and texts of a fit's JSON by path, but those that speak of intervals."""
+    if isinstance(value, dict):
+        entries = [(f".{k}", x) for k, x in value.items() if k not in OF_INTERVALS]
+    elif isinstance(value, list | tuple):
+        entries = [(f"[{i}]", x) for i, x in enumerate(value)]
+    else:
+        return {path: value}
+    return {at: x for key, part in entries for at, x in numbers(part, path + key).items()}
+
+
+def assert_same(fit, expected, rel=1e-6):
+    """Every committed number is in the fit, which may say more."""
+    found = numbers(fit.to_dict())
+    for path, value in numbers(expected).items():
+        if value is None:
+            assert found[path] is None or math.isnan(found[path]), path
+        elif isinstance(value, float):
+            assert found[path] == pytest.approx(value, rel=rel, abs=1e-9), path
+        else:
+            assert found[path] == value, path
+
+
+@pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))
+def test_laws_of_the_demo(law):
+    points = read_points(RESULTS / "demo/points.csv")
+    assert_same(fit_candidate(points, law, QUICK), committed("demo/fits.json")[law])
+
+
+@pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
+def test_laws_under_wsd(group):
+    table = pd.read_csv(RESULTS / "es_wsd/points.csv", dtype={"run": str})
+    kind, rates = group.split(", ")
+    points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
+    for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
+        assert_same(fit_candidate(points, law, QUICK), expected)
+
+
+@pytest.mark.parametrize("design", every("critical_batch/fits.json", "together"))
+def test_critical_batches(design):
+    expected = committed("critical_batch/fits.json")[design]
+    columns = {"model": "model", "tokens": "budget_tokens", "seq_len": "seq_len"}
+    points = read_points(RESULTS / "critical_batch/points.csv")
+    chosen = [
+        points.loc[np.all([points[there] == at[here] for here, there in columns.items()], axis=0)]
+        for at in expected["models"]
+    ]
+    fit = fit_critical(
+        pd.concat(chosen),
+        overhead=expected["overhead"],
+        reference=expected["reference_batch"],
+        unit=expected["unit"],
+        options=Options(10, expected["level"]),
+    )
+    assert_same(fit, expected)
+
+
+@pytest.mark.slow
+def test_the_law_of_whole_curves():
+    pilots = pd.read_parquet(RESULTS / "late_switch/pilots.parquet")
+    expected = committed("late_switch/fit.json")
+    fit = fit_curve(pilots, warmup=50_000, since=expected["since"], options=QUICK)
+    assert fit.clock == expected["clock"]
+    assert_same(fit, {key: expected[key] for key in ("rmse", "run_rmse", "left_out_rmse", "law")})
+
+
+def test_final_losses():
+    """The last losses of the critical-batch runs; no such fit is committed, so its law is here."""
+    runs = pd.read_parquet(RESULTS / "critical_batch/runs.parquet")
+    last = runs.loc[runs["seq_len"] == 32].groupby("run").last()
+    losses = last.drop(columns="lr").rename(columns={"peak_lr": "lr"})
+    losses["loss"] = losses["eval_loss"]
+    fit = fit_table(check_losses(losses.reset_index(drop=True)), resamples=10)
+    golden = [0, 13.8665700991, 0.410620086465, 3.58780109218, 0.200872581562, 2.04095079132]
+    assert list(fit.law) == pytest.approx([*golden, 0.147497452293], rel=1e-6)
+    assert fit.rmse == pytest.approx(0.0348783318808, rel=1e-6)
