@@ -20,17 +20,13 @@ from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
 from bss.models.sizes import named
+from bss.schedules.config import ScheduleConfig
 from bss.sweeps.contenders import Contender
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import distinct
 from bss.sweeps.price import hours, price
 from bss.sweeps.progress import Progress
-from bss.training.config import (
-    DataConfig,
-    EvaluationConfig,
-    RunConfig,
-    ScheduleConfig,
-)
+from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.directory import read_status, write_json
 from bss.training.execution import Execution, commit, machine
 from bss.training.optimizers import AdamW, Optimizer

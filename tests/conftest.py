@@ -30,19 +30,16 @@ def tiny_shards(tmp_path_factory):
 def tiny_run(tiny_shards):
     """A run of a second: one layer of width 16, 128 steps through two batch changes."""
     from bss.models.config import ModelConfig
-    from bss.training.config import (
-        DataConfig,
-        EvaluationConfig,
-        RunConfig,
-        ScheduleConfig,
-    )
+    from bss.schedules.batch import BatchSchedule
+    from bss.schedules.config import ScheduleConfig
+    from bss.training.config import DataConfig, EvaluationConfig, RunConfig
     from bss.training.optimizers import AdamW
 
     return RunConfig(
         ModelConfig(tiny_shards.vocab_size, num_layers=1, d_model=16, num_heads=2, d_ff=32),
         DataConfig(content=tiny_shards.content_hash, seq_len=16),
         AdamW(lr=1e-2, weight_decay=0.01),
-        ScheduleConfig(tokens=8192, batch="0:2 1024:4 4096:8", warmup=512),
+        ScheduleConfig(8192, BatchSchedule((0, 1024, 4096), (2, 4, 8)), warmup=512),
         EvaluationConfig(tokens=20 * 16, per_efold=4, first=500),
     )
 

@@ -80,6 +80,17 @@ class BatchSchedule:
         pairs = zip(self.starts, self.batches, strict=True)
         return " ".join(f"{format_tokens(start)}:{batch}" for start, batch in pairs)
 
+    @property
+    def constant_batch(self) -> int:
+        """The batch of a schedule that has only one.
+
+        Raises:
+            InputError: the batch changes.
+        """
+        if len(self.batches) != 1:
+            raise InputError(f"batch: {self} changes on the way; expected one batch throughout")
+        return self.batches[0]
+
     def mean_batch(self, total: int) -> float:
         """The constant batch that takes as many steps over `total` counts (derived here).
 

@@ -19,7 +19,7 @@ def branch(run: RunConfig, parent: RunConfig, at: int) -> RunConfig:
 
 def late_switch(trunk: RunConfig, at: int, batch: int) -> RunConfig:
     """A branch of a constant trunk that goes on with another batch."""
-    switch = BatchSchedule.late_switch(int(trunk.schedule.batch), batch, at)
+    switch = BatchSchedule.late_switch(trunk.schedule.batch.constant_batch, batch, at)
     return branch(overlay(trunk, {"schedule.batch": str(switch)}), trunk, at)
 
 
@@ -64,9 +64,10 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
     for other in known:
         if _but_batch(other) != _but_batch(run):
             continue
-        last = min(limit, agreement(_batches(run), _batches(other)), other.schedule.tokens)
+        ours, theirs = run.schedule.batch, other.schedule.batch
+        last = min(limit, agreement(ours, theirs), other.schedule.tokens)
         at = max((fork for fork in forks if other.start < fork <= last), default=0)
-        same = other.schedule.batch == run.schedule.batch
+        same = ours == theirs
         if same and not run.schedule.decay and whole <= other.schedule.tokens:
             return other
         if (at, same) > best:
@@ -81,13 +82,9 @@ def agreement(first: BatchSchedule, second: BatchSchedule) -> float:
     return next((s for s in starts if first(s) != second(s)), float("inf"))
 
 
-def _batches(run: RunConfig) -> BatchSchedule:
-    return BatchSchedule.parse(run.schedule.batch, total=run.schedule.tokens)
-
-
 def _but_batch(run: RunConfig) -> RunConfig:
     """What two runs must share to be one until their batches part."""
-    schedule = replace(run.schedule, batch="1")
+    schedule = replace(run.schedule, batch=BatchSchedule.constant(1))
     if schedule.rate == "wsd":
         schedule = replace(schedule, decay=0, tokens=1)
     return replace(run, schedule=schedule, parent=None)

@@ -132,7 +132,7 @@ def contender_table(contenders: Sequence[Contender], execution: Execution) -> pd
             {
                 "name": contender.name,
                 "role": contender.role,
-                "batch": run.schedule.batch,
+                "batch": str(run.schedule.batch),
                 "rate": ending,
                 "run": run.id,
                 "seed": run.seed,

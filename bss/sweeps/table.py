@@ -35,7 +35,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "status": state,
                 "tokens": status.get("tokens", 0),
                 "stop": run.schedule.tokens,
-                "batch": run.schedule.batch,
+                "batch": str(run.schedule.batch),
                 "peak_lr": run.optimizer.lr,
                 "rate": _rate_label(run),
                 "seed": run.seed,

@@ -9,17 +9,17 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from bss.errors import InputError
 from bss.models.config import ModelConfig
 from bss.registry import Chosen
-from bss.schedules import rates
-from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import Coupling
 from bss.schedules.plan import Plan, resolve
 from bss.training.average import check_half_life
 from bss.training.optimizers import AdamW, Optimizer
+from bss.values import to_dict
 
 
 @dataclass(frozen=True)
@@ -41,40 +41,6 @@ class DataConfig:
     seq_len: int = 128
     seed: int = 0
     repeat: bool = False
-
-
-@dataclass(frozen=True)
-class ScheduleConfig:
-    """Batch and learning rate over the tokens consumed.
-
-    Attributes:
-        tokens: where the run stops.
-        batch: batch schedule in sequences, "0:8 2M:16".
-        rate: shape of the learning rate.
-        warmup: linear warm-up, in tokens.
-        decay: length of the final decay of "wsd", in tokens.
-        shape: of that decay.
-        floor: the last learning rate as a fraction of the peak.
-        lr_coupling: what the learning rate does when the batch leaves `reference_batch`.
-        weight_decay_coupling: the same for weight decay.
-        reference_batch: in sequences; 0 means the first batch of the schedule.
-    """
-
-    tokens: int = 1_000_000
-    batch: str = "8"
-    rate: Literal["wsd", "cosine", "constant", "linear"] = "wsd"
-    warmup: int = 0
-    decay: int = 0
-    shape: Literal["linear", "1-sqrt", "cosine", "exponential"] = "linear"
-    floor: float = 0.0
-    lr_coupling: Literal["none", "sqrt", "linear"] = "none"
-    weight_decay_coupling: Literal["none", "per_token"] = "none"
-    reference_batch: int = 0
-
-    def __post_init__(self) -> None:
-        # One schedule has one text: "8", not "0:8", and shares of the tokens as tokens.
-        batch = str(BatchSchedule.parse(self.batch, total=self.tokens))
-        object.__setattr__(self, "batch", batch)
 
 
 _LEAST_EVALUATION = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
@@ -194,17 +160,16 @@ class RunConfig:
     def plan(self, buckets: tuple[int, ...] | None = None) -> Plan:
         """The run as integer segments; raises InputError where it cannot be run."""
         s, o = self.schedule, self.optimizer
-        batches = BatchSchedule.parse(s.batch, total=s.tokens)
         return resolve(
-            batches,
+            s.batch,
             s.tokens,
             self.data.seq_len,
             buckets=buckets,
             split=self.noise_scale.split,
-            rate=_rate(s, o.lr),
+            rate=s.learning_rate(o.lr),
             coupling=Coupling(
                 lr=s.lr_coupling,
-                reference_batch=s.reference_batch or batches.batches[0],
+                reference_batch=s.reference_batch or s.batch.batches[0],
                 weight_decay=o.weight_decay,
                 weight_decay_rule=s.weight_decay_coupling,
                 beta1=o.beta1,
@@ -225,18 +190,6 @@ class RunConfig:
         return [tokens for tokens in grid if self.start < tokens < stop]
 
 
-def _rate(schedule: ScheduleConfig, peak: float):
-    """The learning-rate schedule of a config, a function of tokens."""
-    s = schedule
-    if s.rate == "wsd":
-        return rates.wsd(peak, s.tokens, s.warmup, s.decay, shape=s.shape, floor=s.floor)
-    if s.rate == "cosine":
-        return rates.cosine(peak, s.tokens, s.warmup, floor=s.floor)
-    if s.rate == "linear":
-        return rates.linear_to_zero(peak, s.tokens, s.warmup)
-    return rates.constant(peak, s.warmup)
-
-
 def _non_default(value: Any) -> dict[str, Any]:
     """Fields of a dataclass that differ from their defaults, nested, empty branches dropped.
 
@@ -245,11 +198,12 @@ def _non_default(value: Any) -> dict[str, Any]:
     found = _class(value)
     for f in dataclasses.fields(value):
         v = getattr(value, f.name)
-        if dataclasses.is_dataclass(v):
+        if dataclasses.is_dataclass(v) and not hasattr(v, "parse"):
             if nested := _non_default(v):
                 found[f.name] = nested
         elif v != f.default:
-            found[f.name] = float(v) if f.type is float else v
+            plain = to_dict(v)
+            found[f.name] = float(plain) if f.type is float else plain
     return found
 
 

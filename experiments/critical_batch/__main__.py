@@ -164,7 +164,7 @@ def price_table(study: Study) -> pd.DataFrame:
         ours = [trial for trial in first if trial.cell == (model, seq_len)]
         repeated = merged([trial for trial in again if trial.cell == (model, seq_len)])
         runs, budgets = [trial.run for trial in ours], {d for t in ours for d in t.budgets}
-        batches = [int(run.schedule.batch) for run in runs]
+        batches = [run.schedule.batch.constant_batch for run in runs]
         cost, repeats = price(runs), price([trial.run for trial in repeated]).flops
         rows.append(
             {

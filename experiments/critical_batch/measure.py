@@ -256,7 +256,7 @@ def _serves(trial: Trial, row: dict[str, Any]) -> bool:
     """Whether a trial is of a row's cell, budget and batch."""
     return (
         trial.cell == (row["size"], row["seq_len"])
-        and int(trial.run.schedule.batch) == row["batch"]
+        and trial.run.schedule.batch.constant_batch == row["batch"]
         and row["budget_tokens"] in trial.budgets
     )
 

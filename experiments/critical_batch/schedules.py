@@ -85,7 +85,7 @@ def comparison_table(
     needed = {row["batch"]: row["tokens_to_target"] for row in baseline}
     same = [t for t in trials if t.cell == (asked.model, study.setup.text.seq_len)]
     same = [t for t in same if asked.tokens in t.budgets]
-    same = [t for t in same if int(t.run.schedule.batch) in needed]
+    same = [t for t in same if t.run.schedule.batch.constant_batch in needed]
     tables = {CONSTANT: by_average(curves(same, runs), study.setup.averages)}
     tables["constant"] = curves(same, runs)
     for name, members in others.items():

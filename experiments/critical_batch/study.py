@@ -203,7 +203,7 @@ class Trial:
     @property
     def batch_tokens(self) -> int:
         """Tokens per step."""
-        return int(self.run.schedule.batch) * self.run.data.seq_len
+        return self.run.schedule.batch.constant_batch * self.run.data.seq_len
 
     def changed(self, **changes: Any) -> "Trial":
         """The same with fields of the run replaced; `__` stands for a dot, `seed` for both."""

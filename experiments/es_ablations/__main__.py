@@ -23,7 +23,6 @@ from bss.laws.es.compare import CANDIDATES, compare, fit_candidate
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
-from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import late_switch
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.engine import LocalEngine
@@ -174,7 +173,7 @@ def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
     base, _ = base_run(setup)
     for changes in seeded({"seed": study.seeds, "schedule.batch": variation.batches}):
         run = overlay(base, {**variation.changes, **changes})
-        schedule = BatchSchedule.parse(run.schedule.batch, total=run.schedule.tokens)
+        schedule = run.schedule.batch
         role = "constant" if len(schedule.batches) == 1 else "schedule"
         first = str(schedule.batches[0])
         if len(schedule.batches) == 2 and first in variation.batches and not run.depends_on_stop:
@@ -184,7 +183,7 @@ def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
         elif variation.after and role == "schedule":
             raise InputError(
                 f"variations: {variation.name!r} has changes after the switch, and "
-                f"{run.schedule.batch!r} is no branch of a constant of its own; leave it out"
+                f"'{schedule}' is no branch of a constant of its own; leave it out"
             )
         name = f"constant {first}" if role == "constant" else str(schedule)
         yield Contender(name, role, "constant", run)

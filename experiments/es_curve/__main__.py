@@ -222,7 +222,7 @@ def stable_contenders(
         Contender(f"constant {t.schedule.batch}", "constant", "constant", t) for t in trunks
     ]
     for trunk in trunks:
-        if trunk.schedule.batch != str(best):
+        if trunk.schedule.batch.constant_batch != best:
             continue
         derived = overlay(trunk, {"schedule.batch": str(schedule)})
         contenders.append(Contender("derived schedule", "schedule", "constant", derived))

@@ -264,8 +264,8 @@ def at_rate(study: Study, runs: list[RunConfig]) -> list[RunConfig]:
 def final_rows(branches: pd.DataFrame, trunks: list[RunConfig]) -> pd.DataFrame:
     """The last row of every decay branch, under its trunk's name: the trunk's annealed curve."""
     last = branches.drop_duplicates("run", keep="last")
-    names = {(t.schedule.batch, t.optimizer.lr, t.seed): t.id for t in trunks}
-    keys = zip(last["batch"].astype(str), last["peak_lr"], last["seed"], strict=True)
+    names = {(t.schedule.batch.constant_batch, t.optimizer.lr, t.seed): t.id for t in trunks}
+    keys = zip(last["batch"], last["peak_lr"], last["seed"], strict=True)
     renamed = last.assign(run=[names[key] for key in keys])
     return renamed.sort_values(["run", "tokens"]).reset_index(drop=True)
 

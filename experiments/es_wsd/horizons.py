@@ -55,7 +55,7 @@ def _tuned(runs: list[RunConfig], execution: Execution) -> dict[int, dict]:
     losses: dict[int, dict[float, dict[int, tuple[float, float]]]] = {}
     for run in runs:
         status = read_status(Path(execution.runs) / run.id)
-        rates = losses.setdefault(int(run.schedule.batch), {})
+        rates = losses.setdefault(run.schedule.batch.constant_batch, {})
         seeds = rates.setdefault(run.optimizer.lr, {})
         seeds[run.seed] = (status["eval_loss"], status["test_loss"])
     found = {}

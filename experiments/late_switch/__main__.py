@@ -275,7 +275,8 @@ def at_rate(
     study: Study, constants: Sequence[Contender], batch: int, runs: Path
 ) -> dict[int, Curve]:
     """The curves of a constant batch at the shared rate, by seed."""
-    chosen = [c.run for c in constants if c.run.schedule.batch == str(batch)]
+    same = BatchSchedule.constant(batch)
+    chosen = [c.run for c in constants if c.run.schedule.batch == same]
     return curves(runs, [r for r in chosen if np.isclose(r.optimizer.lr, study.shared_rate)])
 
 

@@ -200,12 +200,12 @@ def predictions(
     for contender, loss in _final(constants, runs):
         run = contender.run
         key = contender.ending, run.optimizer.lr
-        flat.setdefault(key, {})[int(run.schedule.batch)] = loss.value
+        flat.setdefault(key, {})[run.schedule.batch.constant_batch] = loss.value
     rows = []
     for contender, loss in _final(unseen, runs):
         run = contender.run
         tokens = run.schedule.tokens
-        schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
+        schedule = run.schedule.batch
         losses = flat.get((contender.ending, run.optimizer.lr), {})
         size = schedule.mean_batch(tokens)
         rows.append(
@@ -213,7 +213,7 @@ def predictions(
                 "name": contender.name,
                 "rate": contender.ending,
                 "peak_lr": run.optimizer.lr,
-                "batch": run.schedule.batch,
+                "batch": str(schedule),
                 "tokens": tokens,
                 "measured": loss.value,
                 "error": loss.error,
@@ -232,8 +232,7 @@ def predicted(fit: CurveFit | None, run: RunConfig) -> float:
     try:
         if fit is None or rate is None:
             return math.nan
-        schedule = BatchSchedule.parse(run.schedule.batch, total=tokens)
-        return float(predict(fit, schedule, tokens, rate)[0])
+        return float(predict(fit, run.schedule.batch, tokens, rate)[0])
     except InputError:
         return math.nan
 

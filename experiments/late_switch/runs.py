@@ -30,7 +30,7 @@ def going_on(study: Study, constants: Sequence[Contender], execution: Execution)
     for contender in constants if study.continued > 1 else ():
         run = contender.run
         if (
-            run.schedule.batch == str(study.large)
+            run.schedule.batch == BatchSchedule.constant(study.large)
             and run.optimizer.lr == study.shared_rate
             and run.seed in study.continued_seeds
         ):
@@ -89,7 +89,7 @@ def under_cosine(
     entries = [*constants, *(entry for entry in study.schedules if entry.until == 1)]
     found = [c for entry in entries for c in of_entry(study, base, entry)]
     found = [cosined(contender, study.cosine) for contender in [*found, *lawful]]
-    starts = {start for contender in found for start in _batches(contender.run).starts[1:]}
+    starts = {start for c in found for start in c.run.schedule.batch.starts[1:]}
     own = replace(execution, forks=tuple(sorted(starts)))
     return sharing(found, [], own), own
 
@@ -117,7 +117,7 @@ def sharing(
 def cosined(contender: Contender, part: float) -> Contender:
     """The contender over a part of its tokens, with a cosine from its peak to zero."""
     run = contender.run
-    schedule = _batches(run)
+    schedule = run.schedule.batch
     starts = tuple(round(start * part) for start in schedule.starts)
     changes = {
         "schedule.rate": "cosine",
@@ -125,7 +125,3 @@ def cosined(contender: Contender, part: float) -> Contender:
         "schedule.batch": str(BatchSchedule(starts, schedule.batches)),
     }
     return replace(contender, ending="cosine", run=overlay(run, changes))
-
-
-def _batches(run: RunConfig) -> BatchSchedule:
-    return BatchSchedule.parse(run.schedule.batch, total=run.schedule.tokens)

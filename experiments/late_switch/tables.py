@@ -16,7 +16,6 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from bss.points.crossings import mean, parabola_minimum
-from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender
 from bss.sweeps.table import lineage_curve
 from bss.training.config import RunConfig
@@ -187,8 +186,7 @@ def switches_of(contenders: Sequence[Contender], rate: float) -> Iterator[tuple[
     for contender in contenders:
         run = contender.run
         if np.isclose(run.optimizer.lr, rate):
-            schedule = BatchSchedule.parse(run.schedule.batch, total=run.schedule.tokens)
-            found.setdefault(schedule.starts[1], []).append(run)
+            found.setdefault(run.schedule.batch.starts[1], []).append(run)
     yield from sorted(found.items())
 
 

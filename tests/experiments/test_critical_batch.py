@@ -97,7 +97,7 @@ def plant(trials: list[Trial], folder: Path) -> list[Trial]:
             {
                 "step": int(t) // size,
                 "tokens": int(t),
-                "batch": int(run.schedule.batch),
+                "batch": run.schedule.batch.constant_batch,
                 "lr": run.optimizer.lr,
                 "loss": float(loss),
                 "eval_loss": float(loss) + 0.2,
@@ -105,7 +105,7 @@ def plant(trials: list[Trial], folder: Path) -> list[Trial]:
                     f"eval_loss_avg_{h}": float(loss) + (0 if h == BEST_AVERAGE else 0.05)
                     for h in run.averages
                 },
-                "noise_scale": 10.0 if run.schedule.batch != "1" else None,
+                "noise_scale": 10.0 if run.schedule.batch.constant_batch != 1 else None,
             }
             for t, loss in zip(tokens, loss_at(tokens.astype(float), trial), strict=True)
             if t > 0
@@ -133,7 +133,7 @@ def measured(study, trials, runs) -> pd.DataFrame:
 
 def test_one_run_serves_every_budget_and_batches_reach_past_the_bend(study, trials):
     assert len({trial.run.id for trial in trials}) == len(trials)
-    batches = sorted({int(trial.run.schedule.batch) for trial in trials})
+    batches = sorted({trial.run.schedule.batch.constant_batch for trial in trials})
     assert batches == [1 << k for k in range(len(batches))]
     assert 0.7 < batches[-1] * SEQ_LEN / (4 * TRUTH.at(400_000)) < 1.42
     for trial in trials:

@@ -99,7 +99,7 @@ def test_a_late_switch_branches_from_the_trunk_of_its_first_batch():
         assert parent is not None
         assert parent.run in trunks
         assert 700_000 <= parent.tokens < 700_000 + 4 * 64
-        assert contender.run.schedule.batch == "0:4 700K:32"
+        assert str(contender.run.schedule.batch) == "0:4 700K:32"
 
 
 def test_horizons_keep_the_best_rate_of_a_batch_and_pair_its_seeds(monkeypatch):

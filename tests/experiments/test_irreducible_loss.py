@@ -13,7 +13,8 @@ from bss.errors import InputError
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Estimate
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig, ScheduleConfig
+from bss.schedules.config import ScheduleConfig
+from bss.training.config import DataConfig, RunConfig
 from bss.training.source import SYNTHETIC
 from bss.values import from_dict
 from configs.irreducible_loss import get_config

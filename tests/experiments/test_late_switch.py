@@ -161,12 +161,12 @@ def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_
     small = named(found, "constant 4", 1e-3).run
     assert (small.schedule.rate, small.schedule.tokens, small.parent) == ("cosine", 250_000, None)
     late = named(found, "late", 1e-3).run
-    assert late.schedule.batch == "0:4 175K:32"
+    assert str(late.schedule.batch) == "0:4 175K:32"
     assert late.parent is not None
     assert late.parent.run == small.id
     assert named(found, "constant 32", 4e-3).run.parent is None
     law = named(found, "law, for cosine").run
-    assert law.schedule.batch == "0:4 100K:8"
+    assert str(law.schedule.batch) == "0:4 100K:8"
     assert law.parent is not None
     assert law.parent.run == named(found, "constant 4").run.id
 
@@ -281,7 +281,7 @@ def test_a_common_offset_does_not_count_against_a_prediction_of_differences():
 
 
 def test_predictions_stand_beside_the_constant_of_as_many_steps(monkeypatch):
-    losses = {c.run.id: 1.5 + 0.1 * int(c.run.schedule.batch) for c in CONSTANTS}
+    losses = {c.run.id: 1.5 + 0.1 * c.run.schedule.batch.constant_batch for c in CONSTANTS}
     losses |= {c.run.id: 1.7 for c in SWITCHED}
     monkeypatch.setattr(late_law, "read_status", lambda path: {"eval_loss": losses[path.name]})
     unseen = [c for c in SWITCHED if c.name in ("stages", "middle")]

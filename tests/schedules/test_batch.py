@@ -87,6 +87,7 @@ def test_nonsense_is_refused(text, says):
         (lambda: BatchSchedule.follow(lambda count: 1.0, 0, 2), "total"),
         (lambda: BatchSchedule.follow(lambda count: 1.0, 9, 0), "stages"),
         (lambda: BatchSchedule.constant(8).mean_batch(0), "total"),
+        (lambda: BatchSchedule.parse("0:2 1K:4").constant_batch, "0:2 1K:4 changes"),
     ],
 )
 def test_bad_arguments_are_refused(make, says):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from bss.errors import InputError
+from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import overlay
 from bss.training.config import EvaluationConfig, Parent, RunConfig
 from bss.training.execution import Execution
@@ -93,10 +94,15 @@ def test_the_stop_counts_where_the_trajectory_depends_on_it(tiny_run, changes):
 @pytest.mark.parametrize("text", ["0:2 50%:4", "0:2  4096:4"])
 def test_one_batch_schedule_has_one_id_however_it_is_written(tiny_run, text):
     run = overlay(tiny_run, {"schedule.batch": text})
-    assert run.schedule.batch == "0:2 4096:4"
+    assert str(run.schedule.batch) == "0:2 4096:4"
     assert overlay(tiny_run, {"schedule.batch": "0:8"}) == overlay(
         tiny_run, {"schedule.batch": "8"}
     )
+    same = {"schedule.batch": BatchSchedule((0, 4096), (2, 4))}
+    assert overlay(tiny_run, same) == overlay(tiny_run, {"schedule.batch": text})
+    longer = overlay(tiny_run, {"schedule.batch": text, "schedule.tokens": "16384"})
+    assert longer.schedule.batch.starts == (0, 8192 if "%" in text else 4096)
+    assert to_dict(longer)["schedule"]["batch"] == str(longer.schedule.batch)
 
 
 def test_new_options_and_ways_to_write_numbers_rename_nothing(tiny_run):
