@@ -1,20 +1,29 @@
 """bss schedule: a fitted law into a batch schedule, ready to train or to export."""
 
 import argparse
-import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from bss.cli import schedule_curve
-from bss.cli.output import Output, add_output_arguments
+from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_notes, plan_table
 from bss.errors import InputError
+from bss.files import read_json
 from bss.laws.es.values import EsFit
-from bss.policies.recommend import recommend
+from bss.laws.functional.values import CurveFit
+from bss.policies import POLICIES, policy_named
+from bss.policies.functional_best import FunctionalBest, assumed_rate
+from bss.policies.outlook import Outlook, outlook
+from bss.policies.policy import Basis, Limits, Policy
 from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
 from bss.schedules.export import export
-from bss.schedules.plan import resolve
-from bss.units import parse_tokens
+from bss.schedules.plan import Plan, resolve
+from bss.tables import read_points
+from bss.units import format_tokens, parse_tokens
+
+FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
+SEARCH = "functional-best"
+SEARCHED = {"optimise": "optimise", "batch": "batch", "loss": "target_loss"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--from", dest="fit", type=Path, required=True, help="a fit, as `bss fit --json` prints it")
     add("--tokens", required=True, help="budget, as 10M")
+    add("--policy", help=f"{', '.join(POLICIES)}, or package.module:ATTRIBUTE; default by the fit")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the policy")
+    add("--points", type=Path, help="a table of `bss points`, for a policy that reads one")
     add("--stages", type=int, default=4, help="constant stages at most")
     add("--multiple-of", type=int, default=1, help="batches are multiples of it")
     add("--min-batch", type=float, help="by default the smallest batch measured")
@@ -29,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lr", type=float, help="peak learning rate of the plan; without it the plan has none")
     add("--warmup", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
-    schedule_curve.add_arguments(parser)
+    add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
+    add("--batch", type=int, help="of a `fit curve`: the constant batch of --optimise lr")
+    add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
     add("--export", choices=TRAINERS, help="print another trainer's settings")
     add_output_arguments(parser, plot=True)
     parser.set_defaults(run=run)
@@ -37,34 +51,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Derives the schedule and its plan."""
-    entry = read_fit(options.fit)
+    entry = read_json(options.fit, "save a fit with `bss fit … --json`", "--from")
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
-    if entry.get("kind") == "curve":
-        return schedule_curve.run(options, entry, rate)
-    schedule_curve.refuse_options(options)
-    fit = EsFit.from_dict(entry)
-    schedule = recommend(
-        fit,
-        tokens,
+    curve = entry.get("kind") == "curve"
+    name = options.policy or (SEARCH if curve else "follow-optimum")
+    policy = _policy(options, name)
+    fit = CurveFit.from_dict(entry) if curve else EsFit.from_dict(entry)
+    if isinstance(fit, CurveFit):
+        rate = rate or assumed_rate(fit, tokens)
+    points = options.points and read_points(options.points, seq_len=fit.seq_len)
+    basis = Basis(fit.seq_len, fit, points, rate)
+    limits = Limits(
         options.stages,
-        multiple_of=options.multiple_of,
+        options.multiple_of,
         min_batch=options.min_batch,
         max_batch=options.max_batch,
     )
+    if isinstance(policy, FunctionalBest):
+        schedule, rate = policy.search(basis, tokens, limits)
+    else:
+        schedule = policy(basis, tokens, limits)
+    if not isinstance(schedule, BatchSchedule):
+        raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
     plan = resolve(schedule, tokens, fit.seq_len, rate=rate)
     text = export(plan, options.export) if options.export else None
     payload = {
         "kind": "schedule",
+        "policy": name,
         "batch": str(schedule),
-        "law": fit.law,
+        "law": "curve" if isinstance(fit, CurveFit) else fit.law,
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan.to_dict(),
         **({"export": text} if text else {}),
     }
     notes = [f'--batch "{schedule}"', *plan_notes(plan)]
+    if isinstance(fit, CurveFit) and rate is not None:
+        largest = limits.within(basis.measured).ladder()[-1]
+        expected = outlook(fit, schedule, tokens, rate, largest)
+        payload |= {
+            "optimised": options.optimise or "batch",
+            "lr": asdict(rate),
+            **asdict(expected),
+            "extrapolation": tokens / fit.tokens,
+        }
+        notes[1:1] = _expected(expected, rate)
+        notes += _warnings(fit, plan)
     return Output(payload, [plan_table(plan)], notes, text, lambda: _figure(plan))
+
+
+def _policy(options: argparse.Namespace, name: str) -> Policy:
+    """The policy with its settings; those of a search have options of their own."""
+    given = [option for option in SEARCHED if getattr(options, option) is not None]
+    settings = [f"{SEARCHED[option]}={getattr(options, option)}" for option in given]
+    if given and name != SEARCH:
+        raise InputError(
+            f"--{given[0]}: is of --policy {SEARCH}, for a fit of `bss fit curve`; leave it out"
+        )
+    return policy_named(name, [*options.set, *settings])
 
 
 def _rate(options: argparse.Namespace, tokens: int) -> rates.Rate | None:
@@ -78,24 +123,35 @@ def _rate(options: argparse.Namespace, tokens: int) -> rates.Rate | None:
     return rates.wsd(options.lr, tokens, warmup, decay)
 
 
-def read_fit(path: Path) -> dict[str, Any]:
-    """The JSON object of a fit.
-
-    Raises:
-        InputError: where the file cannot be read, or holds no JSON object.
-    """
-    try:
-        entry: Any = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"--from {path}: no such file; save one with `bss fit … --json`") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise InputError(f"--from {path}: not JSON; save a fit with `bss fit … --json`") from None
-    if not isinstance(entry, dict):
-        raise InputError(f"--from {path}: expected one JSON object, as `bss fit … --json` prints")
-    return entry
+def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
+    decay = f", {rate.shape} decay over the last {rate.decay:,.0f} tokens" if rate.decay else ""
+    saved = expected.saved_at_equal_loss
+    at_loss = "it never gets there" if saved is None else f"{saved:.1%} at equal loss"
+    return [
+        f"learning rate {number(rate.peak)}{decay}",
+        f"predicted loss {expected.predicted_loss:.4f}; batch {expected.large_batch} throughout: "
+        f"{expected.large_loss:.4f}",
+        f"tokens saved against it: {expected.saved_at_equal_steps:.1%} at equal steps, {at_loss}",
+    ]
 
 
-def _figure(plan):
+def _warnings(fit: CurveFit, plan: Plan) -> list[str]:
+    """Where the law is asked beyond what was measured."""
+    (low, high), tokens = fit.batches, plan.budget
+    told = []
+    if not all(low <= batch <= high for batch in plan.schedule.batches):
+        told.append(f"warning: beyond the batches that were measured, {low:g} to {high:g}")
+    if tokens <= fit.since:
+        told.append(f"warning: the fit is of losses after {format_tokens(fit.since)} tokens")
+    if tokens > FAR * fit.tokens:
+        told.append(
+            f"warning: {tokens / fit.tokens:,.3g} times the longest run of the fit, "
+            f"{format_tokens(fit.tokens)}; the law extrapolates"
+        )
+    return told
+
+
+def _figure(plan: Plan):
     from bss.plots import plan_figure
 
     return plan_figure(plan)

@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 from bss.theory.exponents import exponents, regime
-from bss.theory.optimal import Budget, Optimum, batch_schedule, optimum, schedule_risk
+from bss.theory.optimal import Budget, OptimalSchedule, batch_schedule, optimum, schedule_risk
 from bss.theory.regression import Stage, Task, final_risk, risk_curve, stable_rate, stages
 from bss.theory.switch import Switch, best_switch, switch_exponent, two_stage
 from bss.units import format_tokens, parse_tokens
@@ -227,7 +227,7 @@ def _switch_figure(switches: list[Switch], theory: float):
     return switch_figure({"exact recursion": switches}, {"exact recursion": theory})
 
 
-def _optimal_figure(best: Optimum, plan: Plan):
+def _optimal_figure(best: OptimalSchedule, plan: Plan):
     from bss.plots.theory import optimal_figure
 
     return optimal_figure({"the task": best}, plan)

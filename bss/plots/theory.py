@@ -17,7 +17,7 @@ from bss.plots.style import (
     tokens_axis,
 )
 from bss.schedules.plan import Plan
-from bss.theory.optimal import Optimum, data_left, time_left
+from bss.theory.optimal import OptimalSchedule, data_left, time_left
 from bss.theory.switch import Switch
 
 Curve = tuple[np.ndarray, np.ndarray]
@@ -145,7 +145,7 @@ def catch_up_figure(
     return figure
 
 
-def optimal_figure(optima: Mapping[str, Optimum], plan: Plan | None = None) -> Figure:
+def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = None) -> Figure:
     """Optimal batches: against the data consumed, and against the time that is left.
 
     Args:
@@ -224,7 +224,7 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     return figure
 
 
-def _sampled(best: Optimum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sampled(best: OptimalSchedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """1 + time left, batch and share of the data consumed, from the start to the end."""
     budget = best.budget
     left = np.geomspace(1 + best.horizon, 1, 500) - 1

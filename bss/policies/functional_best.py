@@ -8,8 +8,8 @@ peak, decay and its shape. All predictions are of whole plans (derived here).
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from bss.laws.functional.curves import stack
 from bss.laws.functional.free import GRID, TIE, free_batches
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import CurveFit, check_drive, law_losses
+from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate, Shape
 
 Optimise = Literal["batch", "lr", "both"]
@@ -28,38 +28,6 @@ PEAKS = (1.0, 0.7, 0.5, 0.35, 0.25)
 SHAPES: tuple[Shape, ...] = ("linear", "1-sqrt", "cosine")
 ROUNDS = 12
 CHUNK = 32
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """A schedule with what the law predicts of it, beside the constant largest batch.
-
-    Attributes:
-        schedule: batches in sequences.
-        rate: the learning rate, a function of tokens.
-        tokens: consumed, in whole steps.
-        steps: of the plan.
-        predicted_loss: at the end, in nats.
-        large_batch: the constant it is compared with, at the same shape of rate.
-        large_loss: predicted of it with as many tokens.
-        saved_at_equal_steps: share of the tokens that the constant takes in as many steps.
-        saved_at_equal_loss: share of the tokens that the constant needs for the predicted loss;
-            None where it never gets there.
-    """
-
-    schedule: BatchSchedule
-    rate: Rate
-    tokens: int
-    steps: int
-    predicted_loss: float
-    large_batch: int
-    large_loss: float
-    saved_at_equal_steps: float
-    saved_at_equal_loss: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON: batch as text, the rate by its fields, counts and shares."""
-        return asdict(self) | {"schedule": str(self.schedule), "rate": asdict(self.rate)}
 
 
 @dataclass(frozen=True)
@@ -99,91 +67,87 @@ class _Candidate:
     rate: Rate
 
 
-def best_schedule(
-    fit: CurveFit,
-    tokens: int,
-    *,
-    optimise: Optimise = "batch",
-    rate: Rate | None = None,
-    batch: int | None = None,
-    stages: int = 4,
-    multiple_of: int = 1,
-    min_batch: float | None = None,
-    max_batch: float | None = None,
-    target_loss: float | None = None,
-) -> Recommendation:
-    """The schedule with the lowest predicted loss for a budget, or the fewest steps to a loss.
+@dataclass(frozen=True)
+class FunctionalBest:
+    """The lowest predicted loss for a budget, or the fewest steps to a loss.
 
-    Args:
-        fit: a fit that identifies how noise is forgotten.
-        tokens: budget.
-        optimise: "batch" at the rate given, "lr" at a constant batch, or "both".
-        rate: over these tokens; its peak bounds the rates searched. By default constant at the
-            largest rate measured.
+    Attributes:
+        optimise: "batch" at the rate of the basis, "lr" at a constant batch, or "both".
         batch: the constant batch of "lr"; by default the best of them.
-        stages: how many constant stages at most.
-        multiple_of: batches are multiples of it.
-        min_batch: by default the smallest batch measured.
-        max_batch: by default the largest batch measured.
         target_loss: in nats; with it the fewest steps that reach it within the tokens.
 
     Raises:
-        InputError: the fit does not identify what is optimised, an argument is out of range, or
-            the target is below every prediction.
+        InputError: on construction, if they contradict each other.
     """
-    if optimise not in get_args(Optimise):
-        raise InputError(f"optimise: {optimise!r} is unknown; choose batch, lr or both")
-    if optimise != "lr" and batch is not None:
-        raise InputError(f"batch: {batch} given, but it is optimised; give it with optimise 'lr'")
-    if batch is not None and batch < 1:
-        raise InputError(f"batch: {batch} given; write 1 sequence or more")
-    check_drive(fit, optimise != "lr", True)
-    if optimise != "batch" and "p" in fit.unidentified:
-        raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
-    rate = rate or Rate(fit.rates[1], tokens)
-    low = fit.batches[0] if min_batch is None else min_batch
-    high = fit.batches[1] if max_batch is None else max_batch
-    search = _Search(fit, tokens, _choices(low, high, multiple_of), stages, target_loss)
-    constants = [
-        BatchSchedule.constant(b) for b in ([batch] if batch is not None else search.choices)
-    ]
-    score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
-    for _ in range(ROUNDS):
-        before = score
-        if optimise != "batch":
-            rates = _rates(rate, fit.rates[0])
-            options = [chosen, *(replace(chosen, rate=r) for r in rates)]
-            options += [replace(chosen, schedule=s) for s in constants]
-            score, chosen = search.best(options)
-        if optimise != "lr":
-            score, chosen = _improved(search, chosen)
-        if score >= before or optimise == "batch":
-            break
-    loss, steps = search.measured([chosen])[0]
-    if target_loss is not None and loss > target_loss:
-        raise InputError(
-            f"target_loss: {target_loss:g} is below {loss:.5g}, the lowest predicted for these "
-            "tokens and batches; raise one of them"
-        )
-    return _compared(search, chosen, loss, steps)
+
+    optimise: Optimise = "batch"
+    batch: int | None = None
+    target_loss: float | None = None
+
+    def __post_init__(self):
+        if self.optimise not in get_args(Optimise):
+            raise InputError(f"optimise: {self.optimise!r} is unknown; choose batch, lr or both")
+        if self.optimise != "lr" and self.batch is not None:
+            raise InputError(
+                f"batch: {self.batch} given, but it is optimised; give it with optimise 'lr'"
+            )
+        if self.batch is not None and self.batch < 1:
+            raise InputError(f"batch: {self.batch} given; write 1 sequence or more")
+
+    def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
+        """The schedule of `search`, whatever its rate."""
+        return self.search(basis, tokens, limits)[0]
+
+    def search(self, basis: Basis, tokens: int, limits: Limits) -> tuple[BatchSchedule, Rate]:
+        """The schedule, and its rate: the one of the basis, unless it is optimised too.
+
+        Args:
+            basis: a fit of loss curves that identifies how noise is forgotten, and a rate whose
+                peak bounds the rates searched; by default as `assumed_rate`.
+            tokens: budget.
+            limits: what the schedule may be made of.
+
+        Raises:
+            InputError: the fit does not identify what is optimised, or the target is below every
+                prediction.
+        """
+        fit = basis.fitted(CurveFit)
+        check_drive(fit, self.optimise != "lr", True)
+        if self.optimise != "batch" and "p" in fit.unidentified:
+            raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
+        ladder = limits.within(basis.measured).ladder()
+        search = _Search(fit, tokens, ladder, limits.stages, self.target_loss)
+        chosen = self._optimised(search, basis.rate or assumed_rate(fit, tokens))
+        loss, _ = search.measured([chosen])[0]
+        if self.target_loss is not None and loss > self.target_loss:
+            raise InputError(
+                f"target_loss: {self.target_loss:g} is below {loss:.5g}, the lowest predicted for "
+                "these tokens and batches; raise one of them"
+            )
+        return chosen.schedule, chosen.rate
+
+    def _optimised(self, search: "_Search", rate: Rate) -> "_Candidate":
+        """The batch and the rate improved in turn, from the best constant."""
+        batches = search.choices if self.batch is None else (self.batch,)
+        constants = [BatchSchedule.constant(batch) for batch in batches]
+        score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
+        for _ in range(ROUNDS):
+            before = score
+            if self.optimise != "batch":
+                rates = _rates(rate, search.fit.rates[0])
+                options = [chosen, *(replace(chosen, rate=r) for r in rates)]
+                options += [replace(chosen, schedule=s) for s in constants]
+                score, chosen = search.best(options)
+            if self.optimise != "lr":
+                score, chosen = _improved(search, chosen)
+            if score >= before or self.optimise == "batch":
+                break
+        return chosen
 
 
-def _choices(low: float, high: float, multiple_of: int) -> tuple[int, ...]:
-    """Multiples between the bounds, about four to the doubling."""
-    if multiple_of < 1 or not 0 < low <= high:
-        raise InputError(
-            f"batch: {low:g} to {high:g} in multiples of {multiple_of}; write a multiple of 1 or "
-            "more and bounds above 0, the smaller first"
-        )
-    first, last = math.ceil(low / multiple_of - 1e-9), math.floor(high / multiple_of + 1e-9)
-    if last < max(first, 1):
-        raise InputError(
-            f"multiple_of: no multiple of {multiple_of} lies within batches {low:g} to {high:g}; "
-            "lower it or widen the bounds"
-        )
-    first = max(first, 1)
-    count = 2 + int(4 * math.log2(last / first))
-    return tuple(sorted({round(x) * multiple_of for x in np.geomspace(first, last, count)}))
+def assumed_rate(fit: CurveFit, tokens: int) -> Rate:
+    """The rate where none is given: constant, at the largest one measured."""
+    return Rate(fit.rates[1], tokens)
 
 
 def _rates(rate: Rate, least: float) -> list[Rate]:
@@ -260,41 +224,3 @@ def _neighbours(schedule: BatchSchedule, search: _Search) -> list[BatchSchedule]
                 if starts[i - 1] < start < end:
                     moved.append(BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches))
     return moved
-
-
-def _compared(search: _Search, chosen: _Candidate, loss: float, steps: int) -> Recommendation:
-    fit, large = search.fit, search.choices[-1]
-    constant = BatchSchedule.constant(large)
-    rate = chosen.rate
-
-    def large_loss(log_tokens: float) -> float:
-        factor = math.exp(log_tokens) / search.tokens
-        total, warmup, decay = (round(factor * x) for x in (rate.total, rate.warmup, rate.decay))
-        scaled = replace(rate, total=total, warmup=warmup, decay=min(decay, total - warmup))
-        path = plan_path(constant, round(math.exp(log_tokens)), fit.seq_len, scaled)
-        return float(law_losses(fit.law, stack([path], fit.seq_len))[0, 0])
-
-    needed = _first_below(large_loss, loss, math.log(search.tokens), large * fit.seq_len)
-    plan = resolve(chosen.schedule, search.tokens, fit.seq_len)
-    return Recommendation(
-        schedule=chosen.schedule,
-        rate=rate,
-        tokens=plan.tokens,
-        steps=steps,
-        predicted_loss=loss,
-        large_batch=large,
-        large_loss=large_loss(math.log(search.tokens)),
-        saved_at_equal_steps=1 - plan.tokens / (steps * large * fit.seq_len),
-        saved_at_equal_loss=None if needed is None else 1 - plan.tokens / needed,
-    )
-
-
-def _first_below(function, level: float, middle: float, least: float) -> float | None:
-    """e^x at which a falling function of x first meets a level, to 1e-4; None beyond ×1000."""
-    low, high = math.log(2 * least), middle + math.log(1000)
-    if function(high) > level:
-        return None
-    for _ in range(20):
-        x = (low + high) / 2
-        low, high = (low, x) if function(x) <= level else (x, high)
-    return math.exp(high)

@@ -74,7 +74,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Optimum:
+class OptimalSchedule:
     """The optimal schedule.
 
     Attributes:
@@ -131,7 +131,7 @@ def data_left(
     return (capped + grown + budget.min_batch * (stable - growing)) / budget.lr
 
 
-def optimum(budget: Budget) -> Optimum:
+def optimum(budget: Budget) -> OptimalSchedule:
     """The schedule with the lowest risk that spends the budget."""
     unbounded = budget.lr * budget.data
     highest = budget.max_batch * (1 + unbounded / budget.min_batch) ** budget.power
@@ -145,7 +145,7 @@ def optimum(budget: Budget) -> Optimum:
     return _with_multiplier(budget, math.exp(place))
 
 
-def closed_form(budget: Budget) -> Optimum:
+def closed_form(budget: Budget) -> OptimalSchedule:
     """The leading order of the optimum for a large budget, without an upper bound (derived here).
 
     A sample more at the end saves ησ²/C² of risk. Hard: it is taken from the stable phase, where
@@ -184,7 +184,7 @@ def schedule_risk(budget: Budget, stretches: Sequence[tuple[float, float]]) -> f
     return float((1 + left[0]) ** -budget.source + budget.lr * budget.noise * noise)
 
 
-def batch_schedule(best: Optimum, stages: int) -> BatchSchedule:
+def batch_schedule(best: OptimalSchedule, stages: int) -> BatchSchedule:
     """The optimum in at most `stages` stages of whole batches.
 
     Batches are evenly spaced in log, and a switch falls where the ideal batch is their geometric
@@ -204,7 +204,7 @@ def batch_schedule(best: Optimum, stages: int) -> BatchSchedule:
     return BatchSchedule(tuple(starts), tuple(kept))
 
 
-def _ideal(best: Optimum, left: np.ndarray | float) -> np.ndarray:
+def _ideal(best: OptimalSchedule, left: np.ndarray | float) -> np.ndarray:
     budget = best.budget
     free = best.multiplier * (1 + np.asarray(left)) ** -budget.power
     return np.clip(free, budget.min_batch, budget.max_batch)
@@ -255,6 +255,6 @@ def _risk(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
     return (1 + horizon) ** -budget.source + budget.lr * budget.noise * noise
 
 
-def _with_multiplier(budget: Budget, multiplier: float) -> Optimum:
+def _with_multiplier(budget: Budget, multiplier: float) -> OptimalSchedule:
     horizon, risk = _horizon(budget, multiplier), _risk(budget, multiplier)
-    return Optimum(budget, multiplier, float(horizon), float(risk))
+    return OptimalSchedule(budget, multiplier, float(horizon), float(risk))

@@ -22,7 +22,8 @@ from bss.laws.functional.fit import fit_clocks
 from bss.laws.functional.values import CurveFit, check_drive, predict
 from bss.plots.late_switch import PREDICTORS
 from bss.points.crossings import Mean, mean
-from bss.policies.functional_best import best_schedule
+from bss.policies.functional_best import FunctionalBest
+from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, constant, cosine, wsd
 from bss.sweeps.contenders import Contender
@@ -134,18 +135,21 @@ def law_schedules(
         "decay": wsd(rate, tokens, warmup, round(decay * tokens)),
         "cosine": cosine(rate, tokens, warmup),
     }
+    limits = Limits(multiple_of=unit, max_batch=largest)
     found = {}
     for kind, shape in shapes.items():
         name = LAW[kind]
         try:
             if fit is None:
                 raise InputError("there is no fit")
-            best = best_schedule(fit, tokens, rate=shape, multiple_of=unit, max_batch=largest)
+            basis = Basis(fit.seq_len, fit, rate=shape)
+            schedule = FunctionalBest()(basis, tokens, limits)
         except InputError as error:
             say(f"{name}: no schedule; {error}")
             continue
-        say(f"{name}: {best.schedule}, predicted to end at {best.predicted_loss:.4f}")
-        found[name] = best.schedule
+        loss = float(predict(fit, schedule, tokens, shape)[0])
+        say(f"{name}: {schedule}, predicted to end at {loss:.4f}")
+        found[name] = schedule
     return found
 
 

@@ -28,7 +28,7 @@ from bss.schedules.plan import resolve
 from bss.theory.exponents import exponents, regime, slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll
-from bss.theory.optimal import Budget, Optimum, constant_optimum, optimum
+from bss.theory.optimal import Budget, OptimalSchedule, constant_optimum, optimum
 from bss.theory.regression import Stage, Task, risk_curve, stages
 from bss.theory.switch import (
     Switch,
@@ -315,7 +315,7 @@ def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
     return {**vars(powers), "quantity": quantity, **values, "theory": theory}
 
 
-def _optimum_row(powers: Powers, best: Optimum) -> Row:
+def _optimum_row(powers: Powers, best: OptimalSchedule) -> Row:
     return {
         **vars(powers),
         "data": best.budget.data,

@@ -68,7 +68,7 @@ def test_bad_plans(changes, told, capsys):
     ("fit", "told"),
     [
         ("{", "not JSON"),
-        ("[]", "one JSON object"),
+        ("[]", "no JSON object"),
         ('{"kind": "power"}', "kind 'es'"),
         ('{"kind": "es", "law": "surface", "seq_len": 64, "fits": 3}', "damaged"),
         ('{"kind": "es", "law": "surface", "seq_len": 64, "fits": [{}]}', "target_loss"),

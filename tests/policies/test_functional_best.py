@@ -9,8 +9,11 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.free import GRID, free_batches
 from bss.laws.functional.values import predict
-from bss.policies.functional_best import best_schedule
+from bss.policies.functional_best import FunctionalBest
+from bss.policies.outlook import outlook
+from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate, cosine
 
 RATE = Rate(4e-3, 2_000_000)
@@ -21,35 +24,44 @@ def fit(planted_curves):
     return planted_curves.fit
 
 
+def best_schedule(fit, tokens=2_000_000, rate=RATE, limits=Limits(), **settings):  # noqa: B008
+    basis = Basis(fit.seq_len, fit, rate=rate)
+    return FunctionalBest(**settings).search(basis, tokens, limits)
+
+
 def loss_of(fit, text, rate=RATE):
     schedule = BatchSchedule.parse(text, total=2_000_000)
     return float(predict(fit, schedule, 2_000_000, rate)[0])
 
 
 def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
-    best = best_schedule(fit, 2_000_000, rate=RATE, stages=3)
-    assert list(best.schedule.batches) == sorted(best.schedule.batches)
-    assert 2 <= len(best.schedule.batches) <= 3
-    assert best.predicted_loss == pytest.approx(loss_of(fit, str(best.schedule)))
+    schedule, rate = best_schedule(fit, limits=Limits(stages=3))
+    assert rate == RATE
+    assert list(schedule.batches) == sorted(schedule.batches)
+    assert 2 <= len(schedule.batches) <= 3
+    expected = outlook(fit, schedule, 2_000_000, RATE, 16)
+    assert expected.predicted_loss == pytest.approx(loss_of(fit, str(schedule)))
     others = ["1", "4", "16", "0:1 30%:16", "0:1 70%:16", "0:2 90%:16", "0:1 50%:4 75%:16"]
-    assert best.predicted_loss < min(loss_of(fit, text) for text in others)
-    assert best.predicted_loss < best.large_loss == pytest.approx(loss_of(fit, "16"))
+    assert expected.predicted_loss < min(loss_of(fit, text) for text in others)
+    assert expected.predicted_loss < expected.large_loss == pytest.approx(loss_of(fit, "16"))
+    plan = resolve(schedule, 2_000_000, fit.seq_len)
     per_step = 16 * fit.seq_len
-    assert best.saved_at_equal_steps == pytest.approx(1 - best.tokens / best.steps / per_step)
-    assert best.saved_at_equal_loss is not None
-    needed = best.tokens / (1 - best.saved_at_equal_loss)
+    assert expected.saved_at_equal_steps == pytest.approx(1 - plan.tokens / plan.steps / per_step)
+    assert expected.saved_at_equal_loss is not None
+    needed = plan.tokens / (1 - expected.saved_at_equal_loss)
     constant = BatchSchedule.constant(16)
     (reached,) = predict(fit, constant, round(needed), Rate(4e-3, round(needed)))
-    assert reached == pytest.approx(best.predicted_loss, rel=1e-3)
+    assert reached == pytest.approx(expected.predicted_loss, rel=1e-3)
 
 
 @pytest.mark.parametrize("tokens", [1_999_999, 2_000_000])
 def test_a_rate_without_a_stable_phase_can_be_stretched(fit, tokens):
     rate = cosine(4e-3, tokens, warmup=50_001)
-    best = best_schedule(fit, tokens, rate=rate, stages=2)
-    assert best.rate == rate
-    assert best.predicted_loss < best.large_loss
-    assert best.saved_at_equal_loss is not None
+    schedule, chosen = best_schedule(fit, tokens, rate=rate, limits=Limits(stages=2))
+    assert chosen == rate
+    expected = outlook(fit, schedule, tokens, rate, 16)
+    assert expected.predicted_loss < expected.large_loss
+    assert expected.saved_at_equal_loss is not None
 
 
 def test_the_free_optimum_is_water_filling(fit):
@@ -69,31 +81,33 @@ def test_the_free_optimum_is_water_filling(fit):
 
 def test_both_is_at_least_as_good_as_either(fit):
     results = {
-        what: best_schedule(fit, 2_000_000, optimise=what, rate=RATE, stages=2)
+        what: best_schedule(fit, limits=Limits(stages=2), optimise=what)
         for what in ("batch", "lr", "both")
     }
-    excess = {what: best.predicted_loss - fit.law.L_0 for what, best in results.items()}
+    excess = {what: loss_of(fit, str(s), rate) - fit.law.L_0 for what, (s, rate) in results.items()}
     assert excess["both"] <= 1.005 * min(excess.values())
-    assert len(results["lr"].schedule.batches) == 1
-    assert results["lr"].rate.decay > 0
-    assert results["lr"].rate.peak <= RATE.peak
-    held = best_schedule(fit, 2_000_000, optimise="lr", rate=RATE, batch=8)
-    assert held.schedule == BatchSchedule.constant(8)
+    schedule, rate = results["lr"]
+    assert len(schedule.batches) == 1
+    assert rate.decay > 0
+    assert rate.peak <= RATE.peak
+    held, _ = best_schedule(fit, optimise="lr", batch=8)
+    assert held == BatchSchedule.constant(8)
 
 
 def test_a_target_is_met_with_fewer_steps(fit):
     target = loss_of(fit, "4")
-    best = best_schedule(fit, 2_000_000, rate=RATE, target_loss=target)
-    assert best.predicted_loss <= target
-    assert best.steps < 0.9 * 2_000_000 / (4 * fit.seq_len)
+    schedule, _ = best_schedule(fit, target_loss=target)
+    assert loss_of(fit, str(schedule)) <= target
+    assert resolve(schedule, 2_000_000, fit.seq_len).steps < 0.9 * 2_000_000 / (4 * fit.seq_len)
     with pytest.raises(InputError, match="is below"):
-        best_schedule(fit, 2_000_000, rate=RATE, target_loss=1.2)
+        best_schedule(fit, target_loss=1.2)
 
 
 def test_bounds_and_multiples_are_kept(fit):
-    best = best_schedule(fit, 2_000_000, rate=RATE, multiple_of=4, min_batch=4, max_batch=32)
-    assert set(best.schedule.batches) <= set(range(4, 33, 4))
-    assert best.large_batch == 32
+    limits = Limits(multiple_of=4, min_batch=4, max_batch=32)
+    schedule, _ = best_schedule(fit, limits=limits)
+    assert set(schedule.batches) <= set(range(4, 33, 4))
+    assert limits.within(fit.batches).ladder()[-1] == 32
 
 
 @pytest.mark.parametrize(
@@ -101,8 +115,8 @@ def test_bounds_and_multiples_are_kept(fit):
     [
         ({}, {"optimise": "all"}, "choose batch, lr or both"),
         ({}, {"batch": 4}, "give it with optimise 'lr'"),
-        ({}, {"min_batch": 5, "max_batch": 7, "multiple_of": 8}, "no multiple of 8"),
-        ({}, {"min_batch": 8, "max_batch": 4}, "the smaller first"),
+        ({}, {"limits": Limits(4, 8, min_batch=5, max_batch=7)}, "no multiple of 8"),
+        ({}, {"limits": Limits(min_batch=8, max_batch=4)}, "the smaller first"),
         ({"status": "not converged", "identified": False}, {}, "fit: not converged"),
         ({"identified": False}, {}, "noise is unidentified"),
         ({"parameters": {"p": Estimate(None, note="unidentified: x")}}, {"optimise": "lr"}, "p is"),
@@ -111,5 +125,5 @@ def test_bounds_and_multiples_are_kept(fit):
 )
 def test_what_cannot_be_optimised_is_refused_in_one_line(fit, changes, options, told):
     with pytest.raises(InputError, match=told) as error:
-        best_schedule(dataclasses.replace(fit, **changes), 2_000_000, rate=RATE, **options)
+        best_schedule(dataclasses.replace(fit, **changes), **options)
     assert "\n" not in str(error.value)

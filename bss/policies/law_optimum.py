@@ -1,0 +1,46 @@
+"""The schedule that a law E(S) itself calls best: one late switch (derived here).
+
+In the surface, progress accumulates with the steps, and the noise is that of the current batch
+alone. So a growing schedule is best with its smallest batch until the end and a large one just long
+enough for the noise of the small one to be forgotten.
+"""
+
+from dataclasses import dataclass
+
+from bss.errors import InputError
+from bss.laws.es.values import EsFit
+from bss.policies.policy import Basis, Limits
+from bss.policies.recommend import law_optimum
+from bss.schedules.batch import BatchSchedule
+
+
+@dataclass(frozen=True)
+class LawOptimum:
+    """Searches the pair of batches.
+
+    Attributes:
+        settle: the last stage as a share of the tokens: how long noise takes to be forgotten,
+            which the law does not know.
+
+    Raises:
+        InputError: on construction, if settle is no share.
+    """
+
+    settle: float = 0.1
+
+    def __post_init__(self):
+        if not 0 < self.settle < 1:
+            raise InputError(
+                f"settle: {self.settle:g} is not between 0 and 1; write a share of the tokens"
+            )
+
+    def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
+        """The best pair.
+
+        Raises:
+            InputError: the fit is of no law that has a loss at a changing batch.
+        """
+        fit = basis.fitted(EsFit)
+        choices = limits.within(basis.measured)
+        choices.check_switch()
+        return law_optimum(fit, tokens, settle=self.settle, batches=choices.ladder())

@@ -1,0 +1,79 @@
+"""What a fitted law of loss curves expects of a schedule, whichever policy made it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bss.laws.functional.values import CurveFit, predict
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+from bss.schedules.rates import Rate
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The prediction for a schedule, beside the constant largest batch (derived here).
+
+    Attributes:
+        predicted_loss: at the end, in nats.
+        large_batch: the constant it is compared with, at the same shape of rate.
+        large_loss: predicted of it with as many tokens.
+        saved_at_equal_steps: share of the tokens that the constant takes in as many steps.
+        saved_at_equal_loss: share of the tokens that the constant needs for the predicted loss;
+            None where it never gets there.
+    """
+
+    predicted_loss: float
+    large_batch: int
+    large_loss: float
+    saved_at_equal_steps: float
+    saved_at_equal_loss: float | None
+
+
+def outlook(
+    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, large_batch: int
+) -> Outlook:
+    """Asks the law.
+
+    Args:
+        fit: the law.
+        schedule: batches in sequences.
+        tokens: budget.
+        rate: over these tokens.
+        large_batch: the constant to compare with.
+
+    Raises:
+        InputError: the fit does not identify what the schedule or the rate changes.
+    """
+    constant = BatchSchedule.constant(large_batch)
+
+    def large_loss(log_tokens: float) -> float:
+        factor = math.exp(log_tokens) / tokens
+        total, warmup, decay = (round(factor * x) for x in (rate.total, rate.warmup, rate.decay))
+        scaled = replace(rate, total=total, warmup=warmup, decay=min(decay, total - warmup))
+        return float(predict(fit, constant, round(math.exp(log_tokens)), scaled)[0])
+
+    loss = float(predict(fit, schedule, tokens, rate)[0])
+    per_step = large_batch * fit.seq_len
+    needed = _first_below(large_loss, loss, math.log(tokens), per_step)
+    plan = resolve(schedule, tokens, fit.seq_len)
+    return Outlook(
+        predicted_loss=loss,
+        large_batch=large_batch,
+        large_loss=large_loss(math.log(tokens)),
+        saved_at_equal_steps=1 - plan.tokens / (plan.steps * per_step),
+        saved_at_equal_loss=None if needed is None else 1 - plan.tokens / needed,
+    )
+
+
+def _first_below(
+    function: Callable[[float], float], level: float, middle: float, least: float
+) -> float | None:
+    """e^x at which a falling function of x first meets a level, to 1e-4; None beyond ×1000."""
+    low, high = math.log(2 * least), middle + math.log(1000)
+    if function(high) > level:
+        return None
+    for _ in range(20):
+        x = (low + high) / 2
+        low, high = (low, x) if function(x) <= level else (x, high)
+    return math.exp(high)
