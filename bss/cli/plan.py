@@ -7,7 +7,7 @@ from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.errors import InputError
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.coupling import Coupling
+from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
 from bss.units import format_tokens, parse_tokens
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rate", default="wsd", choices=("wsd", "cosine", "linear", "constant"))
     add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
     add("--buckets", help="ladder of bucket sizes, as 8,32")
-    add("--lr-coupling", default="none", choices=("none", "sqrt", "linear"))
+    add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
     add("--export", choices=TRAINERS, help="print another trainer's settings")
     add_output_arguments(parser, plot=True)
     parser.set_defaults(run=run)

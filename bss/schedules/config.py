@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.coupling import DecayRule, LRRule
+from bss.schedules.coupling import check_rules
 from bss.units import parse_tokens
 
 
@@ -21,8 +21,8 @@ class ScheduleConfig:
         decay: length of the final decay of "wsd", in tokens.
         shape: of that decay.
         floor: the last learning rate as a fraction of the peak.
-        lr_coupling: what the learning rate does when the batch leaves `reference_batch`.
-        weight_decay_coupling: the same for weight decay.
+        lr_coupling: rule of the learning rate where the batch leaves `reference_batch`.
+        weight_decay_coupling: the same of weight decay; both as in `bss.schedules.coupling`.
         reference_batch: in sequences; 0 means the first batch of the schedule.
     """
 
@@ -33,9 +33,12 @@ class ScheduleConfig:
     decay: int = 0
     shape: rates.Shape = "linear"
     floor: float = 0.0
-    lr_coupling: LRRule = "none"
-    weight_decay_coupling: DecayRule = "none"
+    lr_coupling: str = "none"
+    weight_decay_coupling: str = "none"
     reference_batch: int = 0
+
+    def __post_init__(self) -> None:
+        check_rules(self.lr_coupling, self.weight_decay_coupling)
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,30 @@
 """What learning rate, weight decay and betas do when the batch changes.
 
+A rule is a function, registered here or a user's own as `package.module:ATTRIBUTE`: of the learning
+rate from B/B_ref to a factor, of weight decay from B/B_ref and that factor to one of its own.
+
 The square-root rule for the rate is the usual one for Adam, the linear one that for SGD
 (arXiv 2505.23971 uses both so). Betas kept as half-lives in tokens follow Marek et al.
 (arXiv 2507.07101): beta2' = beta2^(B'/B).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from bss.errors import InputError
+from bss.registry import Registry
 
-LRRule = Literal["none", "sqrt", "linear"]
-DecayRule = Literal["none", "per_token"]
+LR_RULES: Registry[Callable[[float], float]] = Registry(
+    "coupling lr",
+    {"none": lambda ratio: 1.0, "sqrt": math.sqrt, "linear": lambda ratio: ratio},
+    Callable,
+)
+DECAY_RULES: Registry[Callable[[float, float], float]] = Registry(
+    "coupling weight_decay_rule",
+    {"none": lambda ratio, factor: 1.0, "per_token": lambda ratio, factor: ratio / factor},
+    Callable,
+)
 
 
 @dataclass(frozen=True)
@@ -37,14 +49,15 @@ class Coupling:
     """How the settings of a step depend on its batch B.
 
     Attributes:
-        lr: the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear" B/B_ref.
+        lr: the rule of the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear"
+            B/B_ref, or a user's own.
         reference_batch: B_ref in sequences, the batch at which the scheduled rate and the weight
             decay are meant as given; needed by every rule but "none".
         weight_decay: λ at the reference batch.
         weight_decay_rule: "none" keeps λ. "per_token" keeps the shrinkage per token, lr·λ/B to
             first order in lr·λ, at what it is at B_ref with the scheduled rate:
             λ_B = λ · (B/B_ref) / (the factor on the rate) (derived here), which keeps the AdamW
-            timescale B/(lr·λ) in tokens.
+            timescale B/(lr·λ) in tokens. Or a user's own.
         beta1, beta2: per step, whatever the batch ...
         beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
             beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
@@ -53,23 +66,19 @@ class Coupling:
         InputError: on construction, if a value is out of range or a reference is missing.
     """
 
-    lr: LRRule = "none"
+    lr: str = "none"
     reference_batch: int | None = None
     weight_decay: float = 0.0
-    weight_decay_rule: DecayRule = "none"
+    weight_decay_rule: str = "none"
     beta1: float = 0.9
     beta2: float = 0.95
     beta1_half_life: float | None = None
     beta2_half_life: float | None = None
 
     def __post_init__(self):
-        for field, rules in (("lr", LRRule), ("weight_decay_rule", DecayRule)):
+        check_rules(self.lr, self.weight_decay_rule)
+        for field in ("lr", "weight_decay_rule"):
             rule = getattr(self, field)
-            if rule not in get_args(rules):
-                raise InputError(
-                    f"coupling {field}: {rule!r} is unknown; "
-                    f"choose one of {', '.join(get_args(rules))}"
-                )
             if rule != "none" and self.reference_batch is None:
                 raise InputError(
                     f"reference_batch: missing; {field} {rule!r} scales relative to it"
@@ -99,17 +108,23 @@ class Coupling:
             Settings(lr=0.002, beta1=0.9, beta2=0.5, weight_decay=0.0)
         """
         ratio = batch / (self.reference_batch or batch)
-        factor = {"none": 1.0, "sqrt": math.sqrt(ratio), "linear": ratio}[self.lr]
+        factor = LR_RULES[self.lr](ratio)
         tokens = batch * seq_len
-        decay = self.weight_decay
-        if self.weight_decay_rule == "per_token":
-            decay *= ratio / factor
         return Settings(
             lr=lr * factor,
             beta1=_beta(self.beta1, self.beta1_half_life, tokens),
             beta2=_beta(self.beta2, self.beta2_half_life, tokens),
-            weight_decay=decay,
+            weight_decay=self.weight_decay * DECAY_RULES[self.weight_decay_rule](ratio, factor),
         )
+
+
+def check_rules(lr: str, weight_decay: str) -> None:
+    """Refuses rules that are not there.
+
+    Raises:
+        InputError: an unknown name, with those there are, or nothing to import.
+    """
+    _ = LR_RULES[lr], DECAY_RULES[weight_decay]
 
 
 def half_life(beta: float, batch_tokens: int) -> float:

@@ -32,6 +32,20 @@ def test_decay_per_token_is_that_of_the_reference_batch(rule, batch, lr):
     assert settings.lr * settings.weight_decay / batch == pytest.approx(lr * 0.1 / 32)
 
 
+def test_a_users_own_rules_are_functions_of_the_ratio(tmp_path, monkeypatch):
+    (tmp_path / "myrules.py").write_text(
+        "def cube_root(ratio):\n    return ratio ** (1 / 3)\n\n"
+        "def inverse(ratio, factor):\n    return 1 / (ratio * factor)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    coupling = Coupling("myrules:cube_root", 8, 0.1, "myrules:inverse")
+    settings = coupling.settings(1e-3, 64, 128)
+    assert settings.lr == pytest.approx(2e-3)
+    assert settings.weight_decay == pytest.approx(0.1 / 16)
+    with pytest.raises(InputError, match="myrules:square cannot be imported"):
+        Coupling("myrules:square", 8)
+
+
 @given(st.floats(0.5, 0.9999), BATCHES, BATCHES)
 def test_half_life_keeps_beta_to_the_ratio_of_batches(beta, reference, batch):
     tokens = half_life(beta, reference * 128)
