@@ -24,6 +24,7 @@ _COMMANDS = {
     "fit": "fit a law: es, critical, table, curve",
     "schedule": "a fitted law into a batch schedule",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
+    "report": "a results directory as one HTML page",
     "models": "named models, their parameters and FLOPs",
     "runs": "what a runs directory holds",
 }

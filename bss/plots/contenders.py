@@ -20,7 +20,7 @@ from bss.plots.style import (
     side_legend,
     tokens_axis,
 )
-from bss.points.standings import Standing, compared_loss, standings
+from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
@@ -28,16 +28,10 @@ ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "schedule": ("derived schedule", {"marker": "D", "color": "#c2571a"}),
     "late": ("late switch", {"marker": "^", "color": "#10375c"}),
 }
-RATES = {
-    "constant": "constant learning rate",
-    "averaged": "constant learning rate, weights averaged",
-    "decay": "decayed to zero",
-    "cosine": "cosine to zero",
-}
 
 
 def contenders_figure(contenders: pd.DataFrame) -> Figure:
-    """Final loss of every contender, a panel for each rate that was run, lowest on top.
+    """Final loss of every contender, a panel for each ending that was run, lowest on top.
 
     Means over seeds, with each seed beside them; the numbers are differences to the best constant
     in 1e-3 nats, with 2 standard errors where there are several seeds. Contenders far behind are
@@ -46,14 +40,13 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     Args:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
     """
-    panels = {rate: standings(contenders, rate) for rate in RATES}
-    panels = {rate: rows for rate, rows in panels.items() if rows}
+    panels = by_ending(contenders)
     most = max((len(rows) for rows in panels.values()), default=1)
     figure, axes = new_figure((0.9 + 0.25 * most) * max(len(panels), 1), rows=max(len(panels), 1))
     noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
-    for ax, (rate, rows) in zip(axes[:, 0], panels.items(), strict=False):
+    for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
-        panel_title(ax, RATES[rate])
+        panel_title(ax, ENDINGS[ending].title)
         ax.set_xlabel(f"final {noun} (nats per token)")
     roles = [role for role in ROLES if role in set(contenders["role"])]
     handles = [

@@ -8,13 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.errors import InputError
 from bss.plots.style import FAINT, batch_styles, new_figure, side_legend, tokens_axis
-from bss.points.curve import Smooth, smooth_curve
+from bss.points.batches import batch_curves, excess
+from bss.points.curve import Smooth
 from bss.tables import loss_column
-
-GRID_POINTS = 200
-END_SLACK = 0.03  # equal budgets end apart by remainders that fill no batch
 
 
 def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
@@ -32,17 +29,17 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
         InputError: no run has a constant batch and at least 3 losses.
     """
     column = loss_column(runs)
-    curves = _constant_curves(runs, column)
-    styles = batch_styles(batch for batch, _, _ in curves)
+    curves = batch_curves(runs, column)
+    styles = batch_styles(curve.batch for curve in curves)
     figure, axes = new_figure(6.4, rows=2, sharex=True, height_ratios=(1.7, 1))
     top, bottom = axes[:, 0]
     for target in targets:
         top.axhline(target, color=FAINT, linewidth=0.8, zorder=1)
-    for batch, run, curve in curves:
-        seen = run[run[column].notna()]
-        top.plot(seen["tokens"], seen[column], color=styles[batch]["color"], linewidth=1.5)
-        _mark_crossings(top, curve, targets, styles[batch])
-    _draw_excess(bottom, curves, styles)
+    for curve in curves:
+        style, seen = styles[curve.batch], curve.rows[curve.rows[column].notna()]
+        top.plot(seen["tokens"], seen[column], color=style["color"], linewidth=1.5)
+        _mark_crossings(top, curve.fit, targets, style)
+    _draw_excess(bottom, *excess(curves), styles)
     _limit(top, curves, targets)
     noun = "held-out loss" if column == "eval_loss" else "training loss"
     top.set_ylabel(f"{noun} (nats per token)")
@@ -59,18 +56,6 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     return figure
 
 
-def _constant_curves(runs: pd.DataFrame, column: str) -> list[tuple[float, pd.DataFrame, Smooth]]:
-    """Batch, rows and monotone fit of each run of one batch, ascending in batch."""
-    curves = []
-    for _, run in runs.groupby("run", sort=False):
-        losses = np.isfinite(run[column].to_numpy(float)).sum()
-        if len(np.unique(run["batch"])) == 1 and losses >= 3:
-            curves.append((float(run["batch"].iloc[0]), run, smooth_curve(run, column)))
-    if not curves:
-        raise InputError("runs: no run has a constant batch and at least 3 losses; add one")
-    return sorted(curves, key=lambda entry: entry[0])
-
-
 def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], style: dict) -> None:
     met = [t for t in targets if curve.loss[-1] <= t < curve.loss[0]]
     first = [np.interp(-t, -curve.loss, curve.log_tokens) for t in met]
@@ -80,33 +65,21 @@ def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], style: di
     )  # fmt: skip
 
 
-def _draw_excess(ax: Axes, curves: list, styles: dict) -> None:
-    start = max(curve.log_tokens[0] for _, _, curve in curves)
-    end = max(curve.log_tokens[-1] for _, _, curve in curves)
-    x = np.linspace(start, end, GRID_POINTS)
-    mean = {
-        batch: np.mean([_on_grid(curve, x) for b, _, curve in curves if b == batch], axis=0)
-        for batch in styles
-    }
-    best = np.nanmin(list(mean.values()), axis=0)
+def _draw_excess(
+    ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], styles: dict
+) -> None:
     for i, (batch, style) in enumerate(styles.items()):
         offset = (i * 2, 2 * len(styles))
-        ax.plot(np.exp(x), mean[batch] - best, **style, markevery=offset, ms=4, linewidth=1.5)
+        ax.plot(tokens, above[batch], **style, markevery=offset, ms=4, linewidth=1.5)
     # The best batches change places in a narrow band; those far from it may leave the panel.
-    last = [excess[-1] for v in mean.values() if len(excess := (v - best)[np.isfinite(v)])]
+    last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
     top = max(2 * float(np.quantile(last, 0.7)), 1e-3)
     ax.set_ylim(-0.04 * top, top)
 
 
-def _on_grid(curve: Smooth, x: np.ndarray) -> np.ndarray:
-    """Losses at log tokens x; NaN past the curve's end, but for a trifle of the tokens."""
-    known = x <= curve.log_tokens[-1] + END_SLACK
-    return np.where(known, np.interp(x, curve.log_tokens, curve.loss), np.nan)
-
-
 def _limit(ax: Axes, curves: list, targets: Sequence[float]) -> None:
-    lowest = min(float(curve.loss[-1]) for _, _, curve in curves)
-    highest = max(float(curve.loss[0]) for _, _, curve in curves)
+    lowest = min(float(curve.fit.loss[-1]) for curve in curves)
+    highest = max(float(curve.fit.loss[0]) for curve in curves)
     if targets:
         highest = min(highest, max(targets) + 0.35 * (max(targets) - lowest))
     margin = 0.04 * (highest - lowest)

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.plots.contenders import RATES
 from bss.plots.style import (
     FAINT,
     INK,
@@ -24,6 +23,7 @@ from bss.plots.style import (
     side_legend,
     tokens_axis,
 )
+from bss.points.standings import ENDINGS
 from bss.units import format_tokens
 
 PREDICTORS = {
@@ -162,7 +162,7 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
         scores: columns group, predictor, schedules, ratio, rank_correlation; "all" is told.
     """
     figure, axes = new_figure(3.7, columns=len(PREDICTORS), sharey=True)
-    kinds = [kind for kind in RATES if kind in set(table["rate"])]
+    kinds = [kind for kind in ENDINGS if kind in set(table["rate"])]
     looks = batch_styles(range(len(kinds)))
     told = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
     for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=True):
@@ -186,7 +186,7 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
             ax.text(0.98, 0.03, text, fontsize=7.5, **place)
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
     handles = [
-        Line2D([], [], ls="none", ms=5, **looks[i], label=RATES[kind])
+        Line2D([], [], ls="none", ms=5, **looks[i], label=ENDINGS[kind].title)
         for i, kind in enumerate(kinds)
     ]
     side_legend(figure, [*handles, Line2D([], [], color=FAINT, lw=0.9, label="equal")])

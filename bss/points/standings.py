@@ -1,4 +1,6 @@
-"""Where each contender ends at equal tokens, against the best constant batch of the same rate.
+"""Where each contender ends at equal tokens, against the best constant of the same ending.
+
+An ending is what the learning rate does at last; tables have it in the column `rate`.
 
 The best constant is chosen by held-out loss; what is compared is the loss on the test split, on
 which no choice was made (derived here). Runs of one seed share initialisation and data order, so
@@ -20,12 +22,32 @@ from bss.points.crossings import mean
 
 NO_WORSE = 0.003
 CONSTANT_ROLES = ("constant", "average")
+ROLES = (*CONSTANT_ROLES, "schedule", "late")
 VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
 
 
 @dataclass(frozen=True)
+class Ending:
+    """What the learning rate does at last, as a title and in a sentence."""
+
+    title: str
+    when: str
+
+
+ENDINGS = {
+    "constant": Ending("constant learning rate", "at constant learning rate"),
+    "averaged": Ending(
+        "constant learning rate, weights averaged",
+        "at constant learning rate with averaged weights",
+    ),
+    "decay": Ending("decayed to zero", "after the decay to zero"),
+    "cosine": Ending("cosine to zero", "after the cosine to zero"),
+}
+
+
+@dataclass(frozen=True)
 class Standing:
-    """One contender at one rate, over its seeds.
+    """One contender at one ending, over its seeds.
 
     Attributes:
         name: of the contender.
@@ -75,14 +97,20 @@ def compared_loss(contenders: pd.DataFrame) -> str:
     return "test_loss" if tested else "eval_loss"
 
 
-def standings(contenders: pd.DataFrame, rate: str) -> list[Standing]:
-    """The contenders of a rate, lowest loss first; empty where it has none.
+def by_ending(contenders: pd.DataFrame) -> dict[str, list[Standing]]:
+    """The standings of every ending that was run, in the order of ENDINGS."""
+    found = {ending: standings(contenders, ending) for ending in ENDINGS}
+    return {ending: rows for ending, rows in found.items() if rows}
+
+
+def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
+    """The contenders of an ending, lowest loss first; empty where it has none.
 
     Args:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
-        rate: "constant", "averaged" or "decay".
+        ending: one of ENDINGS.
     """
-    rows = contenders[contenders["rate"] == rate]
+    rows = contenders[contenders["rate"] == ending]
     column = compared_loss(contenders)
     groups = {str(name): group.set_index("seed") for name, group in rows.groupby("name")}
     held_out = {

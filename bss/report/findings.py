@@ -1,24 +1,28 @@
 """The short answer of a report: plain sentences made from the numbers, and nothing else."""
 
 import math
+from typing import Any
 
 from bss.laws.fitting.estimate import Estimate
-from bss.plots.contenders import RATES
-from bss.points.standings import CONSTANT_ROLES, Standing, compared_loss, standings
+from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
 from bss.report.results import Results
 from bss.units import format_tokens
 
-WHEN = {
-    "constant": "At constant learning rate",
-    "averaged": "At constant learning rate with averaged weights",
-    "decay": "After the decay to zero",
-}
-
 
 def short_answer(results: Results) -> list[str]:
-    """Which batch schedule wins at each rate, B_opt, and which law to believe."""
-    answers = [_winner(results, rate) for rate in RATES]
-    answers += [_certainty(results), _optimal_batch(results), _best_law(results)]
+    """Which batch schedule wins at each ending, B_opt, and which law to believe.
+
+    What the results cannot answer is left out.
+    """
+    answers = []
+    if results.contenders is not None:
+        rows = by_ending(results.contenders)
+        answers += [_winner(results, ending, rows[ending]) for ending in rows]
+        answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
+    if results.schedule is not None:
+        answers.append(_optimal_batch(results, results.schedule["law"]))
+    if "" in results.comparisons:
+        answers.append(_best_law(results.comparisons[""]))
     return [answer for answer in answers if answer]
 
 
@@ -51,13 +55,10 @@ def interval_text(estimate: Estimate) -> str:
     return ", ".join(bounds) or "–"
 
 
-def _winner(results: Results, rate: str) -> str:
-    rows = standings(results.contenders, rate)
-    if not rows:
-        return ""
-    when = WHEN[rate]
-    noun = _noun(results)
-    tokens = format_tokens(round(results.schedule["tokens"]))
+def _winner(results: Results, ending: str, rows: list[Standing]) -> str:
+    when, noun = ENDINGS[ending].when, _noun(results)
+    consumed = max(row.tokens for row in rows)
+    tokens = format_tokens(round((results.schedule or {"tokens": consumed})["tokens"]))
     first, best = rows[0], next((row for row in rows if row.best), None)
     told = (
         f"{when} and {tokens} tokens, {_name(first)} has the lowest {noun}, {first.loss:.4f} nats"
@@ -117,23 +118,19 @@ def _apart(row: Standing) -> str:
 
 
 def _noun(results: Results) -> str:
-    return {"test_loss": "test loss", "eval_loss": "held-out loss"}[
-        compared_loss(results.contenders)
-    ]
+    tested = results.contenders is not None and compared_loss(results.contenders) == "test_loss"
+    return "test loss" if tested else "held-out loss"
 
 
-def _certainty(results: Results) -> str:
+def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
     """How far the differences can be trusted: one seed, or several."""
-    told = []
-    for rate in RATES:
-        for row in standings(results.contenders, rate):
-            if row.role == "schedule" and row.error is not None:
-                told.append(
-                    f"{millinats(row.difference, row.error)} × 10⁻³ nats "
-                    f"{WHEN[rate][0].lower()}{WHEN[rate][1:]}"
-                )
+    told = [
+        f"{millinats(row.difference, row.error)} × 10⁻³ nats {ENDINGS[ending].when}"
+        for ending, rows in standings.items()
+        for row in rows
+        if row.role == "schedule" and row.error is not None
+    ]
     if told:
-        seeds = len(set(results.contenders["seed"]))
         return (
             f"Over {seeds} seeds, differences are paired by seed and given with 2 standard "
             f"errors: the derived schedule against the best constant, {', '.join(told)}."
@@ -144,8 +141,8 @@ def _certainty(results: Results) -> str:
     )
 
 
-def _optimal_batch(results: Results) -> str:
-    fit = results.fits.get(results.schedule["law"])
+def _optimal_batch(results: Results, law: str) -> str:
+    fit = results.fits.get("", {}).get(law)
     if fit is None:
         return ""
     known = [
@@ -170,8 +167,9 @@ def _optimal_batch(results: Results) -> str:
 
 def _caution(results: Results, law: str) -> str:
     """A warning where the law that B_opt is read from is not the one that predicts best."""
-    errors = {row["law"]: row["interior_loss"] for row in results.comparison["table"]}
-    winner = results.comparison["winner"]
+    comparison = results.comparisons.get("", {"table": [], "winner": ""})
+    errors = {row["law"]: row["interior_loss"] for row in comparison["table"]}
+    winner = comparison["winner"]
     if law not in errors:
         return " This law could not be judged on left-out batches, so read it with care."
     if law == winner:
@@ -182,8 +180,8 @@ def _caution(results: Results, law: str) -> str:
     )
 
 
-def _best_law(results: Results) -> str:
-    table, winner = results.comparison["table"], results.comparison["winner"]
+def _best_law(comparison: dict[str, Any]) -> str:
+    table, winner = comparison["table"], comparison["winner"]
     if not table:
         return "Too few batches to say which law predicts left-out batches best."
     best = table[0]
@@ -196,7 +194,7 @@ def _best_law(results: Results) -> str:
     )
     if winner != best["law"]:
         told += f"; the {winner} is simpler and as good within one standard error"
-    if results.comparison["left_out"]:
-        left = ", ".join(results.comparison["left_out"])
+    if comparison["left_out"]:
+        left = ", ".join(comparison["left_out"])
         told += f". Too few batches to judge: {left}"
     return f"{told}."

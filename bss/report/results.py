@@ -1,7 +1,10 @@
-"""What an experiment leaves in its results directory, read and checked."""
+"""What an experiment leaves in its results directory, read and checked.
 
-import json
-from collections.abc import Sequence
+Only experiment.json is needed. The files of E(S) and its schedules are known by name and shown as
+figures; other tables and pictures are kept as they are.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,15 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.files import read_json
 from bss.laws.es.values import EsFit
-from bss.plots.contenders import RATES, ROLES
+from bss.laws.functional.values import CurveFit
+from bss.points.standings import ENDINGS, ROLES
 from bss.tables import read_points, read_runs
 
 EXPERIMENT = (
-    "title", "question", "command", "commit", "date", "device", "cores", "seconds",
-    "trained_tokens", "evaluated_tokens", "versions", "config",
+    "title", "command", "commit", "date", "device", "cores", "seconds", "trained_tokens",
+    "evaluated_tokens", "versions", "config",
 )  # fmt: skip
 SCHEDULE = ("batch", "law", "tokens", "seq_len", "lr", "warmup", "note")
 CONTENDERS = (
@@ -26,99 +31,146 @@ THROUGHPUT = (
     "run", "name", "batch", "tokens", "tokens_per_second", "mfu", "programs", "recompilations",
 )  # fmt: skip
 COMPARISON = ("table", "winner", "left_out")
-NAMES = {"name": str, "batch": str, "run": str, "rate": str, "role": str}
+TYPES = {
+    "contenders.csv": dict.fromkeys(("name", "batch", "run", "rate", "role"), str),
+    "throughput.csv": {"run": str, "name": str},
+}
+HINT = "run the experiment again to rewrite it"
 
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment's results.
+    """An experiment's results; None or empty where a file is not there.
 
     Attributes:
         experiment: what was asked, and with what it was answered.
-        runs: run table of the constant batches at constant rate.
+        runs: run table.
         points: table of points of these runs.
-        fits: fitted laws by name.
-        comparison: of the laws, as `bss.laws.es.compare.Comparison.to_dict` has it.
+        fits: fitted laws E(S) by name, by the name of their group; "" where there are no groups.
+        comparisons: of the laws of each group, as `bss.laws.es.compare.Comparison.to_dict` has it.
+        curve_fit: the functional law of loss curves.
         schedule: the derived schedule and the settings it was trained with.
         contenders: final losses, a row per run.
         throughput: speed, a row per batch of a run.
+        tables: all other tables, by file name.
+        pictures: PNG files, by file name.
     """
 
     experiment: dict[str, Any]
-    runs: pd.DataFrame
-    points: pd.DataFrame
-    fits: dict[str, EsFit]
-    comparison: dict[str, Any]
-    schedule: dict[str, Any]
-    contenders: pd.DataFrame
-    throughput: pd.DataFrame
+    runs: pd.DataFrame | None
+    points: pd.DataFrame | None
+    fits: dict[str, dict[str, EsFit]]
+    comparisons: dict[str, dict[str, Any]]
+    curve_fit: CurveFit | None
+    schedule: dict[str, Any] | None
+    contenders: pd.DataFrame | None
+    throughput: pd.DataFrame | None
+    tables: dict[str, pd.DataFrame]
+    pictures: dict[str, bytes]
 
 
 def read_results(directory: Path) -> Results:
     """Read a results directory.
 
     Raises:
-        InputError: a file is missing or damaged, or lacks something; it names the file.
+        InputError: there is no experiment.json, or a file is damaged or lacks something; it names
+            the file.
     """
-    fits = _json(directory / "fits.json", ())
-    try:
-        laws = {name: EsFit.from_dict(entry) for name, entry in fits.items()}
-    except (InputError, TypeError, AttributeError, KeyError) as error:
-        raise InputError(f"{directory / 'fits.json'}: {error}; write the fits again") from None
-    contenders = _table(directory / "contenders.csv", CONTENDERS, NAMES)
-    for column, known in (("rate", RATES), ("role", ROLES)):
-        for value in set(contenders[column]) - set(known):
-            raise InputError(
-                f"{directory / 'contenders.csv'}: {column} {value!r} is unknown; "
-                f"write {' or '.join(known)}"
-            )
-    for row in np.flatnonzero(contenders.duplicated(["name", "rate", "seed"]))[:1]:
-        raise InputError(
-            f"{directory / 'contenders.csv'}: {contenders['name'][row]!r} is there twice for one "
-            "rate and seed; drop one row"
-        )
+    experiment = _json(directory / "experiment.json", EXPERIMENT)
+    files = {path.name: path for path in sorted(directory.iterdir())}
+    tables = {name: _table(path) for name, path in files.items() if path.suffix == ".csv"}
+    fits, comparisons = _fits(directory / "fits.json") if "fits.json" in files else ({}, {})
+    if "comparison.json" in files:
+        comparisons[""] = _json(files["comparison.json"], COMPARISON)
+    curve = _json(files["fit.json"]) if "fit.json" in files else {}
+    fitted = "" in fits and tables.pop("points.csv", None) is not None
     return Results(
-        experiment=_json(directory / "experiment.json", EXPERIMENT),
-        runs=read_runs(directory / "runs.parquet"),
-        points=read_points(directory / "points.csv"),
-        fits=laws,
-        comparison=_json(directory / "comparison.json", COMPARISON),
-        schedule=_json(directory / "schedule.json", SCHEDULE),
-        contenders=contenders,
-        throughput=_table(directory / "throughput.csv", THROUGHPUT, {"run": str, "name": str}),
+        experiment=experiment,
+        runs=read_runs(files["runs.parquet"]) if "runs.parquet" in files else None,
+        points=read_points(files["points.csv"]) if fitted else None,
+        fits=fits,
+        comparisons=comparisons,
+        curve_fit=CurveFit.from_dict(curve) if curve.get("kind") == "curve" else None,
+        schedule=_json(files["schedule.json"], SCHEDULE) if "schedule.json" in files else None,
+        contenders=_contenders(tables, directory / "contenders.csv"),
+        throughput=_known(tables, directory / "throughput.csv", THROUGHPUT),
+        tables={name: table for name, table in tables.items() if len(table)},
+        pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
     )
 
 
-def _json(path: Path, needed: Sequence[str]) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; run the experiment to its end") from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: is damaged ({error}); run the experiment again to rewrite it"
-        ) from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: holds no JSON object; run the experiment again to rewrite it")
-    missing = [key for key in needed if key not in value]
-    if missing:
-        raise InputError(f"{path}: lacks {', '.join(missing)}; run the experiment again")
+def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    value = read_json(path, HINT)
+    if missing := [key for key in needed if key not in value]:
+        raise InputError(f"{path}: lacks {', '.join(missing)}; {HINT}")
     return value
 
 
-def _table(path: Path, columns: Sequence[str], types: dict[str, type]) -> pd.DataFrame:
+def _fits(path: Path) -> tuple[dict[str, dict[str, EsFit]], dict[str, dict[str, Any]]]:
+    """The fits E(S) of a file and the comparisons of their laws, by the names of their groups."""
+    fits: dict[str, dict[str, EsFit]] = {}
+    comparisons: dict[str, dict[str, Any]] = {}
     try:
-        table = pd.read_csv(path, dtype=types)  # type: ignore[arg-type]
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; run the experiment to its end") from None
+        for names, entry in _entries(_json(path)):
+            if set(COMPARISON) <= set(entry):
+                comparisons[", ".join(names)] = entry
+            elif entry["kind"] == "es":
+                fits.setdefault(", ".join(names[:-1]), {})[names[-1]] = EsFit.from_dict(entry)
+    except (InputError, TypeError, AttributeError, KeyError) as error:
+        raise InputError(f"{path}: {error}; write the fits again") from None
+    return fits, comparisons
+
+
+def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Fits and comparisons at any depth, each with the names that lead to it."""
+    if "kind" in entry or set(COMPARISON) <= set(entry):
+        yield names, entry
+        return
+    for name, value in entry.items():
+        if isinstance(value, dict):
+            inside = names if name in ("fits", "fit", "comparison") else (*names, name)
+            yield from _entries(value, inside)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, dtype=TYPES.get(path.name))  # type: ignore[arg-type]
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: is damaged ({reason}); run the experiment again") from None
+        raise InputError(f"{path}: is damaged ({reason}); {HINT}") from None
+
+
+def _known(
+    tables: dict[str, pd.DataFrame], path: Path, columns: Sequence[str]
+) -> pd.DataFrame | None:
+    """Takes a table out of all; None where there is none, or one of other things."""
+    table = tables.get(path.name)
+    if table is None or (len(table) and not set(columns) & set(table)):
+        return None
     missing = [column for column in columns if column not in table]
     if missing or table.empty:
         lacks = f"columns {', '.join(missing)}" if missing else "rows"
-        raise InputError(f"{path}: lacks {lacks}; run the experiment again")
-    for column in set(columns) - set(NAMES) | {"batch"} - set(types):
+        raise InputError(f"{path}: lacks {lacks}; {HINT}")
+    for column in set(columns) - set(TYPES.get(path.name, ())):
         if not pd.api.types.is_numeric_dtype(table[column]):
             raise InputError(f"{path}: {column} holds text that is no number; correct it")
+    return tables.pop(path.name)
+
+
+def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
+    """The contenders of one contest; a table of several, by variation, stays as it is."""
+    if "variation" in tables.get(path.name, ()):
+        return None
+    table = _known(tables, path, CONTENDERS)
+    if table is None:
+        return None
+    for column, known in (("rate", ENDINGS), ("role", ROLES)):
+        for value in set(table[column]) - set(known):
+            raise InputError(f"{path}: {column} {value!r} is unknown; write {' or '.join(known)}")
+    for row in np.flatnonzero(table.duplicated(["name", "rate", "seed"]))[:1]:
+        raise InputError(
+            f"{path}: {table['name'][row]!r} is there twice for one rate and seed; drop one row"
+        )
     return table

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 from html.parser import HTMLParser
 
@@ -92,7 +93,8 @@ def test_the_short_answer_says_who_wins_where(results):
 
 def test_a_law_that_predicts_worse_is_read_with_care(results):
     read = read_results(results)
-    worse = dataclasses.replace(read, comparison=read.comparison | {"winner": "hyperbola"})
+    other = read.comparisons[""] | {"winner": "hyperbola"}
+    worse = dataclasses.replace(read, comparisons={"": other})
     told = "on left-out batches this law errs by 0.0021 nats, the hyperbola by 0.0164"
     assert told in " ".join(short_answer(worse))
     assert told not in " ".join(short_answer(read))
@@ -106,18 +108,67 @@ def test_several_seeds_have_paired_differences(planted, tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["missing", "garbage"])
-def test_missing_and_damaged_files_are_one_line(planted, results, tmp_path, name, damage):
+def test_damaged_files_are_one_line(results, tmp_path, name):
     for file in FILES:
         (tmp_path / file).write_bytes((results / file).read_bytes())
-    if damage == "missing":
-        (tmp_path / name).unlink()
-    else:
-        (tmp_path / name).write_text('{"a": \n')
+    (tmp_path / name).write_text('{"a": \n')
     with pytest.raises(InputError, match=re.escape(name)) as raised:
         write_report(tmp_path, tmp_path / "report.html")
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_results_that_are_no_experiment_are_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"experiment.json: there is no such file; run the"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
+SECTIONS = {
+    "Loss against tokens": ("runs.parquet",),
+    "Tokens against steps to a loss": ("points.csv", "fits.json"),
+    "Which law predicts batches it has not seen": ("comparison.json",),
+    "The schedule": ("schedule.json",),
+    "Contenders at equal tokens": ("contenders.csv",),
+    "Throughput and compilations": ("throughput.csv",),
+}
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_section_stands_where_its_files_are(results, tmp_path, title):
+    for file in ("experiment.json", *SECTIONS[title]):
+        (tmp_path / file).write_bytes((results / file).read_bytes())
+    write_report(tmp_path, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert [name for name in SECTIONS if f"<h2>{name}</h2>" in page] == [title]
+
+
+def test_other_tables_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
+    for file in ("experiment.json", "points.csv"):
+        (tmp_path / file).write_bytes((results / file).read_bytes())
+    fits = {name: fit.to_dict() for name, fit in planted.fits.items()}
+    comparison = json.loads((results / "comparison.json").read_text())
+    groups = {"stable, shared": {"comparison": comparison, "fits": fits}}
+    (tmp_path / "fits.json").write_text(json.dumps(groups))
+    pd.DataFrame({"switch": ["20%"] * 50, "gap": [0.125] * 50}).to_csv(
+        tmp_path / "gaps.csv", index=False
+    )
+    (tmp_path / "curve.png").write_bytes(b"picture")
+    write_report(tmp_path, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<h3>Stable, shared</h3>") == 2 and "Chosen: the surface." in page
+    assert "<td>0.125</td>" in page and "10 more rows in the file." in page
+    assert "data:image/png;base64,cGljdHVyZQ==" in page
+
+
+def test_every_ending_has_its_words(planted, tmp_path):
+    table = planted.contenders()
+    again = table[table["rate"] == "decay"].assign(rate="cosine")
+    planted.write(tmp_path)
+    pd.concat([table, again]).to_csv(tmp_path / "contenders.csv", index=False)
+    told = " ".join(short_answer(read_results(tmp_path)))
+    assert "After the decay to zero and" in told and "After the cosine to zero and" in told
+    write_report(tmp_path, tmp_path / "report.html")
+    assert "<h3>Cosine to zero</h3>" in (tmp_path / "report.html").read_text()
 
 
 def changed(column, value):

@@ -1,0 +1,78 @@
+"""Constant batches side by side: which runs compare, and how far each is from the best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.points.curve import Smooth, smooth_curve
+
+SETTING = ("model", "seq_len", "peak_lr", "rate")
+GRID_POINTS = 200
+END_SLACK = 0.03  # equal budgets end apart by remainders that fill no batch
+
+
+@dataclass(frozen=True)
+class BatchCurve:
+    """A run of one batch: the batch in sequences, its rows, and the monotone fit to its losses."""
+
+    batch: float
+    rows: pd.DataFrame
+    fit: Smooth
+
+
+def alike(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of one batch that share model, sequence length and rate, of the most batches."""
+    sizes: dict[tuple, set[float]] = {}
+    members: dict[tuple, list[pd.DataFrame]] = {}
+    columns = [column for column in SETTING if column in runs]
+    for _, run in runs.groupby("run", sort=False):
+        if len(set(run["batch"])) == 1:
+            setting = tuple(str(run[column].iloc[0]) for column in columns)
+            sizes.setdefault(setting, set()).update(run["batch"])
+            members.setdefault(setting, []).append(run)
+    if not sizes:
+        return runs.head(0)
+    return pd.concat(members[max(sizes, key=lambda setting: len(sizes[setting]))])
+
+
+def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:
+    """Every run of one batch with at least 3 losses, ascending in batch.
+
+    Args:
+        runs: a run table; runs that change their batch are left out.
+        column: the loss, in nats.
+
+    Raises:
+        InputError: there is none.
+    """
+    curves = []
+    for _, run in runs.groupby("run", sort=False):
+        losses = np.isfinite(run[column].to_numpy(float)).sum()
+        if len(set(run["batch"])) == 1 and losses >= 3:
+            curves.append(BatchCurve(float(run["batch"].iloc[0]), run, smooth_curve(run, column)))
+    if not curves:
+        raise InputError("runs: no run has a constant batch and at least 3 losses; add one")
+    return sorted(curves, key=lambda curve: curve.batch)
+
+
+def excess(curves: Sequence[BatchCurve]) -> tuple[np.ndarray, dict[float, np.ndarray]]:
+    """Tokens, and each batch's loss above the best one there, averaged over its runs.
+
+    Returns:
+        Tokens [T], evenly spaced in log from where all curves are known to the farthest end; and
+        by batch the excess [T] in nats, NaN past a curve's end, but for a trifle of the tokens.
+    """
+    start = max(curve.fit.log_tokens[0] for curve in curves)
+    end = max(curve.fit.log_tokens[-1] for curve in curves)
+    x = np.linspace(start, end, GRID_POINTS)
+    losses: dict[float, list[np.ndarray]] = {}
+    for curve in curves:
+        known = x <= curve.fit.log_tokens[-1] + END_SLACK
+        loss = np.where(known, np.interp(x, curve.fit.log_tokens, curve.fit.loss), np.nan)
+        losses.setdefault(curve.batch, []).append(loss)
+    mean = {batch: np.mean(found, axis=0) for batch, found in losses.items()}
+    best = np.nanmin(list(mean.values()), axis=0)
+    return np.exp(x), {batch: loss - best for batch, loss in mean.items()}

@@ -1,0 +1,138 @@
+"""The tables of a report's page: what results say in rows and cells of text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.laws.es.values import EsFit
+from bss.laws.functional.values import CurveFit
+from bss.points.standings import ENDINGS, by_ending, compared_loss
+from bss.report.findings import interval_text, millinats
+
+MOST_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page: the first column is text, the others are numbers.
+
+    Attributes:
+        columns: their names.
+        rows: cells, row by row.
+        strong: rows to set in bold.
+        left_out: rows of the file that are not shown.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    strong: Sequence[bool] = ()
+    left_out: int = 0
+
+
+def batch_table(fits: Mapping[str, EsFit]) -> Table:
+    """Critical batches of each law at each target loss, highest loss first."""
+    laws = {law: fit for law, fit in fits.items() if fit.law != "hyperbola"}
+    names = [(law, name) for law in laws for name in ("B_opt", "B_min")]
+    hyperbolas = [(law, "B_crit") for law, fit in fits.items() if fit.law == "hyperbola"]
+    names += hyperbolas
+    losses = sorted({f.target_loss for fit in fits.values() for f in fit.fits})[::-1]
+    rows = []
+    for loss in losses:
+        row = [f"{loss:g}"]
+        for law, name in names:
+            found = next((f for f in fits[law].fits if f.target_loss == loss), None)
+            good = found is not None and found.status == "converged" and name in found.batches
+            row.append(interval_text(found.batches[name]) if found and good else "–")
+        rows.append(row)
+    return Table(["loss (nats)", *(f"{name}, {law}" for law, name in names)], rows)
+
+
+def comparison_table(comparison: Mapping[str, Any]) -> Table:
+    """How well each law predicts left-out batches; the chosen one is strong."""
+    columns = [
+        "law", "parameters", "points", "rms error in loss (nats)", "rms error in log E",
+        "the same at the edges",
+    ]  # fmt: skip
+    rows = [
+        [
+            entry["law"],
+            f"{entry['parameters']}",
+            f"{entry['points']}",
+            *(number(entry[key], ".4f") for key in ("interior_loss",)),
+            *(number(entry[key], ".3f") for key in ("interior_log_E", "edge_log_E")),
+        ]
+        for entry in comparison["table"]
+    ]
+    return Table(columns, rows, [e["law"] == comparison["winner"] for e in comparison["table"]])
+
+
+def parameter_table(fit: CurveFit) -> Table:
+    """The parameters of a law of loss curves, with intervals."""
+    rows = [[name, interval_text(e), e.note] for name, e in fit.parameters.items()]
+    return Table(["parameter", "value", "note"], rows)
+
+
+def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:
+    """The standings of each ending, by its title."""
+    tested = compared_loss(contenders) == "test_loss"
+    columns = ["contender", "batch", "tokens", "steps", "held-out loss"]
+    columns += ["test loss"] * tested + ["difference (10⁻³ nats)"]
+    found = {}
+    for ending, rows in by_ending(contenders).items():
+        cells = [
+            [
+                row.name,
+                row.batch,
+                f"{row.tokens:,}",
+                f"{row.steps:,}",
+                f"{row.eval_loss:.4f}",
+                *[f"{row.loss:.4f}"] * tested,
+                "best constant" if row.best else millinats(row.difference, row.error),
+            ]
+            for row in rows
+        ]
+        strong = [row.role == "schedule" for row in rows]
+        found[ENDINGS[ending].title] = Table(columns, cells, strong)
+    return found
+
+
+def throughput_table(throughput: pd.DataFrame) -> Table:
+    """A row per contender's run, its batches side by side."""
+    rows = []
+    for _, run in throughput.groupby("run", sort=False):
+        speeds = zip(run["batch"], run["tokens_per_second"], strict=True)
+        use = [number(share, ".1%") for share in run["mfu"] if np.isfinite(share)]
+        first = run.iloc[0]
+        rows.append(
+            [
+                str(first["name"]),
+                f"{run['tokens'].to_numpy().sum():,.0f}",
+                ", ".join(f"{batch:g}: {speed:,.0f}" for batch, speed in speeds),
+                ", ".join(use) or "–",
+                f"{first['programs']:g}",
+                f"{first['recompilations']:g}",
+            ]
+        )
+    columns = [
+        "run", "tokens trained", "batch: tokens per second", "model FLOP utilisation", "programs",
+        "recompilations",
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def plain_table(table: pd.DataFrame) -> Table:
+    """The first rows of a table as it is."""
+    shown = table.head(MOST_ROWS)
+    rows = [
+        [number(v, ",.6g") if isinstance(v, int | float) else str(v) for v in row]
+        for row in shown.astype(object).to_numpy().tolist()
+    ]
+    return Table([str(column) for column in table], rows, (), len(table) - len(shown))
+
+
+def number(value: float | None, form: str) -> str:
+    """A number as text, a dash where there is none."""
+    return "–" if value is None or value != value else format(value, form)
