@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bss.files import write_json
 from bss.models.sizes import named
 from bss.training.config import DataConfig, RunConfig
-from bss.training.directory import write_json
 from bss.training.execution import commit, machine
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import init_state, make_step

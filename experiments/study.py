@@ -19,6 +19,7 @@ from ml_collections import ConfigDict, config_flags
 from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
+from bss.files import write_json
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
 from bss.sweeps.contenders import Contender
@@ -27,7 +28,7 @@ from bss.sweeps.grid import distinct
 from bss.sweeps.price import hours, price
 from bss.sweeps.progress import Progress
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
-from bss.training.directory import read_status, write_json
+from bss.training.directory import read_status
 from bss.training.execution import Execution, commit, machine
 from bss.training.optimizers import AdamW, Optimizer
 from bss.training.source import SYNTHETIC

@@ -5,8 +5,8 @@ import math
 
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.errors import InputError
-from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
@@ -50,33 +50,27 @@ def resolve_options(options: argparse.Namespace) -> Plan:
     """
     tokens = parse_budget(options.tokens)
     check_peak(options.lr)
-    warmup = parse_tokens(options.warmup, field="--warmup", total=tokens)
-    decay = parse_tokens(options.decay, field="--decay", total=tokens)
-    batches = BatchSchedule.parse(options.batch, total=tokens)
+    schedule = ScheduleConfig(
+        tokens,
+        BatchSchedule.parse(options.batch, total=tokens),
+        options.rate,
+        parse_tokens(options.warmup, field="--warmup", total=tokens),
+        parse_tokens(options.decay, field="--decay", total=tokens),
+        options.shape,
+        options.floor,
+    )
+    for name in {"decay", "floor"}.intersection(schedule.unused):
+        raise InputError(f"--{name}: --rate {options.rate} has none; leave it out")
+    if schedule.warmup > tokens:
+        raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
     return resolve(
-        batches,
+        schedule.batch,
         tokens,
         options.seq_len,
         buckets=parse_buckets(options.buckets),
-        rate=_rate(options, tokens, warmup, decay),
-        coupling=Coupling(lr=options.lr_coupling, reference_batch=batches.batches[0]),
+        rate=schedule.learning_rate(options.lr),
+        coupling=Coupling(lr=options.lr_coupling, reference_batch=schedule.batch.batches[0]),
     )
-
-
-def _rate(options: argparse.Namespace, tokens: int, warmup: int, decay: int) -> rates.Rate:
-    if decay and options.rate != "wsd":
-        raise InputError(f"--decay {decay}: only --rate wsd has a decay phase; leave it out")
-    if options.floor and options.rate in ("linear", "constant"):
-        raise InputError(f"--floor {options.floor}: --rate {options.rate} has none; leave it out")
-    if warmup > tokens:
-        raise InputError(f"--warmup {warmup}: longer than the budget of {tokens}; shorten it")
-    if options.rate == "wsd":
-        return rates.wsd(options.lr, tokens, warmup, decay, options.shape, options.floor)
-    if options.rate == "cosine":
-        return rates.cosine(options.lr, tokens, warmup, options.floor)
-    if options.rate == "linear":
-        return rates.linear_to_zero(options.lr, tokens, warmup)
-    return rates.constant(options.lr, warmup)
 
 
 def parse_budget(text: str) -> int:

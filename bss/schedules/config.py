@@ -1,12 +1,15 @@
 """ScheduleConfig: batch and learning rate of a run as settings, and the rate they name."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import check_rules
 from bss.units import parse_tokens
+
+_SETTINGS = {"wsd": ("decay", "shape", "floor"), "cosine": ("floor",), "linear": (), "constant": ()}
+"""Those that each rate has besides its warm-up."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,24 @@ class ScheduleConfig:
             entry["batch"] = BatchSchedule.parse(batch, total=total)
         return entry
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The settings given that its rate does not have."""
+        foreign = [name for name in _SETTINGS["wsd"] if name not in _SETTINGS[self.rate]]
+        return tuple(n for n in foreign if getattr(self, n) != getattr(ScheduleConfig, n))
+
+    def effective(self) -> "ScheduleConfig":
+        """The same without settings that change nothing."""
+        return replace(self, **{name: getattr(ScheduleConfig, name) for name in self.unused})
+
     def learning_rate(self, peak: float) -> rates.Rate:
         """The rate of these settings, a function of tokens.
 
         Raises:
-            InputError: warm-up and decay are longer than the run; see `rates.Rate`.
+            InputError: a value out of range, or warm-up and decay longer than the run.
         """
-        if self.rate == "wsd":
-            shape, floor = self.shape, self.floor
-            return rates.wsd(peak, self.tokens, self.warmup, self.decay, shape, floor)
-        if self.rate == "cosine":
-            return rates.cosine(peak, self.tokens, self.warmup, self.floor)
-        if self.rate == "linear":
-            return rates.linear_to_zero(peak, self.tokens, self.warmup)
-        return rates.constant(peak, self.warmup)
+        if self.rate == "constant":
+            return rates.constant(peak, self.warmup)
+        named = {"wsd": rates.wsd, "cosine": rates.cosine, "linear": rates.linear_to_zero}
+        own = {name: getattr(self, name) for name in _SETTINGS[self.rate]}
+        return named[self.rate](peak, self.tokens, self.warmup, **own)

@@ -8,7 +8,6 @@ batch's trunk. So none has more trials than another, and constants are no straw 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -16,7 +15,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, late_switch
 from bss.sweeps.grid import overlay, seeded
 from bss.training.config import RunConfig
-from bss.training.directory import read_status
+from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
 
 Rates = Mapping[int, tuple[float, ...]]
@@ -124,7 +123,7 @@ def contender_table(contenders: Sequence[Contender], execution: Execution) -> pd
     rows = []
     for contender in contenders:
         run = contender.run
-        status = read_status(Path(execution.runs) / run.id)
+        status = read_status(run_path(execution.runs, run))
         losses = {contender.ending: ""}
         if contender.ending == "constant" and run.averages:
             losses["averaged"] = f"_avg_{run.averages[0]}"

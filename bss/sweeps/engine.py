@@ -18,7 +18,7 @@ from typing import Any
 
 from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
-from bss.training.directory import read_status
+from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
 from bss.training.loop import is_done
 from bss.values import to_dict
@@ -169,7 +169,7 @@ class _Queue:
             plan = run.plan(execution.buckets or None)
             progress.add(run.id, plan.tokens - run.start)
             if is_done(run, plan, execution):
-                status = read_status(Path(execution.runs) / run.id)
+                status = read_status(run_path(execution.runs, run))
                 self.statuses[run.id] = status
                 progress.finish(run.id, status["status"])
             else:

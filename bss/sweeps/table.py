@@ -9,7 +9,14 @@ import pandas as pd
 from bss.errors import InputError
 from bss.models.counts import count_params
 from bss.training.config import RunConfig
-from bss.training.directory import is_being_written, read_config, read_curve, read_status
+from bss.training.directory import (
+    is_being_written,
+    parent_path,
+    read_config,
+    read_curve,
+    read_status,
+    run_path,
+)
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
@@ -56,10 +63,10 @@ def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
     """A run's rows with those of its parents before the fork."""
     before: list[dict[str, Any]] = []
     if run.parent:
-        parent = read_config(runs / run.parent.run)
+        parent = read_config(parent_path(runs, run.parent))
         rows = lineage_curve(runs, parent)
         before = [row for row in rows if row["tokens"] <= run.parent.tokens]
-    return before + read_curve(runs / run.id)
+    return before + read_curve(run_path(runs, run))
 
 
 def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:

@@ -133,13 +133,21 @@ class RunConfig:
         """Twelve hexadecimal digits that name the trajectory.
 
         They hash the fields that differ from their defaults, so that a new option renames no
-        old run. Left out are the names of corpus and tokenizer, and the stop of a trunk (a run
-        whose schedules do not depend on it): asking for more tokens continues it.
+        old run. Left out are the names of corpus and tokenizer, settings that its rate does not
+        have, and the stop of a trunk (a run whose schedules do not depend on it): asking for
+        more tokens continues it.
         """
+        return self._hash(self.schedule.effective())
+
+    @property
+    def spelled_id(self) -> str:
+        """The id with settings that its rate does not have: older directories are named so."""
+        return self._hash(self.schedule)
+
+    def _hash(self, schedule: ScheduleConfig) -> str:
         unnamed = dataclasses.replace(
             self.data, corpus=DataConfig.corpus, tokenizer=DataConfig.tokenizer
         )
-        schedule = self.schedule
         if not self.depends_on_stop:
             schedule = dataclasses.replace(schedule, tokens=ScheduleConfig.tokens)
         values = _non_default(dataclasses.replace(self, data=unnamed, schedule=schedule))

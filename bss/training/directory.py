@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
-from bss.training.config import RunConfig
+from bss.files import read_json, write_json, write_text
+from bss.training.config import Parent, RunConfig
 from bss.values import from_dict, to_dict
 
 
@@ -28,18 +29,12 @@ class RunDirectory:
 
     def check_config(self, run: RunConfig) -> None:
         """Writes the run's config, or refuses a directory that holds another run."""
-        config = {"id": run.id, **to_dict(run)}
         file = self.path / "config.json"
-        if file.exists():
-            try:
-                held = json.loads(file.read_text()).get("id")
-            except json.JSONDecodeError:
-                held = None
-            if held != run.id:
-                raise InputError(
-                    f"{file} holds run {held}, not {run.id}; choose another runs directory"
-                )
-        write_json(file, config)
+        if file.exists() and (held := read_config(self.path).id) != run.id:
+            raise InputError(
+                f"{file} holds run {held}, not {run.id}; choose another runs directory"
+            )
+        write_json(file, {"id": run.id, **to_dict(run)})
 
     def status(self) -> dict[str, Any]:
         """The last status written; empty for a new run."""
@@ -67,8 +62,21 @@ class RunDirectory:
         """Drops rows past `tokens` (and a torn last line); returns the rows kept."""
         kept = [row for row in read_curve(self.path) if row["tokens"] <= tokens]
         text = "".join(json.dumps(row) + "\n" for row in kept)
-        _replace(self.path / "curve.jsonl", text)
+        write_text(self.path / "curve.jsonl", text)
         return kept
+
+
+def run_path(runs: str | Path, run: RunConfig) -> Path:
+    """The directory of a run: of its id, or of its `spelled_id` if only that one exists."""
+    path, spelled = Path(runs) / run.id, Path(runs) / run.spelled_id
+    return spelled if spelled.is_dir() and not path.is_dir() else path
+
+
+def parent_path(runs: str | Path, parent: Parent) -> Path:
+    """The directory of a branch's parent: its id's, or the one that holds a run of that id."""
+    path = Path(runs) / parent.run
+    others = [] if path.is_dir() else [file.parent for file in Path(runs).glob("*/config.json")]
+    return next((other for other in others if read_config(other).id == parent.run), path)
 
 
 @contextmanager
@@ -105,12 +113,7 @@ def read_config(path: Path) -> RunConfig:
     Raises:
         InputError: where its config cannot be read.
     """
-    try:
-        values = json.loads((path / "config.json").read_text())
-    except (OSError, json.JSONDecodeError):
-        raise InputError(
-            f"{path} holds no readable config.json; expected a run directory"
-        ) from None
+    values = read_json(path / "config.json", "name a run directory")
     values.pop("id", None)
     return from_dict(RunConfig, values)
 
@@ -118,8 +121,8 @@ def read_config(path: Path) -> RunConfig:
 def read_status(path: Path) -> dict[str, Any]:
     """The status of a run directory; empty where none was written."""
     try:
-        return json.loads((path / "status.json").read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        return read_json(path / "status.json", "train the run")
+    except InputError:
         return {}
 
 
@@ -136,14 +139,3 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
     return rows
-
-
-def write_json(file: Path, value: Any) -> None:
-    """Replaces a JSON file atomically."""
-    _replace(file, json.dumps(value, indent=1) + "\n")
-
-
-def _replace(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text(text)
-    os.replace(temporary, file)

@@ -18,7 +18,7 @@ from bss.schedules.plan import Plan
 from bss.training.buckets import compilations
 from bss.training.checkpoint import missing_forks, open_checkpoints
 from bss.training.config import RunConfig
-from bss.training.directory import RunDirectory, open_run, read_curve, read_status
+from bss.training.directory import RunDirectory, open_run, read_curve, read_status, run_path
 from bss.training.execution import Execution, make_mesh, peak_flops
 from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
 from bss.training.prefetch import Prefetched, StepInput, step_inputs
@@ -64,7 +64,7 @@ def train(
         InputError: bad config, data or directory.
         Interrupted: after saving, when asked to stop.
     """
-    path = Path(execution.runs) / run.id
+    path = run_path(execution.runs, run)
     plan = run.plan(execution.buckets or None)
     if is_done(run, plan, execution):
         return read_status(path)
@@ -92,7 +92,7 @@ def train(
 
 def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
     """Whether nothing of the plan is left to train, and every fork point asked for is kept."""
-    path = Path(execution.runs) / run.id
+    path = run_path(execution.runs, run)
     status = read_status(path)
     if status.get("status") == "diverged":
         return status["tokens"] <= plan.tokens

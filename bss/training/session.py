@@ -13,7 +13,7 @@ from bss.schedules.plan import Plan
 from bss.training.buckets import Programs, replicated
 from bss.training.checkpoint import Checkpoints, abstract, missing_forks, restore_fork
 from bss.training.config import RunConfig
-from bss.training.directory import RunDirectory, read_config
+from bss.training.directory import RunDirectory, parent_path, read_config
 from bss.training.evaluation import Evaluation
 from bss.training.execution import Execution, describe
 from bss.training.source import Source
@@ -146,7 +146,7 @@ def _restore(
     if run.parent is None:
         fresh = jax.jit(lambda: init_state(run), out_shardings=replicated(mesh))
         return fresh(), Progress(0)
-    parent = Path(execution.runs) / run.parent.run
+    parent = parent_path(execution.runs, run.parent)
     if parent.is_dir():
         _check_parent(run, parent)
     found = restore_fork(parent, run.parent.tokens, shapes)

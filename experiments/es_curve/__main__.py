@@ -33,7 +33,7 @@ from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import Overlay, expand, overlay, seeded
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
-from bss.training.directory import read_status
+from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
 from bss.values import to_dict
 from experiments.study import (
@@ -246,7 +246,7 @@ def throughput_table(contenders: list[Contender], execution: Execution) -> pd.Da
     """Speed of every batch of every run, and its compilations."""
     rows = []
     for contender in contenders:
-        status = read_status(Path(execution.runs) / contender.run.id)
+        status = read_status(run_path(execution.runs, contender.run))
         rows += [
             {
                 "run": contender.run.id,

@@ -1,7 +1,5 @@
 """The best constant batch of each horizon, after the decay: measured, and as a law has it."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -9,7 +7,7 @@ from bss.laws.es.values import EsFit
 from bss.points.crossings import mean
 from bss.policies.recommend import predicted_loss
 from bss.training.config import RunConfig
-from bss.training.directory import read_status
+from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
 
 
@@ -54,7 +52,7 @@ def _tuned(runs: list[RunConfig], execution: Execution) -> dict[int, dict]:
     """Each batch at the rate with the lowest held-out loss, averaged over seeds."""
     losses: dict[int, dict[float, dict[int, tuple[float, float]]]] = {}
     for run in runs:
-        status = read_status(Path(execution.runs) / run.id)
+        status = read_status(run_path(execution.runs, run))
         rates = losses.setdefault(run.schedule.batch.constant_batch, {})
         seeds = rates.setdefault(run.optimizer.lr, {})
         seeds[run.seed] = (status["eval_loss"], status["test_loss"])

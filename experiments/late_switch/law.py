@@ -30,7 +30,7 @@ from bss.sweeps.contenders import Contender
 from bss.sweeps.table import run_table
 from bss.theory.search import minimum
 from bss.training.config import RunConfig
-from bss.training.directory import read_status
+from bss.training.directory import read_status, run_path
 from experiments.study import say
 
 LEAST = 3
@@ -334,7 +334,7 @@ def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
 def _final(contenders: Sequence[Contender], runs: Path) -> list[tuple[Contender, Mean]]:
     """One contender of each schedule and rate, and its final held-out loss over seeds."""
     return [
-        (same[0], mean([read_status(runs / other.run.id)["eval_loss"] for other in same]))
+        (same[0], mean([read_status(run_path(runs, other.run))["eval_loss"] for other in same]))
         for same in _same(contenders)
     ]
 

@@ -6,7 +6,9 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.directory import open_run, read_curve, read_status
+from bss.training.config import Parent
+from bss.training.directory import open_run, parent_path, read_curve, read_status, run_path
+from bss.values import to_dict
 
 
 def test_one_writer_at_a_time(tmp_path):
@@ -52,3 +54,41 @@ def test_status_and_executions(tmp_path):
         directory.write_status("finished", tokens=3)
     assert read_status(tmp_path) == {"status": "finished", "tokens": 3}
     assert not list(tmp_path.glob(".*.json*"))
+
+
+@pytest.mark.parametrize(
+    ("plain", "unused"),
+    [
+        ({"schedule.rate": "linear"}, {"schedule.decay": 512, "schedule.floor": 0.1}),
+        ({"schedule.rate": "cosine"}, {"schedule.decay": 512, "schedule.shape": "1-sqrt"}),
+        ({"schedule.rate": "constant"}, {"schedule.decay": 512}),
+    ],
+)
+def test_settings_without_effect_rename_no_run_and_lose_no_directory(
+    tiny_run, tmp_path, plain, unused
+):
+    run, spelled = overlay(tiny_run, plain), overlay(tiny_run, {**plain, **unused})
+    assert spelled.id == run.id == run.spelled_id != spelled.spelled_id
+    assert run_path(tmp_path, spelled) == tmp_path / run.id
+    old = tmp_path / spelled.spelled_id
+    old.mkdir()
+    config = {"id": spelled.spelled_id, **to_dict(spelled)}
+    (old / "config.json").write_text(json.dumps(config))
+    assert run_path(tmp_path, spelled) == old
+    assert parent_path(tmp_path, Parent(run.id, 512)) == old
+    with open_run(old) as directory:
+        directory.check_config(spelled)
+    (tmp_path / run.id).mkdir()
+    assert run_path(tmp_path, spelled) == run_path(tmp_path, run) == tmp_path / run.id
+
+
+def test_settings_with_effect_have_ids_of_their_own(tiny_run):
+    for changes in (
+        {"schedule.decay": 512},
+        {"schedule.decay": 512, "schedule.floor": 0.1},
+        {"schedule.decay": 512, "schedule.shape": "1-sqrt"},
+        {"schedule.rate": "cosine", "schedule.floor": 0.1},
+    ):
+        run = overlay(tiny_run, changes)
+        assert not run.schedule.unused
+        assert run.id == run.spelled_id
