@@ -24,6 +24,7 @@ BASE = {
     "decay": 0.2,
     "late_at": 0.7,
     "late_factor": 8,
+    "policies": (),
     "resamples": 500,
     "results": "runs/{size}/results",
     "setup": {

@@ -26,6 +26,7 @@ ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
     "average": ("constant,\nequal steps", {"marker": "s", "color": "#4a7ba6"}),
     "schedule": ("derived schedule", {"marker": "D", "color": "#c2571a"}),
+    "policy": ("another policy", {"marker": "v", "color": "#6b8f47"}),
     "late": ("late switch", {"marker": "^", "color": "#10375c"}),
 }
 

@@ -78,7 +78,7 @@ def _winner(results: Results, ending: str, rows: list[Standing]) -> str:
     others = [
         f"{_name(row)} ends {_apart(row)} {_side(row.difference)} {_name(best)}"
         for row in rows
-        if row.role in ("schedule", "late") and row is not first
+        if row.role in ("schedule", "policy", "late") and row is not first
     ]
     sentences = [told, " and ".join(others), _equal_steps(rows)]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
@@ -110,6 +110,8 @@ def _name(row: Standing) -> str:
         return f"the derived schedule ({row.batch})"
     if row.role == "late":
         return f"the late switch ({row.batch})"
+    if row.role == "policy":
+        return f"the policy {row.name} ({row.batch})"
     return f"constant batch {row.batch.removeprefix('0:')}"
 
 

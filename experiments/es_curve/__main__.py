@@ -25,7 +25,10 @@ from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
-from bss.policies.recommend import follow_measured, recommend
+from bss.policies import POLICIES
+from bss.policies.follow_optimum import FollowOptimum
+from bss.policies.measured import Measured
+from bss.policies.policy import Basis, Limits
 from bss.report import write_report
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_start, late_switch
@@ -68,6 +71,7 @@ class Study:
         decay: last part of the tokens decayed to zero in the second comparison.
         late_at: part of the tokens at which the late switch grows the batch.
         late_factor: and by how much.
+        policies: whose schedules compete too, by name: registered, or package.module:ATTRIBUTE.
         resamples: bootstrap refits behind each interval.
         results: directory of tables and report.
         setup: model, data, optimizer, horizon, engine.
@@ -85,6 +89,7 @@ class Study:
     decay: float = 0.2
     late_at: float = 0.7
     late_factor: int = 8
+    policies: tuple[str, ...] = ()
     resamples: int = 500
     setup: Setup = field(default_factory=Setup)
 
@@ -97,6 +102,8 @@ class Study:
                 f"late_at is {self.late_at}; expected at most 1 - decay, {1 - self.decay:g}, so "
                 "that the late switch comes before the decay"
             )
+        for name in self.policies:
+            POLICIES[name]
         if len(set(self.batches)) < 4:
             raise InputError(
                 f"batches are {list(self.batches)}; expected 4 different ones or more, so that "
@@ -126,7 +133,8 @@ def experiment(study: Study) -> None:
         comparison = compare(measured, tuple(CANDIDATES))
         schedule, law, note = derive_schedule(study, fits, comparison, measured)
 
-        stable = stable_contenders(study, trunks, schedule, runs)
+        others = other_schedules(study, fits.get(law), measured)
+        stable = stable_contenders(study, trunks, schedule, others, runs)
         print_price(
             "2/3 contenders at constant rate", [c.run for c in stable if c.role != "constant"]
         )
@@ -187,11 +195,12 @@ def derive_schedule(
     Returns:
         The schedule, its law, and a sentence on how it was chosen.
     """
-    horizon, unit = study.setup.schedule.tokens, batch_unit(study.setup)
+    horizon, limits = study.setup.schedule.tokens, Limits(study.stages, batch_unit(study.setup))
+    seq_len = study.setup.text.seq_len
     refused: list[str] = []
     for law in (row["law"] for row in comparison.table):
         try:
-            schedule = recommend(fits[law], horizon, study.stages, multiple_of=unit)
+            schedule = FollowOptimum()(Basis(seq_len, fits[law]), horizon, limits)
         except InputError as error:
             refused.append(f"{law} ({error})")
             continue
@@ -199,9 +208,19 @@ def derive_schedule(
             return schedule, law, f"{law} predicts left-out batches best"
         note = f"{law} predicts left-out batches best of the laws that give a schedule"
         return schedule, law, f"{note}; without one: {', '.join(refused)}"
-    schedule = follow_measured(measured, horizon, study.stages, multiple_of=unit)
+    schedule = Measured()(Basis(seq_len, points=measured), horizon, limits)
     note = "no law gives a schedule, so the best measured batch at each target is followed"
     return schedule, "measured", f"{note}; {', '.join(refused)}"
+
+
+def other_schedules(
+    study: Study, fit: EsFit | None, measured: pd.DataFrame
+) -> dict[str, BatchSchedule]:
+    """What the policies of the study make of the law that was chosen, if any, and the points."""
+    basis = Basis(study.setup.text.seq_len, fit, measured)
+    limits = Limits(study.stages, batch_unit(study.setup))
+    horizon = study.setup.schedule.tokens
+    return {name: POLICIES[name](basis, horizon, limits) for name in study.policies}
 
 
 def shown_laws(comparison: Comparison) -> list[str]:
@@ -211,7 +230,11 @@ def shown_laws(comparison: Comparison) -> list[str]:
 
 
 def stable_contenders(
-    study: Study, trunks: list[RunConfig], schedule: BatchSchedule, runs: pd.DataFrame
+    study: Study,
+    trunks: list[RunConfig],
+    schedule: BatchSchedule,
+    others: dict[str, BatchSchedule],
+    runs: pd.DataFrame,
 ) -> list[Contender]:
     """The runs compared at constant rate, for every seed."""
     horizon = study.setup.schedule.tokens
@@ -230,6 +253,10 @@ def stable_contenders(
         if average not in study.batches:
             contenders.append(Contender(f"constant {average}", "average", "constant", equal))
         late = late_switch(trunk, round(study.late_at * horizon), best * study.late_factor)
+        contenders += [
+            Contender(n, "policy", "constant", overlay(trunk, {"schedule.batch": str(other)}))
+            for n, other in others.items()
+        ]
         contenders.append(Contender(f"late {late.schedule.batch}", "late", "constant", late))
     return contenders
 

@@ -22,6 +22,8 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossings
 from bss.points.standings import tuned
+from bss.policies.late_switch import LateSwitch
+from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import (
@@ -277,15 +279,15 @@ def contenders(
     measured: dict[tuple[str, str], pd.DataFrame],
 ) -> tuple[dict[str, BatchSchedule], list[Contender]]:
     """The derived schedules by name, and every contender at its rates and seeds."""
-    horizon, unit, late = study.setup.schedule.tokens, batch_unit(study.setup), study.late_factor
-    at = round(study.late_at * horizon)
+    horizon, unit = study.setup.schedule.tokens, batch_unit(study.setup)
     stable, decayed = measured["stable", "shared"], measured["annealed", "shared"]
 
     def follow(key: tuple[str, str]) -> BatchSchedule:
         return follow_optimum(fits[key].best, measured[key], horizon, study.stages, unit)
 
     def switch(batch: int) -> BatchSchedule:
-        return BatchSchedule.late_switch(batch, late * batch, at)
+        policy = LateSwitch(study.late_at, study.late_factor, batch)
+        return policy(Basis(base.data.seq_len), horizon, Limits())
 
     derived = {
         "B_opt along the stable loss": follow(("stable", "shared")),

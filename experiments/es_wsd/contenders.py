@@ -9,7 +9,10 @@ from bss.laws.es.compare import fit_candidate
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import optima
-from bss.policies.recommend import follow_measured, law_optimum, recommend
+from bss.policies.follow_optimum import FollowOptimum
+from bss.policies.law_optimum import LawOptimum
+from bss.policies.measured import Measured
+from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from experiments.study import say
 
@@ -18,11 +21,12 @@ def follow_optimum(
     fit: EsFit, measured: pd.DataFrame, tokens: int, stages: int, unit: int
 ) -> BatchSchedule:
     """B_opt along the loss by a law, or by the measured batches where no law identifies it."""
+    basis, limits = Basis(fit.seq_len, fit, measured), Limits(stages, unit)
     try:
-        return recommend(fit, tokens, stages, multiple_of=unit)
+        return FollowOptimum()(basis, tokens, limits)
     except InputError as error:
         say(f"{error}; the best measured batches are followed")
-        return follow_measured(measured, tokens, stages, multiple_of=unit)
+        return Measured()(basis, tokens, limits)
 
 
 def surface_optimum(
@@ -30,7 +34,8 @@ def surface_optimum(
 ) -> BatchSchedule:
     """The two-stage schedule with the lowest loss by the surface with the Adam clock."""
     clock = fit_candidate(measured, "surface, Adam clock", Options(1))
-    return law_optimum(clock, tokens, settle=settle, batches=batches)
+    limits = Limits(allowed=tuple(batches))
+    return LawOptimum(settle)(Basis(clock.seq_len, clock), tokens, limits)
 
 
 def best_batch(measured: pd.DataFrame) -> int:

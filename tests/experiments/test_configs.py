@@ -10,7 +10,7 @@ DIGESTS = {
     "critical_batch": "6158a19cc438cefc",
     "critical_theory": "b1c6d475ad677b6c",
     "es_ablations": "a766763285c34377",
-    "es_curve": "9c85ef0918e4bd35",
+    "es_curve": "5107dd2dbbc1c2af",
     "es_wsd": "fc4b0b9f9d89cf59",
     "irreducible_loss": "ced893d7826c6f86",
     "late_switch": "49df423976ecb3b9",
