@@ -258,13 +258,15 @@ def check_results(directory: Path, config: Any) -> None:
 
 
 def write_results(directory: Path, files: dict[str, Any]) -> None:
-    """Writes JSON values and data frames (CSV or Parquet by suffix) into a results directory."""
+    """Writes JSON values, tables (CSV or Parquet by suffix) and figures into a directory."""
     from bss.tables import write_table
 
     directory.mkdir(parents=True, exist_ok=True)
     for name, value in files.items():
         if name.endswith(".json"):
             write_json(directory / name, value)
+        elif name.endswith(".png"):
+            value.savefig(directory / name, dpi=150)
         else:
             write_table(value, directory / name)
 

@@ -10,7 +10,7 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-pytest_plugins = ("tests.planted",)
+pytest_plugins = ("tests.planted", "tests.drawn")
 
 
 @pytest.fixture(scope="session")

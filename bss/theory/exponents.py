@@ -78,6 +78,27 @@ def exponents(source: float, capacity: float) -> Exponents:
 
 
 @dataclass(frozen=True)
+class Powers:
+    """Source s and capacity β of a task."""
+
+    source: float
+    capacity: float
+
+    @property
+    def regime(self) -> Regime:
+        """Easy or hard."""
+        return regime(self.source, self.capacity)
+
+    @property
+    def exponents(self) -> Exponents:
+        """Those of its optimum."""
+        return exponents(self.source, self.capacity)
+
+    def __str__(self) -> str:
+        return f"{self.regime}, s = {self.source:g}, β = {self.capacity:g}"
+
+
+@dataclass(frozen=True)
 class Slope:
     """A slope in log–log, with the interval of a straight line's least-squares fit.
 

@@ -10,55 +10,17 @@ from it in one setting.
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 
-from bss.errors import InputError
 from bss.plots.critical import least_squares_figure
 from bss.theory.critical import CriticalTable, critical_batches
-from bss.theory.least_squares import LeastSquares, Procedure
+from bss.theory.least_squares import LeastSquares
 from bss.values import to_dict
+from experiments.critical_theory.study import Study
 from experiments.study import provenance, run_experiment, say, write_results
-
-
-@dataclass(frozen=True)
-class Powers:
-    """Capacity a and source b of a task."""
-
-    capacity: float
-    source: float
-
-    def __str__(self) -> str:
-        return f"a = {self.capacity:g}, b = {self.source:g}"
-
-
-@dataclass(frozen=True)
-class Study:
-    """What is computed.
-
-    Attributes:
-        title: of the results.
-        tasks: by their exponents.
-        procedures: how critical batches are measured; the first is drawn.
-        modes: of the spectrum.
-        noise: variance of the label noise.
-        powers: first and last budget, as powers of 2.
-        results: directory of tables and figures.
-    """
-
-    title: str
-    tasks: tuple[Powers, ...]
-    procedures: tuple[Procedure, ...]
-    modes: int
-    noise: float
-    powers: tuple[int, int]
-    results: str
-
-    def __post_init__(self):
-        if not self.tasks or not self.procedures:
-            raise InputError("tasks, procedures: give at least one of each")
 
 
 def experiment(study: Study) -> None:
@@ -71,10 +33,11 @@ def experiment(study: Study) -> None:
     for procedure in study.procedures:
         for powers in study.tasks:
             told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
-            say(f"{powers}: average {procedure.average}, {told} …")
+            name = f"a = {powers.capacity:g}, b = {powers.source:g}"
+            say(f"{name}: average {procedure.average}, {told} …")
             task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
             table = critical_batches(task, budgets, procedure)
-            keys = asdict(powers) | asdict(procedure)
+            keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
             exponents.append(
                 keys
                 | {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
@@ -82,16 +45,20 @@ def experiment(study: Study) -> None:
             )
             points += [keys | point._asdict() for point in table.points]
             if procedure == study.procedures[0]:
-                drawn[str(powers)] = table
+                drawn[name] = table
     record = {
         "title": study.title,
         "question": "How does the critical batch grow with the data, and what does that hang on?",
         **provenance(to_dict(study), started),
     }
-    results, measured = Path(study.results), pd.DataFrame(exponents)
-    files = {"exponents.csv": measured, "points.csv": pd.DataFrame(points)}
-    write_results(results, {"experiment.json": record, **files})
-    least_squares_figure(drawn).savefig(results / "least_squares.png", dpi=150)
+    measured = pd.DataFrame(exponents)
+    files = {
+        "experiment.json": record,
+        "exponents.csv": measured,
+        "points.csv": pd.DataFrame(points),
+        "least_squares.png": least_squares_figure(drawn),
+    }
+    write_results(Path(study.results), files)
     say(f"done in {time.monotonic() - started:.0f} s")
     print(measured.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
 

@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 
 from bss.cli import main
+from tests.drawn import points, texts
 
 TASK = ["--source", ".3", "--capacity", "4", "--modes", "128", "--lr", ".1", "--noise", "1"]
 
@@ -23,7 +25,7 @@ def test_risk(capsys):
     assert "excess risk" in capsys.readouterr().out
 
 
-def test_switch(capsys, tmp_path):
+def test_switch(capsys, tmp_path, saved):
     command = ["theory", "switch", *TASK, "--min-batch", "1", "--max-batch", "8"]
     result = printed([*command, "--data", "2^12:2^24"], capsys)
     assert [row["data"] for row in result["budgets"]] == [2**k for k in range(12, 25)]
@@ -34,16 +36,19 @@ def test_switch(capsys, tmp_path):
     assert exponent["value"] == pytest.approx(result["theory"], abs=0.02)
     picture = tmp_path / "switch.png"
     assert main([*command, "--data", "2^16:2^19", "--plot", str(picture)]) == 0
-    assert picture.stat().st_size > 10_000
+    (ax,) = saved["switch.png"].axes
+    assert np.asarray(ax.lines[0].get_xdata()).tolist() == [2**16, 2**17, 2**18, 2**19]
+    assert "data budget $D$ (samples)" in texts(saved["switch.png"]) and picture.exists()
     assert "measured" in capsys.readouterr().out
     assert printed([*command, "--data", "2^12"], capsys)["exponent"] is None
 
 
-def test_a_picture_of_the_risk(capsys, tmp_path):
+def test_a_picture_of_the_risk(capsys, tmp_path, saved):
     picture = tmp_path / "risk.png"
     command = ["theory", "risk", *TASK, "--data", "1M", "--batch", "0:1 90%:8"]
     assert main([*command, "--plot", str(picture)]) == 0
-    assert picture.stat().st_size > 10_000
+    assert {"samples consumed", "excess risk"} <= texts(saved["risk.png"]) and picture.exists()
+    assert points(saved["risk.png"])[0] > 20
     capsys.readouterr()
 
 
@@ -109,7 +114,7 @@ def _refused(kind, options, told, capsys):
 OPTIMAL = {"source": ".3", "capacity": "4", "data": "2^20", "min-batch": "1", "max-batch": "8"}
 
 
-def test_optimal(capsys, tmp_path):
+def test_optimal(capsys, tmp_path, saved):
     command = ["theory", "optimal", *(f"--{k}={v}" for k, v in OPTIMAL.items())]
     hard = printed(command, capsys)
     assert hard["regime"] == "hard"
@@ -129,7 +134,8 @@ def test_optimal(capsys, tmp_path):
     assert easy["switch"] == {"data": 0, "fraction": 0}
     picture = tmp_path / "optimal.png"
     assert main([*command, "--plot", str(picture)]) == 0
-    assert picture.stat().st_size > 10_000
+    assert {"share of the data consumed", "in stages"} <= texts(saved["optimal.png"])
+    assert min(points(saved["optimal.png"])) > 20 and picture.exists()
     assert "optimal batch schedule" in capsys.readouterr().out
 
 

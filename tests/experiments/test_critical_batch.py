@@ -29,6 +29,7 @@ from experiments.critical_batch.measure import (
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
 from experiments.critical_batch.study import Bend, Design, Point, Study, Trial, merged, sweep
 from experiments.critical_batch.tables import critical_table, laws_table, noise_table
+from tests.drawn import points, texts
 
 SEQ_LEN, BEST_RATE, BEST_AVERAGE = 64, 0.008, "4%"
 TRUTH = Bend(tokens=2_000.0, budget=100_000.0, exponent=0.5)
@@ -376,7 +377,7 @@ def test_bad_comparisons_are_one_line(study, changes, told):
 
 
 @pytest.mark.slow
-def test_the_smoke_size_end_to_end_and_again(tmp_path):
+def test_the_smoke_size_end_to_end_and_again(tmp_path, saved):
     study = study_of("smoke")
     engine = replace(study.setup.engine, runs=str(tmp_path / "runs"))
     text = replace(study.setup.text, root=str(tmp_path / "data"))
@@ -391,7 +392,8 @@ def test_the_smoke_size_end_to_end_and_again(tmp_path):
     assert set(pd.read_csv(results / "schedules.csv")["schedule"]) >= {"constant + average"}
     noise = pd.read_csv(results / "noise_scale.csv")
     assert np.isfinite(noise["noise_scale"]).all()
-    assert (results / "critical_together.png").stat().st_size > 10_000
+    assert {"critical batch", "linear scaling"} <= texts(saved["critical_together.png"])
+    assert points(saved["critical_together.png"])[0] > 8
     record = json.loads((results / "experiment.json").read_text())
     again = Execution(runs=str(tmp_path / "runs"))
     kept = sorted(path.name for path in Path(again.runs).iterdir())

@@ -12,7 +12,9 @@ from bss.theory.critical import critical_batches
 from bss.theory.least_squares import LeastSquares
 from bss.values import from_dict
 from configs.critical_theory import get_config
-from experiments.critical_theory.__main__ import Study, experiment
+from experiments.critical_theory.__main__ import experiment
+from experiments.critical_theory.study import Study
+from tests.drawn import points, texts
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def study() -> Study:
 
 
 @pytest.fixture(scope="module")
-def results(study, tmp_path_factory):
+def results(study, tmp_path_factory, saved):
     folder = tmp_path_factory.mktemp("results")
     experiment(replace(study, results=str(folder)))
     return folder
@@ -39,8 +41,10 @@ def test_tables_hold_every_task_with_every_procedure(study, results):
     np.testing.assert_allclose(points["cbs"].iloc[-4:], [point.cbs for point in told.points])
 
 
-def test_the_figure_and_the_record_are_written(results):
-    assert (results / "least_squares.png").stat().st_size > 10_000
+def test_the_figure_and_the_record_are_written(results, saved):
+    figure = saved["least_squares.png"]
+    assert points(figure) == [2 * 4 + 2 * 4] and (results / "least_squares.png").exists()
+    assert any(text.startswith("a = 1.5, b = 4.5: ") for text in texts(figure))
     record = json.loads((results / "experiment.json").read_text())
     assert record["trained_tokens"] == 0
     assert len(record["config"]["procedures"]) == 2

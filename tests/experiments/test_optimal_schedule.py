@@ -10,7 +10,9 @@ import pytest
 from bss.errors import InputError
 from bss.values import from_dict
 from configs.optimal_schedule import get_config
-from experiments.optimal_schedule.__main__ import Study, experiment
+from experiments.optimal_schedule.__main__ import experiment
+from experiments.optimal_schedule.study import Study
+from tests.drawn import points, texts
 
 TABLES = ("switches", "catch_up", "optima", "law", "family", "exponents")
 FIGURES = (
@@ -25,18 +27,19 @@ def study() -> Study:
 
 
 @pytest.fixture(scope="module")
-def results(study, tmp_path_factory):
+def results(study, tmp_path_factory, saved):
     folder = tmp_path_factory.mktemp("results")
     experiment(replace(study, results=str(folder)))
     return folder
 
 
-def test_tables_figures_and_record_are_written(results):
+def test_tables_figures_and_record_are_written(results, saved):
     for name in TABLES:
         numbers = pd.read_csv(results / f"{name}.csv").select_dtypes("number")
         assert np.isfinite(numbers.to_numpy()).all(), name
     for name in FIGURES:
-        assert (results / f"{name}.png").stat().st_size > 10_000, name
+        assert (results / f"{name}.png").exists() and min(points(saved[f"{name}.png"])) > 10, name
+    assert "four stages" in texts(saved["law.png"]) and len(saved["exponents.png"].axes) == 3
     record = json.loads((results / "experiment.json").read_text())
     assert record["trained_tokens"] == 0
     assert record["config"]["hard"][0] == {"source": 0.3, "capacity": 4.0}

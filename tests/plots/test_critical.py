@@ -11,6 +11,8 @@ from bss.laws.fitting.estimate import Options
 from bss.plots import critical as plots
 from bss.tables import read_points
 from bss.theory.critical import CriticalPoint, CriticalTable
+from tests.drawn import points as shown_points
+from tests.drawn import texts
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def test_the_definition_is_drawn_where_the_steps_reach_the_overhead(fit):
         plots.definition_figure(fit, "7B")
 
 
-def test_every_figure_is_saved(fit, tmp_path):
+def test_every_figure_shows_its_data_and_says_what_it_is(fit):
     table = CriticalTable(tuple(CriticalPoint(2**k, 0.1, 2.0**k) for k in (8, 9)), 1, 0, 2, 1)
     figures = {
         "both": plots.critical_figure(fit),
@@ -67,9 +69,15 @@ def test_every_figure_is_saved(fit, tmp_path):
         "exponents": plots.exponents_figure({"published": fit, "again": fit}),
         "theory": plots.least_squares_figure({"a task": table}),
     }
-    for name, figure in figures.items():
-        figure.savefig(tmp_path / f"{name}.svg")
-        assert (tmp_path / f"{name}.svg").stat().st_size > 1000
+    curves = len(fit.fits)
+    assert len(figures["both"].axes) == 2 and min(shown_points(figures["both"])) > 4 * curves
+    assert shown_points(figures["steps"])[0] > 4 * curves
+    assert len(figures["exponents"].axes[0].get_yticklabels()) == len(fit.definitions)
+    assert shown_points(figures["exponents"])[0] >= 2 * len(fit.definitions)
+    assert shown_points(figures["theory"]) == [4] and "a task: 1.000, theory 1.000" in texts(
+        figures["theory"]
+    )
+    assert {"critical batch", "linear scaling"} <= texts(figures["steps"])
 
 
 def test_without_a_law_there_is_none_to_draw(points):

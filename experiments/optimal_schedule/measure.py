@@ -1,0 +1,236 @@
+"""What is computed of the theory: switches, catch-up, optima, the law, the joint family."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.plots import theory as plots
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+from bss.theory.exponents import Powers, slope
+from bss.theory.fsl import drive_of, finite_law, law_curve
+from bss.theory.joint import fewest_steps, joint_optimum, member, unroll
+from bss.theory.optimal import OptimalSchedule, constant_optimum, optimum
+from bss.theory.regression import Stage, risk_curve, stages
+from bss.theory.switch import Switch, best_switch, catch_up_gap, switch_exponent
+from bss.theory.varying import varying_risks
+from experiments.optimal_schedule.study import Study
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tables and figures by file name, and rows of the table of exponents."""
+
+    files: dict[str, Any]
+    exponents: list[Row]
+
+
+def switching(study: Study) -> Part:
+    """Best switch points against the budget, and the risks of early and late switches."""
+    first, last = study.exact_powers
+    shown = (study.hard[0], study.easy[0])
+    found: dict[str, list[Switch]] = {}
+    measured, rows = [], []
+    for powers in shown:
+        run = study.two_stage(powers)
+        switches = [best_switch(run, 2**power) for power in range(first, last + 1)]
+        found[str(powers)] = switches
+        exponent = switch_exponent(switches)
+        measured.append(_row(powers, "data after the switch", exponent, powers.exponents.switch))
+        rows += [
+            {**vars(powers), **vars(switch), "fraction": switch.fraction} for switch in switches
+        ]
+    theory = {str(powers): powers.exponents.switch for powers in shown}
+    middle = found[str(shown[0])][(last - first) // 2]
+    data, late = middle.data, round(middle.switch_data)
+    small, large = study.min_batch, study.max_batch
+    schedules = {
+        f"batch {small}": BatchSchedule.constant(small),
+        f"batch {large}": BatchSchedule.constant(large),
+        "switch at 20%": BatchSchedule.late_switch(small, large, data // 5),
+        f"best switch, {late / data:.0%}": BatchSchedule.late_switch(small, large, late),
+    }
+    curves = {name: _risk_curve(study, schedule, data) for name, schedule in schedules.items()}
+    return Part(
+        {
+            "switches.csv": pd.DataFrame(rows),
+            "switch_points.png": plots.switch_figure(found, theory),
+            "early_and_late.png": plots.risk_figure(curves, log_data=False),
+        },
+        measured,
+    )
+
+
+def catch_up(study: Study) -> Part:
+    """The gap to the large batch at equal steps, after a switch."""
+    delays = np.geomspace(1e2, 1e4, 60)
+    tasks = (study.hard[0], Powers(study.hard[0].source, 2.0))
+    gaps, measured, rows = {}, [], []
+    for powers in tasks:
+        # A slower spectrum needs more modes before the kernel is a power.
+        modes = study.modes if powers.capacity > 2 else 8 * study.modes
+        run = study.two_stage(powers, modes)
+        gap = catch_up_gap(run, study.switch_steps, delays)
+        name = f"gap, β = {powers.capacity:g}"
+        gaps[name] = (delays, gap)
+        exponent = slope(delays, gap)
+        measured.append(_row(powers, "catch-up gap", exponent, powers.exponents.catch_up_gap))
+        rows += [
+            {**vars(powers), "delay": delay, "gap": value}
+            for delay, value in zip(delays, gap, strict=True)
+        ]
+    theory = dict(zip(gaps, (powers.exponents.catch_up_gap for powers in tasks), strict=True))
+    figure = plots.catch_up_figure(_equal_step_curves(study), gaps, theory)
+    return Part({"catch_up.csv": pd.DataFrame(rows), "catch_up.png": figure}, measured)
+
+
+def optima(study: Study) -> Part:
+    """Optimal schedules by the law, and their exponents in the budget."""
+    low, high = study.law_decades
+    budgets = np.geomspace(10.0**low, 10.0**high, 4 * (high - low) + 1)
+    names = {
+        "loss": ("risk", "loss"),
+        "growth fraction": ("growth_fraction", "growth_fraction"),
+        "peak batch": ("peak_batch", "peak_batch"),
+    }
+    panels: dict[str, dict[str, Any]] = {title: {} for title in names}
+    measured, rows = [], []
+    for powers in (*study.hard, *study.easy):
+        found = [optimum(study.budget(powers, data)) for data in budgets]
+        theory = powers.exponents
+        for title, (attribute, exponent) in names.items():
+            values = np.array([getattr(best, attribute) for best in found])
+            expected = getattr(theory, exponent)
+            panels[title][str(powers)] = ((budgets, values), expected)
+            measured.append(_row(powers, title, slope(budgets, values), expected))
+        constant = [constant_optimum(best.budget) for best in found]
+        risks = np.array([risk for _, risk in constant])
+        measured.append(
+            _row(powers, "loss of the best constant", slope(budgets, risks), theory.constant_loss)
+        )
+        rows += [
+            {**_optimum_row(powers, best), "constant_batch": batch, "constant_risk": risk}
+            for best, (batch, risk) in zip(found, constant, strict=True)
+        ]
+    drawn = {str(p): optimum(study.budget(p, 1e10)) for p in (*study.hard, *study.easy)}
+    return Part(
+        {
+            "optima.csv": pd.DataFrame(rows),
+            "optimal_schedules.png": plots.optimal_figure(drawn),
+            "exponents.png": plots.exponents_figure(panels),
+        },
+        measured,
+    )
+
+
+def law_against_exact(study: Study) -> Part:
+    """The finite-width law on the exact recursion, for several batch schedules."""
+    data, rate = 2 ** (study.exact_powers[1] - 4), study.lr / 4
+    small, large = study.min_batch, study.max_batch
+    schedules = {
+        f"batch {small}": BatchSchedule.constant(small),
+        f"{small} to {large} at 50%": BatchSchedule.late_switch(small, large, data // 2),
+        "four stages": BatchSchedule.stages(
+            [small * round((large / small) ** (i / 3)) for i in range(4)], data
+        ),
+    }
+    panels: dict[str, dict[str, Any]] = {}
+    rows = []
+    for powers in (study.hard[0], study.easy[0]):
+        task = study.task(powers)
+        curves = {}
+        for name, schedule in schedules.items():
+            run = stages(schedule, data, rate)
+            steps = np.linspace(0, sum(stage.steps for stage in run), 481)[4:]
+            law = law_curve(finite_law(task), drive_of(run), rate * steps)
+            exact = risk_curve(task, run, steps)
+            curves[name] = (rate * steps, law, (rate * steps[::20], exact[::20]))
+            rows += [
+                {**vars(powers), "schedule": name, "time": t, "law": predicted, "exact": risk}
+                for t, predicted, risk in zip(rate * steps, law, exact, strict=True)
+            ]
+        panels[str(powers)] = curves
+    return Part({"law.csv": pd.DataFrame(rows), "law.png": plots.law_figure(panels)}, [])
+
+
+def joint_family(study: Study) -> Part:
+    """Schedules of the jointly optimal ratio of batch to rate, and their steps."""
+    powers = study.hard[0]
+    data = 2.0 ** (study.exact_powers[0] + 4)
+    best = joint_optimum(study.budget(powers, data, study.max_batch))
+    members = {
+        "rate alone": member(best, 0),
+        "both": member(best, 0.5),
+        "batch alone": member(best, 1),
+        f"batch up to {study.max_batch}, then rate": fewest_steps(best),
+    }
+    consumed = np.cumsum((best.widths * best.ratio)[::-1])[::-1]
+    share = consumed / consumed[0]
+    drawn = {name: (share, one.batches, one.rates) for name, one in members.items()}
+    rows = [
+        {
+            **vars(powers),
+            "member": name,
+            "data": best.budget.data,
+            "steps": one.steps,
+            "risk_by_law": best.risk,
+            "exact_risk": varying_risks(study.task(powers), *unroll(best, one))[-1],
+            "peak_batch": one.batches.max(),
+            "last_rate": one.rates.min(),
+        }
+        for name, one in members.items()
+    ]
+    return Part({"family.csv": pd.DataFrame(rows), "family.png": plots.family_figure(drawn)}, [])
+
+
+def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
+    """A row of the table of exponents; without an interval where there were too few budgets."""
+    fields = ("value", "low", "high")
+    values = {name: getattr(measured, name, None) for name in fields}
+    return {**vars(powers), "quantity": quantity, **values, "theory": theory}
+
+
+def _optimum_row(powers: Powers, best: OptimalSchedule) -> Row:
+    return {
+        **vars(powers),
+        "data": best.budget.data,
+        "risk": best.risk,
+        "horizon": best.horizon,
+        "growth_fraction": best.growth_fraction,
+        "peak_batch": best.peak_batch,
+    }
+
+
+def _risk_curve(study: Study, schedule: BatchSchedule, data: int) -> plots.Curve:
+    """Samples and exact risks of a schedule for the first hard task."""
+    task, plan = study.task(study.hard[0]), resolve(schedule, data, seq_len=1)
+    edges = [segment.start_step for segment in plan.segments]
+    after = plan.steps - edges[-1]
+    first = plan.steps / 50  # the fall from the start would hide the rest
+    even, dense = np.linspace(first, plan.steps, 300), edges[-1] + np.geomspace(1, after)
+    spread = np.rint(np.concatenate([even, dense[dense >= first]]))
+    steps = np.unique(np.clip(spread, 1, plan.steps)).astype(np.int64)
+    samples = np.array([plan.tokens_at(int(step)) for step in steps])
+    return samples, risk_curve(task, stages(schedule, data, study.lr), steps)
+
+
+def _equal_step_curves(study: Study) -> dict[str, plots.Curve]:
+    """Exact risks of the small batch, the large one and a switch, against steps."""
+    task, begin = study.task(study.hard[0]), study.switch_steps
+    steps = np.unique(
+        np.concatenate([np.geomspace(100, 4 * begin), begin + np.geomspace(1, begin)])
+    )
+    small, large = (Stage(study.lr, b, 4 * begin) for b in (study.min_batch, study.max_batch))
+    switched = [
+        Stage(study.lr, study.min_batch, begin),
+        Stage(study.lr, study.max_batch, 3 * begin),
+    ]
+    return {
+        f"batch {study.min_batch}": (steps, risk_curve(task, [small], steps)),
+        f"batch {study.max_batch}": (steps, risk_curve(task, [large], steps)),
+        "switched": (steps, risk_curve(task, switched, steps)),
+    }
