@@ -82,7 +82,7 @@ def piecewise(batch, loss):
     return piecewise_sequences(piecewise_at(loss), batch)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def planted():
     """The planted laws: `points(law, ...)` and the laws themselves."""
     return SimpleNamespace(

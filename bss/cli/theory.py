@@ -8,10 +8,11 @@ import numpy as np
 from bss.cli import theory_critical
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.errors import InputError
+from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 from bss.theory.exponents import exponents, regime
-from bss.theory.optimal import Budget, OptimalSchedule, batch_schedule, optimum, schedule_risk
+from bss.theory.optimal import OptimalSchedule, batch_schedule, schedule_risk
 from bss.theory.regression import Stage, Task, final_risk, risk_curve, stable_rate, stages
 from bss.theory.switch import Switch, best_switch, switch_exponent, two_stage
 from bss.units import format_tokens, parse_tokens
@@ -111,18 +112,12 @@ def run_optimal(options: argparse.Namespace) -> Output:
     Beside the law's risk, which leaves constants out, stands the exact one at a finite width.
     """
     task = Task(options.source, options.capacity, options.modes, options.noise)
-    budget = Budget(
-        options.source,
-        options.capacity,
-        parse_tokens(options.data, field="--data"),
-        options.lr,
-        options.noise,
-        options.min_batch,
-        options.max_batch,
-    )
+    policy = Theory(options.source, options.capacity, options.lr, options.noise)
+    data = parse_tokens(options.data, field="--data")
+    best = policy.best(data, options.min_batch, options.max_batch)
     if options.stages < 1:
         raise InputError(f"--stages {options.stages}: write a positive number of stages")
-    best = optimum(budget)
+    budget = best.budget
     plan = resolve(batch_schedule(best, options.stages), int(budget.data), seq_len=1)
     risk = schedule_risk(budget, [(s.end_tokens - s.start_tokens, s.batch) for s in plan.segments])
     exact = final_risk(task, stages(plan.schedule, int(budget.data), budget.lr))

@@ -1,0 +1,127 @@
+"""What holds of every registered policy, and the policies that read no law."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bss.errors import InputError
+from bss.laws.es.fit import fit_es
+from bss.laws.fitting.estimate import Options
+from bss.policies import POLICIES, policy_named
+from bss.policies.late_switch import LateSwitch
+from bss.policies.measured import Measured
+from bss.policies.policy import Basis, Limits, Policy
+from bss.policies.theory import Theory
+from bss.schedules.batch import BatchSchedule
+from bss.theory.optimal import Budget, batch_schedule, optimum
+
+TOKENS = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def basis_of(planted, planted_curves):
+    points = planted.points(planted.laws["surface"], offset=0, noise=0)
+    es = Basis(planted.SEQ_LEN, fit_es(points, "surface", options=Options(1)), points)
+    curve = Basis(planted_curves.fit.seq_len, planted_curves.fit, points)
+    return lambda name: curve if name == "functional-best" else es
+
+
+def named(name: str) -> Policy:
+    return policy_named(name, ["source=0.4", "capacity=2"] if name == "theory" else [])
+
+
+def check(schedule: BatchSchedule, limits: Limits, least: float, most: float):
+    assert schedule.starts[-1] < TOKENS
+    assert len(schedule.batches) <= limits.stages
+    assert all(least <= batch <= most for batch in schedule.batches)
+    if limits.allowed:
+        assert set(schedule.batches) <= set(limits.allowed)
+    else:
+        assert not any(batch % limits.multiple_of for batch in schedule.batches)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(),
+        Limits(stages=2, multiple_of=3),
+        Limits(stages=3, min_batch=5, max_batch=11),
+        Limits(stages=2, allowed=(3, 5, 13)),
+    ],
+)
+def test_every_policy_keeps_the_limits(basis_of, name, limits):
+    basis = basis_of(name)
+    measured = limits.allowed or basis.measured
+    least = min(measured) if limits.min_batch is None else limits.min_batch
+    most = max(measured) if limits.max_batch is None else limits.max_batch
+    check(named(name)(basis, TOKENS, limits), limits, least, most)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([name for name in POLICIES if name != "functional-best"]),
+    st.integers(2, 6),
+    st.integers(1, 12),
+    st.integers(1, 60),
+    st.integers(0, 90),
+)
+def test_limits_are_kept_or_refused(basis_of, name, stages, multiple, low, more):
+    limits = Limits(stages, multiple, min_batch=low, max_batch=low + more)
+    if low + more < multiple * -(-low // multiple):
+        with pytest.raises(InputError, match=f"no multiple of {multiple} lies within"):
+            named(name)(basis_of(name), TOKENS, limits)
+    else:
+        check(named(name)(basis_of(name), TOKENS, limits), limits, low, low + more)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (Limits(multiple_of=0), "in multiples of 0; write a multiple of 1"),
+        (Limits(min_batch=0), "0 to 128 in multiples of 1"),
+        (Limits(min_batch=8, max_batch=4), "the smaller first"),
+        (Limits(allowed=(1, 2), min_batch=3), "3 to 2 in multiples"),
+        (Limits(allowed=(1, 8), min_batch=3, max_batch=4), "none of 1, 8 lies within"),
+    ],
+)
+def test_limits_that_leave_nothing_are_refused(limits, told):
+    with pytest.raises(InputError, match=told):
+        limits.within((2, 128))
+
+
+def test_without_measurements_or_bounds_there_is_no_ladder():
+    assert Limits(min_batch=2, max_batch=8).within(()).ladder() == (2, 3, 4, 5, 6, 7, 8)
+    with pytest.raises(InputError, match="max_batch: missing"):
+        Limits().within(()).ladder()
+
+
+def test_the_late_switch_grows_the_smallest_batch_unless_told(planted):
+    basis = Basis(planted.SEQ_LEN)
+    assert str(LateSwitch()(basis, TOKENS, Limits())) == "0:1 1.4M:8"
+    assert str(LateSwitch(0.5, 3, 6)(basis, TOKENS, Limits())) == "0:6 1M:18"
+    assert str(LateSwitch(0.5, 3, 6)(basis, TOKENS, Limits(max_batch=6))) == "6"
+    with pytest.raises(InputError, match=r"factor: 0\.5 does not grow"):
+        LateSwitch(factor=0.5)
+
+
+def test_the_best_measured_batches_are_followed_where_no_law_is_assumed(planted):
+    points = planted.points(planted.laws["surface"], offset=0, noise=0)
+    schedule = Measured()(Basis(planted.SEQ_LEN, points=points), 200_000_000, Limits())
+    least = points.loc[points.groupby("target_loss")["tokens_to_target"].idxmin()]
+    for row in least.to_dict("records"):
+        count = min(round(row["tokens_to_target"]), 199_999_999)
+        assert abs(np.log(schedule(count) / row["batch"])) <= np.log(2)
+    none = Basis(planted.SEQ_LEN, points=points.assign(reached=False))
+    with pytest.raises(InputError, match="no target was reached"):
+        Measured()(none, 1_000_000, Limits())
+
+
+def test_the_theory_counts_a_sequence_as_a_sample():
+    policy, limits = Theory(0.4, 2.0), Limits(stages=8, max_batch=64)
+    schedule = policy(Basis(128), 128 * 2**16, limits)
+    in_samples = batch_schedule(optimum(Budget(0.4, 2.0, 2**16, max_batch=64)), 8)
+    assert schedule.batches == in_samples.batches
+    assert schedule.starts == tuple(128 * start for start in in_samples.starts)
+    assert len(schedule.batches) > 2
