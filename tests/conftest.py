@@ -29,14 +29,14 @@ def tiny_shards(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_run(tiny_shards):
     """A run of a second: one layer of width 16, 128 steps through two batch changes."""
-    from bss.models.config import ModelConfig
+    from bss.models.transformer.config import TransformerConfig
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.config import ScheduleConfig
     from bss.training.config import DataConfig, EvaluationConfig, RunConfig
     from bss.training.optimizers import AdamW
 
     return RunConfig(
-        ModelConfig(tiny_shards.vocab_size, num_layers=1, d_model=16, num_heads=2, d_ff=32),
+        TransformerConfig(tiny_shards.vocab_size, num_layers=1, d_model=16, num_heads=2, d_ff=32),
         DataConfig(content=tiny_shards.content_hash, seq_len=16),
         AdamW(lr=1e-2, weight_decay=0.01),
         ScheduleConfig(8192, BatchSchedule((0, 1024, 4096), (2, 4, 8)), warmup=512),

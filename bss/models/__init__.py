@@ -1,1 +1,9 @@
-"""Decoder-only transformers, their named sizes, and exact parameter and FLOP counts."""
+"""Families of models; a user's own is named `package.module:ATTRIBUTE`, its class."""
+
+from bss.models.family import ModelFamily
+from bss.models.transformer.config import TransformerConfig
+from bss.registry import Registry
+
+FAMILIES: Registry[type[ModelFamily]] = Registry(
+    "model.family", {"transformer": TransformerConfig}, of=type[ModelFamily]
+)

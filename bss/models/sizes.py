@@ -3,7 +3,7 @@
 "85M" to "1.2B" are the models of Zhang et al., "How Does Critical Batch Size Scale in
 Pre-training?" (2410.21676), as their repository configures them: RoPE, GELU, LayerNorm with
 QK-norm, no biases, untied, MLP of 4·d_model, the GPT-NeoX vocabulary of 50280. They are named by
-the paper; `bss.models.counts` has their exact sizes.
+the paper; `counts()` tells their exact sizes.
 """
 
 import dataclasses
@@ -13,15 +13,16 @@ from types import MappingProxyType
 from typing import Any
 
 from bss.errors import InputError
-from bss.models.config import ModelConfig
-from bss.models.counts import count_params, training_flops_per_token
+from bss.models.transformer.config import TransformerConfig
 
 
-def _size(layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any) -> ModelConfig:
-    return ModelConfig(vocab_size, layers, d_model, heads, d_ff=4 * d_model, **choices)
+def _size(
+    layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any
+) -> TransformerConfig:
+    return TransformerConfig(vocab_size, layers, d_model, heads, d_ff=4 * d_model, **choices)
 
 
-def _published(layers: int, d_model: int, heads: int) -> ModelConfig:
+def _published(layers: int, d_model: int, heads: int) -> TransformerConfig:
     choices = {"activation": "gelu", "norm": "layer", "dtype": "bfloat16", "scan_layers": True}
     return _size(layers, d_model, heads, vocab_size=50_280, **choices)
 
@@ -31,7 +32,7 @@ _ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True}
 # Each with the vocabulary it is usually trained on: bytes and one end-of-document token for the
 # small ones, a BPE of the corpus for the middle, the paper's for the published. Those named
 # layers x width fill in for laws in N; 4x16 is as large as pico.
-SIZES: MappingProxyType[str, ModelConfig] = MappingProxyType(
+SIZES: MappingProxyType[str, TransformerConfig] = MappingProxyType(
     {
         "pico": _size(1, 32, 2, vocab_size=257),
         "nano": _size(2, 64, 4, vocab_size=257),
@@ -70,7 +71,7 @@ class SizeRow:
     flops_per_token: int
 
 
-def named(name: str, vocab_size: int | None = None) -> ModelConfig:
+def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
     """The model of that name, with `vocab_size` tokens or with its usual vocabulary.
 
     Raises:
@@ -98,8 +99,8 @@ def table(seq_len: int = 512, vocab_size: int | None = None) -> list[SizeRow]:
     return [_row(name, named(name, vocab_size), seq_len) for name in SIZES]
 
 
-def _row(name: str, config: ModelConfig, seq_len: int) -> SizeRow:
-    counts = count_params(config)
+def _row(name: str, config: TransformerConfig, seq_len: int) -> SizeRow:
+    counts = config.counts()
     return SizeRow(
         name=name,
         layers=config.num_layers,
@@ -108,5 +109,5 @@ def _row(name: str, config: ModelConfig, seq_len: int) -> SizeRow:
         vocab_size=config.vocab_size,
         non_embedding=counts.non_embedding,
         total=counts.total,
-        flops_per_token=training_flops_per_token(config, seq_len),
+        flops_per_token=config.training_flops_per_token(seq_len),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bss.models.counts import forward_flops_per_token, training_flops_per_token
 from bss.sweeps.grid import distinct
 from bss.training.config import RunConfig
 from bss.units import format_tokens
@@ -37,8 +36,8 @@ def price(runs: Sequence[RunConfig]) -> Price:
     runs = distinct(runs)
     trained, evaluated = [_trained(run) for run in runs], [_evaluated(run) for run in runs]
     flops = sum(
-        training_flops_per_token(run.model, run.data.seq_len) * tokens
-        + forward_flops_per_token(run.model, run.data.seq_len) * held_out
+        run.model.training_flops_per_token(run.data.seq_len) * tokens
+        + run.model.forward_flops_per_token(run.data.seq_len) * held_out
         for run, tokens, held_out in zip(runs, trained, evaluated, strict=True)
     )
     return Price(len(runs), sum(trained), sum(evaluated), flops)

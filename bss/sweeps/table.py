@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
-from bss.models.counts import count_params
 from bss.training.config import RunConfig
 from bss.training.directory import (
     is_being_written,
@@ -84,8 +83,8 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
         frame = pd.DataFrame(lineage_curve(runs, run))
         identity = {
             "run": run.id,
-            "model": f"{run.model.num_layers}x{run.model.d_model}",
-            "params": count_params(run.model).non_embedding,
+            "model": run.model.label,
+            "params": run.model.counts().non_embedding,
             "seq_len": run.data.seq_len,
             "seed": run.seed,
             "data_seed": run.data.seed,

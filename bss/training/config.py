@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bss.errors import InputError
-from bss.models.config import ModelConfig
+from bss.models import ModelFamily
 from bss.registry import Chosen
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import Coupling
@@ -114,7 +114,7 @@ class RunConfig:
         noise_scale: the gradient noise scale, off by default.
     """
 
-    model: ModelConfig
+    model: ModelFamily
     data: DataConfig = field(default_factory=DataConfig)
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)

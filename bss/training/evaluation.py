@@ -6,7 +6,6 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from bss.models import transformer
 from bss.training.average import pick
 from bss.training.buckets import replicated, sequence_sharding
 from bss.training.config import RunConfig
@@ -44,10 +43,10 @@ class Evaluation:
 
         def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
             def add(i: jax.Array, total: jax.Array) -> jax.Array:
-                return total + transformer.loss_sum(run.model, params, sequences_NxbxT1[i])
+                return total + run.model.loss(params, sequences_NxbxT1[i])[0]
 
             def sequence_loss(sequence_T1: jax.Array) -> jax.Array:
-                return transformer.loss_sum(run.model, params, sequence_T1[None])
+                return run.model.loss(params, sequence_T1[None])[0]
 
             total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
             if rest:

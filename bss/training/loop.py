@@ -13,7 +13,6 @@ from threading import Event
 from typing import Any
 
 from bss.errors import InputError
-from bss.models.counts import training_flops_per_token
 from bss.schedules.plan import Plan
 from bss.training.buckets import compilations
 from bss.training.checkpoint import missing_forks, open_checkpoints
@@ -137,7 +136,7 @@ class _Loop:
         session, progress = self.session, self.progress
         rows = read_curve(self.directory.path)
         last = rows[-1] if rows else {}
-        flops = training_flops_per_token(session.run.model, session.run.data.seq_len)
+        flops = session.run.model.training_flops_per_token(session.run.data.seq_len)
         peak = peak_flops()[0] * session.mesh.size / flops
         return {
             "tokens": progress.tokens,

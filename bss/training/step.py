@@ -12,13 +12,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bss.models import transformer
+from bss.models.family import ModelFamily, Params
 from bss.training import average
 from bss.training.config import RunConfig
 from bss.training.optimizers.base import Masks, StepSettings
-
-Params = dict[str, Any]
-LossSum = Callable[[Params, jax.Array], jax.Array]
 
 
 class State(NamedTuple):
@@ -56,9 +53,17 @@ class Metrics(NamedTuple):
 Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]
 
 
-def accumulate(loss_sum: LossSum, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
-    """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums."""
-    loss, gradients = jax.value_and_grad(loss_sum)(params, sequences_bxT1)
+def accumulate(model: ModelFamily, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
+    """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums.
+
+    Gradients are those of the loss and the model's auxiliary terms; the loss is without them.
+    """
+
+    def objective(params: Params) -> tuple[jax.Array, jax.Array]:
+        loss, auxiliary = model.loss(params, sequences_bxT1)
+        return sum(auxiliary.values(), loss), loss
+
+    (_, loss), gradients = jax.value_and_grad(objective, has_aux=True)(params)
     targets = sequences_bxT1.shape[0] * (sequences_bxT1.shape[1] - 1)
     squares = sums.squares
     if squares is not None:
@@ -94,11 +99,8 @@ def make_step(run: RunConfig) -> Step:
     Only the first `count` buckets of `sequences` are used.
     """
 
-    def loss_sum(params: Params, sequences_bxT1: jax.Array) -> jax.Array:
-        return transformer.loss_sum(run.model, params, sequences_bxT1)
-
     def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
-        optimizer = run.optimizer.chain(settings, _masks(state.params))
+        optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
         zero = Sums(
             jax.tree.map(jnp.zeros_like, state.params),
             jnp.zeros(()),
@@ -108,7 +110,7 @@ def make_step(run: RunConfig) -> Step:
         sums = jax.lax.fori_loop(
             0,
             count,
-            lambda i, sums: accumulate(loss_sum, state.params, sums, sequences_NxbxT1[i]),
+            lambda i, sums: accumulate(run.model, state.params, sums, sequences_NxbxT1[i]),
             zero,
         )
         return apply(optimizer, state, sums, settings.average_shares)
@@ -118,12 +120,12 @@ def make_step(run: RunConfig) -> Step:
 
 def init_state(run: RunConfig) -> State:
     """A fresh state from the run's seed. Traceable, so that it compiles as one program."""
-    params = transformer.init(run.model, run.seed)
+    params = run.model.init(run.seed)
     settings = StepSettings(0.0, 1 - run.optimizer.beta1, 0.1, 0.0, ())
-    optimizer = run.optimizer.chain(settings, _masks(params))
+    optimizer = run.optimizer.chain(settings, _masks(run.model, params))
     averages = average.empty(params, len(run.averages)) if run.averages else None
     return State(params, optimizer.init(params), averages)
 
 
-def _masks(params: Params) -> Masks:
-    return Masks(transformer.decay_mask(params), None)
+def _masks(model: ModelFamily, params: Params) -> Masks:
+    return Masks(model.decay_mask(params), model.matrices(params))

@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 
 from bss.laws.critical.values import CriticalFit
-from bss.models.counts import count_params
 from bss.plots.critical import critical_figure
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.price import hours, price
@@ -153,7 +152,7 @@ def train(
 def price_table(study: Study) -> pd.DataFrame:
     """What a study costs by cell, in FLOPs and hours of its device; no data are read.
 
-    FLOPs are those of matrix products (`bss.models.counts`), evaluations included. `flops` are of
+    FLOPs are those of matrix products (`bss.models.family`), evaluations included. `flops` are of
     the first sweep, `repeats` of the other seeds at B_ref and around the guessed bend; runs that
     are lengthened or added in the rounds, and the other schedules, come on top.
     """
@@ -169,7 +168,7 @@ def price_table(study: Study) -> pd.DataFrame:
         rows.append(
             {
                 "model": model,
-                "params": count_params(runs[0].model).non_embedding,
+                "params": runs[0].model.counts().non_embedding,
                 "seq_len": seq_len,
                 "budgets": " ".join(f"{budget / 1e6:.4g}M" for budget in sorted(budgets)),
                 "batches": f"{min(batches)}–{max(batches)}",

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.models.counts import count_params
 from bss.models.sizes import named
 from bss.training.config import DataConfig, RunConfig
 from bss.training.execution import Execution
@@ -316,7 +315,7 @@ def test_every_size_is_a_study_with_a_price(size):
     assert table["flops"].to_numpy(float).min() > 0
     if size in ("cpu", "gpu"):
         by_name = {design.name: design for design in study.designs}
-        sizes = {p.model: count_params(named(p.model)).non_embedding
+        sizes = {p.model: named(p.model).counts().non_embedding
                  for p in by_name["size"].points}  # fmt: skip
         budgets = {p.tokens for p in by_name["data"].points}
         assert len(sizes) >= 4 and max(sizes.values()) >= 8 * min(sizes.values())

@@ -3,7 +3,6 @@ import dataclasses
 import pytest
 
 from bss.errors import InputError
-from bss.models.counts import count_params, training_flops_per_token
 from bss.models.sizes import SIZES, named, table
 
 # Zhang et al., 2410.21676: layers, width, heads, and N of the name in millions.
@@ -19,7 +18,7 @@ PUBLISHED = {
 @pytest.mark.parametrize(("name", "expected"), PUBLISHED.items())
 def test_published_models(name, expected):
     config = named(name)
-    millions = round(count_params(config).non_embedding / 1e6)
+    millions = round(config.counts().non_embedding / 1e6)
     assert (config.num_layers, config.d_model, config.num_heads, millions) == expected
     assert config.vocab_size == 50_280
     assert config.d_ff == 4 * config.d_model
@@ -30,9 +29,7 @@ def test_published_models(name, expected):
 
 def test_names_in_millions_tell_the_non_embedding_parameters():
     for name in ("10M", "25M", "49M"):
-        assert count_params(named(name)).non_embedding == pytest.approx(
-            1e6 * int(name[:-1]), rel=0.07
-        )
+        assert named(name).counts().non_embedding == pytest.approx(1e6 * int(name[:-1]), rel=0.07)
 
 
 def test_a_given_vocabulary_changes_nothing_else():
@@ -43,7 +40,7 @@ def test_table_has_a_row_for_every_size():
     rows = {row.name: row for row in table(seq_len=128, vocab_size=300)}
     assert list(rows) == list(SIZES)
     nano = named("nano", 300)
-    assert rows["nano"].flops_per_token == training_flops_per_token(nano, 128)
+    assert rows["nano"].flops_per_token == nano.training_flops_per_token(128)
     assert rows["nano"].total == rows["nano"].non_embedding + 2 * 300 * 64
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bss.data.stream import held_out
-from bss.models import transformer
+from bss.models.transformer import network
 from bss.training.buckets import replicated
 from bss.training.evaluation import Evaluation
 from bss.training.execution import make_mesh
@@ -17,8 +17,8 @@ from bss.training.step import init_state
 def test_all_held_out_sequences_count_once(tiny_run, tiny_shards, devices, bucket):
     sequences = held_out(tiny_shards, "validation", tiny_run.data.seq_len, 17 * 16)
     assert sequences.shape == (17, 17)
-    params = transformer.init(tiny_run.model, 0)
-    logits = transformer.apply(tiny_run.model, params, sequences[:, :-1])
+    params = tiny_run.model.init(0)
+    logits = network.apply(tiny_run.model, params, sequences[:, :-1])
     picked = jnp.take_along_axis(jax.nn.log_softmax(logits), sequences[:, 1:, None], axis=-1)
     expected = -np.asarray(picked, np.float64).mean()
     mesh = make_mesh(devices)

@@ -11,7 +11,6 @@ import optax.contrib
 import pytest
 
 from bss.errors import InputError
-from bss.models import transformer
 from bss.sweeps.grid import overlay
 from bss.training.directory import read_curve
 from bss.training.loop import Interrupted, train
@@ -136,13 +135,3 @@ def test_constant_gradients_give_unit_directions_through_the_change():
         transformation = scale_by_moments(0.1, 1e-3 if k < 10 else 8e-3, 0.0)
         direction, state = transformation.update({"w": jnp.full(1, 7.0)}, state)
         np.testing.assert_allclose(direction["w"], 1, rtol=1e-5)  # pyright: ignore
-
-
-def test_decay_mask_leaves_norms_out(tiny_run):
-    params = jax.eval_shape(lambda: transformer.init(tiny_run.model, 0))
-    mask = transformer.decay_mask(params)
-    flat = {jax.tree_util.keystr(path): m for path, m in jax.tree.leaves_with_path(mask)}
-    assert {path for path, decayed in flat.items() if not decayed} == {
-        path for path in flat if "norm" in path
-    }
-    assert any(flat.values())

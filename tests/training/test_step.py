@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bss.models import transformer
+from bss.models.transformer import network
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import Sums, accumulate, init_state, make_step
 
@@ -34,10 +34,10 @@ def largest_error(ours, theirs) -> float:
 @pytest.fixture(scope="module")
 def full_batch(tiny_run, sequences):
     """Mean loss and gradients of the whole batch at once, and the step with them."""
-    params = transformer.init(tiny_run.model, tiny_run.seed)
+    params = tiny_run.model.init(tiny_run.seed)
 
     def mean_loss(params):
-        logits = transformer.apply(tiny_run.model, params, sequences[:, :-1])
+        logits = network.apply(tiny_run.model, params, sequences[:, :-1])
         logits = jax.nn.log_softmax(logits)
         return -jnp.take_along_axis(logits, sequences[:, 1:, None], axis=-1).mean()
 
@@ -46,12 +46,8 @@ def full_batch(tiny_run, sequences):
 
 @pytest.mark.parametrize("bucket", [1, 4])
 def test_accumulated_gradients_equal_the_full_batch(tiny_run, sequences, full_batch, bucket):
-    params = transformer.init(tiny_run.model, tiny_run.seed)
-
-    def loss_sum(params, sequences):
-        return transformer.loss_sum(tiny_run.model, params, sequences)
-
-    add = jax.jit(lambda sums, bucket: accumulate(loss_sum, params, sums, bucket))
+    params = tiny_run.model.init(tiny_run.seed)
+    add = jax.jit(lambda sums, bucket: accumulate(tiny_run.model, params, sums, bucket))
     sums = Sums(jax.tree.map(jnp.zeros_like, params), jnp.zeros(()), jnp.zeros(()))
     for piece in np.split(sequences, BATCH // bucket):
         sums = add(sums, piece)

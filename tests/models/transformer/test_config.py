@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bss.errors import InputError
-from bss.models.config import ModelConfig
+from bss.models.transformer.config import TransformerConfig
 
 GOOD: dict[str, Any] = {
     "vocab_size": 257,
@@ -43,19 +43,19 @@ GOOD: dict[str, Any] = {
 )
 def test_bad_input_is_one_line_naming_the_field(change, told):
     with pytest.raises(InputError) as error:
-        ModelConfig(**(GOOD | change))
+        TransformerConfig(**(GOOD | change))
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_equal_models_are_equal_values():
-    assert ModelConfig(**GOOD, num_kv_heads=4) == ModelConfig(**GOOD)
-    assert ModelConfig(**GOOD).kv_heads == 4
-    assert ModelConfig(**GOOD, num_kv_heads=2).kv_heads == 2
+    assert TransformerConfig(**GOOD, num_kv_heads=4) == TransformerConfig(**GOOD)
+    assert TransformerConfig(**GOOD).kv_heads == 4
+    assert TransformerConfig(**GOOD, num_kv_heads=2).kv_heads == 2
 
 
 def test_key_heads_follow_a_change_of_query_heads():
-    assert dataclasses.replace(ModelConfig(**GOOD), num_heads=8).kv_heads == 8
+    assert dataclasses.replace(TransformerConfig(**GOOD), num_heads=8).kv_heads == 8
 
 
 def test_configs_and_counts_are_imported_without_jax():

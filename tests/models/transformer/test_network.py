@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bss.models.config import ModelConfig
-from bss.models.transformer import apply, attend, decay_mask, init, loss_sum, rope
+from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.network import apply, attend, init, loss_sum, rope
 
-TINY = ModelConfig(vocab_size=29, num_layers=2, d_model=24, num_heads=4, d_ff=40)
+TINY = TransformerConfig(vocab_size=29, num_layers=2, d_model=24, num_heads=4, d_ff=40)
 VARIANTS = {
     "default": TINY,
     "published": dataclasses.replace(TINY, activation="gelu", norm="layer"),
@@ -163,7 +163,9 @@ def test_loss_survives_large_logits():
 
 @pytest.mark.parametrize(("tied", "slack"), [(False, 0.03), (True, 0.1)])
 def test_initial_loss_is_that_of_the_uniform_guess(tied, slack):
-    config = ModelConfig(vocab_size=257, num_layers=2, d_model=64, num_heads=4, d_ff=256, tied=tied)
+    config = TransformerConfig(
+        vocab_size=257, num_layers=2, d_model=64, num_heads=4, d_ff=256, tied=tied
+    )
     tokens = sequences(config, batch=8, length=65)
     loss = quick_jit(loss_sum)(config, init(config, 0), tokens) / (8 * 64)
     assert loss == pytest.approx(np.log(257), abs=slack)
@@ -197,7 +199,7 @@ def test_initialisation_is_a_pure_function_of_the_seed():
 
 
 def test_initial_spreads_are_the_documented_ones():
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=500, num_layers=2, d_model=64, num_heads=4, d_ff=256, scan_layers=True
     )
     params = init(config, 0)
@@ -219,11 +221,21 @@ def test_initial_spreads_are_the_documented_ones():
 @each_variant
 def test_decay_takes_matrices_and_leaves_norm_scales(config):
     params = init(config, 0)
-    mask = decay_mask(params)
+    mask = config.decay_mask(params)
     assert jax.tree.structure(mask) == jax.tree.structure(params)
     for path, decayed in jax.tree.leaves_with_path(mask):
         assert decayed == (not path[-2].key.endswith("norm") if len(path) > 1 else True)
     assert mask["embedding"]
+
+
+@each_variant
+def test_every_axis_has_a_name_and_matrices_are_those_of_the_blocks(config):
+    params = init(config, 0)
+    jax.tree.map(
+        lambda x, names: 1 / (len(names) == x.ndim), params, config.partition_names(params)
+    )
+    for path, is_matrix in jax.tree.leaves_with_path(config.matrices(params)):
+        assert is_matrix == (path[-1].key == "kernel" and path[0].key != "head")
 
 
 def test_gradients_accumulate_inside_a_loop_with_a_traced_count():

@@ -15,16 +15,14 @@ under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axi
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from bss.models.config import ModelConfig
-
-Params = dict[str, Any]
+from bss.models.family import STACK, Params
+from bss.models.transformer.config import TransformerConfig
 
 
 def matmul(x, matrix, dtype=None):
@@ -116,7 +114,7 @@ def _attend_last(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
 class Attention(nnx.Module):
     """Causal self-attention; K key heads, each shared by G query heads."""
 
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
         self.config = config
         width, kv_width = config.d_model, config.kv_heads * config.head_dim
         std = width**-0.5
@@ -145,7 +143,7 @@ class Attention(nnx.Module):
 class MLP(nnx.Module):
     """Two matrices around a nonlinearity, or SwiGLU's three."""
 
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
         self.activation = config.activation
         width, hidden = config.d_model, config.d_ff
         self.up = Linear(width, hidden, width**-0.5, rngs)
@@ -168,7 +166,7 @@ class MLP(nnx.Module):
 class Block(nnx.Module):
     """One residual block."""
 
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.norm, config.d_model)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.norm, config.d_model)
@@ -183,7 +181,7 @@ class Block(nnx.Module):
 class Transformer(nnx.Module):
     """Tokens to float32 logits."""
 
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
         self.config = config
         width, vocab = config.d_model, config.vocab_size
         std = 1 / width if config.tied else width**-0.5
@@ -221,26 +219,26 @@ class Transformer(nnx.Module):
 
 
 @functools.cache
-def _graphdef(config: ModelConfig) -> nnx.GraphDef:
+def _graphdef(config: TransformerConfig) -> nnx.GraphDef:
     return nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _init(config: ModelConfig, key: jax.Array) -> Params:
+def _init(config: TransformerConfig, key: jax.Array) -> Params:
     return nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
 
 
-def init(config: ModelConfig, seed: int) -> Params:
+def init(config: TransformerConfig, seed: int) -> Params:
     """Fresh parameters: nested dicts of float32 arrays, a pure function of config and seed."""
     return _init(config, jax.random.key(seed))
 
 
-def apply(config: ModelConfig, params: Params, tokens_BxT) -> jax.Array:
+def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
     """Logits of the next token, float32, shape (B, T, vocab_size), for integer tokens (B, T)."""
     return nnx.merge(_graphdef(config), params)(tokens_BxT)
 
 
-def loss_sum(config: ModelConfig, params: Params, sequences_BxT1) -> jax.Array:
+def loss_sum(config: TransformerConfig, params: Params, sequences_BxT1) -> jax.Array:
     """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
 
     Args:
@@ -255,9 +253,26 @@ def loss_sum(config: ModelConfig, params: Params, sequences_BxT1) -> jax.Array:
     return jnp.sum(jax.nn.logsumexp(logits_BxTxV, axis=-1) - picked_BxT)
 
 
-def decay_mask(params: Params) -> Params:
-    """True where weight decay applies: every matrix, embeddings too; False for norm scales.
+_NAMES = {
+    "embedding": ("vocab", "embed"),
+    "head": ("embed", "vocab"),
+    "query": ("embed", "heads"),
+    "key": ("embed", "heads"),
+    "value": ("embed", "heads"),
+    "output": ("heads", "embed"),
+    "up": ("embed", "mlp"),
+    "gate": ("embed", "mlp"),
+    "down": ("mlp", "embed"),
+}
 
-    By name, not by number of axes: stacked norm scales have two.
-    """
-    return jax.tree.map_with_path(lambda path, _: path[-1].key != "scale", params)
+
+def partition_names(params: Params) -> Params:
+    """Names of the axes of every parameter; see `ModelFamily`."""
+
+    def names(path: tuple, _: jax.Array) -> tuple[str, ...]:
+        keys = [entry.key for entry in path]
+        stack = (STACK,) if keys[0] == "layers" else ()
+        own = "embedding" if keys[-1] == "embedding" else keys[-2]
+        return (*stack, *_NAMES.get(own, ("norm",)))
+
+    return jax.tree.map_with_path(names, params)

@@ -4,13 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bss.models.config import Activation, ModelConfig, Norm
-from bss.models.counts import (
-    count_params,
-    forward_flops_per_token,
-    training_flops_per_token,
-)
-from bss.models.transformer import init, loss_sum
+from bss.models.transformer.config import Activation, Norm, TransformerConfig
 
 BLOCKS: list[tuple[Activation, Norm, bool, bool]] = [
     ("relu2", "rms", True, False),
@@ -18,7 +12,7 @@ BLOCKS: list[tuple[Activation, Norm, bool, bool]] = [
     ("gelu", "layer", True, True),
 ]
 VARIANTS = [
-    ModelConfig(31, 3, 24, 6, 40, kv_heads, activation, norm, qk_norm, tied, scan_layers=scan)
+    TransformerConfig(31, 3, 24, 6, 40, kv_heads, activation, norm, qk_norm, tied, scan_layers=scan)
     for (kv_heads, tied), (activation, norm, qk_norm, scan) in itertools.product(
         ((None, False), (2, True), (1, False)), BLOCKS
     )
@@ -27,23 +21,25 @@ VARIANTS = [
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_counts_equal_the_sizes_of_the_arrays(config):
-    params = jax.eval_shape(lambda: init(config, 0))
+    params = jax.eval_shape(lambda: config.init(0))
     sizes = {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf.size
         for path, leaf in jax.tree.leaves_with_path(params)
     }
     embedding = sum(sizes[name] for name in sizes if name in ("embedding", "head/kernel"))
-    counts = count_params(config)
+    counts = config.counts()
     assert counts.total == sum(sizes.values())
     assert counts.embedding == embedding
     assert counts.non_embedding == sum(sizes.values()) - embedding
 
 
 def test_flops_by_hand():
-    config = ModelConfig(vocab_size=7, num_layers=3, d_model=8, num_heads=4, d_ff=5, num_kv_heads=2)
+    config = TransformerConfig(
+        vocab_size=7, num_layers=3, d_model=8, num_heads=4, d_ff=5, num_kv_heads=2
+    )
     block = 8 * 8 + 2 * 8 * 4 + 8 * 8 + 2 * 8 * 5
     attention = 2 * 4 * 11 * 2  # scores and values, 4 heads, 11 keys, 2 dimensions
-    assert forward_flops_per_token(config, 11) == 2 * (3 * (block + attention) + 8 * 7)
+    assert config.forward_flops_per_token(11) == 2 * (3 * (block + attention) + 8 * 7)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +51,14 @@ def test_flops_by_hand():
     ],
 )
 def test_flops_agree_with_the_compiler(choices):
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=512, num_layers=2, d_model=256, num_heads=4, d_ff=1024, **choices
     )
     batch, seq_len = 2, 64
-    params = jax.eval_shape(lambda: init(config, 0))
+    params = jax.eval_shape(lambda: config.init(0))
     sequences = jax.ShapeDtypeStruct((batch, seq_len + 1), jnp.int32)
-    gradient = jax.jit(jax.value_and_grad(lambda p, s: loss_sum(config, p, s)))
+    gradient = jax.jit(jax.value_and_grad(lambda p, s: config.loss(p, s)[0]))
     cost = gradient.lower(params, sequences).compile().cost_analysis()
     assert cost is not None
     counted = cost["flops"] / (batch * seq_len)
-    assert counted == pytest.approx(training_flops_per_token(config, seq_len), rel=0.05)
+    assert counted == pytest.approx(config.training_flops_per_token(seq_len), rel=0.05)

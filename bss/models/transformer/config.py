@@ -1,10 +1,19 @@
-"""What determines a transformer: one frozen value, cheap to import, compare and hash."""
+"""What determines a transformer: one frozen value, cheap to import, compare and hash.
+
+Parameters and FLOPs are counted by closed formulas, derived here, tested against the network's
+arrays and the compiler's own count; the attention products and the head, which Kaplan's 6N leaves
+out, are counted.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bss.errors import InputError
+from bss.models.family import Counts, ModelFamily, Params
+
+if TYPE_CHECKING:
+    import jax
 
 Activation = Literal["relu2", "gelu", "swiglu"]
 Norm = Literal["rms", "layer"]
@@ -12,7 +21,7 @@ Dtype = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class TransformerConfig(ModelFamily):
     """A decoder-only pre-norm transformer without biases.
 
     Attributes:
@@ -36,11 +45,10 @@ class ModelConfig:
       InputError: a size that is not a positive integer, heads that do not divide, an odd head
         dimension, or an unknown choice.
 
-    >>> ModelConfig(vocab_size=257, num_layers=2, d_model=64, num_heads=4, d_ff=256).head_dim
+    >>> TransformerConfig(vocab_size=257, num_layers=2, d_model=64, num_heads=4, d_ff=256).head_dim
     16
     """
 
-    vocab_size: int
     num_layers: int
     d_model: int
     num_heads: int
@@ -96,6 +104,60 @@ class ModelConfig:
     def kv_heads(self) -> int:
         """Key and value heads, resolved."""
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def label(self) -> str:
+        """Layers and width, "2x64"."""
+        return f"{self.num_layers}x{self.d_model}"
+
+    def init(self, seed: int) -> Params:
+        """See `network.init`."""
+        return _network().init(self, seed)
+
+    def loss(
+        self, params: Params, sequences_BxT1: "jax.Array"
+    ) -> tuple["jax.Array", dict[str, "jax.Array"]]:
+        """See `network.loss_sum`; there are no auxiliary terms."""
+        return _network().loss_sum(self, params, sequences_BxT1), {}
+
+    def partition_names(self, params: Params) -> Params:
+        """See `network.partition_names`."""
+        return _network().partition_names(params)
+
+    def counts(self) -> Counts:
+        """Parameters, exactly.
+
+        >>> nano = TransformerConfig(256, num_layers=2, d_model=64, num_heads=4, d_ff=256)
+        >>> nano.counts()
+        Counts(total=131456, embedding=32768, non_embedding=98688)
+        """
+        embedding = self.vocab_size * self.d_model * (1 if self.tied else 2)
+        norms = 2 * self.d_model + (2 * self.head_dim if self.qk_norm else 0)
+        non_embedding = self.num_layers * (self._block_matrices() + norms) + self.d_model
+        return Counts(embedding + non_embedding, embedding, non_embedding)
+
+    def forward_flops_per_token(self, seq_len: int) -> int:
+        """Matmul FLOPs of the forward pass per token, in sequences of `seq_len` inputs.
+
+        Attention is counted in full: every query meets all `seq_len` keys, as the dense products
+        are executed; the causal half is not subtracted (the convention of PaLM, 2204.02311,
+        appendix B).
+        """
+        matrices = self.num_layers * self._block_matrices() + self.d_model * self.vocab_size
+        attention = 2 * self.num_layers * seq_len * self.d_model
+        return 2 * (matrices + attention)
+
+    def _block_matrices(self) -> int:
+        attention = 2 * self.d_model * (self.d_model + self.kv_heads * self.head_dim)
+        mlp = (3 if self.activation == "swiglu" else 2) * self.d_model * self.d_ff
+        return attention + mlp
+
+
+def _network() -> Any:
+    """The network, imported where it is first used: sizes are counted without JAX."""
+    from bss.models.transformer import network
+
+    return network
 
 
 def _check_size(name: str, value: object, *, optional: bool) -> None:
