@@ -17,6 +17,8 @@ from bss.training import average
 from bss.training.config import RunConfig
 from bss.training.optimizers.base import Masks, StepSettings
 
+LossSums = Callable[[Params, jax.Array], tuple[jax.Array, dict[str, jax.Array]]]
+
 
 class State(NamedTuple):
     """Everything a step reads and writes. The device counts no tokens."""
@@ -53,14 +55,14 @@ class Metrics(NamedTuple):
 Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]
 
 
-def accumulate(model: ModelFamily, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
+def accumulate(loss_sums: LossSums, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
     """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums.
 
-    Gradients are those of the loss and the model's auxiliary terms; the loss is without them.
+    Gradients are those of the loss and the auxiliary terms; the loss is without them.
     """
 
     def objective(params: Params) -> tuple[jax.Array, jax.Array]:
-        loss, auxiliary = model.loss(params, sequences_bxT1)
+        loss, auxiliary = loss_sums(params, sequences_bxT1)
         return sum(auxiliary.values(), loss), loss
 
     (_, loss), gradients = jax.value_and_grad(objective, has_aux=True)(params)
@@ -110,7 +112,7 @@ def make_step(run: RunConfig) -> Step:
         sums = jax.lax.fori_loop(
             0,
             count,
-            lambda i, sums: accumulate(run.model, state.params, sums, sequences_NxbxT1[i]),
+            lambda i, sums: accumulate(run.model.loss, state.params, sums, sequences_NxbxT1[i]),
             zero,
         )
         return apply(optimizer, state, sums, settings.average_shares)

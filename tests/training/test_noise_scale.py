@@ -67,7 +67,7 @@ def test_buckets_are_squared_unclipped_and_per_target():
     sequences = [jnp.full((2, 5), value) for value in (1, 4)]
 
     def loss_sum(params, sequences_bxT1):  # its gradient per target is the sequences' value
-        return jnp.sum(params["w"]) * jnp.sum(sequences_bxT1[:, 1:])
+        return jnp.sum(params["w"]) * jnp.sum(sequences_bxT1[:, 1:]), {}
 
     sums = Sums(params, jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
     for bucket in sequences:

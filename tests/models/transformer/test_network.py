@@ -231,9 +231,9 @@ def test_decay_takes_matrices_and_leaves_norm_scales(config):
 @each_variant
 def test_every_axis_has_a_name_and_matrices_are_those_of_the_blocks(config):
     params = init(config, 0)
-    jax.tree.map(
-        lambda x, names: 1 / (len(names) == x.ndim), params, config.partition_names(params)
-    )
+    names = config.partition_names(params)
+    ranks = jax.tree.map(lambda x: x.ndim, params)
+    assert jax.tree.map(len, names, is_leaf=lambda x: isinstance(x, tuple)) == ranks
     for path, is_matrix in jax.tree.leaves_with_path(config.matrices(params)):
         assert is_matrix == (path[-1].key == "kernel" and path[0].key != "head")
 
