@@ -20,7 +20,8 @@ from bss.laws.critical.values import CriticalFit
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.table import run_table
-from experiments.critical_batch.study import Design, Study, Trial
+from experiments.critical_batch.study import Design, Study
+from experiments.critical_batch.trials import Trial
 from experiments.study import say
 
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]

@@ -17,7 +17,8 @@ from bss.points.curve import points, smooth_curve
 from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
 from experiments.critical_batch.measure import CELL, best_trial, by_average, curves, minima
-from experiments.critical_batch.study import Comparison, Study, Trial
+from experiments.critical_batch.study import Comparison, Study
+from experiments.critical_batch.trials import Trial
 from experiments.study import say
 
 CONSTANT = "constant + average"

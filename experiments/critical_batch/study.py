@@ -1,4 +1,4 @@
-"""What the critical-batch experiment measures, as values, and the runs that takes.
+"""What the critical-batch experiment measures, as values.
 
 A cell is a model at a sequence length. At constant rate with weight averages one run serves every
 budget of its cell, so the warm-up is a fixed number of tokens; with `warmup_share`, as Zhang et al.
@@ -6,20 +6,15 @@ budget of its cell, so the warm-up is a fixed number of tokens; with `warmup_sha
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from bss.errors import InputError
 from bss.models.sizes import named
-from bss.sweeps.grid import overlay, product
 from bss.training.average import check_half_life
-from bss.training.config import RunConfig
 from experiments.study import Setup, check_positive, check_seeds
 
 BATCHES_PAST_BEND = 4
 MOST_WARMUP = 0.1
-FIRST_EVALUATION = 0.6  # of the smallest budget: before any batch meets its target
 
 
 @dataclass(frozen=True)
@@ -185,105 +180,6 @@ class Study:
     def length(self, budget: int, batch_tokens: int) -> int:
         """Tokens after which this batch should have met the target of this budget."""
         return round(self.margin * budget * (1 + batch_tokens / self.bend.at(budget)))
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A run, the model's name, and the budgets whose targets it is measured on."""
-
-    run: RunConfig
-    model: str
-    budgets: tuple[int, ...]
-
-    @property
-    def cell(self) -> tuple[str, int]:
-        """Model and sequence length."""
-        return self.model, self.run.data.seq_len
-
-    @property
-    def batch_tokens(self) -> int:
-        """Tokens per step."""
-        return self.run.schedule.batch.constant_batch * self.run.data.seq_len
-
-    def changed(self, **changes: Any) -> "Trial":
-        """The same with fields of the run replaced; `__` stands for a dot, `seed` for both."""
-        named_changes = {name.replace("__", "."): value for name, value in changes.items()}
-        if "seed" in changes:
-            named_changes["data.seed"] = changes["seed"]
-        return replace(self, run=overlay(self.run, named_changes))
-
-
-def sweep(study: Study, base: RunConfig) -> list[Trial]:
-    """The first runs: every batch at its rates and betas, at the first seed."""
-    found = []
-    for (model, seq_len), budgets in study.cells().items():
-        shares = [(budget,) for budget in budgets] if study.warmup_share else [budgets]
-        for served in shares:
-            for entry in study.ladder(model, seq_len, served[-1]):
-                length = max(study.length(budget, entry.tokens) for budget in served)
-                found += _trials(study, base, (model, seq_len), served, entry, length)
-    return found
-
-
-def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
-    """The runs at other seeds that a price counts on: B_ref and three batches at the guessed bend.
-
-    At the middle of their rates; which batches and rates are repeated is known after the sweep.
-    """
-    found = []
-    for (model, seq_len), budgets in study.cells().items():
-        for budget in budgets:
-            ladder = study.ladder(model, seq_len, budget)
-            bend = study.bend.at(budget)
-            nearest = sorted(ladder, key=lambda entry: abs(math.log(entry.tokens / bend)))[:3]
-            chosen = [*nearest, *(entry for entry in ladder if entry.tokens == study.reference)]
-            for entry in chosen:
-                one = replace(entry, rates=(sorted(entry.rates)[len(entry.rates) // 2],))
-                length = study.length(budget, entry.tokens)
-                middle = _trials(study, base, (model, seq_len), (budget,), one, length)[0]
-                found += [middle.changed(seed=seed) for seed in study.seeds[1:]]
-    return found
-
-
-def _trials(
-    study: Study,
-    base: RunConfig,
-    cell: tuple[str, int],
-    budgets: tuple[int, ...],
-    entry: BatchSweep,
-    length: int,
-) -> list[Trial]:
-    model, seq_len = cell
-    optimizer = base.optimizer
-    axes = {
-        "optimizer.lr": entry.rates,
-        "optimizer.beta1": entry.beta1s or (optimizer.beta1,),
-        "optimizer.beta2": entry.beta2s or (optimizer.beta2,),
-    }
-    fixed = {
-        "model": asdict(named(model, base.model.vocab_size)),
-        "data.seq_len": seq_len,
-        "schedule.tokens": length,
-        "schedule.batch": str(entry.tokens // seq_len),
-        "evaluation.first": round(FIRST_EVALUATION * budgets[0]),
-        "seed": study.seeds[0],
-        "data.seed": study.seeds[0],
-        "noise_scale": {"half_life": study.noise_half_life, "split": study.noise_split},
-    }
-    if study.warmup_share:
-        fixed["schedule.warmup"] = round(study.warmup_share * budgets[0])
-    if entry.beta2s:
-        fixed["optimizer.beta2_half_life"] = 0
-    return [Trial(overlay(base, {**fixed, **changes}), model, budgets) for changes in product(axes)]
-
-
-def merged(trials: Sequence[Trial]) -> list[Trial]:
-    """Equal runs once, at their farthest stop."""
-    found: dict[str, Trial] = {}
-    for trial in trials:
-        known = found.get(trial.run.id, trial)
-        found[trial.run.id] = max(known, trial, key=lambda t: t.run.schedule.tokens)
-    return list(found.values())
 
 
 def _check_numbers(study: Study) -> None:

@@ -1,12 +1,35 @@
 """The tables that the critical-batch experiment leaves: laws, definitions, noise scale, fits."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bss.laws.critical.curves import StepsCurve
 from bss.laws.critical.values import CriticalFit
-from experiments.critical_batch.measure import CELL
+from experiments.critical_batch.measure import CELL, curves, minima, with_overhead
+from experiments.critical_batch.study import Study
+from experiments.critical_batch.trials import Trial
+
+
+def tables(
+    study: Study, trials: list[Trial], measured: pd.DataFrame, fits: dict[str, CriticalFit]
+) -> dict[str, Any]:
+    """Every table but the comparison of schedules, by file name."""
+    curve = curves(trials, Path(study.setup.engine.runs))
+    files = {
+        "runs.parquet": curve,
+        "points.csv": measured,
+        "steps.csv": with_overhead(minima(measured), study.reference),
+        "fits.json": {name: fit.to_dict() for name, fit in fits.items()},
+        "critical.csv": critical_table(fits),
+        "laws.csv": laws_table(fits),
+        "definitions.csv": definitions_table(fits),
+    }
+    if study.noise_half_life:
+        files["noise_scale.csv"] = noise_table(curve, measured, fits)
+    return files
 
 
 def critical_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
@@ -16,10 +39,7 @@ def critical_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
         for at in fit.fits:
             row = {
                 "design": name,
-                "model": at.curve.model,
-                "params": at.curve.params,
-                "tokens": at.curve.tokens,
-                "seq_len": at.curve.seq_len,
+                **_place(at.curve),
                 "target_loss": at.curve.target_loss,
                 "unit": fit.unit,
                 "S_min": at.S_min.value,
@@ -77,20 +97,14 @@ def definitions_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
             variables = definition.law.variables if definition.law else ()
             told = {f"exponent_{v}": p.value for v, p in zip(variables, exponents, strict=True)}
             for at, value in zip(fit.fits, definition.values, strict=True):
-                curve = at.curve
-                rows.append(
-                    {
-                        "design": name,
-                        "definition": definition.name,
-                        "model": curve.model,
-                        "params": curve.params,
-                        "tokens": curve.tokens,
-                        "seq_len": curve.seq_len,
-                        "critical_batch": value,
-                        **told,
-                    }
-                )
+                row = {"design": name, "definition": definition.name, **_place(at.curve)}
+                rows.append({**row, "critical_batch": value, **told})
     return pd.DataFrame(rows)
+
+
+def _place(curve: StepsCurve) -> dict[str, Any]:
+    names = ("model", "params", "tokens", "seq_len")
+    return {name: getattr(curve, name) for name in names}
 
 
 def noise_table(

@@ -15,7 +15,7 @@ from bss.training.config import DataConfig, RunConfig
 from bss.training.execution import Execution
 from bss.values import from_dict
 from configs.critical_batch import get_config
-from experiments.critical_batch.__main__ import experiment, price_table
+from experiments.critical_batch.__main__ import experiment
 from experiments.critical_batch.measure import (
     around_bend,
     fit_design,
@@ -26,8 +26,9 @@ from experiments.critical_batch.measure import (
     with_overhead,
 )
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
-from experiments.critical_batch.study import Bend, Design, Point, Study, Trial, merged, sweep
+from experiments.critical_batch.study import Bend, Design, Point, Study
 from experiments.critical_batch.tables import critical_table, laws_table, noise_table
+from experiments.critical_batch.trials import Trial, merged, price_table, sweep
 from tests.drawn import points, texts
 
 SEQ_LEN, BEST_RATE, BEST_AVERAGE = 64, 0.008, "4%"

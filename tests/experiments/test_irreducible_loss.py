@@ -18,19 +18,19 @@ from bss.training.config import DataConfig, RunConfig
 from bss.training.source import SYNTHETIC
 from bss.values import from_dict
 from configs.irreducible_loss import get_config
-from experiments.irreducible_loss.__main__ import (
+from experiments.irreducible_loss.__main__ import experiment
+from experiments.irreducible_loss.measure import (
     LAWS,
-    Study,
     conclusions,
     corrected,
     estimate_row,
-    experiment,
     held_out_surprise,
     language_of,
     reference_runs,
     summarize,
     trunk_runs,
 )
+from experiments.irreducible_loss.study import Study
 
 TRUTH, REACHED, HALF = 1.5, 1.52, 0.02
 

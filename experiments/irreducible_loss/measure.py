@@ -1,0 +1,152 @@
+"""The runs of each practitioner, the truth beside them, and what each law makes of it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.data.synthetic import Entropy, SyntheticLanguage, held_out, tables, truth
+from bss.laws.es.compare import CANDIDATES, fit_candidate
+from bss.laws.es.values import EsFit
+from bss.laws.fitting.estimate import Options
+from bss.points.curve import default_targets, points
+from bss.sweeps.grid import expand, seeded
+from bss.training.config import RunConfig
+from experiments.irreducible_loss.study import Study
+
+LAWS = tuple(name for name, candidate in CANDIDATES.items() if candidate["law"] == "surface")
+
+
+def trunk_runs(study: Study, base: RunConfig) -> list[RunConfig]:
+    """One constant-rate run for each seed and batch."""
+    axes = {"seed": study.seeds, "schedule.batch": [str(batch) for batch in study.batches]}
+    return expand(base, seeded(axes))
+
+
+def reference_runs(study: Study, base: RunConfig) -> list[RunConfig]:
+    """Longer runs whose rate falls to zero: how low the model comes."""
+    change = {
+        "schedule.tokens": study.reference_tokens,
+        "schedule.batch": str(study.reference_batch),
+        "schedule.rate": "linear",
+    }
+    seeds = study.seeds[: study.references]
+    return expand(base, [{**change, "seed": seed, "data.seed": seed} for seed in seeds])
+
+
+def language_of(run: RunConfig) -> SyntheticLanguage:
+    """The language that a run is trained on."""
+    return SyntheticLanguage(run.model.vocab_size, run.data.seq_len)
+
+
+def held_out_surprise(run: RunConfig) -> float:
+    """Loss of the predictor that knows the law, on the very tokens that the run is evaluated on."""
+    language = language_of(run)
+    sequences = held_out(language, "validation", run.evaluation.tokens)
+    return -float(np.asarray(truth(tables(language), sequences)[0], np.float64).mean())
+
+
+def corrected(runs: pd.DataFrame, luck: float) -> pd.DataFrame:
+    """Held-out losses less what the held-out tokens are harder than the language (a control)."""
+    return runs.assign(eval_loss=runs["eval_loss"] - luck)
+
+
+def fitted(
+    study: Study, runs: pd.DataFrame, true_loss: float, reached: float
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The points of all seeds, and a row of `estimate_row` for each seed and law."""
+    measured, rows = [], []
+    for seed in study.seeds:
+        measured.append(seed_points(study, runs.loc[runs["seed"] == seed]))
+        for law in LAWS:
+            fit = fit_candidate(measured[-1], law, Options(study.resamples))
+            rows.append(estimate_row(seed, law, fit, true_loss, reached))
+    return pd.concat(measured, ignore_index=True), pd.DataFrame(rows)
+
+
+def seed_points(study: Study, runs: pd.DataFrame) -> pd.DataFrame:
+    """Points E(S) of one seed's runs."""
+    early, share = study.target_warmup, study.share
+    targets = default_targets(runs, study.targets, warmup_tokens=early, share=share)
+    return points(runs, targets)
+
+
+def estimate_row(
+    seed: int, law: str, fit: EsFit, true_loss: float, reached: float
+) -> dict[str, Any]:
+    """One seed's L_0 under one law: the interval, and what it covers.
+
+    Args:
+        seed: of the runs behind the fit.
+        law: its name.
+        fit: of a surface.
+        true_loss: entropy of the language, in nats.
+        reached: lowest loss of the reference runs, in nats.
+    """
+    found = fit.surface_intervals["L_0"]
+    low = -math.inf if found.low is None else found.low
+    high = math.inf if found.high is None else found.high
+    errors = np.array([row["relative_loss"] for row in fit.residuals])
+    return {
+        "seed": seed,
+        "law": law,
+        "L_0": found.value,
+        "low": low,
+        "high": high,
+        "level": found.level,
+        "truth": true_loss,
+        "covers": low <= true_loss <= high,
+        "reached": reached,
+        "covers_reached": low <= reached <= high,
+        "rms_relative_residual": float(np.sqrt(np.mean(errors**2))),
+        "warnings": "; ".join(fit.warnings),
+    }
+
+
+def summarize(estimates: pd.DataFrame) -> pd.DataFrame:
+    """Coverage and bias of each law over seeds, in nats.
+
+    `bias` is the mean of L_0 less the truth, and `standard_error` that of this mean over seeds.
+    `bias_to_reached` is what is left once the model's distance from the truth is taken out: the
+    mean of L_0 less the lowest loss that the reference runs reached.
+    """
+    rows = []
+    for law, group in estimates.groupby("law", sort=False):
+        names = ("L_0", "truth", "reached", "low", "high", "rms_relative_residual")
+        L_0, true, reached, low, high, residual = (group[name].to_numpy(float) for name in names)
+        covers, covers_reached = (
+            group[name].to_numpy(bool) for name in ("covers", "covers_reached")
+        )
+        rows.append(
+            {
+                "law": law,
+                "covered": int(covers.sum()),
+                "covered_reached": int(covers_reached.sum()),
+                "seeds": len(group),
+                "bias": (L_0 - true).mean(),
+                "bias_to_reached": (L_0 - reached).mean(),
+                "standard_error": L_0.std(ddof=1) / math.sqrt(len(group)),
+                "median_width": np.median(high - low),
+                "rms_relative_residual": residual.mean(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def conclusions(summary: pd.DataFrame, known: Entropy, reached: float) -> list[str]:
+    """The answer in sentences: coverage of each law, and how far its L_0 is off."""
+    found = [
+        f"the language's L_0 is {known.nats:.4f} nats (s.e. {known.standard_error:.4f}); the model "
+        f"reached {reached:.4f}, {reached - known.nats:+.4f} from it"
+    ]
+    for row in summary.to_dict("records"):
+        error = math.hypot(row["standard_error"], known.standard_error)
+        verdict = "biased" if abs(row["bias"]) > 2 * error else "no bias seen"
+        found.append(
+            f"{row['law']}: covers the truth in {row['covered']} of {row['seeds']} seeds, "
+            f"{verdict}: {row['bias']:+.4f} nats (s.e. {error:.4f}); "
+            f"{row['bias_to_reached']:+.4f} from what the model reached, which it covers in "
+            f"{row['covered_reached']}"
+        )
+    return found
