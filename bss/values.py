@@ -1,7 +1,8 @@
 """Configs and fits as plain nested dicts and back, by their types.
 
-A class may shape its own form: `parse` and `str` make a text of a value, `encoded` and `decoded`
-change the fields' dict after and before, and `variant` chooses the class by an entry.
+A class may shape its own form: `parse` and `str` make a text of a value, metadata `key` names a
+field there, `encoded` and `decoded` change the fields' dict after and before, and `variant` chooses
+the class by an entry.
 """
 
 import dataclasses
@@ -25,7 +26,8 @@ def to_dict(value: Any) -> Any:
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        plain = {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = dataclasses.fields(value)
+        plain = {_key(f): to_dict(getattr(value, f.name)) for f in fields}
         return value.encoded(plain) if hasattr(value, "encoded") else plain  # type: ignore[attr-defined]
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return to_dict(value._asdict())  # type: ignore[attr-defined]
@@ -57,19 +59,29 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     if hasattr(kind, "decoded"):
         entry = kind.decoded(dict(entry))
     hints = typing.get_type_hints(kind)
+    names = {name: name for name in hints}
     if fields := getattr(kind, "__dataclass_fields__", None):
-        hints = {name: hints[name] for name in fields if name in hints}
+        names = {_key(f): name for name, f in fields.items()}
+    hints = {key: hints[name] for key, name in names.items() if name in hints}
     for key in entry if strict else ():
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(hints)}"
             raise InputError(f"{where}{key} is not a field of {kind.__name__}; {hint}")
-    given = {k: _value(hints[k], v, f"{where}{k}", strict) for k, v in entry.items() if k in hints}
+    given = {
+        names[key]: _value(hints[key], value, f"{where}{key}", strict)
+        for key, value in entry.items()
+        if key in hints
+    }
     try:
         return kind(**given)
     except TypeError as error:
         missing = str(error).rsplit(": ", 1)[-1]
         raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
+
+
+def _key(field: dataclasses.Field) -> str:
+    return field.metadata.get("key", field.name)
 
 
 def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:

@@ -1,5 +1,6 @@
 """Every test runs on two forced CPU devices, with implicit rank promotion an error."""
 
+import json
 import os
 import random
 
@@ -11,6 +12,20 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 pytest_plugins = ("tests.planted", "tests.drawn")
+
+
+@pytest.fixture(scope="session")
+def reads_back():
+    """Checks that a printed fit is read back as it was; other keys do not matter."""
+    from bss.cli.output import finite
+
+    def check(kind, printed):
+        fit = kind.from_dict(printed)
+        again = json.loads(json.dumps(finite(fit.to_dict()), allow_nan=False))
+        assert {key: printed.get(key) for key in again} == again
+        return fit
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -101,7 +101,7 @@ def es_table(fit: EsFit) -> Table:
             number(target.S_min),
             measured_tokens(target.E_min),
             number(target.S_opt),
-            *(estimate(target.batches[name].to_dict()) for name in names),
+            *(estimate(target.batches[name]) for name in names),
             target.status,
         )
         for target in fit.fits

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> Output:
     if forecasts and fit.law:
         name = fit.law.variables[0]
         payload["forecasts"] = [{name: x, "cbs": value.to_dict()} for x, value in forecasts.items()]
-        rows = [(format_tokens(x), estimate(value.to_dict())) for x, value in forecasts.items()]
+        rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
     notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
     notes += [f"warning: {text}" for text in fit.warnings]
@@ -71,9 +71,9 @@ def models_table(fit: CriticalFit) -> Table:
             number(at.curve.target_loss),
             number(at.S_min.value, 6),
             number(at.E_min.value),
-            estimate(at.B_crit.to_dict()),
-            estimate(at.cbs.to_dict()),
-            estimate(at.interpolated.to_dict()),
+            estimate(at.B_crit),
+            estimate(at.cbs),
+            estimate(at.interpolated),
             f"{at.noise:.1%}",
         )
         for at in fit.fits
@@ -94,7 +94,7 @@ def definitions_table(fit: CriticalFit) -> Table:
         (
             row.name,
             *(number(value) for value in row.values),
-            *(estimate(exponent.to_dict()) for exponent in (row.law.exponents if row.law else ())),
+            *(estimate(exponent) for exponent in (row.law.exponents if row.law else ())),
             *("–" for _ in variables if row.law is None),
         )
         for row in fit.definitions

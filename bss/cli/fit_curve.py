@@ -77,7 +77,7 @@ def parameters_table(fit: CurveFit) -> Table:
     rows = [
         (
             name,
-            estimate(value.to_dict()),
+            estimate(value),
             number(float(law[name])),
             value.note.partition(":")[0],
         )

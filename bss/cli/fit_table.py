@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> Output:
         f"{len(fit.points.loss)} points"
     )
     held = "; ".join(f"{x:.3g}: {error:.2g}" for x, error in fit.held_out.items())
-    notes = [f"B_opt grows as D^{estimate(fit.B_opt_exponent.to_dict())}", law]
+    notes = [f"B_opt grows as D^{estimate(fit.B_opt_exponent)}", law]
     notes += [f"rms error at left-out {fit.held_out_by}: {held}"] if held else []
     notes += [f"warning: {text}" for text in fit.warnings]
     return Output(fit.to_dict(), [parameters_table(fit), optima_table(fit)], notes)
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> Output:
 
 def parameters_table(fit: TableFit) -> Table:
     """The parameters with their intervals."""
-    rows = [(name, estimate(value.to_dict())) for name, value in fit.intervals.items()]
+    rows = [(name, estimate(value)) for name, value in fit.intervals.items()]
     return Table(f"three-term law, {fit.status}", ("parameter", "estimate"), rows)
 
 
@@ -54,7 +54,7 @@ def optima_table(fit: TableFit) -> Table:
         (
             number(at.params),
             format_tokens(round(at.tokens)),
-            estimate(at.batch.to_dict()) + ("" if at.bracketed else " *"),
+            estimate(at.batch) + ("" if at.bracketed else " *"),
             f"{number(min(at.given_up))} – {number(max(at.given_up))}",
             f"{min(at.given_up.values()):.2g} nats",
         )

@@ -90,11 +90,11 @@ def measured_tokens(value: float | None) -> str:
     return format_tokens(int(float(f"{value:.4g}")))
 
 
-def estimate(record: Mapping[str, Any] | None) -> str:
-    """An estimate with its interval; a bound or a dash where there is no value."""
-    if record is None:
+def estimate(told: Any) -> str:
+    """An estimate (value, low, high) with its interval; a bound or a dash where it has no value."""
+    if told is None:
         return "–"
-    value, low, high = (record.get(k) for k in ("value", "low", "high"))
+    value, low, high = told.value, told.low, told.high
     if value is not None:
         between = (
             f" ({number(low)} – {number(high)})" if low is not None or high is not None else ""

@@ -180,7 +180,7 @@ def run_switch(options: argparse.Namespace) -> Output:
         for switch in switches
     ]
     title = f"best switch from batch {run.first} to {run.last}, {payload['regime']} task"
-    note = f"D − P* ∝ D^γ: γ = {estimate(payload['exponent'])} measured, {number(theory)} in theory"
+    note = f"D − P* ∝ D^γ: γ = {estimate(measured)} measured, {number(theory)} in theory"
     return Output(
         payload,
         [Table(title, columns, rows)],

@@ -6,16 +6,20 @@ from importlib.resources import files
 import pytest
 
 from bss.cli import main
+from bss.laws.critical.values import CriticalFit
+from bss.laws.fitting.power import predict
 
 PUBLISHED = str(files("bss.laws") / "published" / "cbs_steps.csv")
 HEAD = "model,params_m,tokens,target_loss,batch,steps\n"
 ROWS = [f"x,85,1741000000,3.4,{64 * 2**i},{1000 + 3_000_000 // (64 * 2**i)}" for i in range(8)]
 
 
-def test_the_published_file_gives_models_law_and_warnings(capsys):
+def test_the_published_file_gives_models_law_and_warnings(capsys, reads_back):
     arguments = ["--overhead", "0.2", "--reference-batch", "256", "--forecast", "7B"]
     assert main(["fit", "critical", PUBLISHED, *arguments, "--json"]) == 0
     fit = json.loads(capsys.readouterr().out)
+    law = reads_back(CriticalFit, fit).law
+    assert predict(law, {"params": 7e9}).high == pytest.approx(fit["forecasts"][0]["cbs"]["high"])
     assert [at["model"] for at in fit["models"]] == ["85M", "151M", "302M", "604M", "1.2B"]
     keys = {"model", "params", "tokens", "S_min", "E_min_sequences", "B_crit", "cbs", "status"}
     for at in fit["models"]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bss.cli import main
+from bss.laws.functional.values import CurveFit
 
 
 def printed(capsys, *arguments: str) -> dict:
@@ -29,9 +30,10 @@ def runs(planted_curves, tmp_path_factory):
     return folder
 
 
-def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys):
+def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     arguments = ("fit", "curve", str(runs / "all.csv"), "--clock", "sgd", "--resamples", "16")
     fit = printed(capsys, *arguments)
+    reads_back(CurveFit, fit)
     assert (fit["kind"], fit["schema"], fit["identified"]) == ("curve", 1, True)
     assert fit["status"] == "converged"
     assert fit["rmse"] < 2e-3

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from bss.laws.critical.fit import fit_critical
+from bss.laws.critical.values import CriticalFit
 from bss.laws.es.compare import fit_candidate
 from bss.laws.final_loss.fit import fit_table
 from bss.laws.final_loss.points import check_losses
@@ -92,6 +93,12 @@ def test_critical_batches(design):
         options=Options(10, expected["level"]),
     )
     assert_same(fit, expected)
+
+
+@pytest.mark.parametrize("design", committed("critical_batch/fits.json"))
+def test_what_is_committed_is_read(design):
+    entry = committed("critical_batch/fits.json")[design]
+    assert_same(CriticalFit.from_dict(entry), entry)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ geometric mean is taken, of the settings that have the most of them.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,16 @@ class StepsCurve:
     settings: np.ndarray
     seed_noise: float = np.nan
     censored: dict[float, float] = field(default_factory=dict)
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """JSON has no numbers for keys."""
+        censored = plain.pop("censored").items()
+        return plain | {"not_reached": [{"batch": b, "steps": s} for b, s in censored]}
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        return entry | {"censored": {at["batch"]: at["steps"] for at in entry["not_reached"]}}
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
-from bss.laws.critical.laws import Fitted, definitions, laws_of, log_error
+from bss.laws.critical.laws import Fitted, by_law, definitions, laws_of
 from bss.laws.critical.shape import (
     critical_batch,
     fit_shapes,
@@ -61,19 +61,21 @@ def fit_critical(
     fitted = {False: _fit(curves, False, options)}
     if all(len(curve.batch) > LEAST_BATCHES for curve in curves):
         fitted[True] = _fit(curves, True, options)
-    profiles = [profile_interval(curve, options.level) for curve in curves]
     fits = tuple(
         _critical_batch(
             i, curve, fitted[free_alpha], overhead, reference, options.level,
-            profile=None if free_alpha else profiles[i],
+            profile=None if free_alpha else profile_interval(curve, options.level),
         )
         for i, curve in enumerate(curves)
     )  # fmt: skip
     warnings += [text for fit in fits for text in _warnings(fit, overhead, reference)]
-    values, errors = [fit.cbs.value for fit in fits], [fit.cbs_error for fit in fits]
-    laws, refused, notes = laws_of(curves, values, errors, options.level)
+    values = [at.cbs.value for at in fits]
+    _, draws = by_law(fitted[free_alpha], overhead, reference)
+    laws, refused, notes = laws_of(curves, values, list(draws), options.level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
+    bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
+    told = definitions(curves, fitted, bracketed, overhead, reference, variables, options.level)
     return CriticalFit(
         overhead=overhead,
         reference=reference,
@@ -82,15 +84,7 @@ def fit_critical(
         law=law,
         laws=laws,
         joint_refused=refused,
-        definitions=definitions(
-            curves,
-            fitted,
-            [at.cbs.value is not None for at in fits],
-            overhead,
-            reference,
-            variables,
-            options.level,
-        ),
+        definitions=told,
         resamples=options.resamples,
         level=options.level,
         warnings=(*warnings, *notes),
@@ -166,7 +160,6 @@ def _critical_batch(
         interpolated=_interpolated(i, curve, fitted, overhead, reference, level),
         noise=float(shapes.noise[i]),
         residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
-        cbs_error=log_error(draws),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
     )
 

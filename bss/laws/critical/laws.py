@@ -29,7 +29,7 @@ class Fitted(NamedTuple):
 def laws_of(
     curves: Sequence[StepsCurve],
     values: Sequence[float | None],
-    errors: Sequence[float],
+    draws: Sequence[np.ndarray],
     level: float,
 ) -> tuple[dict[str, power.PowerLaw], str, list[str]]:
     """The laws that the design identifies.
@@ -37,7 +37,7 @@ def laws_of(
     Args:
         curves: [n], their sizes and budgets.
         values: [n] critical batches; None where there is none.
-        errors: [n] standard deviations of their logarithms.
+        draws: [n, R], their refits.
         level: nominal coverage.
 
     Returns:
@@ -54,7 +54,7 @@ def laws_of(
     refused = power.unidentified(x) if len(x) > 1 else ""
     one_variable = [[name] for name in varied]
     names = [list(x)] if len(x) > 1 and not refused else one_variable
-    fits = [(given, _law(curves, values, errors, given, level)) for given in names]
+    fits = [(given, _law(curves, values, draws, given, level)) for given in names]
     laws = {"joint" if len(given) > 1 else given[0]: law for given, law in fits if law}
     notes = [f"no joint law: {refused}"] if len(varied) > 1 and refused else []
     return laws, refused, notes
@@ -84,10 +84,10 @@ def definitions(
     low, high = max(c.batch[0] for c in curves), min(c.batch[-1] for c in curves)
     cases = [(r, reference) for r in sorted({*OVERHEADS, overhead})]
     cases += [(overhead, at) for at in (reference / 2, reference * 2) if low <= at <= high]
-    told: list[tuple] = [(f"{r:.0%} over {at:g}", r, at, *_by_law(held, r, at)) for r, at in cases]
+    told: list[tuple] = [(f"{r:.0%} over {at:g}", r, at, *by_law(held, r, at)) for r, at in cases]
     told.append(("b/a", None, None, held.shapes.kappa, held.refits.kappa))
     if True in fitted:
-        values = _by_law(fitted[True], overhead, reference)
+        values = by_law(fitted[True], overhead, reference)
         told.append((f"{here}, exponent of B free", overhead, reference, *values))
     values = _without_law(curves, held, overhead, reference)
     told.append((f"{here}, interpolated", overhead, reference, *values))
@@ -95,12 +95,12 @@ def definitions(
     for name, r, at, values, draws in told:
         identified = np.isfinite(values) & np.asarray(bracketed)
         kept = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
-        law = _law(curves, kept, [log_error(draw) for draw in draws], variables, level)
+        law = _law(curves, kept, draws, variables, level)
         rows.append(Definition(name, r, at, tuple(kept), law))
     return tuple(rows)
 
 
-def log_error(draws: np.ndarray) -> float:
+def _log_error(draws: np.ndarray) -> float:
     """Standard deviation of log draws, from quantiles that stray refits do not move."""
     told = draws[np.isfinite(draws)]
     if not len(told):
@@ -109,7 +109,8 @@ def log_error(draws: np.ndarray) -> float:
     return float(high - low) / 2
 
 
-def _by_law(fitted: Fitted, overhead: float, reference: float) -> list[np.ndarray]:
+def by_law(fitted: Fitted, overhead: float, reference: float) -> list[np.ndarray]:
+    """Critical batches of the curves, [C], and of their refits, [C, R]."""
     return [
         critical_batch(shapes.kappa, shapes.alpha, overhead, reference)
         for shapes in (fitted.shapes, fitted.refits)
@@ -132,7 +133,7 @@ def _without_law(
 def _law(
     curves: Sequence[StepsCurve],
     values: Sequence[float | None],
-    errors: Sequence[float],
+    draws: Sequence[np.ndarray],
     variables: Sequence[str],
     level: float,
 ) -> power.PowerLaw | None:
@@ -140,7 +141,7 @@ def _law(
     x = {name: _variables(curves, used)[name] for name in variables}
     if not x or power.unidentified(x):
         return None
-    y, errors = [values[i] or 0.0 for i in used], [errors[i] for i in used]
+    y, errors = [values[i] or 0.0 for i in used], [_log_error(draws[i]) for i in used]
     return power.fit_power(y, x, unit=LAW_UNIT, errors=errors, level=level)
 
 

@@ -1,14 +1,13 @@
 """Fitted critical batch sizes and their laws as values, and their JSON form."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 from bss.laws.critical.curves import StepsCurve
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Estimate, Fit
 from bss.laws.fitting.power import PowerLaw
 
-SCHEMA = 1
 METHOD = (
     "profile likelihood, F threshold (B_crit and the closed form); parametric bootstrap with drawn "
     "noise variance (S_min, E_min, free exponent, interpolation); laws: the wider of Student's t "
@@ -30,7 +29,6 @@ class CriticalBatch:
         interpolated: the same without a law.
         noise: residual standard deviation of log steps.
         residuals: log steps measured less fitted, per batch.
-        cbs_error: standard deviation of log cbs over the bootstrap.
         status: "converged", "not converged" or "unidentified: ...".
     """
 
@@ -40,42 +38,22 @@ class CriticalBatch:
     alpha: Estimate
     B_crit: Estimate
     cbs: Estimate
-    interpolated: Estimate
+    interpolated: Estimate = field(metadata={"key": "cbs_interpolated"})
     noise: float
     residuals: tuple[float, ...]
-    cbs_error: float
     status: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON: the measurements beside what was fitted to them."""
-        curve = self.curve
-        return {
-            "model": curve.model,
-            "params": curve.params,
-            "tokens": curve.tokens,
-            "target_loss": curve.target_loss,
-            "kind": curve.kind,
-            "seq_len": curve.seq_len,
-            "S_min": self.S_min.value,
-            "E_min_sequences": self.E_min.value,
-            "intervals": {
-                "S_min": self.S_min.to_dict(),
-                "E_min_sequences": self.E_min.to_dict(),
-            },
-            "alpha": self.alpha.to_dict(),
-            "B_crit": self.B_crit.to_dict(),
-            "cbs": self.cbs.to_dict(),
-            "cbs_interpolated": self.interpolated.to_dict(),
-            "noise": self.noise,
-            "seed_noise": curve.seed_noise,
-            "batch": curve.batch.tolist(),
-            "steps": curve.steps.tolist(),
-            "seeds": curve.seeds.tolist(),
-            "settings": curve.settings.tolist(),
-            "residuals": list(self.residuals),
-            "not_reached": [{"batch": b, "steps": s} for b, s in curve.censored.items()],
-            "status": self.status,
-        }
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The measurements beside what was fitted to them."""
+        intervals = {"S_min": plain.pop("S_min"), "E_min_sequences": plain.pop("E_min")}
+        bounds = {name: estimate["value"] for name, estimate in intervals.items()}
+        return plain.pop("curve") | bounds | {"intervals": intervals} | plain
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        S_min, E_min = (entry["intervals"][name] for name in ("S_min", "E_min_sequences"))
+        return entry | {"curve": entry, "S_min": S_min, "E_min": E_min}
 
 
 @dataclass(frozen=True)
@@ -92,23 +70,13 @@ class Definition:
 
     name: str
     overhead: float | None
-    reference: float | None
+    reference: float | None = field(metadata={"key": "reference_batch"})
     values: tuple[float | None, ...]
     law: PowerLaw | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON, with the law's exponents."""
-        return {
-            "name": self.name,
-            "overhead": self.overhead,
-            "reference_batch": self.reference,
-            "values": list(self.values),
-            "law": None if self.law is None else self.law.to_dict(),
-        }
-
 
 @dataclass(frozen=True)
-class CriticalFit:
+class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
 
     Attributes:
@@ -128,9 +96,9 @@ class CriticalFit:
     """
 
     overhead: float
-    reference: float
+    reference: float = field(metadata={"key": "reference_batch"})
     unit: str
-    fits: tuple[CriticalBatch, ...]
+    fits: tuple[CriticalBatch, ...] = field(metadata={"key": "models"})
     law: PowerLaw | None
     laws: dict[str, PowerLaw]
     joint_refused: str
@@ -141,22 +109,4 @@ class CriticalFit:
     warnings: tuple[str, ...] = ()
     version: str = version("bss")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form: `{"kind": "critical", "schema": 1, "models", "law", ...}`."""
-        return {
-            "kind": "critical",
-            "schema": SCHEMA,
-            "overhead": self.overhead,
-            "reference_batch": self.reference,
-            "unit": self.unit,
-            "models": [fit.to_dict() for fit in self.fits],
-            "law": None if self.law is None else self.law.to_dict(),
-            "laws": {name: law.to_dict() for name, law in self.laws.items()},
-            "joint_refused": self.joint_refused,
-            "definitions": [definition.to_dict() for definition in self.definitions],
-            "resamples": self.resamples,
-            "level": self.level,
-            "method": self.method,
-            "warnings": list(self.warnings),
-            "version": self.version,
-        }
+    KIND = "critical"

@@ -6,16 +6,17 @@ B_opt = (mM/(cC))^(1/(c+m))·D^(c/(c+m)), whatever N is, and any other batch giv
 follows in closed form (derived here).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from bss.errors import InputError
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Estimate, Fit, floats
 
-SCHEMA = 1
 METHOD = "parametric bootstrap of least squares without outliers, noise variance drawn; percentiles"
 
 
@@ -45,23 +46,23 @@ class Optimum:
 
     params: float
     tokens: float
-    batch: Estimate
+    batch: Estimate = field(metadata={"key": "B_opt_tokens"})
     bracketed: bool
     given_up: dict[float, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON."""
-        return {
-            "params": self.params,
-            "tokens": self.tokens,
-            "B_opt_tokens": self.batch.to_dict(),
-            "bracketed": self.bracketed,
-            "given_up": [{"batch_tokens": b, "loss": x} for b, x in self.given_up.items()],
-        }
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """JSON has no numbers for keys."""
+        given_up = self.given_up.items()
+        return plain | {"given_up": [{"batch_tokens": b, "loss": x} for b, x in given_up]}
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        return entry | {"given_up": {at["batch_tokens"]: at["loss"] for at in entry["given_up"]}}
 
 
 @dataclass(frozen=True)
-class TableFit:
+class TableFit(Fit):
     """The law fitted to a table of final losses.
 
     Attributes:
@@ -101,27 +102,39 @@ class TableFit:
     warnings: tuple[str, ...] = ()
     version: str = version("bss")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form: `{"kind": "table", "schema": 1, "law", "rmse", "optima", ...}`."""
-        return {
-            "kind": "table",
-            "schema": SCHEMA,
-            "law": {key: float(value) for key, value in self.law._asdict().items()},
-            "intervals": {key: value.to_dict() for key, value in self.intervals.items()},
-            "rmse": self.rmse,
-            "max_error": self.max_error,
-            "B_opt_exponent": self.B_opt_exponent.to_dict(),
-            "optima": [optimum.to_dict() for optimum in self.optima],
-            "held_out": [{self.held_out_by: x, "rmse": e} for x, e in self.held_out.items()],
-            "points": len(self.points.loss),
-            "outliers": int(self.outliers.sum()),
-            "status": self.status,
-            "level": self.level,
-            "resamples": self.resamples,
-            "method": self.method,
-            "warnings": list(self.warnings),
-            "version": self.version,
-        }
+    KIND = "table"
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Points and outliers as counts; themselves under `design`."""
+        design = plain["points"] | {"outlier": plain["outliers"]}
+        counts = {"points": len(self.points.loss), "outliers": int(self.outliers.sum())}
+        held_out = [{self.held_out_by: x, "rmse": error} for x, error in self.held_out.items()]
+        return super().encoded(plain | counts | {"held_out": held_out, "design": design})
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        held_out = {at[entry["held_out_by"]]: at["rmse"] for at in entry["held_out"]}
+        design = {"points": entry["design"], "outliers": entry["design"]["outlier"]}
+        return entry | design | {"law": floats(entry["law"]), "held_out": held_out}
+
+    def predict(self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike) -> np.ndarray:
+        """Final losses in nats at a tuned learning rate, float64.
+
+        Args:
+            params: N, of any shape that broadcasts with the next two; where all runs had one size
+                the law says nothing of others, and N is not looked at.
+            tokens: D.
+            batch_tokens: B.
+
+        Raises:
+            InputError: a number is not positive.
+        """
+        given = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
+        for name, values in given.items():
+            if not np.all(np.asarray(values, float) > 0):
+                raise InputError(f"{name}: {values} at a prediction; give positive numbers")
+        return np.asarray(final_loss(self.law, params, tokens, np.asarray(batch_tokens, float)))
 
 
 def final_loss(law: Law, params, tokens, batch):

@@ -1,11 +1,12 @@
-"""Estimates with their intervals, and how a fit's JSON form is read."""
+"""Estimates with their intervals, and what every fit is: a value that is printed and read back."""
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bss import values
 from bss.errors import InputError
 
 
@@ -27,15 +28,18 @@ class Estimate:
     level: float = 0.90
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form; `note` only where there is one."""
-        entry = {"value": self.value, "low": self.low, "high": self.high, "level": self.level}
-        return entry | ({"note": self.note} if self.note else {})
+        return plain if self.note else {key: x for key, x in plain.items() if key != "note"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return values.to_dict(self)
 
     @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> "Estimate":
+    def from_dict(cls, entry: dict[str, Any]) -> Self:
         """Read `to_dict` back; other keys are ignored."""
-        return cls(**{key: entry[key] for key in cls.__dataclass_fields__ if key in entry})
+        return values.from_dict(cls, entry, strict=False)
 
 
 @contextlib.contextmanager
@@ -54,12 +58,42 @@ def reading(entry: dict[str, Any], kind: str, schema: int):
         )
     try:
         yield
-    except InputError:
-        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"fit: damaged, {type(error).__name__} at {error}; write it again with {write}"
-        ) from None
+        told = error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
+        raise InputError(f"fit: damaged, {told}; write it again with {write}") from None
+
+
+class Fit:
+    """A fitted law, whose JSON form says of what kind and schema it is.
+
+    A subclass is a frozen dataclass; `bss.values` has its form, hooks included.
+    """
+
+    KIND: ClassVar[str]
+    SCHEMA: ClassVar[int] = 1
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The fields with kind and schema before them."""
+        return {"kind": self.KIND, "schema": self.SCHEMA} | plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: `{"kind", "schema", ...}`."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> Self:
+        """Reads `to_dict` back; other keys are ignored, null in place of a number is NaN.
+
+        Raises:
+            InputError: another kind or schema, or a field that is missing or damaged.
+        """
+        with reading(entry, cls.KIND, cls.SCHEMA):
+            return values.from_dict(cls, entry, "fit.", strict=False)
+
+
+def floats(entry: dict[str, float | None]) -> dict[str, float]:
+    """Parameters as JSON has them, null for NaN."""
+    return {name: np.nan if value is None else float(value) for name, value in entry.items()}
 
 
 @dataclass(frozen=True)

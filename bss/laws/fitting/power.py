@@ -48,21 +48,22 @@ class PowerLaw:
     points: int
     level: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON; with one variable `x` is its name and `exponent` its one estimate."""
-        exponents = [
-            estimate.to_dict() | {"leave_one_out": list(span)}
-            for estimate, span in zip(self.exponents, self.leave_one_out, strict=True)
-        ]
-        one = len(self.variables) == 1
-        return {
-            "x": self.variables[0] if one else list(self.variables),
-            "unit": self.unit,
-            "coefficient": self.coefficient.to_dict(),
-            **({"exponent": exponents[0]} if one else {"exponents": exponents}),
-            "scatter": self.scatter,
-            "points": self.points,
-        }
+        x, exponents, spans = (plain.pop(k) for k in ("variables", "exponents", "leave_one_out"))
+        told = [p | {"leave_one_out": list(span)} for p, span in zip(exponents, spans, strict=True)]
+        if len(x) == 1:
+            return {"x": x[0], "exponent": told[0]} | plain
+        return {"x": list(x), "exponents": told} | plain
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        told = [entry["exponent"]] if "exponent" in entry else entry["exponents"]
+        x = [entry["x"]] if isinstance(entry["x"], str) else entry["x"]
+        spans = [p["leave_one_out"] for p in told]
+        plain = {"variables": x, "exponents": told, "leave_one_out": spans}
+        return {"margin": None, "inverse": [], "level": told[0]["level"]} | entry | plain
 
 
 def fit_power(

@@ -5,7 +5,7 @@ trained.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate, reading
+from bss.laws.fitting.estimate import Estimate, Fit, floats
 from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.law import CurveLaw, Pieces, Readings, curve_losses
 from bss.laws.functional.paths import plan_path
 from bss.schedules.batch import BatchSchedule
 
-SCHEMA = 1
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
     "percentiles"
@@ -29,7 +28,7 @@ METHOD = (
 
 
 @dataclass(frozen=True)
-class CurveFit:
+class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 
     Attributes:
@@ -76,41 +75,23 @@ class CurveFit:
     resamples: int = 0
     method: str = METHOD
     warnings: tuple[str, ...] = ()
-    version: str = field(default=version("bss"))
+    version: str = version("bss")
+
+    KIND = "curve"
 
     @property
     def unidentified(self) -> dict[str, str]:
         """Parameters without a value, and why."""
         return {name: e.note for name, e in self.parameters.items() if e.value is None}
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form: `{"kind": "curve", "schema": 1, "parameters", "identified", ...}`."""
-        return asdict(self) | {
-            "kind": "curve",
-            "schema": SCHEMA,
-            "law": {name: float(value) for name, value in self.law._asdict().items()},
-            "parameters": {name: e.to_dict() for name, e in self.parameters.items()},
-            "unidentified": self.unidentified,
-        }
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The fields, and what is unidentified."""
+        return super().encoded(plain | {"unidentified": self.unidentified})
 
     @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> "CurveFit":
-        """Read `to_dict` back; other keys are ignored.
-
-        Raises:
-            InputError: the JSON is no fit of this kind and schema.
-        """
-        with reading(entry, "curve", SCHEMA):
-            kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
-            kept["law"] = CurveLaw(**{key: float(entry["law"][key]) for key in CurveLaw._fields})
-            kept["parameters"] = {
-                key: Estimate.from_dict(value) for key, value in entry["parameters"].items()
-            }
-            for key in ("batches", "rates"):
-                low, high = entry[key]
-                kept[key] = (float(low), float(high))
-            kept["warnings"] = tuple(entry.get("warnings", ()))
-            return cls(**kept)
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        return entry | {"law": floats(entry["law"])}
 
 
 def predict(

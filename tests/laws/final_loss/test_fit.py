@@ -11,7 +11,7 @@ from bss.cli import main
 from bss.errors import InputError
 from bss.laws.final_loss.fit import fit_table
 from bss.laws.final_loss.points import check_losses, loss_points, read_losses
-from bss.laws.final_loss.values import Law, final_loss, optimal_batch
+from bss.laws.final_loss.values import Law, TableFit, final_loss, optimal_batch
 
 LAW = Law(1.7, 400.0, 0.34, 12.0, 0.5, 180.0, 0.6)
 SIZES = (2e7, 5e7, 1.6e8, 4e8, 1e9)
@@ -58,6 +58,11 @@ def test_the_closed_form_is_the_minimum():
 def test_an_exact_table_gives_the_law_back():
     fit = fit_table(check_losses(planted(noise=0.0)), resamples=20)
     np.testing.assert_allclose(list(fit.law), LAW, rtol=1e-3)
+    sizes, batches = np.array([[3e7], [2e9]]), np.array([2e5, 1e6, 4e6])
+    found = fit.predict(sizes, 4e10, batches)
+    np.testing.assert_allclose(found, final_loss(LAW, sizes, 4e10, batches), rtol=1e-4)
+    with pytest.raises(InputError, match="batch_tokens: 0 at a prediction"):
+        fit.predict(3e7, 4e10, 0)
     assert fit.rmse < 1e-6
     assert fit.status == "converged"
 
@@ -122,11 +127,13 @@ def test_what_is_not_bracketed_is_told():
     assert not any(at.bracketed for at in fit.optima)
 
 
-def test_the_command_prints_the_law_and_the_optima(tmp_path, capsys):
+def test_the_command_prints_the_law_and_the_optima(tmp_path, capsys, reads_back):
     path = tmp_path / "runs.csv"
     path.write_text("# ours\n" + planted(diverged=0.05).to_csv(index=False))
     assert main(["fit", "table", str(path), "--resamples", "50", "--json"]) == 0
     fit = json.loads(capsys.readouterr().out)
+    again = reads_back(TableFit, fit)
+    assert fit["points"] == len(again.points.loss) and fit["outliers"] == again.outliers.sum()
     assert set(fit["law"]) == {"L_0", "A", "a", "C", "c", "M", "m"}
     assert {"rmse", "max_error", "warnings"} < set(fit)
     assert fit["B_opt_exponent"]["low"] < fit["B_opt_exponent"]["value"]
