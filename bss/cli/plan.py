@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from typing import Any
 
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.errors import InputError
@@ -10,8 +11,10 @@ from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
+from bss.training.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
+OWN_DIVISORS = Ladder()
 TRAINERS = ("levanter", "megatron", "olmo-core")
 
 
@@ -36,10 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Resolves the plan."""
-    plan = resolve_options(options)
+    plan, ladder = resolve_options(options), parse_buckets(options.buckets)
     text = export(plan, options.export) if options.export else None
-    payload = {**plan.to_dict(), **({"export": text} if text else {})}
-    return Output(payload, [plan_table(plan)], plan_notes(plan), text, lambda: _figure(plan))
+    payload = {**plan_entry(plan, ladder), **({"export": text} if text else {})}
+    notes = plan_notes(plan, ladder)
+    return Output(payload, [plan_table(plan, ladder)], notes, text, lambda: _figure(plan))
 
 
 def resolve_options(options: argparse.Namespace) -> Plan:
@@ -67,7 +71,6 @@ def resolve_options(options: argparse.Namespace) -> Plan:
         schedule.batch,
         tokens,
         options.seq_len,
-        buckets=parse_buckets(options.buckets),
         rate=schedule.learning_rate(options.lr),
         coupling=Coupling(lr=options.lr_coupling, reference_batch=schedule.batch.batches[0]),
     )
@@ -91,17 +94,27 @@ def check_peak(lr: float) -> None:
         raise InputError(f"--lr {lr}: expected a positive number, as 4e-3")
 
 
-def parse_buckets(text: str | None) -> tuple[int, ...] | None:
-    """ "8,32" as (8, 32)."""
+def parse_buckets(text: str | None) -> Ladder:
+    """The buckets of "8,32"."""
     if text is None:
-        return None
+        return OWN_DIVISORS
     try:
-        return tuple(int(part) for part in text.split(","))
+        return Ladder(tuple(int(part) for part in text.split(",")))
     except ValueError:
         raise InputError(f"--buckets {text!r}: expected integers, as 8,32") from None
 
 
-def plan_table(plan: Plan) -> Table:
+def plan_entry(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> dict[str, Any]:
+    """A plan and its buckets for JSON; "programs" is the number of buckets in use."""
+    entry = plan.to_dict()
+    for segment in entry["segments"]:
+        bucket = ladder.bucket(segment["batch"])
+        rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
+        segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
+    return {**entry, "programs": len(ladder.capacity(plan))}
+
+
+def plan_table(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> Table:
     """The segments of a plan, a row each."""
     columns = ["from tokens", "to tokens", "batch", "batch tokens", "steps", "bucket × n"]
     columns += ["lr"] if plan.rate else []
@@ -112,7 +125,7 @@ def plan_table(plan: Plan) -> Table:
             s.batch,
             format_tokens(s.batch * plan.seq_len),
             f"{s.steps:,}",
-            f"{s.bucket} × {s.accumulation}",
+            f"{ladder.bucket(s.batch)} × {s.batch // ladder.bucket(s.batch)}",
             *([f"{number(s.lr_start)} → {number(s.lr_end)}"] if plan.rate else []),
         )
         for s in plan.segments
@@ -120,11 +133,11 @@ def plan_table(plan: Plan) -> Table:
     return Table(f"plan of {format_tokens(plan.budget)} tokens", columns, rows)
 
 
-def plan_notes(plan: Plan) -> list[str]:
+def plan_notes(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> list[str]:
     """The totals of a plan, in a line."""
     return [
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
-        f"{len(plan.programs)} compiled programs"
+        f"{len(ladder.capacity(plan))} compiled programs"
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bss.cli.output import Output, add_output_arguments, number
-from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_notes, plan_table
+from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws.es.values import EsFit
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> Output:
         "law": "curve" if isinstance(fit, CurveFit) else fit.law,
         "steps": plan.steps,
         "tokens": plan.tokens,
-        "plan": plan.to_dict(),
+        "plan": plan_entry(plan),
         **({"export": text} if text else {}),
     }
     notes = [f'--batch "{schedule}"', *plan_notes(plan)]

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> Output | int:
     for number_ in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number_, lambda *_: stop.set())
     progress = Progress(f"run {config.id}", quiet=options.json)
-    progress.add(config.id, config.plan(execution.buckets or None).tokens - config.start)
+    progress.add(config.id, execution.plan(config).tokens - config.start)
     try:
         with progress:
             status = train(

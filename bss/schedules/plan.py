@@ -6,12 +6,11 @@ All rules here are derived here:
 
 - a switch of the batch takes effect at the first step that starts at or after it;
 - a step's learning rate is the schedule at the step's midpoint token;
-- trailing tokens that fill no batch are the remainder, and are not trained on;
-- a step is done in whole buckets, of the largest bucket size that divides its batch.
+- trailing tokens that fill no batch are the remainder, and are not trained on.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,8 +18,6 @@ from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, Settings
 from bss.units import format_tokens
-
-LARGEST_DEFAULT_BUCKET = 32
 
 
 @dataclass(frozen=True)
@@ -33,8 +30,6 @@ class Segment:
         batch: sequences per step.
         steps: how many.
         start_step: steps of the plan before it.
-        bucket: sequences per accumulated micro-batch.
-        accumulation: buckets per step.
         lr_start: learning rate of its first step, coupling included.
         lr_end: of its last step.
     """
@@ -44,18 +39,8 @@ class Segment:
     batch: int
     steps: int
     start_step: int
-    bucket: int
-    accumulation: int
     lr_start: float
     lr_end: float
-
-
-@dataclass(frozen=True)
-class Program:
-    """One compiled program: its bucket, and the most buckets a step accumulates with it."""
-
-    bucket: int
-    accumulation: int
 
 
 @dataclass(frozen=True)
@@ -65,8 +50,6 @@ class StepSpec:
     step: int
     tokens: int
     batch: int
-    bucket: int
-    accumulation: int
     settings: Settings
 
 
@@ -110,14 +93,6 @@ class Plan:
         """Tokens at the end of the budget that fill no batch."""
         return self.budget - self.tokens
 
-    @property
-    def programs(self) -> tuple[Program, ...]:
-        """The distinct buckets, ascending, with the largest accumulation each is used with."""
-        most: dict[int, int] = {}
-        for segment in self.segments:
-            most[segment.bucket] = max(segment.accumulation, most.get(segment.bucket, 0))
-        return tuple(Program(bucket, most[bucket]) for bucket in sorted(most))
-
     def step_at(self, tokens: int) -> int:
         """How many steps are complete at a position in [start, budget]."""
         self._check_position(tokens)
@@ -148,10 +123,10 @@ class Plan:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps - 1}")
         segment, tokens = self._segment(step), self.tokens_at(step)
         settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
-        return StepSpec(step, tokens, segment.batch, segment.bucket, segment.accumulation, settings)
+        return StepSpec(step, tokens, segment.batch, settings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan for JSON: segments and totals; "programs" is the number of buckets in use."""
+        """The plan for JSON: segments and totals."""
         segments = [asdict(segment) for segment in self.segments]
         for segment in segments:
             del segment["start_step"]
@@ -160,7 +135,6 @@ class Plan:
             "steps": self.steps,
             "tokens": self.tokens,
             "remainder_tokens": self.remainder_tokens,
-            "programs": len(self.programs),
         }
 
     def _segment(self, step: int) -> Segment:
@@ -179,11 +153,9 @@ def resolve(
     tokens: int,
     seq_len: int,
     *,
-    buckets: Sequence[int] | None = None,
     rate: Callable[[Any], Any] | None = None,
     coupling: Coupling | None = None,
     start: int = 0,
-    split: bool = False,
 ) -> Plan:
     """Resolve a batch schedule over a token budget.
 
@@ -191,42 +163,33 @@ def resolve(
         schedule: batch in sequences as a function of the position in tokens.
         tokens: the budget: the position at which the tokens run out.
         seq_len: tokens per sequence.
-        buckets: sequences per micro-batch to choose from. By default each batch's largest
-            divisor that is at most 32.
         rate: learning rate as a function of the position, such as `bss.schedules.rates.wsd`.
             Without one the plan's rates are multiples of it: 1, and what the coupling makes of 1.
         coupling: what the settings do when the batch changes; nothing by default.
         start: the position at which the plan begins, above 0 for a branch.
-        split: make every step of a batch above 1 from two buckets or more.
 
     Raises:
-        InputError: an argument is out of range, a batch is a multiple of no bucket, or the
-            budget does not hold a single step.
+        InputError: an argument is out of range, or the budget does not hold a single step.
 
     Examples:
-        >>> plan = resolve(BatchSchedule.parse("0:8 2M:16"), 3_000_000, 128, buckets=(8,))
-        >>> [(s.batch, s.steps, s.accumulation) for s in plan.segments], plan.remainder_tokens
-        ([(8, 1954, 1), (16, 487, 2)], 1728)
+        >>> plan = resolve(BatchSchedule.parse("0:8 2M:16"), 3_000_000, 128)
+        >>> [(s.batch, s.steps) for s in plan.segments], plan.remainder_tokens
+        ([(8, 1954), (16, 487)], 1728)
     """
     if seq_len < 1:
         raise InputError(f"seq_len: {seq_len} given; write a positive number of tokens")
     if start < 0 or tokens < 1:
         raise InputError(f"tokens: from {start} to {tokens} given; write a positive budget")
-    if buckets is not None and (not buckets or min(buckets) < 1):
-        raise InputError(f"buckets: {tuple(buckets)} given; write positive integers, like 8,32")
     coupling = coupling or Coupling()
     segments: list[Segment] = []
     for position, batch, steps in _stretches(schedule, tokens, seq_len, start):
-        bucket = _bucket(batch, buckets, split)
         end = position + steps * batch * seq_len
         first, last = (
             _settings(rate, coupling, at, batch, seq_len).lr
             for at in (position, end - batch * seq_len)
         )
         before = segments[-1].start_step + segments[-1].steps if segments else 0
-        segments.append(
-            Segment(position, end, batch, steps, before, bucket, batch // bucket, first, last)
-        )
+        segments.append(Segment(position, end, batch, steps, before, first, last))
     if not segments:
         raise InputError(
             f"tokens: {format_tokens(tokens)} holds no step of {schedule(start)} sequences of "
@@ -258,27 +221,6 @@ def _stretches(
         else:
             stretches.append((position, batch, steps))
         position += steps * size
-
-
-def _bucket(batch: int, buckets: Sequence[int] | None, split: bool) -> int:
-    choices = range(1, LARGEST_DEFAULT_BUCKET + 1) if buckets is None else buckets
-    fitting = [bucket for bucket in choices if batch % bucket == 0]
-    if fitting and split and batch > 1:
-        fitting = [bucket for bucket in fitting if bucket < batch]
-        if not fitting:
-            raise InputError(
-                f"batch: {batch} is no two buckets or more of {', '.join(map(str, choices))}; "
-                f"add a divisor of {batch} below it, or do not split for the noise scale"
-            )
-    if not fitting:
-        below = max(batch // bucket * bucket for bucket in choices)
-        above = min(-(-batch // bucket) * bucket for bucket in choices)
-        nearest = f"{below} and {above}" if below else f"{above}"
-        raise InputError(
-            f"batch: {batch} is a multiple of no bucket of "
-            f"{', '.join(map(str, choices))}; nearest that work: {nearest}"
-        )
-    return max(fitting)
 
 
 def _settings(

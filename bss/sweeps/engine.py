@@ -166,7 +166,7 @@ class _Queue:
         self._ids = {run.id for run in runs}
         self._stopped = False
         for run in runs:
-            plan = run.plan(execution.buckets or None)
+            plan = execution.plan(run)
             progress.add(run.id, plan.tokens - run.start)
             if is_done(run, plan, execution):
                 status = read_status(run_path(execution.runs, run))

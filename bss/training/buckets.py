@@ -5,7 +5,7 @@ A batch change is then a change of the traced count or of the program called: no
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bss.errors import InputError
-from bss.schedules.plan import Program
 from bss.training.config import RunConfig
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import Step
@@ -59,7 +58,7 @@ class Programs:
         self,
         step: Step,
         abstract_state: Any,
-        needed: Sequence[Program],
+        capacity: Mapping[int, int],
         run: RunConfig,
         mesh: Mesh,
     ):
@@ -68,20 +67,20 @@ class Programs:
         Args:
             step: from `make_step`.
             abstract_state: shapes and dtypes of the state.
-            needed: each bucket with the most of it that one step accumulates.
+            capacity: by bucket, the most of it that one step accumulates.
             run: its sequence length, and how many weight averages it has.
             mesh: with one axis, "data".
 
         Raises:
             InputError: where a bucket cannot be split over the devices of the mesh.
         """
-        for program in needed:
-            if program.bucket % mesh.size:
+        for bucket in capacity:
+            if bucket % mesh.size:
                 raise InputError(
-                    f"bucket {program.bucket} cannot be split over {mesh.size} devices; "
+                    f"bucket {bucket} cannot be split over {mesh.size} devices; "
                     f"use buckets that are multiples of {mesh.size}"
                 )
-        self.capacity = {p.bucket: p.accumulation for p in needed}
+        self.capacity = capacity
         whole, split = replicated(mesh), sequence_sharding(mesh)
         jitted = jax.jit(
             step,

@@ -165,15 +165,13 @@ class RunConfig:
         """Tokens consumed before the first step: 0, or the fork of a branch."""
         return self.parent.tokens if self.parent else 0
 
-    def plan(self, buckets: tuple[int, ...] | None = None) -> Plan:
+    def plan(self) -> Plan:
         """The run as integer segments; raises InputError where it cannot be run."""
         s, o = self.schedule, self.optimizer
         return resolve(
             s.batch,
             s.tokens,
             self.data.seq_len,
-            buckets=buckets,
-            split=self.noise_scale.split,
             rate=s.learning_rate(o.lr),
             coupling=Coupling(
                 lr=s.lr_coupling,

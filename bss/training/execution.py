@@ -15,6 +15,9 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh
 
 from bss.errors import InputError
+from bss.schedules.plan import Plan
+from bss.training.bucketing import Ladder
+from bss.training.config import RunConfig
 
 # Dense bf16 peak of one device in FLOP/s, from the vendors' data sheets.
 _PEAK_FLOPS = {
@@ -35,7 +38,7 @@ class Execution:
     Attributes:
         runs: directory of run directories.
         data: directory of the token shards.
-        buckets: ladder of bucket sizes in sequences; empty lets the plan choose.
+        buckets: ladder of bucket sizes in sequences; empty for any up to 32.
         devices: how many local devices share a bucket; 0 means all.
         checkpoint_seconds: at most this long between checkpoints.
         forks: token counts at which a checkpoint is kept for branches.
@@ -58,6 +61,20 @@ class Execution:
                 raise InputError(
                     f"execution.{name} is {getattr(self, name)}; expected {low} or more"
                 )
+
+    def ladder(self, run: RunConfig) -> Ladder:
+        """The buckets that a run's steps may be done in."""
+        return Ladder(self.buckets, run.noise_scale.split)
+
+    def plan(self, run: RunConfig) -> Plan:
+        """The run's plan, once its batches fit the buckets.
+
+        Raises:
+            InputError: the run cannot be planned, or a batch is a multiple of no bucket.
+        """
+        plan = run.plan()
+        self.ladder(run).capacity(plan)
+        return plan
 
 
 def make_mesh(devices: int = 0) -> Mesh:

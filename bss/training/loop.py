@@ -64,7 +64,7 @@ def train(
         Interrupted: after saving, when asked to stop.
     """
     path = run_path(execution.runs, run)
-    plan = run.plan(execution.buckets or None)
+    plan = execution.plan(run)
     if is_done(run, plan, execution):
         return read_status(path)
     mesh = make_mesh(execution.devices)
@@ -118,8 +118,8 @@ class _Loop:
         plan = session.plan
         # A trunk that is asked for less than it has trained has no step left.
         first = plan.step_at(min(self.progress.tokens, plan.tokens))
-        capacity = session.programs.capacity
-        inputs = step_inputs(plan, first, session.source, capacity, session.run.averages)
+        ladder = session.execution.ladder(session.run)
+        inputs = step_inputs(plan, first, session.source, ladder, session.run.averages)
         compiled_before = compilations()
         with contextlib.closing(Prefetched(inputs)) as prefetched:
             self._clock = time.perf_counter()
@@ -146,7 +146,7 @@ class _Loop:
             **session.test_losses(),
             "seconds": progress.seconds,
             "remainder_tokens": session.plan.remainder_tokens,
-            "programs": len(session.plan.programs),
+            "programs": len(session.programs.capacity),
             "recompilations": self.recompilations,
             "throughput": throughput(rows, peak, session.run.start),
         }
@@ -155,7 +155,7 @@ class _Loop:
         """Starts a step, then reads the one before it."""
         session = self.session
         waited = time.perf_counter()
-        program = session.programs.get(item.spec.bucket)
+        program = session.programs.get(item.bucket)
         self._clock += time.perf_counter() - waited
         session.state, metrics = program(
             session.state, item.sequences_NxbxT1, item.buckets, item.settings
@@ -179,15 +179,15 @@ class _Loop:
         self.progress.step += 1
         self.progress.loss_sum += loss
         self.progress.loss_steps += 1
-        if metrics.squares is not None and item.spec.accumulation > 1:
+        if metrics.squares is not None and item.buckets > 1:
             self._add_noise(item, float(metrics.squares), grad_norm)
         return grad_norm
 
     def _add_noise(self, item: StepInput, squares: float, grad_norm: float) -> None:
         """One step's part in the averages of the gradient noise scale."""
         progress, spec = self.progress, item.spec
-        count = spec.accumulation
-        moments = estimates(squares / count, grad_norm**2, spec.bucket, count)
+        count = int(item.buckets)
+        moments = estimates(squares / count, grad_norm**2, item.bucket, count)
         averages = NoiseAverages(progress.noise_trace, progress.noise_square)
         tokens, half_life = item.end_tokens - spec.tokens, self.session.run.noise_scale.half_life
         progress.noise_trace, progress.noise_square = update(averages, *moments, tokens, half_life)
@@ -245,7 +245,7 @@ class _Loop:
         if not self.session.run.noise_scale.half_life:
             return {}
         averages = NoiseAverages(self.progress.noise_trace, self.progress.noise_square)
-        told = item.spec.accumulation > 1
+        told = item.buckets > 1
         return {"noise_scale": noise_scale(averages) if told else None}
 
     def _save(self) -> None:

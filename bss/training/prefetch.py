@@ -3,7 +3,7 @@
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 
 from bss.schedules.plan import Plan, StepSpec
 from bss.training.average import shares
+from bss.training.bucketing import Ladder
 from bss.training.optimizers.base import StepSettings
 from bss.training.source import Source
 
@@ -22,6 +23,7 @@ class StepInput(NamedTuple):
 
     spec: StepSpec
     end_tokens: int
+    bucket: int
     sequences_NxbxT1: jax.Array
     buckets: np.int32
     settings: StepSettings
@@ -31,7 +33,7 @@ def step_inputs(
     plan: Plan,
     first: int,
     source: Source,
-    capacity: Mapping[int, int],
+    ladder: Ladder,
     half_lives: tuple[str, ...] = (),
 ) -> Iterator[StepInput]:
     """Inputs of the steps of a plan from `first` on.
@@ -43,17 +45,19 @@ def step_inputs(
         plan: of the run.
         first: the first step.
         source: of the sequences.
-        capacity: by bucket, the most of it that one step accumulates.
+        ladder: its buckets.
         half_lives: of the weight averages.
     """
+    capacity = ladder.capacity(plan)
     for index in range(first, plan.steps):
         spec, end_tokens = plan.at(index), plan.tokens_at(index + 1)
-        position = spec.tokens // plan.seq_len
+        position, bucket = spec.tokens // plan.seq_len, ladder.bucket(spec.batch)
         yield StepInput(
             spec,
             end_tokens,
-            source.batch(position, spec.batch, capacity[spec.bucket], spec.bucket),
-            np.int32(spec.batch // spec.bucket),
+            bucket,
+            source.batch(position, spec.batch, capacity[bucket], bucket),
+            np.int32(spec.batch // bucket),
             traced(spec, end_tokens, half_lives),
         )
 

@@ -106,7 +106,7 @@ def open_session(
     before = min(missing, default=None)
     state, progress = _restore(run, execution, mesh, shapes, checkpoints, before)
     directory.cut_curve(progress.tokens)
-    programs = Programs(make_step(run), shapes, plan.programs, run, mesh)
+    programs = Programs(make_step(run), shapes, execution.ladder(run).capacity(plan), run, mesh)
     bucket = execution.evaluation_bucket
     return Session(
         run,

@@ -9,7 +9,7 @@ from bss.errors import InputError
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
-from bss.schedules.plan import Program, Segment, resolve
+from bss.schedules.plan import Segment, resolve
 
 
 @st.composite
@@ -45,7 +45,6 @@ def test_every_step_is_that_of_a_loop(case):
     for number, (position, batch) in enumerate(steps):
         spec = plan.at(number)
         assert (spec.step, spec.tokens, spec.batch) == (number, position, batch)
-        assert spec.bucket * spec.accumulation == batch
         assert spec.settings.lr == rate(position + batch * seq_len / 2)
     for before, after in zip(plan.segments, plan.segments[1:], strict=False):
         assert before.end_tokens == after.start_tokens and before.batch != after.batch
@@ -75,27 +74,24 @@ def test_the_whole_plan_of_three_stages():
         BatchSchedule.parse("0:8 2M:16 6M:32"),
         10_000_000,
         128,
-        buckets=(8, 32),
         rate=rates.wsd(4e-3, 10_000_000, 200_000, 2_000_000),
     )
     assert plan.to_dict() == {
         "segments": [
-            {"start_tokens": 0, "end_tokens": 2_000_896, "batch": 8, "steps": 1954, "bucket": 8,
-             "accumulation": 1, "lr_start": 4e-3 * (512 / 200_000), "lr_end": 4e-3},
+            {"start_tokens": 0, "end_tokens": 2_000_896, "batch": 8, "steps": 1954,
+             "lr_start": 4e-3 * (512 / 200_000), "lr_end": 4e-3},
             {"start_tokens": 2_000_896, "end_tokens": 6_000_640, "batch": 16, "steps": 1953,
-             "bucket": 8, "accumulation": 2, "lr_start": 4e-3, "lr_end": 4e-3},
+             "lr_start": 4e-3, "lr_end": 4e-3},
             {"start_tokens": 6_000_640, "end_tokens": 9_998_336, "batch": 32, "steps": 976,
-             "bucket": 32, "accumulation": 1, "lr_start": 4e-3,
+             "lr_start": 4e-3,
              "lr_end": pytest.approx(4e-3 * (10_000_000 - 9_996_288) / 2_000_000, rel=1e-12)},
         ],
         "steps": 4883,
         "tokens": 9_998_336,
         "remainder_tokens": 1664,
-        "programs": 2,
     }  # fmt: skip
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
-    assert plan.programs == (Program(8, 2), Program(32, 1))
-    assert plan.segments[0] == Segment(0, 2_000_896, 8, 1954, 0, 8, 1, 4e-3 * 512 / 200_000, 4e-3)
+    assert plan.segments[0] == Segment(0, 2_000_896, 8, 1954, 0, 4e-3 * 512 / 200_000, 4e-3)
 
 
 def test_ten_trillion_tokens_are_exact():
@@ -138,15 +134,6 @@ def test_a_branch_keeps_the_positions_of_its_trunk():
     ]
 
 
-def test_buckets_and_programs():
-    schedule = BatchSchedule.parse("0:24 1K:40 2K:96 3K:7")
-    plan = resolve(schedule, 6000, 1, buckets=(1, 8, 32))
-    assert [(s.bucket, s.accumulation) for s in plan.segments] == [(8, 3), (8, 5), (32, 3), (1, 7)]
-    assert plan.programs == (Program(1, 7), Program(8, 5), Program(32, 3))
-    default = resolve(schedule, 6000, 1)
-    assert [s.bucket for s in default.segments] == [24, 20, 32, 7]
-
-
 def test_coupling_reaches_the_step():
     coupling = Coupling(lr="sqrt", reference_batch=8, beta2_half_life=4096)
     plan = resolve(
@@ -167,10 +154,6 @@ PLAN = resolve(BatchSchedule.constant(8), 10_000, 128)
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda s: resolve(s, 10_000, 128, buckets=(8, 32)), "12 .* 8, 32; nearest .*: 8 and 16"),
-        (lambda s: resolve(s, 10_000, 128, buckets=(32,)), "nearest that work: 32"),
-        (lambda s: resolve(s, 10_000, 128, buckets=()), "buckets"),
-        (lambda s: resolve(s, 10_000, 128, buckets=(0, 8)), "buckets"),
         (lambda s: resolve(s, 10_000, 0), "seq_len"),
         (lambda s: resolve(s, 0, 128), "tokens"),
         (lambda s: resolve(s, -5, 128), "tokens"),

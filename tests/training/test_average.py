@@ -70,7 +70,7 @@ def test_averages_leave_the_trajectory_alone(tiny_run, tiny_execution):
 def test_a_branch_needs_its_parents_averages(tiny_run, tiny_execution):
     execution = dataclasses.replace(tiny_execution, forks=(4096,))
     train(tiny_run, execution)
-    fork = tiny_run.plan(execution.buckets).next_boundary(4096)
+    fork = tiny_run.plan().next_boundary(4096)
     branch = overlay(
         tiny_run, {"averages": ["20%"], "parent": {"run": tiny_run.id, "tokens": fork}}
     )

@@ -182,4 +182,4 @@ def test_bad_executions_are_refused(values, message):
 )
 def test_what_cannot_be_run_is_refused_by_its_plan(tiny_run, changes):
     with pytest.raises(InputError):
-        overlay(tiny_run, changes).plan((2, 4))
+        Execution(buckets=(2, 4)).plan(overlay(tiny_run, changes))

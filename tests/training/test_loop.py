@@ -31,8 +31,8 @@ def directory_of(run, execution) -> Path:
 
 
 def test_a_run_finishes_and_compiles_each_bucket_once(tiny_run, whole):
-    execution, status = whole
-    plan = tiny_run.plan(execution.buckets)
+    _, status = whole
+    plan = tiny_run.plan()
     assert [s.batch for s in plan.segments] == [2, 4, 8]
     assert (status["status"], status["tokens"]) == ("finished", 8192)
     assert (status["step"], status["remainder_tokens"]) == (plan.steps, 0)
@@ -43,7 +43,7 @@ def test_a_run_finishes_and_compiles_each_bucket_once(tiny_run, whole):
 
 def test_rows_stand_on_the_grid_and_at_batch_changes(tiny_run, whole):
     rows = read_curve(directory_of(tiny_run, whole[0]))
-    plan = tiny_run.plan(whole[0].buckets)
+    plan = tiny_run.plan()
     grid = [round(500 * math.exp(k / 4)) for k in range(12)]  # 500 * e^(11/4) = 7821 < 8192
     expected = sorted({plan.next_boundary(t) for t in grid} | {1024, 4096, 8192})
     assert [row["tokens"] for row in rows] == expected

@@ -9,16 +9,16 @@ import pytest
 
 from bss.data.stream import Stream
 from bss.sweeps.grid import overlay
+from bss.training.bucketing import Ladder
 from bss.training.execution import make_mesh
 from bss.training.prefetch import Prefetched, step_inputs
 from bss.training.source import TextSource
 
 
 def consumed(run, shards, first=0) -> np.ndarray:
-    plan = run.plan((1, 2, 4))
+    plan = run.plan()
     source = TextSource(shards, run.data, make_mesh(1))
-    capacity = {p.bucket: p.accumulation for p in plan.programs}
-    prefetched, taken = Prefetched(step_inputs(plan, first, source, capacity)), []
+    prefetched, taken = Prefetched(step_inputs(plan, first, source, Ladder((1, 2, 4)))), []
     for item in prefetched:
         used = np.asarray(item.sequences_NxbxT1)[: item.buckets]
         taken.append(used.reshape(-1, run.data.seq_len + 1))
