@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.directory import read_curve
 from bss.training.loop import Interrupted, train
-from bss.training.optimizers import SGD, AdamW, ScheduleFree
+from bss.training.optimizers import SGD, AdamW, Muon, ScheduleFree
 from bss.training.optimizers.base import Masks, StepSettings
 from bss.training.optimizers.moments import scale_by_moments
 
@@ -86,10 +87,44 @@ def test_schedule_free_is_that_of_optax_and_evaluated_at_its_average():
     assert AdamW().evaluation_params(params, state) is params
 
 
-def test_a_schedule_free_run_learns_compiles_once_and_resumes(
-    tiny_run, tiny_execution, stop_after, assert_same_outcome
+def test_muon_is_that_of_optax_at_one_rate_layer_by_layer():
+    def params(*stack):
+        return {"w": jnp.ones((*stack, 3, 4)), "scale": jnp.ones(4)}
+
+    theirs = optax.contrib.muon(
+        1e-2, beta=0.9, adam_learning_rate=3e-3, weight_decay=0.3, weight_decay_mask=MASK
+    )
+    config = Muon(lr=1e-2, adam_lr=3e-3, clip=0)
+    ours = config.chain(settings(weight_decay=0.3), MASKS)
+    draw = np.random.default_rng(1).normal(size=(5, 2, 3, 4)).astype(np.float32)
+
+    def descend(chain: optax.GradientTransformation, params: Any, gradients) -> Any:
+        state = chain.init(params)
+        for w in gradients:
+            updates, state = chain.update({"w": w, "scale": jnp.ones(4)}, state, params)
+            params = optax.apply_updates(params, updates)
+        return params
+
+    stacked = descend(ours, params(2), draw)
+    for layer in range(2):
+        alone = descend(theirs, params(), draw[:, layer])
+        np.testing.assert_allclose(stacked["w"][layer], alone["w"], rtol=1e-5)
+    np.testing.assert_allclose(stacked["scale"], 1 - 5 * 3e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("still", "rates"), [("w", (1e-30, 1e-2)), ("scale", (1e-2, 1e-30))])
+def test_muons_groups_go_by_their_own_rates(still, rates):
+    config = Muon(lr=rates[0], adam_lr=rates[1], clip=0)
+    moved = descend(config.chain(settings(lr=rates[0]), MASKS), 3)
+    for name, value in moved.items():
+        assert bool(jnp.all(value == 1)) == (name == still)
+
+
+@pytest.mark.parametrize("name", ["schedule_free", "muon"])
+def test_a_run_learns_compiles_once_and_resumes(
+    name, tiny_run, tiny_execution, stop_after, assert_same_outcome
 ):
-    run = overlay(tiny_run, {"optimizer.name": "schedule_free", "schedule.tokens": 5120})
+    run = overlay(tiny_run, {"optimizer.name": name, "schedule.tokens": 5120})
     with pytest.raises(Interrupted):
         train(run, tiny_execution, stop=stop_after(75))
     status = train(run, tiny_execution)
@@ -102,9 +137,11 @@ def test_a_schedule_free_run_learns_compiles_once_and_resumes(
     assert rows[-1]["eval_loss"] < rows[0]["eval_loss"] - 0.5
 
 
-def test_schedule_free_needs_its_interpolation():
+def test_settings_that_cannot_be_are_refused():
     with pytest.raises(InputError, match=r"optimizer\.beta1 is 0; schedule_free divides by it"):
         ScheduleFree(beta1=0.0)
+    with pytest.raises(InputError, match=r"optimizer\.adam_lr is 0; expected a positive number"):
+        Muon(adam_lr=0)
 
 
 def test_gradients_are_clipped_by_their_global_norm():
