@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bss.data import synthetic
+from bss.data.log_bilinear import SyntheticLanguage, tables
 from bss.data.shards import Shards, open_shards
 from bss.data.stream import Stream, held_out
 from bss.errors import InputError
@@ -77,12 +78,12 @@ class SyntheticSource:
     The data seed moves the positions, 2^48 apart, and leaves the language as it is.
     """
 
-    def __init__(self, language: synthetic.SyntheticLanguage, data: DataConfig, mesh: Mesh):
+    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh):
         self._language, self._offset = language, data.seed * _SEED_STRIDE
-        tables, seq_len = synthetic.tables(language), language.seq_len
+        law, seq_len = tables(language), language.seq_len
 
         def generate(high_n: jax.Array, low_n: jax.Array, bucket: int) -> jax.Array:
-            sequences = synthetic.generate(tables, high_n, low_n, seq_len)
+            sequences = synthetic.generate(law, high_n, low_n, seq_len)
             return sequences.reshape(-1, bucket, seq_len + 1)
 
         self._generate = jax.jit(generate, static_argnums=2, out_shardings=sequence_sharding(mesh))
@@ -120,7 +121,7 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
     """
     data = run.data
     if data.content == SYNTHETIC:
-        language = synthetic.SyntheticLanguage(run.model.vocab_size, data.seq_len)
+        language = SyntheticLanguage(run.model.vocab_size, data.seq_len)
         return SyntheticSource(language, data, mesh)
     opened = open_shards(shards)
     opened.require(data.content)

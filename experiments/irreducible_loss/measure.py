@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.data.synthetic import Entropy, SyntheticLanguage, held_out, tables, truth
+from bss.data.log_bilinear import SyntheticLanguage, tables
+from bss.data.synthetic import Entropy, held_out, truth
 from bss.laws.es.compare import CANDIDATES, fit_candidate
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options

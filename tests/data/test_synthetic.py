@@ -8,17 +8,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bss.data import synthetic
-from bss.data.synthetic import (
-    HELD_OUT,
-    SyntheticLanguage,
-    entropy,
-    generate,
-    held_out,
-    sequences,
-    tables,
-    truth,
-    words,
-)
+from bss.data.log_bilinear import SyntheticLanguage, tables
+from bss.data.synthetic import HELD_OUT, entropy, generate, held_out, sequences, truth, words
 from bss.errors import InputError
 
 TINY = SyntheticLanguage(vocab_size=4, seq_len=3, seed=5, memories=(0, 2), rank=3)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bss.data import synthetic
+from bss.data.log_bilinear import SyntheticLanguage
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.config import DataConfig
@@ -11,7 +12,7 @@ from bss.training.execution import make_mesh
 from bss.training.loop import train
 from bss.training.source import SYNTHETIC, SyntheticSource
 
-LANGUAGE = synthetic.SyntheticLanguage(vocab_size=16, seq_len=8)
+LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
