@@ -19,7 +19,7 @@ from ml_collections import ConfigDict, config_flags
 from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
-from bss.files import write_json
+from bss.files import read_json, write_json
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
 from bss.sweeps.contenders import Contender
@@ -245,8 +245,8 @@ def check_results(directory: Path, config: Any) -> None:
         InputError: naming a field that differs.
     """
     try:
-        held = json.loads((directory / "experiment.json").read_text())["config"]
-    except (OSError, ValueError, KeyError):
+        held = read_json(directory / "experiment.json", "name a results directory")["config"]
+    except (InputError, KeyError):
         return
     ours = json.loads(json.dumps(config))
     for name in ours:

@@ -1,7 +1,6 @@
 """bss train: one run from CONFIG.json, {"run": {...}, "execution": {...}}."""
 
 import argparse
-import json
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.errors import InputError
+from bss.files import read_json
 from bss.units import format_tokens
 
 
@@ -75,14 +75,7 @@ def _output(run: str, status: dict[str, Any]) -> Output:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        job = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"config {path} does not exist; name a JSON file") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"config {path} is not JSON: line {error.lineno}, {error.msg}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"config {path} is not text; name a JSON file") from None
-    if not isinstance(job, dict) or set(job) - {"run", "execution"}:
+    job = read_json(path, 'write {"run": {...}, "execution": {...}}', "config")
+    if set(job) - {"run", "execution"}:
         raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')
     return job

@@ -102,9 +102,9 @@ def test_bad_commands(arguments, capsys):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (None, "does not exist"),
-        ("{", "is not JSON: line 1"),
-        ("\udcff", "is not text"),
+        (None, "there is no such file"),
+        ("{", "is not JSON (line 1"),
+        ("\udcff", "cannot be read"),
         ("[]", "expected"),
         ("{}", "lacks 'model'"),
         ('{"run": {}, "runs": 1}', "expected"),
