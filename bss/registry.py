@@ -23,6 +23,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
         self.kind, self.known, self.of = kind, dict(known), of
+        self.loaded: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
         """The value of a registered name, or of `package.module:ATTRIBUTE`.
@@ -39,6 +40,7 @@ class Registry(Mapping[str, T], Generic[T]):
         if ":" in name:
             found = load(name, self.kind)
             self._check(name, found)
+            self.loaded[name] = found
             return found
         near = difflib.get_close_matches(name, self.known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -63,13 +65,13 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self.known)
 
     def name_of(self, value: T) -> str:
-        """The registered name of a value, or else where it is imported from.
+        """The name of a value: registered, loaded before, or else where it is imported from.
 
         Raises:
             InputError: it is neither registered nor importable, as what a notebook's cell defines.
         """
-        for name, known in self.known.items():
-            if known is value:
+        for name, known in (*self.known.items(), *self.loaded.items()):
+            if known == value:
                 return name
         return path_of(value, self.kind)
 
@@ -141,12 +143,15 @@ def load(path: str, kind: str) -> Any:
 
 
 def path_of(value: Any, kind: str) -> str:
-    """`module:QUALNAME` of a class or function that another process can import.
+    """`module:QUALNAME` of a class, a function or a module's own value, for another process.
 
     Raises:
         InputError: it was defined in a script, a notebook's cell or a function.
     """
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if name is None and module in sys.modules:
+        values = vars(sys.modules[module])
+        name = next((key for key, found in values.items() if found is value), None)
     if module in (None, "__main__") or name is None or "<locals>" in name:
         raise InputError(
             f"{kind}: {name or value!r} cannot be imported by a worker process; define it in a "

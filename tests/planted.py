@@ -6,14 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.es.models import (
-    Hyperbola,
-    Piecewise,
-    Surface,
-    hyperbola_sequences,
-    piecewise_sequences,
-    surface_sequences,
-)
+from bss.laws.es import LAWS
+from bss.laws.es.hyperbola import Parameters as Hyperbola
+from bss.laws.es.piecewise import Parameters as Piecewise
+from bss.laws.es.surface import Parameters as Surface
 
 SEQ_LEN = 128
 BATCHES = (2, 4, 8, 16, 32, 64, 128)
@@ -54,7 +50,7 @@ def planted_points(
 
 def surface(law=SURFACE):
     """The surface's E in sequences."""
-    return lambda batch, loss: surface_sequences(law, batch, loss)
+    return lambda batch, loss: LAWS["surface"].sequences(law, batch, loss)
 
 
 def hyperbola_at(loss):
@@ -65,7 +61,7 @@ def hyperbola_at(loss):
 
 def hyperbola(batch, loss):
     """Its E in sequences."""
-    return hyperbola_sequences(hyperbola_at(loss), batch)
+    return LAWS["hyperbola"].sequences(hyperbola_at(loss), batch)
 
 
 def piecewise_at(loss):
@@ -79,7 +75,7 @@ def piecewise_at(loss):
 
 def piecewise(batch, loss):
     """Its E in sequences."""
-    return piecewise_sequences(piecewise_at(loss), batch)
+    return LAWS["piecewise"].sequences(piecewise_at(loss), batch)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ The other laws are in files of their own, registered here.
 """
 
 import argparse
+import dataclasses
 import math
 
 import pandas as pd
@@ -19,8 +20,10 @@ from bss.cli.output import (
 )
 from bss.cli.points import add_curve_arguments, measured_points
 from bss.errors import InputError
-from bss.laws.es.compare import CANDIDATES, Comparison, compare
+from bss.laws.es import LAWS
+from bss.laws.es.compare import Comparison, compare
 from bss.laws.es.fit import fit_es
+from bss.laws.es.law import Law
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 
@@ -30,9 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     laws = parser.add_subparsers(dest="law_kind", metavar="LAW", required=True)
     es = laws.add_parser("es", help="E(S): tokens against steps to target losses")
     add_curve_arguments(es)
-    es.add_argument("--law", default="surface", choices=("piecewise", "hyperbola", "surface"))
+    told = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own"
+    es.add_argument("--law", default=next(iter(LAWS)), help=told)
     es.add_argument("--adam-clock", action="store_true", help="fit the surface's B_phi too")
-    es.add_argument("--batch-exponent", default="1", help="m of the surface: 1, 0.5 or free")
+    es.add_argument("--batch-exponent", metavar="M", help="m of the surface: 1, 0.5 or free")
     es.add_argument(
         "--compare", action="store_true", help="also: which law predicts left-out batches best"
     )
@@ -50,20 +54,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_es(options: argparse.Namespace) -> Output:
     """Fits a law E(S)."""
     points = measured_points(options)
-    fit = fit_es(
-        points,
-        options.law,
-        m=_exponent(options.batch_exponent),
-        B_phi=None if options.adam_clock else 0.0,
-        options=Options(options.resamples),
-    )
+    law = _law(options)
+    fit = fit_es(points, law, options=Options(options.resamples))
     payload, tables = fit.to_dict(), [es_table(fit)]
     if options.compare:
-        comparison = compare(points, tuple(CANDIDATES))
+        comparison = compare(points, [*LAWS.values(), *(() if law.name in LAWS else (law,))])
         payload["comparison"] = comparison.to_dict()
         tables.append(comparison_table(comparison))
-    notes = [*_surface_line(fit), *(f"warning: {text}" for text in fit.warnings)]
+    notes = [_formula(fit), *(f"warning: {text}" for text in fit.warnings)]
     return Output(payload, tables, notes, figure=lambda: _figure(points, fit))
+
+
+def _law(options: argparse.Namespace) -> Law:
+    """The law of a name, with what the options say of its members."""
+    law, changes = LAWS[options.law], {}
+    if options.batch_exponent is not None:
+        changes["--batch-exponent"] = "m", _exponent(options.batch_exponent)
+    if options.adam_clock:
+        changes["--adam-clock"] = "B_phi", None
+    for option, (name, _) in changes.items():
+        if name not in law.__dataclass_fields__:
+            raise InputError(f"{option}: the {law.name} law has no {name}; leave the option out")
+    return dataclasses.replace(law, **dict(changes.values()))
 
 
 def _exponent(text: str) -> float | None:
@@ -93,7 +105,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 def es_table(fit: EsFit) -> Table:
     """One row per target loss."""
-    names = ("B_crit",) if fit.law == "hyperbola" else ("B_min", "B_opt")
+    names = fit.law.batches
     columns = ("target loss", "S_min", "E_min", "S_opt", *names, "status")
     rows = [
         (
@@ -106,17 +118,18 @@ def es_table(fit: EsFit) -> Table:
         )
         for target in fit.fits
     ]
-    return Table(f"E(S), {fit.law} law; S in steps, E in tokens, B in sequences", columns, rows)
+    return Table(
+        f"E(S), {fit.law.name} law; S in steps, E in tokens, B in sequences", columns, rows
+    )
 
 
-def _surface_line(fit: EsFit) -> list[str]:
-    if fit.surface is None:
-        return []
-    numbers = ", ".join(f"{name} = {number(value)}" for name, value in fit.surface.items())
-    return [f"L = L_0 + a·S^-alpha + b/B^m: {numbers}"]
+def _formula(fit: EsFit) -> str:
+    """The law in symbols; the parameters too where all targets share them."""
+    numbers = (f"{name} = {number(value)}" for name, value in (fit.surface or {}).items())
+    return ": ".join(filter(None, (fit.law.formula, ", ".join(numbers))))
 
 
 def _figure(points: pd.DataFrame, fit: EsFit):
     from bss.plots import tokens_to_target
 
-    return tokens_to_target(points, {fit.law: fit})
+    return tokens_to_target(points, {fit.law.name: fit})

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> Output:
         "kind": "schedule",
         "policy": name,
         "batch": str(schedule),
-        "law": "curve" if isinstance(fit, CurveFit) else fit.law,
+        "law": "curve" if isinstance(fit, CurveFit) else fit.law.name,
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan_entry(plan),

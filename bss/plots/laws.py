@@ -1,6 +1,6 @@
 """Points of steps and tokens to a target loss, and the laws E(S) fitted to them.
 
-S is in steps, E in tokens, B in sequences. The laws are those of `bss.laws.es.models`.
+S is in steps, E in tokens, B in sequences. Any law of `bss.laws.es` is drawn.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from bss.plots.style import (
     batch_axis,
     batch_styles,
     count_axis,
-    law_style,
+    law_styles,
     new_figure,
     panel_title,
     side_legend,
@@ -32,7 +32,6 @@ from bss.plots.style import (
 
 CURVE_POINTS = 400
 STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
-STAGE_MARKS = {"S_min": "$S_{min}$", "S_1": "$S_1$", "S_opt": "$S_{opt}$", "S_2": "$S_2$"}
 
 
 def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
@@ -48,6 +47,7 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     figure, panels = _panels(points)
     styles = batch_styles(points["batch"].tolist())
     batches = np.geomspace(min(styles) / 1.4, max(styles) * 1.4, CURVE_POINTS)
+    looks = law_styles(fits)
     for target, ax in panels:
         rows = points.loc[points["target_loss"] == target]
         _draw_points(ax, rows, "batch", styles)
@@ -56,15 +56,11 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
             found = _converged(fit, target)
             if found is None:
                 continue
-            style = law_style(law)
-            marker = style.pop("marker")
-            ax.plot(batches, _law_tokens(fit, batches, target), lw=1.6, zorder=2, **style)
-            optimum = found.batches.get("B_opt")
-            if optimum is not None and optimum.value is not None and found.E_min is not None:
-                ax.plot(
-                    [optimum.value], [found.E_min], marker=marker, ms=7, mfc="white",
-                    mec=style["color"], mew=1.5, linestyle="none", zorder=5,
-                )  # fmt: skip
+            tokens = _law_tokens(fit, batches, target)
+            ax.plot(batches, tokens, lw=1.6, zorder=2, **_line(looks[law]))
+            if _has_optimum(found):
+                at = np.array([found.batches["B_opt"].value, found.E_min], float)
+                ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
         _finish(ax, target, fits, limits)
         batch_axis(ax.xaxis)
         tokens_axis(ax.yaxis)
@@ -77,8 +73,8 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     """Tokens E against steps S to each target loss, with the laws, one panel per target.
 
-    The stages of the three-stage law are shaded where it was fitted; without it S_min and S_opt
-    of the surface are marked. Faint diagonals are constant batches, E = B·S.
+    The stages of the law that has the most are marked, and its transition is shaded where it has
+    one. Faint diagonals are constant batches, E = B·S.
 
     Args:
         points: table of points.
@@ -88,6 +84,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     styles = batch_styles(points["batch"].tolist())
     seq_len = int(points["seq_len"].iloc[0])
     batches = np.geomspace(min(styles) / 8, max(styles) * 8, 2 * CURVE_POINTS)
+    looks, shaded = law_styles(fits), []
     for target, ax in panels:
         rows = points.loc[points["target_loss"] == target]
         limits = _limits(rows, "steps", 1.7), _limits(rows, "tokens_to_target", 1.6)
@@ -98,9 +95,9 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         for law, fit in fits.items():
             if _converged(fit, target) is not None:
                 tokens = _law_tokens(fit, batches, target)
-                style: dict[str, Any] = law_style(law) | {"marker": ""}
-                ax.plot(tokens / (batches * seq_len), tokens, lw=1.6, zorder=2, **style)
-        _mark_stages(ax, fits, target, limits[0])
+                steps = tokens / (batches * seq_len)
+                ax.plot(steps, tokens, lw=1.6, zorder=2, **_line(looks[law]))
+        shaded.append(_mark_stages(ax, fits, target, limits[0]))
         _finish(ax, target, fits, limits, pad=20)
         count_axis(ax.xaxis, most=4)
         tokens_axis(ax.yaxis)
@@ -108,7 +105,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     figure.supylabel("tokens to the target E", fontsize=9)
     handles = _handles(points, fits, styles, optimum=False)
     handles.append(Line2D([], [], color="#cfcfcf", linewidth=0.8, label="constant batch, E = B·S"))
-    if any(fit.law == "piecewise" and any(_drawn(fit)) for fit in fits.values()):
+    if any(shaded):
         handles.append(Patch(color=STAGES[1], label="transition stage"))
     side_legend(figure, handles)
     return figure
@@ -118,17 +115,19 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     """B_opt and B_min of each law against the target loss, with their intervals.
 
     Only what a design identifies is a point; a bound on one side is an arrow, and what is not
-    known at all is counted above the panel. The hyperbola has neither, and is not shown.
+    known at all is counted above the panel. A law that has neither is not shown.
 
     Args:
         fits: fitted laws by name.
     """
     figure, axes = new_figure(3.3, columns=2, sharex=True)
-    shown = {law: fit for law, fit in fits.items() if fit.law != "hyperbola"}
-    for ax, name in zip(axes[0], ("B_opt", "B_min"), strict=True):
+    names = "B_opt", "B_min"
+    shown = {law: fit for law, fit in fits.items() if set(names) & set(fit.law.batches)}
+    looks = law_styles(shown)
+    for ax, name in zip(axes[0], names, strict=True):
         notes = []
         for i, (law, fit) in enumerate(shown.items()):
-            missing = _draw_batches(ax, law, fit, name, i - (len(shown) - 1) / 2)
+            missing = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
             if missing:
                 notes.append(f"{law}: none at {missing} of {len(fit.fits)}")
         symbol = f"${name[0]}_{{{name[2:]}}}$"
@@ -142,7 +141,7 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     if losses:
         margin = 0.08 * (max(losses) - min(losses)) or 0.1
         axes[0, 0].set_xlim(max(losses) + margin, min(losses) - margin)
-    handles = [Line2D([], [], **law_style(law), markersize=5, label=law) for law in shown]
+    handles = [Line2D([], [], **look, markersize=5, label=law) for law, look in looks.items()]
     handles.append(
         Line2D([], [], color=INK, marker=r"$\uparrow$", ls="none", ms=8, label="one-sided bound")
     )
@@ -196,10 +195,6 @@ def _converged(fit: EsFit, target: float) -> TargetFit | None:
     return None
 
 
-def _drawn(fit: EsFit) -> Iterator[bool]:
-    return (found.status == "converged" for found in fit.fits)
-
-
 def _law_tokens(fit: EsFit, batches: np.ndarray, target: float) -> np.ndarray:
     """E in tokens at each batch; NaN where the law says that it is never reached."""
     tokens = law_tokens(fit, batches.tolist(), target)
@@ -220,21 +215,22 @@ def _finish(
 
 def _mark_stages(
     ax: Axes, fits: Mapping[str, EsFit], target: float, limits: tuple[float, float]
-) -> None:
-    """S_1, S_2, S_min and S_opt of the three-stage law, or the latter two of the surface."""
-    laws = {fit.law: _converged(fit, target) for fit in fits.values()}
-    staged, smooth = laws.get("piecewise"), laws.get("surface")
-    if staged is not None:
-        marks = {name: staged.parameters[name] for name in STAGE_MARKS}
+) -> bool:
+    """Mark the steps of the law with the most stages; returns whether it has a transition."""
+    stages = {
+        name: fit.law.stages(fit.parameters(target), target)
+        for name, fit in fits.items()
+        if _converged(fit, target) is not None
+    }
+    law = max(reversed(stages), key=lambda name: len(stages[name]), default=None)
+    if law is None:
+        return False
+    marks, colour = stages[law], law_styles(fits)[law]["color"]
+    shaded = {"S_1", "S_2"} <= set(marks)
+    if shaded:
         edges = (limits[0], marks["S_1"], marks["S_2"], limits[1])
-        for colour, low, high in zip(STAGES, edges[:-1], edges[1:], strict=True):
-            ax.axvspan(low, high, color=colour, zorder=0, linewidth=0)
-        colour = law_style("piecewise")["color"]
-    elif smooth is not None and smooth.S_min is not None and smooth.S_opt is not None:
-        marks = {"S_min": smooth.S_min, "S_opt": smooth.S_opt}
-        colour = law_style("surface")["color"]
-    else:
-        return
+        for tint, low, high in zip(STAGES, edges[:-1], edges[1:], strict=True):
+            ax.axvspan(low, high, color=tint, zorder=0, linewidth=0)
     before, raised = 0.0, False
     for name, value in sorted(marks.items(), key=lambda mark: mark[1]):
         if not limits[0] < value < limits[1]:
@@ -243,16 +239,16 @@ def _mark_stages(
         near = before > 0 and np.log(value / before) < 0.13 * np.log(limits[1] / limits[0])
         raised = near and not raised
         ax.annotate(
-            STAGE_MARKS[name], (value, 1), xycoords=("data", "axes fraction"),
+            f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
             xytext=(0, 8 if raised else 1), textcoords="offset points", ha="center", va="bottom",
             fontsize=SMALL, color=colour,
         )  # fmt: skip
         before = value
+    return shaded
 
 
-def _draw_batches(ax: Axes, law: str, fit: EsFit, name: str, shift: float) -> int:
+def _draw_batches(ax: Axes, style: dict[str, Any], fit: EsFit, name: str, shift: float) -> int:
     """Draw one law's estimates; returns at how many targets nothing is known."""
-    style = law_style(law)
     losses = [found.target_loss for found in fit.fits]
     dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
     at, values, errors, missing = [], [], [], 0
@@ -315,22 +311,25 @@ def _handles(
         handles.append(
             Line2D([], [], ls="none", color=INK, marker=r"$\uparrow$", ms=8, label="not reached")
         )
+    looks = law_styles(fits)
     for law, fit in fits.items():
-        if not any(_drawn(fit)):
+        if not any(found.status == "converged" for found in fit.fits):
             continue
-        style = law_style(law)
-        marker = style.pop("marker")
-        handles.append(Line2D([], [], **style, linewidth=1.6, label=law))
+        handles.append(Line2D([], [], **_line(looks[law]), linewidth=1.6, label=law))
         if optimum and any(_has_optimum(found) for found in fit.fits):
-            look: dict[str, Any] = {
-                "marker": marker,
-                "mfc": "white",
-                "mec": style["color"],
-                "mew": 1.5,
-                "ms": 6,
-            }
-            handles.append(Line2D([], [], ls="none", **look, label=f"{law} $B_{{opt}}$"))
+            label = f"{law} $B_{{opt}}$"
+            handles.append(Line2D([], [], **_diamond(looks[law], 6), label=label))
     return handles
+
+
+def _line(look: dict[str, Any]) -> dict[str, Any]:
+    return look | {"marker": ""}
+
+
+def _diamond(look: dict[str, Any], size: float) -> dict[str, Any]:
+    """The hollow mark of a law's B_opt."""
+    face = {"mfc": "white", "mec": look["color"], "mew": 1.5}
+    return {"marker": look["marker"], "ms": size, "linestyle": "none", **face}
 
 
 def _has_optimum(found: TargetFit) -> bool:

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from bss.laws.es import LAWS
 from bss.units import format_tokens
 
 WIDTH = 8.6
@@ -38,12 +39,13 @@ _RC: dict[Any, Any] = {
 _SVG_RC: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "bss"}
 
 _MARKERS = "osD^vPX*<>"
-_LAWS: dict[str, dict[str, Any]] = {
-    "surface": {"color": "#10375c", "linestyle": "-", "marker": "D"},
-    "piecewise": {"color": "#c2571a", "linestyle": "--", "marker": "s"},
-    "hyperbola": {"color": "#7d7d7d", "linestyle": ":", "marker": "^"},
-}
-_OTHER_LAW = {"color": "#4a7ba6", "linestyle": "-.", "marker": "v"}
+_LAWS = (
+    ("#10375c", "-", "D"),
+    *(("#4a7ba6", "-.", marker) for marker in "<v>"),
+    ("#c2571a", "--", "s"),
+    ("#7d7d7d", ":", "^"),
+    *(("#2f7d4f", (0, (5, 1, 1, 1)), marker) for marker in "oPX"),
+)
 
 _DECIMAL_TICKS = ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,))
 
@@ -72,9 +74,12 @@ def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
     }
 
 
-def law_style(law: str) -> dict[str, Any]:
-    """Colour, line style and marker of a law."""
-    return dict(_LAWS.get(law, _OTHER_LAW))
+def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Colour, line style and marker of each law: registered ones keep theirs in every figure."""
+    order = list(dict.fromkeys([*LAWS, *names]))
+    looks = (_LAWS[order.index(name) % len(_LAWS)] for name in names)
+    styles = ({"color": color, "linestyle": line, "marker": m} for color, line, m in looks)
+    return dict(zip(names, styles, strict=True))
 
 
 def columns(table: pd.DataFrame, *names: str, where: Any = None) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es.models import Surface, surface_optimum
+from bss.laws.es import FAMILIES
 from bss.laws.es.values import EsFit, tokens_to_target
 from bss.schedules.batch import BatchSchedule
 
@@ -32,7 +32,7 @@ def recommend(
     """The schedule that follows B_opt along the loss trajectory.
 
     Args:
-        fit: a surface or a three-stage law.
+        fit: of a law that has a B_opt.
         tokens: budget of the run.
         stages: how many constant stages at most.
         multiple_of: batches are multiples of it ...
@@ -66,14 +66,15 @@ def recommend(
 def optimal_batch(fit: EsFit):
     """B_opt in sequences as a function of tokens consumed: B_opt(L) where E_min(L) = tokens.
 
-    The surface gives it at every loss, the three-stage law at its targets, between and beyond
-    which it is a power law of tokens.
+    A joint law gives it at every loss, a law per target at its targets, between and beyond which it
+    is a power law of tokens.
 
     Raises:
         InputError: the fit identifies B_opt at no target.
     """
-    if fit.law == "hyperbola":
-        raise InputError("fit: the hyperbola has no B_opt; fit the surface or the piecewise law")
+    if "B_opt" not in fit.law.batches:
+        known = " or ".join(law.name for law in FAMILIES if "B_opt" in law.batches)
+        raise InputError(f"fit: the {fit.law.name} has no B_opt; fit the {known} law")
     identified = [
         (target.E_min, target.batches["B_opt"].value)
         for target in fit.fits
@@ -81,16 +82,18 @@ def optimal_batch(fit: EsFit):
     ]
     if not identified:
         raise InputError(
-            f"fit: the {fit.law} law identifies B_opt at no target; measure batches on both "
+            f"fit: the {fit.law.name} law identifies B_opt at no target; measure batches on both "
             "sides of the minimum, or give a schedule"
         )
-    if fit.surface is not None:
-        law = Surface(**fit.surface)
-        excess = np.geomspace(1e3, 1e-6, 2000) * (fit.fits[0].target_loss - law.L_0)
-        optimum = surface_optimum(law, law.L_0 + excess)
-        known = np.isfinite(optimum.E_min) & (np.diff(optimum.E_min, prepend=0) > 0)
-        log_tokens = np.log(optimum.E_min[known] * fit.seq_len)
-        log_batch = np.log(optimum.B_opt[known])
+    if fit.law.joint:
+        highest = fit.fits[0].target_loss
+        parameters = fit.parameters(highest)
+        floor = fit.law.loss(parameters, math.inf, math.inf)
+        excess = np.geomspace(1e3, 1e-6, 2000) * (highest - floor)
+        found = fit.law.quantities(parameters, floor + excess)
+        E_min, B_opt = found["E_min"], found["B_opt"]
+        known = np.isfinite(E_min) & (np.diff(E_min, prepend=0) > 0)
+        log_tokens, log_batch = np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])
         return lambda count: math.exp(np.interp(math.log(max(count, 1)), log_tokens, log_batch))
     log_tokens, log_batch = np.log(np.array(sorted(identified))).T
     return lambda count: math.exp(_power_law(math.log(max(count, 1)), log_tokens, log_batch))
@@ -152,36 +155,40 @@ def law_optimum(
     settle: float = 0.1,
     batches: Sequence[int] | None = None,
 ) -> BatchSchedule:
-    """The schedule that the surface itself calls best: one late switch (derived here).
+    """The schedule that a joint law itself calls best: one late switch (derived here).
 
-    In the surface, progress accumulates with the steps, and the noise is that of the current
+    In such a law, progress accumulates with the steps, and the noise is that of the current
     batch alone. So a growing schedule is best with its smallest batch until the end and a large one
-    just long enough for the noise of the small one to be forgotten. The surface does not know how
+    just long enough for the noise of the small one to be forgotten. The law does not know how
     long that is: `settle` says it. The pair of batches is searched.
 
     Args:
-        fit: a surface.
+        fit: of a joint law.
         tokens: budget of the run.
         settle: the last stage as a fraction of the tokens.
         batches: to choose among; by default the batches measured.
 
     Raises:
-        InputError: a law that is no surface, or a settle that is no fraction.
+        InputError: a law per target, or a settle that is no fraction.
     """
-    if fit.surface is None:
-        raise InputError(f"fit: the {fit.law} law has no loss at a changing batch; fit the surface")
+    law = fit.law
+    if not law.joint:
+        known = " or ".join(law.name for law in FAMILIES if law.joint)
+        raise InputError(
+            f"fit: the {law.name} law has no loss at a changing batch; fit the {known}"
+        )
     if not 0 < settle < 1:
         raise InputError(f"settle: {settle:g} is not between 0 and 1; write a fraction of tokens")
-    law = Surface(**fit.surface)
+    parameters = fit.parameters(fit.fits[0].target_loss)
     choices = sorted(batches or [round(batch) for batch in fit.measured_batches])
     switch = round((1 - settle) * tokens)
 
-    def steps(batch: int, count: int) -> float:
-        return count / (batch * fit.seq_len * math.sqrt(1 + law.B_phi / batch))
+    def progress(batch: int, count: int) -> float:
+        return count / (batch * fit.seq_len) * law.clock(parameters, batch)
 
     def loss(first: int, last: int) -> float:
-        progress = steps(first, switch) + steps(last, tokens - switch)
-        return law.L_0 + law.a * progress**-law.alpha + law.b * last**-law.m
+        total = progress(first, switch) + progress(last, tokens - switch)
+        return law.loss(parameters, total / law.clock(parameters, last), last)
 
     pairs = [(first, last) for first in choices for last in choices]
     first, last = min(pairs, key=lambda pair: loss(*pair))
@@ -209,7 +216,7 @@ def best_constant(fit: EsFit, tokens: int, batches: Sequence[int] | None = None)
 def predicted_loss(fit: EsFit, tokens: int, batch: float) -> float:
     """The loss after so many tokens at a constant batch, in nats.
 
-    The surface has it in closed form. A law per target is interpolated between its targets, in
+    A joint law has it in closed form. A law per target is interpolated between its targets, in
     log tokens, and continued beyond the outer ones with their slope (derived here).
 
     Raises:
@@ -217,14 +224,14 @@ def predicted_loss(fit: EsFit, tokens: int, batch: float) -> float:
     """
     if tokens <= 0:
         raise InputError(f"tokens: {tokens} is not positive; give the horizon in tokens")
-    if fit.surface is not None:
-        law = Surface(**fit.surface)
-        steps = tokens / (batch * fit.seq_len)
-        clock = math.sqrt(1 + law.B_phi / batch)
-        return law.L_0 + law.a * (steps / clock) ** -law.alpha + law.b * batch**-law.m
+    if fit.law.joint:
+        parameters = fit.parameters(fit.fits[0].target_loss)
+        return float(fit.law.loss(parameters, tokens / (batch * fit.seq_len), batch))
     targets = [target.target_loss for target in fit.fits if target.parameters]
     if not targets:
-        raise InputError(f"fit: the {fit.law} law is unidentified at every target; add batches")
+        raise InputError(
+            f"fit: the {fit.law.name} law is unidentified at every target; add batches"
+        )
     needed = np.array([float(tokens_to_target(fit, [batch], loss)[0]) for loss in targets])
     met = np.isfinite(needed)
     if met.sum() < 2:

@@ -155,15 +155,16 @@ def _optimal_batch(results: Results, law: str) -> str:
         and found.batches["B_opt"].value is not None
     ]
     if not known:
-        return f"The {fit.law} law identifies B_opt at none of {len(fit.fits)} target losses."
+        return f"The {fit.law.name} law identifies B_opt at none of {len(fit.fits)} target losses."
     listed = ", ".join(
         f"{estimate.value:.3g} at {loss:g}" for loss, estimate in known if estimate.value
     )
     rest = len(fit.fits) - len(known)
     unknown = f"; at {rest} of {len(fit.fits)} targets it is unidentified" if rest else ""
+    name = fit.law.name
     return (
-        f"The batch that reaches a loss with the fewest tokens, B_opt by the {fit.law} law, in "
-        f"sequences: {listed} nats{unknown}.{_caution(results, fit.law)}"
+        f"The batch that reaches a loss with the fewest tokens, B_opt by the {name} law, in "
+        f"sequences: {listed} nats{unknown}.{_caution(results, name)}"
     )
 
 

@@ -34,10 +34,8 @@ class Table:
 
 def batch_table(fits: Mapping[str, EsFit]) -> Table:
     """Critical batches of each law at each target loss, highest loss first."""
-    laws = {law: fit for law, fit in fits.items() if fit.law != "hyperbola"}
-    names = [(law, name) for law in laws for name in ("B_opt", "B_min")]
-    hyperbolas = [(law, "B_crit") for law, fit in fits.items() if fit.law == "hyperbola"]
-    names += hyperbolas
+    ordered = sorted(fits.items(), key=lambda item: "B_opt" not in item[1].law.batches)
+    names = [(law, name) for law, fit in ordered for name in reversed(fit.law.batches)]
     losses = sorted({f.target_loss for fit in fits.values() for f in fit.fits})[::-1]
     rows = []
     for loss in losses:

@@ -19,7 +19,9 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es.compare import CANDIDATES, compare, fit_candidate
+from bss.laws.es import LAWS
+from bss.laws.es.compare import compare
+from bss.laws.es.fit import fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
@@ -206,8 +208,8 @@ def measure(
         warmup = stable[0].schedule.warmup
         targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
         found = points(table, targets, column=column, kind=kind)
-        compared = compare(found, tuple(CANDIDATES))
-        fit = fit_candidate(found, compared.winner, Options(study.resamples))
+        compared = compare(found, tuple(LAWS))
+        fit = fit_es(found, compared.winner, options=Options(study.resamples))
         tables.append(found)
         fits[kind] = {
             "comparison": compared.to_dict(),

@@ -20,7 +20,9 @@ from pathlib import Path
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es.compare import CANDIDATES, Comparison, compare, fit_candidate
+from bss.laws.es import FAMILIES, LAWS
+from bss.laws.es.compare import Comparison, compare
+from bss.laws.es.fit import fit_es
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
@@ -129,8 +131,8 @@ def experiment(study: Study) -> None:
         targets = default_targets(runs, study.targets, warmup_tokens=study.setup.schedule.warmup)
         measured = points(runs, targets)
         options = Options(study.resamples)
-        fits = {name: fit_candidate(measured, name, options) for name in CANDIDATES}
-        comparison = compare(measured, tuple(CANDIDATES))
+        fits = {name: fit_es(measured, name, options=options) for name in LAWS}
+        comparison = compare(measured, tuple(LAWS))
         schedule, law, note = derive_schedule(study, fits, comparison, measured)
 
         others = other_schedules(study, fits.get(law), measured)
@@ -224,9 +226,9 @@ def other_schedules(
 
 
 def shown_laws(comparison: Comparison) -> list[str]:
-    """The plain laws, and the member of the surface family that predicts best."""
-    best = next(row["law"] for row in comparison.table if row["law"].startswith("surface"))
-    return list(dict.fromkeys([best, "surface", "piecewise", "hyperbola"]))
+    """One law of each family, and the joint law that predicts best."""
+    best = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
+    return list(dict.fromkeys([best, *(law.name for law in FAMILIES)]))
 
 
 def stable_contenders(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es.compare import fit_candidate
+from bss.laws.es.fit import fit_es
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import optima
@@ -33,7 +33,7 @@ def surface_optimum(
     measured: pd.DataFrame, tokens: int, settle: float, batches: Sequence[int]
 ) -> BatchSchedule:
     """The two-stage schedule with the lowest loss by the surface with the Adam clock."""
-    clock = fit_candidate(measured, "surface, Adam clock", Options(1))
+    clock = fit_es(measured, "surface, Adam clock", options=Options(1))
     limits = Limits(allowed=tuple(batches))
     return LawOptimum(settle)(Basis(clock.seq_len, clock), tokens, limits)
 

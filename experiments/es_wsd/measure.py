@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.laws.es.compare import CANDIDATES, Comparison, compare, fit_candidate
+from bss.laws.es import LAWS
+from bss.laws.es.compare import Comparison, compare
+from bss.laws.es.fit import fit_es
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, optima
@@ -65,7 +67,7 @@ class Laws:
     def best_surface(self) -> EsFit:
         """Of the laws that have a best batch at every loss, the one that predicts best."""
         names = [row["law"] for row in self.comparison.table]
-        return self.fits[next(name for name in names if name.startswith("surface"))]
+        return self.fits[next(name for name in names if LAWS[name].joint)]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -77,9 +79,9 @@ class Laws:
 
 def fit_laws(measured: pd.DataFrame, options: Options) -> Laws:
     """The best law, the best surface, the three-stage law and the hyperbola, fitted."""
-    comparison = compare(measured, tuple(CANDIDATES))
+    comparison = compare(measured, tuple(LAWS))
     shown = dict.fromkeys([comparison.winner, *shown_laws(comparison)])
-    return Laws(comparison, {name: fit_candidate(measured, name, options) for name in shown})
+    return Laws(comparison, {name: fit_es(measured, name, options=options) for name in shown})
 
 
 def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pandas as pd
 
 from bss.data.log_bilinear import SyntheticLanguage, tables
 from bss.data.synthetic import Entropy, held_out, truth
-from bss.laws.es.compare import CANDIDATES, fit_candidate
+from bss.laws.es import LAWS
+from bss.laws.es.fit import fit_es
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
@@ -16,7 +17,7 @@ from bss.sweeps.grid import expand, seeded
 from bss.training.config import RunConfig
 from experiments.irreducible_loss.study import Study
 
-LAWS = tuple(name for name, candidate in CANDIDATES.items() if candidate["law"] == "surface")
+SURFACES = tuple(name for name, law in LAWS.items() if law.joint)
 
 
 def trunk_runs(study: Study, base: RunConfig) -> list[RunConfig]:
@@ -60,8 +61,8 @@ def fitted(
     measured, rows = [], []
     for seed in study.seeds:
         measured.append(seed_points(study, runs.loc[runs["seed"] == seed]))
-        for law in LAWS:
-            fit = fit_candidate(measured[-1], law, Options(study.resamples))
+        for law in SURFACES:
+            fit = fit_es(measured[-1], law, options=Options(study.resamples))
             rows.append(estimate_row(seed, law, fit, true_loss, reached))
     return pd.concat(measured, ignore_index=True), pd.DataFrame(rows)
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
+from bss.laws.es import LAWS
 from bss.laws.es.values import EsFit
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import (
@@ -113,7 +114,7 @@ def test_horizons_keep_the_best_rate_of_a_batch_and_pair_its_seeds(monkeypatch):
             statuses[runs[-1].id] = status
     monkeypatch.setattr(es_horizons, "read_status", lambda path: statuses[path.name])
     monkeypatch.setattr(es_horizons, "predicted_loss", lambda law, tokens, batch: -batch)
-    law = EsFit("surface", 64, ())
+    law = EsFit(LAWS["surface"], 64, ())
     table = es_horizons.horizon_table(runs, SimpleNamespace(runs="runs"), law)  # type: ignore
     assert list(table["batch"]) == [4, 8]
     assert list(table["peak_lr"]) == [2e-3, 2e-3]

@@ -10,6 +10,7 @@ import pytest
 
 from bss.data.synthetic import Entropy, entropy
 from bss.errors import InputError
+from bss.laws.es import LAWS
 from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Estimate
 from bss.models.sizes import named
@@ -20,7 +21,7 @@ from bss.values import from_dict
 from configs.irreducible_loss import get_config
 from experiments.irreducible_loss.__main__ import experiment
 from experiments.irreducible_loss.measure import (
-    LAWS,
+    SURFACES,
     conclusions,
     corrected,
     estimate_row,
@@ -40,7 +41,7 @@ def planted(law: str, values: list[float]) -> list[dict]:
     rows = []
     for seed, value in enumerate(values):
         interval = Estimate(value, value - HALF, value + HALF)
-        fit = EsFit("surface", 32, (), surface_intervals={"L_0": interval})
+        fit = EsFit(LAWS["surface"], 32, (), surface_intervals={"L_0": interval})
         fit = replace(fit, residuals=({"relative_loss": 0.003}, {"relative_loss": -0.004}))
         rows.append(estimate_row(seed, law, fit, TRUTH, REACHED))
     return rows
@@ -65,7 +66,7 @@ def test_coverage_and_bias_are_counted_over_seeds():
 
 
 def test_an_open_interval_covers_what_is_beyond_its_other_end():
-    fit = EsFit("surface", 32, (), surface_intervals={"L_0": Estimate(1.4, None, 1.51)})
+    fit = EsFit(LAWS["surface"], 32, (), surface_intervals={"L_0": Estimate(1.4, None, 1.51)})
     fit = replace(fit, residuals=({"relative_loss": 0.0},))
     row = estimate_row(0, "surface", fit, TRUTH, REACHED)
     assert row["covers"] and not row["covers_reached"]
@@ -148,9 +149,9 @@ def test_every_law_is_judged_from_runs(study, tmp_path, monkeypatch):
     experiment(small)
     estimates = pd.read_csv(tmp_path / "results/irreducible.csv")
     assert set(zip(estimates["seed"], estimates["law"], strict=True)) == {
-        (seed, law) for seed in (0, 1) for law in LAWS
+        (seed, law) for seed in (0, 1) for law in SURFACES
     }
     assert np.all(estimates["low"].to_numpy(float) <= estimates["high"].to_numpy(float))
     record = json.loads((tmp_path / "results/experiment.json").read_text())
     assert record["L_0"] < record["model_reached"] < math.log(16)
-    assert len(record["conclusions"]) == 1 + len(LAWS)
+    assert len(record["conclusions"]) == 1 + len(SURFACES)

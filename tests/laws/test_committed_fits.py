@@ -15,7 +15,7 @@ import pytest
 
 from bss.laws.critical.fit import fit_critical
 from bss.laws.critical.values import CriticalFit
-from bss.laws.es.compare import fit_candidate
+from bss.laws.es.fit import fit_es
 from bss.laws.final_loss.fit import fit_table
 from bss.laws.final_loss.points import check_losses
 from bss.laws.fitting.estimate import Options
@@ -64,7 +64,7 @@ def assert_same(fit, expected, rel=1e-6):
 @pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))
 def test_laws_of_the_demo(law):
     points = read_points(RESULTS / "demo/points.csv")
-    assert_same(fit_candidate(points, law, QUICK), committed("demo/fits.json")[law])
+    assert_same(fit_es(points, law, options=QUICK), committed("demo/fits.json")[law])
 
 
 @pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
@@ -73,7 +73,7 @@ def test_laws_under_wsd(group):
     kind, rates = group.split(", ")
     points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
     for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
-        assert_same(fit_candidate(points, law, QUICK), expected)
+        assert_same(fit_es(points, law, options=QUICK), expected)
 
 
 @pytest.mark.parametrize("design", every("critical_batch/fits.json", "together"))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.laws.es import LAWS
 from bss.laws.es.values import EsFit, TargetFit
 from bss.plots import es_wsd as plots
 from bss.points.crossings import crossings
@@ -45,7 +46,7 @@ def hyperbola():
         TargetFit(t, 200.0, 1e3, None, {}, {}, {"E_min": 1e3, "S_min": 200.0}, "converged", 4, 4)
         for t in (2.0, 1.8)
     ]
-    return EsFit("hyperbola", 10, tuple(found))
+    return EsFit(LAWS["hyperbola"], 10, tuple(found))
 
 
 def test_pairs_show_ratios_of_tokens_and_those_of_the_hyperbola(points, hyperbola):

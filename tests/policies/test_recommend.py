@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
+from bss.laws.es import LAWS
 from bss.laws.es.fit import fit_es
-from bss.laws.es.models import surface_optimum
 from bss.laws.fitting.estimate import Options
 from bss.policies.recommend import (
     best_constant,
@@ -24,10 +24,10 @@ def surface_fit(planted):
 
 
 def test_optimal_batch_is_b_opt_where_e_min_is_the_count(planted, surface_fit):
-    optimum = surface_optimum(planted.SURFACE, np.array([2.3, 1.9, 1.6]))
+    optimum = LAWS["surface"].quantities(planted.SURFACE, np.array([2.3, 1.9, 1.6]))
     ideal = optimal_batch(surface_fit)
-    found = [ideal(round(E * planted.SEQ_LEN)) for E in optimum.E_min]
-    np.testing.assert_allclose(found, optimum.B_opt, rtol=1e-3)
+    found = [ideal(round(E * planted.SEQ_LEN)) for E in optimum["E_min"]]
+    np.testing.assert_allclose(found, optimum["B_opt"], rtol=1e-3)
 
 
 def test_surface_grows_the_batch_as_a_power_of_tokens(planted, surface_fit):

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.es.models import Surface, surface_loss, surface_optimum
+from bss.laws.es import LAWS
+from bss.laws.es.surface import Parameters
 from bss.laws.es.values import EsFit, TargetFit
 from bss.laws.fitting.estimate import Estimate
 from bss.points.curve import points
 from bss.report.results import CONTENDERS, THROUGHPUT
 
-LAW = Surface(0.9, 8.0, 0.4, 0.6, 1.0, 0.0)
+LAW = Parameters(0.9, 8.0, 0.4, 0.6, 1.0, 0.0)
 BATCHES = (1, 2, 3, 4, 6, 8, 16, 32)
 TARGETS = (1.9, 1.75, 1.65, 1.55, 1.48, 1.43)
 SEQ_LEN, TOKENS = 128, 1_600_000
@@ -27,7 +28,7 @@ def planted_runs(seeds=1):
         for batch in BATCHES:
             size = batch * SEQ_LEN
             steps = np.unique(np.round(np.geomspace(60_000, TOKENS, 70) / size).astype(int))
-            loss = np.asarray(surface_loss(LAW, steps.astype(float), batch), float)
+            loss = np.asarray(LAWS["surface"].loss(LAW, steps.astype(float), batch), float)
             loss *= (
                 1
                 + 0.001 * generator.standard_normal()
@@ -49,8 +50,12 @@ def _around(value, spread=0.12):
     return Estimate(float(value), float(value * (1 - spread)), float(value * (1 + spread)))
 
 
+def _optimum(loss):
+    return SimpleNamespace(**LAWS["surface"].quantities(LAW, loss))
+
+
 def _target(loss, law, batches, parameters=None, status="converged"):
-    best = surface_optimum(LAW, loss)
+    best = _optimum(loss)
     good = not status.startswith("unidentified")
     return TargetFit(
         loss, float(best.S_min) if good else None,
@@ -65,7 +70,7 @@ def planted_fits():
     not converge at one."""
     surface, piecewise, hyperbola = [], [], []
     for i, loss in enumerate(TARGETS):
-        best = surface_optimum(LAW, loss)
+        best = _optimum(loss)
         B_min, B_opt, S_opt, S_min = (
             float(x) for x in (best.B_min, best.B_opt, best.S_opt, best.S_min)
         )
@@ -91,9 +96,9 @@ def planted_fits():
         hyperbola.append(_target(loss, "hyperbola", crit, parameters, status))
     shared = {"seq_len": SEQ_LEN, "measured_batches": BATCHES, "resamples": 100}
     return {
-        "surface": EsFit("surface", fits=tuple(surface), surface=LAW._asdict(), **shared),
-        "piecewise": EsFit("piecewise", fits=tuple(piecewise), **shared),
-        "hyperbola": EsFit("hyperbola", fits=tuple(hyperbola), **shared),
+        "surface": EsFit(LAWS["surface"], fits=tuple(surface), surface=LAW._asdict(), **shared),
+        "piecewise": EsFit(LAWS["piecewise"], fits=tuple(piecewise), **shared),
+        "hyperbola": EsFit(LAWS["hyperbola"], fits=tuple(hyperbola), **shared),
     }
 
 
@@ -112,7 +117,7 @@ def planted_contenders(seeds=1):
             gain = -0.6 * gain if rate == "decay" else gain
             for seed in range(seeds):
                 steps = TOKENS // (size * SEQ_LEN)
-                loss = float(surface_loss(LAW, float(steps), size)) + fall + gain
+                loss = float(LAWS["surface"].loss(LAW, float(steps), size)) + fall + gain
                 loss += 0.002 * generator.standard_normal() * (seeds > 1)
                 rows.append(
                     (name, batch, rate, f"{name}-{rate}-{seed}", seed, steps * size * SEQ_LEN,

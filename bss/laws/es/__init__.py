@@ -1,1 +1,45 @@
-"""E(S): the laws, the design, fitting, comparing by left-out batches."""
+"""E(S): tokens against steps to a target loss. The laws, the design, fitting and comparing.
+
+A law is a value (`bss.laws.es.law.Law`), named here or by where it is imported from.
+"""
+
+from bss.errors import InputError
+from bss.laws.es.hyperbola import Hyperbola
+from bss.laws.es.law import Law
+from bss.laws.es.piecewise import Piecewise
+from bss.laws.es.surface import Surface
+from bss.registry import Registry
+
+LAWS: Registry[Law] = Registry(
+    "law",
+    {
+        law.name: law
+        for law in (
+            Surface("surface"),
+            Surface("surface, m = 1/2", m=0.5),
+            Surface("surface, m free", m=None),
+            Surface("surface, Adam clock", B_phi=None),
+            Piecewise("piecewise"),
+            Hyperbola("hyperbola"),
+        )
+    },
+    of=Law,
+)
+FAMILIES = tuple(law for law in LAWS.values() if law.family == law)
+
+
+def law_of(law: Law | str) -> Law:
+    """A law, or the one of a name.
+
+    Raises:
+        InputError: an unknown name.
+    """
+    return law if isinstance(law, Law) else LAWS[law]
+
+
+def label_of(law: Law) -> str:
+    """How a fit's JSON names its law; one that nobody can import is named, but not found again."""
+    try:
+        return LAWS.name_of(law)
+    except InputError:
+        return law.name

@@ -1,6 +1,6 @@
 """A fitted law E(S) as a value, and its JSON form, which is readable without this package.
 
-S is in steps, E in tokens, B in sequences, b in nats·sequences^m.
+S is in steps, E in tokens, B in sequences.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,8 @@ import jax
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.es.models import (
-    Hyperbola,
-    Piecewise,
-    Surface,
-    hyperbola_sequences,
-    piecewise_sequences,
-    surface_sequences,
-)
+from bss.laws.es import LAWS, label_of
+from bss.laws.es.law import Law
 from bss.laws.fitting.estimate import Estimate, reading
 
 SCHEMA = 1
@@ -33,11 +27,11 @@ class TargetFit:
     Attributes:
         target_loss: in nats.
         S_min: steps that no batch can undercut; None where unidentified, as the next two.
-        E_min: fewest tokens: at B_opt, or in the limit of small batches for the hyperbola.
-        S_opt: steps at B_opt; None for the hyperbola, which has no minimum.
-        batches: B_min and B_opt, or B_crit for the hyperbola, in sequences.
+        E_min: fewest tokens: at B_opt, or where a law has none, in the limit of small batches.
+        S_opt: steps at B_opt; None for a law that has none.
+        batches: the law's batch quantities, in sequences.
         intervals: of S_min, E_min and S_opt.
-        parameters: of the law at this target, E in tokens; empty for the surface.
+        parameters: of a law of this target, E and B in tokens; empty for a joint law.
         status: "converged", "not converged" or "unidentified: ...".
         points: rows that reached the target.
         runs: runs with a row at it.
@@ -55,7 +49,7 @@ class TargetFit:
     runs: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form, with B_min and B_opt (or B_crit) as keys of their own."""
+        """The JSON form, with each of `batches` as a key of its own."""
         entry = asdict(self) | {"intervals": _entries(self.intervals)}
         del entry["batches"]
         return entry | _entries(self.batches)
@@ -63,7 +57,7 @@ class TargetFit:
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "TargetFit":
         """Read `to_dict` back; other keys are ignored."""
-        batches = {key: entry[key] for key in ("B_min", "B_opt", "B_crit") if key in entry}
+        batches = {key: value for key, value in entry.items() if key.startswith("B_")}
         return cls(
             **{k: entry[k] for k in ("target_loss", "S_min", "E_min", "S_opt", "status")},
             batches=_estimates(batches),
@@ -79,10 +73,10 @@ class EsFit:
     """A law E(S) fitted to the points of one model.
 
     Attributes:
-        law: "surface", "piecewise" or "hyperbola".
+        law: the law; of a family, the member that the parameters make any other.
         seq_len: tokens per sequence.
         fits: one per target, highest loss first.
-        surface: L_0, a, alpha, b, m, B_phi; None for the other laws.
+        surface: parameters of a joint law; None for a law per target.
         surface_intervals: of these.
         measured_batches: batches with any point, ascending.
         residuals: per reached point: run, batch, target_loss and the error relative to that loss.
@@ -95,7 +89,7 @@ class EsFit:
         version: of the package that made the fit.
     """
 
-    law: str
+    law: Law
     seq_len: int
     fits: tuple[TargetFit, ...]
     surface: dict[str, float] | None = None
@@ -115,6 +109,7 @@ class EsFit:
         return asdict(self) | {
             "kind": "es",
             "schema": SCHEMA,
+            "law": label_of(self.law),
             "fits": [fit.to_dict() for fit in self.fits],
             "surface_intervals": _entries(self.surface_intervals),
         }
@@ -131,6 +126,7 @@ class EsFit:
             if missing:
                 raise InputError(f"fit: {', '.join(missing)} is missing; give a complete fit")
             kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
+            kept["law"] = LAWS[entry["law"]]
             kept["fits"] = tuple(TargetFit.from_dict(fit) for fit in entry["fits"])
             kept["surface_intervals"] = _estimates(entry.get("surface_intervals", {}))
             for key in ("measured_batches", "residuals", "warnings"):
@@ -149,6 +145,18 @@ class EsFit:
         known = ", ".join(f"{fit.target_loss:g}" for fit in self.fits)
         raise InputError(f"target_loss: {target_loss:g} was not fitted; choose one of {known}")
 
+    def parameters(self, target_loss: float) -> Any:
+        """The law's parameters at a target, in steps and sequences.
+
+        Raises:
+            InputError: they are unidentified there.
+        """
+        entry = self.surface if self.law.joint else self.at(target_loss).parameters
+        if not entry:
+            name = self.law.name
+            raise InputError(f"target_loss: the {name} law is unidentified at {target_loss:g}")
+        return self.law.from_tokens(entry, self.seq_len)
+
 
 def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -> np.ndarray:
     """E in tokens at each batch, as the fitted law has it; infinite where it is never reached.
@@ -156,22 +164,15 @@ def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -
     Args:
         fit: any fitted law.
         batches: in sequences.
-        target_loss: any loss for the surface, a fitted target for the other laws.
+        target_loss: any loss for a joint law, a fitted target for the others.
 
     Raises:
         InputError: a law per target was not fitted at this one.
     """
-    batch = np.asarray(batches, np.float64)
+    batch, parameters = np.asarray(batches, np.float64), fit.parameters(target_loss)
     with jax.enable_x64(True):
-        if fit.surface is not None:
-            sequences = surface_sequences(Surface(**fit.surface), batch, target_loss)
-            return np.asarray(sequences) * fit.seq_len
-        parameters = fit.at(target_loss).parameters
-        if not parameters:
-            raise InputError(f"target_loss: the {fit.law} law is unidentified at {target_loss:g}")
-        if fit.law == "hyperbola":
-            return np.asarray(hyperbola_sequences(Hyperbola(**parameters), batch * fit.seq_len))
-        return np.asarray(piecewise_sequences(Piecewise(**parameters), batch * fit.seq_len))
+        sequences = fit.law.sequences(parameters, batch, target_loss)
+        return np.asarray(sequences) * fit.seq_len
 
 
 def _entries(estimates: dict[str, Estimate]) -> dict[str, Any]:
