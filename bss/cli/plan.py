@@ -2,15 +2,16 @@
 
 import argparse
 import math
-from typing import Any
+from typing import Any, get_args
 
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.config import ScheduleConfig
+from bss.schedules.config import RateName, ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
+from bss.schedules.rates import Shape
 from bss.training.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
@@ -27,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lr", type=float, required=True, help="peak learning rate")
     add("--warmup", default="0", help="tokens, or a percentage of the budget")
     add("--decay", default="0", help="tokens, or a percentage of the budget")
-    add("--shape", default="linear", choices=("linear", "1-sqrt", "cosine", "exponential"))
-    add("--rate", default="wsd", choices=("wsd", "cosine", "linear", "constant"))
+    add("--shape", default="linear", choices=get_args(Shape))
+    add("--rate", default="wsd", choices=get_args(RateName))
     add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
     add("--buckets", help="ladder of bucket sizes, as 8,32")
     add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")

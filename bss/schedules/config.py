@@ -8,6 +8,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import check_rules
 from bss.units import parse_tokens
 
+RateName = Literal["wsd", "cosine", "constant", "linear"]
 _SETTINGS = {"wsd": ("decay", "shape", "floor"), "cosine": ("floor",), "linear": (), "constant": ()}
 """Those that each rate has besides its warm-up."""
 
@@ -31,7 +32,7 @@ class ScheduleConfig:
 
     tokens: int = 1_000_000
     batch: BatchSchedule = field(default=BatchSchedule.constant(8))
-    rate: Literal["wsd", "cosine", "constant", "linear"] = "wsd"
+    rate: RateName = "wsd"
     warmup: int = 0
     decay: int = 0
     shape: rates.Shape = "linear"

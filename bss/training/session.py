@@ -21,7 +21,7 @@ from bss.training.step import State, init_state, make_step
 
 
 @dataclass
-class Progress:
+class Position:
     """Where a run stands: what a checkpoint's record holds besides the state.
 
     Attributes:
@@ -59,7 +59,7 @@ class Session:
     mesh: Mesh
     checkpoints: Checkpoints
     state: State
-    progress: Progress
+    progress: Position
     programs: Programs
     validation: Evaluation
     test: Evaluation | None
@@ -138,20 +138,20 @@ def _restore(
     shapes: State,
     checkpoints: Checkpoints,
     before: int | None,
-) -> tuple[State, Progress]:
+) -> tuple[State, Position]:
     """The newest checkpoint (before a fork point to be made), the parent's, or a fresh state."""
     found = checkpoints.restore_newest(shapes, before)
     if found is not None:
-        return found.state, Progress(**found.record)
+        return found.state, Position(**found.record)
     if run.parent is None:
         fresh = jax.jit(lambda: init_state(run), out_shardings=replicated(mesh))
-        return fresh(), Progress(0)
+        return fresh(), Position(0)
     parent = parent_path(execution.runs, run.parent)
     if parent.is_dir():
         _check_parent(run, parent)
     found = restore_fork(parent, run.parent.tokens, shapes)
     noise = {name: found.record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
-    return found.state, Progress(found.tokens, found.record["step"], **noise)
+    return found.state, Position(found.tokens, found.record["step"], **noise)
 
 
 def _check_parent(run: RunConfig, path: Path) -> None:
