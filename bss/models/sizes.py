@@ -27,24 +27,24 @@ def _published(layers: int, d_model: int, heads: int) -> TransformerConfig:
     return _size(layers, d_model, heads, vocab_size=50_280, **choices)
 
 
+_BYTES = 256  # 0xFF, which UTF-8 never uses, ends a document
 _ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True}
 
-# Each with the vocabulary it is usually trained on: bytes and one end-of-document token for the
-# small ones, a BPE of the corpus for the middle, the paper's for the published. Those named
+# Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus for the middle, the paper's for the published. Those named
 # layers x width fill in for laws in N; 4x16 is as large as pico.
 SIZES: MappingProxyType[str, TransformerConfig] = MappingProxyType(
     {
-        "pico": _size(1, 32, 2, vocab_size=257),
-        "nano": _size(2, 64, 4, vocab_size=257),
-        "micro": _size(4, 128, 4, vocab_size=257),
-        "mini": _size(6, 256, 8, vocab_size=257),
-        "1x24": _size(1, 24, 2, vocab_size=257),
-        "1x48": _size(1, 48, 4, vocab_size=257),
-        "1x64": _size(1, 64, 4, vocab_size=257),
-        "1x72": _size(1, 72, 4, vocab_size=257),
-        "2x96": _size(2, 96, 4, vocab_size=257),
-        "2x128": _size(2, 128, 4, vocab_size=257),
-        "4x16": _size(4, 16, 2, vocab_size=257),
+        "pico": _size(1, 32, 2, vocab_size=_BYTES),
+        "nano": _size(2, 64, 4, vocab_size=_BYTES),
+        "micro": _size(4, 128, 4, vocab_size=_BYTES),
+        "mini": _size(6, 256, 8, vocab_size=_BYTES),
+        "1x24": _size(1, 24, 2, vocab_size=_BYTES),
+        "1x48": _size(1, 48, 4, vocab_size=_BYTES),
+        "1x64": _size(1, 64, 4, vocab_size=_BYTES),
+        "1x72": _size(1, 72, 4, vocab_size=_BYTES),
+        "2x96": _size(2, 96, 4, vocab_size=_BYTES),
+        "2x128": _size(2, 128, 4, vocab_size=_BYTES),
+        "4x16": _size(4, 16, 2, vocab_size=_BYTES),
         "10M": _size(6, 384, 6, vocab_size=8192, **_ACCELERATOR),
         "25M": _size(8, 512, 8, vocab_size=8192, **_ACCELERATOR),
         "49M": _size(10, 640, 10, vocab_size=8192, **_ACCELERATOR),

@@ -1,0 +1,34 @@
+"""One run: its losses and the stages of its batch, against tokens."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bss.plots.style import FAINT, INK, batch_axis, columns, new_figure, side_legend, tokens_axis
+
+
+def run_figure(curve: pd.DataFrame) -> Figure:
+    """Held-out losses, and the training loss between evaluations, over the batch of each row.
+
+    Args:
+        curve: a run table of one run.
+    """
+    figure, axes = new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
+    top, bottom = axes[:, 0]
+    tokens, batch = columns(curve, "tokens", "batch")
+    handles = top.plot(tokens, *columns(curve, "loss"), color=FAINT, lw=1.2, label="training")
+    for name in [n for n in curve.columns if n.startswith("eval_loss")]:
+        average = name.removeprefix("eval_loss").removeprefix("_avg_")
+        label = f"held-out, average of {average}" if average else "held-out"
+        style = {"linestyle": "--"} if average else {"color": INK}
+        handles += top.plot(tokens, *columns(curve, name), lw=1.8, label=label, **style)
+    top.set_ylabel("loss (nats per token)")
+    bottom.plot(tokens, batch, drawstyle="steps-pre", color=INK, lw=2)
+    bottom.set_yscale("log", base=2)
+    bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
+    batch_axis(bottom.yaxis, batch)
+    bottom.set_ylabel("batch (sequences)")
+    bottom.set_xlabel("tokens consumed")
+    bottom.set_xscale("log")
+    tokens_axis(bottom.xaxis)
+    side_legend(figure, handles)
+    return figure

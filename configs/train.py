@@ -1,0 +1,49 @@
+"""One run of a named size under WSD and a batch schedule, on real text.
+
+    python -m experiments.train --config=configs/train.py:nano \
+        --config.schedule.batch="0:8 40K:16" --config.schedule.tokens=100000
+
+The argument is a named size (`bss models` lists them); every field is an option of that command.
+nano at its 1M tokens takes about a minute on 2 CPU cores; expect a held-out loss near 2.2.
+"""
+
+from ml_collections import ConfigDict
+
+from bss.models.sizes import SIZES as NAMED
+from configs.overlays import at_size
+
+BASE = {
+    "model": "{size}",
+    "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
+    "optimizer": {
+        "name": "adamw",
+        "lr": 4e-3,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "beta2_half_life": 0,
+        "weight_decay": 0.0,
+        "clip": 1.0,
+    },
+    "schedule": {
+        "tokens": 1_000_000,
+        "batch": "0:8 40%:16",
+        "rate": "wsd",
+        "warmup": 10_000,
+        "decay": 50_000,
+        "shape": "linear",
+        "lr_coupling": "none",
+    },
+    "evaluation": {"tokens": 16_384, "test_tokens": 0, "per_efold": 10, "first": 10_000},
+    "averages": (),
+    "seed": 0,
+    "buckets": (),
+    "checkpoint_seconds": 30.0,
+    "runs": "runs/train_{size}",
+    "results": "runs/train_{size}/results",
+}
+SIZES = dict.fromkeys(NAMED, {})
+
+
+def get_config(size: str = "nano") -> ConfigDict:
+    """The run of a named size."""
+    return at_size(size, BASE, SIZES)
