@@ -4,7 +4,8 @@
         --config.schedule.batch="0:8 40K:16" --config.schedule.tokens=100000
 
 The argument is a named size (`bss models` lists them); every field is an option of that command.
-nano at its 1M tokens takes about a minute on 2 CPU cores; expect a held-out loss near 2.2.
+That command takes under two minutes on 2 CPU cores, the preparation of the corpus included; expect
+a held-out loss of 2.54.
 """
 
 from ml_collections import ConfigDict
@@ -41,7 +42,7 @@ BASE = {
     "runs": "runs/train_{size}",
     "results": "runs/train_{size}/results",
 }
-SIZES = dict.fromkeys(NAMED, {})
+SIZES = {name: {} for name in NAMED}
 
 
 def get_config(size: str = "nano") -> ConfigDict:

@@ -30,8 +30,9 @@ def _published(layers: int, d_model: int, heads: int) -> TransformerConfig:
 _BYTES = 256  # 0xFF, which UTF-8 never uses, ends a document
 _ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True}
 
-# Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus for the middle, the paper's for the published. Those named
-# layers x width fill in for laws in N; 4x16 is as large as pico.
+# Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus
+# for the middle, the paper's for the published. Those named layers x width fill in for laws in N;
+# 4x16 is as large as pico.
 SIZES: MappingProxyType[str, TransformerConfig] = MappingProxyType(
     {
         "pico": _size(1, 32, 2, vocab_size=_BYTES),

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from bss.data.tokenizers import ByteTokenizer
 from bss.errors import InputError
 from bss.models.sizes import SIZES, named, table
 
@@ -30,6 +31,11 @@ def test_published_models(name, expected):
 def test_names_in_millions_tell_the_non_embedding_parameters():
     for name in ("10M", "25M", "49M"):
         assert named(name).counts().non_embedding == pytest.approx(1e6 * int(name[:-1]), rel=0.07)
+
+
+def test_small_models_have_the_vocabulary_they_are_trained_on():
+    small = {named(name).vocab_size for name in ("pico", "nano", "micro", "mini", "4x16")}
+    assert small == {ByteTokenizer().vocab_size}
 
 
 def test_a_given_vocabulary_changes_nothing_else():
