@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bss.errors import InputError
-from bss.laws.critical.values import CriticalBatch, CriticalFit
+from bss.laws.critical.values import CriticalFit
 from bss.laws.fitting.power import PowerLaw, predict
 from bss.plots.style import (
     FAINT,
@@ -73,16 +73,16 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     figure, axes = new_figure(3.6)
     ax, curve, cbs = axes[0, 0], found.curve, found.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
-    S_ref = float(_law_steps(found, np.array(fit.reference)))
+    S_ref = float(found.steps(np.array(fit.reference)))
     linear = S_ref * fit.reference / batch
-    ax.plot(batch, _law_steps(found, batch), color=OURS, lw=1.6, label="S = a + b/B")
+    ax.plot(batch, found.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
     ax.plot(curve.batch, curve.steps, "o", color=INK, ms=5, label="measured")
     ax.plot(batch, linear, color=FAINT, lw=1.2, ls="--", label="linear scaling")
     allowed = f"{1 + fit.overhead:g} × linear scaling"
     ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
     ax.axhline(found.S_min.value, color=FAINT, lw=0.8, label="$S_{min}$ = a")
     ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=INK, ms=7, label="reference")
-    at = float(_law_steps(found, np.array(cbs)))
+    at = float(found.steps(np.array(cbs)))
     ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
     if found.cbs.low and found.cbs.high:
         ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
@@ -190,14 +190,14 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
         curve = at.curve
         fitted = at.S_min.value is not None and at.status == "converged"
         scale = np.exp(np.interp(np.log(fit.reference), np.log(curve.batch), np.log(curve.steps)))
-        scale = float(_law_steps(at, np.array(fit.reference))) if fitted else float(scale)
+        scale = float(at.steps(np.array(fit.reference))) if fitted else float(scale)
         relative = curve.steps / scale
         ax.plot(curve.batch, relative, ls="none", ms=4.5, mec="white", mew=0.4, **look)
         lowest = min(lowest, relative.min())
         if fitted:
-            ax.plot(grid, _law_steps(at, grid) / scale, color=look["color"], lw=1.2)
+            ax.plot(grid, at.steps(grid) / scale, color=look["color"], lw=1.2)
         if fitted and at.cbs.value is not None:
-            y = float(_law_steps(at, np.array(at.cbs.value))) / scale
+            y = float(at.steps(np.array(at.cbs.value))) / scale
             ax.plot([at.cbs.value], [y], "D", ms=6.5, mfc="none", mec=look["color"], mew=1.3)
     ax.plot(grid, fit.reference / grid, color=FAINT, lw=1, ls="--", zorder=1)
     _log_axes(ax, grid, (lowest / 1.6, fit.reference / batches.min() * 1.4))
@@ -243,13 +243,6 @@ def law_title(law: PowerLaw) -> str:
     p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
     between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""
     return f"{law.coefficient.value:.3g}·{symbol}^{p.value:.3f}{between}"
-
-
-def _law_steps(at: CriticalBatch, batch: np.ndarray) -> np.ndarray:
-    kappa, alpha = at.B_crit.value, at.alpha.value
-    if at.S_min.value is None or kappa is None or alpha is None:
-        return np.full(np.shape(batch), np.nan)
-    return at.S_min.value * (1 + (kappa / batch) ** alpha)
 
 
 def _looks(fit: CriticalFit) -> list[dict[str, Any]]:

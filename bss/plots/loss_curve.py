@@ -1,6 +1,4 @@
-"""The functional scaling law beside the loss curves it was fitted to, or has not seen."""
-
-from collections.abc import Mapping
+"""The functional scaling law beside the loss curves it was fitted to."""
 
 import numpy as np
 import pandas as pd
@@ -10,8 +8,6 @@ from matplotlib.lines import Line2D
 from bss.laws.functional.values import CurveFit, predict_runs
 from bss.plots.style import (
     FAINT,
-    INK,
-    SMALL,
     batch_styles,
     new_figure,
     panel_title,
@@ -55,7 +51,8 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
             error = 100 * np.log(rows["predicted"] / rows["loss"])
             bottom.plot(rows["tokens"], error, linewidth=1, ms=3.5, **style)
     bottom.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
-    _told(top, fit, f"{fit.clock} clock, rms error {fit.rmse:.2%}")
+    note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
+    panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
     top.set_ylabel("loss (nats per token)")
     bottom.set_ylabel("error of the law (%)")
     bottom.set_xlabel("tokens consumed")
@@ -66,47 +63,6 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     ]
     side_legend(figure, handles, "batch (lr)")
     return figure
-
-
-def predicted_against_measured(
-    fit: CurveFit, groups: Mapping[str, pd.DataFrame], *, warmup: int = 0
-) -> Figure:
-    """The last loss of each run by the law against the measured one, a marker per group.
-
-    Args:
-        fit: the law; where it did not converge nothing is drawn.
-        groups: run tables by name, such as "fitted" and "unseen".
-        warmup: as in `bss.laws.functional.fit.fit_curve`.
-    """
-    figure, axes = new_figure(4.2, width=6.4)
-    ax = axes[0, 0]
-    styles = batch_styles(range(len(groups)))
-    handles, ends = [], []
-    for i, (name, runs) in enumerate(groups.items()):
-        last = predict_runs(fit, runs, warmup=warmup).groupby("run", sort=False).last()
-        label = f"{name} ({len(last)})"
-        if fit.status != "not converged":
-            error = np.log(last["predicted"] / last["loss"])
-            label += f"\nrms error {np.sqrt(np.mean(error**2)):.2%}"
-            ends += [*last["loss"], *last["predicted"]]
-            ax.plot(last["loss"], last["predicted"], linestyle="none", ms=6, **styles[i])
-        handles.append(Line2D([], [], linestyle="none", **styles[i], label=label))
-    if ends:
-        margin = 0.05 * (max(ends) - min(ends))
-        line = [min(ends) - margin, max(ends) + margin]
-        ax.plot(line, line, color=FAINT, linewidth=0.9, zorder=1)
-        handles.append(Line2D([], [], color=FAINT, linewidth=0.9, label="equal"))
-    _told(ax, fit, f"{fit.clock} clock")
-    ax.set_xlabel("measured final loss (nats per token)")
-    ax.set_ylabel("predicted final loss (nats per token)")
-    ax.tick_params(labelcolor=INK, labelsize=SMALL)
-    side_legend(figure, handles)
-    return figure
-
-
-def _told(ax, fit: CurveFit, note: str) -> None:
-    failed = fit.status == "not converged"
-    panel_title(ax, "functional scaling law", "no fit: not converged" if failed else note)
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:

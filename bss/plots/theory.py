@@ -17,7 +17,7 @@ from bss.plots.style import (
     tokens_axis,
 )
 from bss.schedules.plan import Plan
-from bss.theory.optimal import OptimalSchedule, data_left, time_left
+from bss.theory.optimal import OptimalSchedule, sampled
 from bss.theory.switch import Switch
 
 Curve = tuple[np.ndarray, np.ndarray]
@@ -99,8 +99,7 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
         )
         line = after[-1] * (data / data[-1]) ** theory[name]
         label = f"slope {theory[name]:.3f} of the theory"
-        style = {"color": look["color"], "linestyle": look["linestyle"]}
-        handles += ax.plot(data, line, linewidth=1.4, label=label, **style)
+        handles += ax.plot(data, line, linewidth=1.4, label=label, **_line(look))
     _log_log(ax, "data budget $D$ (samples)", "data after the best switch, $D - P^*$")
     for axis in (ax.xaxis, ax.yaxis):
         tokens_axis(axis)
@@ -156,8 +155,8 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = No
     left, right = axes[0]
     handles = []
     for look, (name, best) in zip(_LOOKS, optima.items(), strict=False):
-        style = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.8}
-        remaining, batch, share = _sampled(best)
+        style = {**_line(look), "linewidth": 1.8}
+        remaining, batch, share = sampled(best)
         handles += left.plot(share, batch, label=name, **style)
         right.plot(remaining, batch, **style)
     if plan is not None:
@@ -194,7 +193,7 @@ def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) ->
             points = {"color": look["color"], "marker": look["marker"]}
             handles += ax.plot(data, values, linestyle="", markersize=4.5, label=name, **points)
             line = values[-1] * (data / data[-1]) ** slope
-            ax.plot(data, line, color=look["color"], linestyle=look["linestyle"], linewidth=1.2)
+            ax.plot(data, line, linewidth=1.2, **_line(look))
         _log_log(ax, "data budget $D$ (samples)", "")
         panel_title(ax, title)
         tokens_axis(ax.xaxis, most=4)
@@ -211,7 +210,7 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     figure, axes = new_figure(3.3, columns=2)
     handles = []
     for look, (name, (share, batches, rates)) in zip(_LOOKS, members.items(), strict=False):
-        style = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.8}
+        style = {**_line(look), "linewidth": 1.8}
         handles += axes[0, 0].plot(share, batches, label=name, **style)
         axes[0, 1].plot(share, rates, **style)
     for ax, label in zip(axes[0], (_BATCH, "learning rate"), strict=True):
@@ -224,24 +223,14 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     return figure
 
 
-def _sampled(best: OptimalSchedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """1 + time left, batch and share of the data consumed, from the start to the end."""
-    budget = best.budget
-    left = np.geomspace(1 + best.horizon, 1, 500) - 1
-    left = np.maximum(np.sort(np.append(left, time_left(budget, best.multiplier)))[::-1], 0.0)
-    left = left[left <= best.horizon]
-    batch = np.clip(
-        best.multiplier * (1 + left) ** -budget.power, budget.min_batch, budget.max_batch
-    )
-    share = 1 - data_left(budget, best.multiplier, left) / budget.data
-    return 1 + left, batch, share
+def _line(look: Mapping[str, Any]) -> dict[str, Any]:
+    return {"color": look["color"], "linestyle": look["linestyle"]}
 
 
 def _lines(ax: Axes, curves: Mapping[str, Curve]) -> list[Any]:
     handles = []
     for look, (name, curve) in zip(_LOOKS, curves.items(), strict=False):
-        style = {"color": look["color"], "linestyle": look["linestyle"]}
-        handles += ax.plot(*curve, linewidth=1.8, label=name, **style)
+        handles += ax.plot(*curve, linewidth=1.8, label=name, **_line(look))
     return handles
 
 

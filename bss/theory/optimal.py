@@ -204,6 +204,16 @@ def batch_schedule(best: OptimalSchedule, stages: int) -> BatchSchedule:
     return BatchSchedule(tuple(starts), tuple(kept))
 
 
+def sampled(best: OptimalSchedule, points: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 + intrinsic time left, batch, and share of the data consumed, from the start to the end."""
+    budget = best.budget
+    left = np.geomspace(1 + best.horizon, 1, points) - 1
+    left = np.maximum(np.sort(np.append(left, time_left(budget, best.multiplier)))[::-1], 0.0)
+    left = left[left <= best.horizon]
+    share = 1 - data_left(budget, best.multiplier, left) / budget.data
+    return 1 + left, _ideal(best, left), share
+
+
 def _ideal(best: OptimalSchedule, left: np.ndarray | float) -> np.ndarray:
     budget = best.budget
     free = best.multiplier * (1 + np.asarray(left)) ** -budget.power

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.fitting.estimate import Estimate, Fit
 from bss.laws.fitting.power import PowerLaw
@@ -42,6 +44,13 @@ class CriticalBatch:
     noise: float
     residuals: tuple[float, ...]
     status: str
+
+    def steps(self, batch: np.ndarray) -> np.ndarray:
+        """Steps to the target at batches in the fit's unit, by the law; NaN where it has none."""
+        bend, alpha = self.B_crit.value, self.alpha.value
+        if self.S_min.value is None or bend is None or alpha is None:
+            return np.full(np.shape(batch), np.nan)
+        return self.S_min.value * (1 + (bend / batch) ** alpha)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The measurements beside what was fitted to them."""
