@@ -239,7 +239,7 @@ def _module() -> str:
 
 
 def check_results(directory: Path, config: Any) -> None:
-    """Refuses to overwrite the results of another study.
+    """Refuses to overwrite the results of another study; a field added since says nothing.
 
     Raises:
         InputError: naming a field that differs.
@@ -250,7 +250,7 @@ def check_results(directory: Path, config: Any) -> None:
         return
     ours = json.loads(json.dumps(config))
     for name in ours:
-        if held.get(name) != ours[name]:
+        if held.get(name, ours[name]) != ours[name]:
             raise InputError(
                 f"results: {directory} holds another study ({name} differs); "
                 "choose another --config.results, or move that one away"

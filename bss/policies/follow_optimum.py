@@ -7,11 +7,16 @@ the law's own optimum: in the surface the noise depends on the current batch onl
 switch does better at constant LR (derived here); recommend both to an experiment.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from bss.errors import InputError
+from bss.laws.es import FAMILIES
 from bss.laws.es.values import EsFit
 from bss.policies.policy import Basis, Limits
-from bss.policies.recommend import optimal_batch
 from bss.schedules.batch import BatchSchedule
 
 
@@ -27,3 +32,55 @@ class FollowOptimum:
         """
         ideal = optimal_batch(basis.fitted(EsFit))
         return limits.within(basis.measured).follow(ideal, tokens)
+
+
+def optimal_batch(fit: EsFit) -> Callable[[float], float]:
+    """B_opt in sequences as a function of tokens consumed: B_opt(L) where E_min(L) = tokens.
+
+    A joint law gives it at every loss, a law per target at its targets, between and beyond which it
+    is a power law of tokens.
+
+    Raises:
+        InputError: the fit identifies B_opt at no target.
+    """
+    if "B_opt" not in fit.law.batches:
+        known = " or ".join(law.name for law in FAMILIES if "B_opt" in law.batches)
+        raise InputError(f"fit: the {fit.law.name} has no B_opt; fit the {known} law")
+    identified = [
+        (target.E_min, target.batches["B_opt"].value)
+        for target in fit.fits
+        if target.status == "converged" and target.batches["B_opt"].value is not None
+    ]
+    if not identified:
+        raise InputError(
+            f"fit: the {fit.law.name} law identifies B_opt at no target; measure batches on both "
+            "sides of the minimum, or give a schedule"
+        )
+    log_tokens, log_batch = (
+        _along_losses(fit) if fit.law.joint else np.log(np.array(sorted(identified))).T
+    )
+    beyond = np.interp if fit.law.joint else _power_law
+    return lambda count: math.exp(beyond(math.log(max(count, 1)), log_tokens, log_batch))
+
+
+def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
+    """Logs of E_min in tokens and of B_opt of a joint law, at losses down to near its floor."""
+    highest = fit.fits[0].target_loss
+    parameters = fit.parameters(highest)
+    floor = fit.law.loss(parameters, math.inf, math.inf)
+    excess = np.geomspace(1e3, 1e-6, 2000) * (highest - floor)
+    found = fit.law.quantities(parameters, floor + excess)
+    E_min, B_opt = found["E_min"], found["B_opt"]
+    known = np.isfinite(E_min) & (np.diff(E_min, prepend=0) > 0)
+    return np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])
+
+
+def _power_law(x: float, log_tokens: np.ndarray, log_batch: np.ndarray) -> float:
+    """Linear in log-log between the points; beyond them the line through all of them."""
+    if len(log_tokens) == 1:
+        return float(log_batch[0])
+    if log_tokens[0] <= x <= log_tokens[-1]:
+        return float(np.interp(x, log_tokens, log_batch))
+    slope = np.polyfit(log_tokens, log_batch, 1)[0]
+    end = 0 if x < log_tokens[0] else -1
+    return float(log_batch[end] + slope * (x - log_tokens[end]))

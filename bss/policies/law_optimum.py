@@ -1,16 +1,17 @@
 """The schedule that a law E(S) itself calls best: one late switch (derived here).
 
-In the surface, progress accumulates with the steps, and the noise is that of the current batch
+In a joint law, progress accumulates with the steps, and the noise is that of the current batch
 alone. So a growing schedule is best with its smallest batch until the end and a large one just long
 enough for the noise of the small one to be forgotten.
 """
 
+import itertools
 from dataclasses import dataclass
 
 from bss.errors import InputError
+from bss.laws.es import FAMILIES
 from bss.laws.es.values import EsFit
 from bss.policies.policy import Basis, Limits
-from bss.policies.recommend import law_optimum
 from bss.schedules.batch import BatchSchedule
 
 
@@ -41,6 +42,25 @@ class LawOptimum:
             InputError: the fit is of no law that has a loss at a changing batch.
         """
         fit = basis.fitted(EsFit)
+        law = fit.law
+        if not law.joint:
+            known = " or ".join(other.name for other in FAMILIES if other.joint)
+            raise InputError(
+                f"fit: the {law.name} law has no loss at a changing batch; fit the {known}"
+            )
         choices = limits.within(basis.measured)
         choices.check_switch()
-        return law_optimum(fit, tokens, settle=self.settle, batches=choices.ladder())
+        parameters = fit.parameters(fit.fits[0].target_loss)
+        switch = round((1 - self.settle) * tokens)
+
+        def progress(batch: int, count: int) -> float:
+            return count / (batch * fit.seq_len) * law.clock(parameters, batch)
+
+        def loss(pair: tuple[int, int]) -> float:
+            first, last = pair
+            total = progress(first, switch) + progress(last, tokens - switch)
+            return law.loss(parameters, total / law.clock(parameters, last), last)
+
+        ladder = choices.ladder()
+        first, last = min(itertools.product(ladder, ladder), key=loss)
+        return BatchSchedule.late_switch(first, last, switch)

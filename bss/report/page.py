@@ -20,7 +20,7 @@ from bss.files import write_text
 from bss.plots.style import svg
 from bss.points.batches import alike
 from bss.points.standings import compared_loss
-from bss.policies.recommend import optimal_batch
+from bss.policies.follow_optimum import optimal_batch
 from bss.report.findings import short_answer
 from bss.report.results import Results, read_results
 from bss.report.tables import (

@@ -7,7 +7,7 @@ import pytest
 from bss import plots
 from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, svg
 from bss.points.standings import standings
-from bss.policies.recommend import optimal_batch
+from bss.policies.follow_optimum import optimal_batch
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve

@@ -3,6 +3,7 @@
 S is in steps, E in tokens, B in sequences.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -173,6 +174,36 @@ def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -
     with jax.enable_x64(True):
         sequences = fit.law.sequences(parameters, batch, target_loss)
         return np.asarray(sequences) * fit.seq_len
+
+
+def predicted_loss(fit: EsFit, tokens: int, batch: float) -> float:
+    """The loss after so many tokens at a constant batch, in nats.
+
+    A joint law has it in closed form. A law per target is interpolated between its targets, in
+    log tokens, and continued beyond the outer ones with their slope (derived here).
+
+    Raises:
+        InputError: the law is unidentified at every target.
+    """
+    if tokens <= 0:
+        raise InputError(f"tokens: {tokens} is not positive; give the horizon in tokens")
+    if fit.law.joint:
+        parameters = fit.parameters(fit.fits[0].target_loss)
+        return float(fit.law.loss(parameters, tokens / (batch * fit.seq_len), batch))
+    targets = [target.target_loss for target in fit.fits if target.parameters]
+    if not targets:
+        raise InputError(
+            f"fit: the {fit.law.name} law is unidentified at every target; add batches"
+        )
+    needed = np.array([float(tokens_to_target(fit, [batch], loss)[0]) for loss in targets])
+    met = np.isfinite(needed)
+    if met.sum() < 2:
+        # With one target there is no slope: fewer tokens to it is all that can be compared.
+        return targets[0] + math.log(needed[0] / tokens) if met.any() else math.inf
+    x, y = np.log(needed[met]), np.array(targets)[met]
+    i = int(np.clip(np.searchsorted(x, math.log(tokens)), 1, len(x) - 1))
+    slope = (y[i] - y[i - 1]) / (x[i] - x[i - 1])
+    return float(y[i] + slope * (math.log(tokens) - x[i]))
 
 
 def _entries(estimates: dict[str, Estimate]) -> dict[str, Any]:
