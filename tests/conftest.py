@@ -105,10 +105,11 @@ def planted_curves():
     import numpy as np
     import pandas as pd
 
+    from bss.laws import CurveFit
     from bss.laws.functional.curves import stack
     from bss.laws.functional.law import CurveLaw
     from bss.laws.functional.paths import plan_path
-    from bss.laws.functional.values import CurveFit, law_losses
+    from bss.laws.functional.values import law_losses
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.plan import resolve
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.errors import InputError
-from bss.laws.critical.fit import fit_critical
-from bss.laws.critical.values import CriticalFit
+from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.fitting.power import PowerLaw, predict
 from bss.tables import read_points

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.errors import InputError
+from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
-from bss.laws.functional.fit import fit_curve
 from bss.laws.functional.problem import CLOCKS
-from bss.laws.functional.values import CurveFit
 from bss.tables import read_runs
 from bss.units import parse_tokens
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.errors import InputError
-from bss.laws.final_loss.fit import fit_table
+from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.points import read_losses
-from bss.laws.final_loss.values import TableFit
 from bss.units import format_tokens
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bss.errors import InputError
-from bss.laws.critical.values import CriticalFit
+from bss.laws import CriticalFit
 from bss.laws.fitting.power import PowerLaw, predict
 from bss.plots.style import (
     FAINT,

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws.critical.values import CriticalFit
+from bss.laws import CriticalFit
 from bss.plots.critical import curve_handles, draw_steps
 from bss.plots.style import (
     FAINT,

@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws.functional.values import CurveFit, predict_runs
+from bss.laws import CurveFit, predict_runs
 from bss.plots.style import (
     FAINT,
     batch_styles,

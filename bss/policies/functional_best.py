@@ -14,10 +14,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from bss.errors import InputError
+from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
 from bss.laws.functional.free import GRID, TIE, free_batches
 from bss.laws.functional.paths import plan_path
-from bss.laws.functional.values import CurveFit, check_drive, law_losses
+from bss.laws.functional.values import check_drive, law_losses
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, Shape

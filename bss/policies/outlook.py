@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bss.laws.functional.values import CurveFit, predict
+from bss.laws import CurveFit
+from bss.laws.functional.values import predict
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate

@@ -14,8 +14,8 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.files import read_json
+from bss.laws import CurveFit
 from bss.laws.es.values import EsFit
-from bss.laws.functional.values import CurveFit
 from bss.points.standings import ENDINGS, ROLES
 from bss.tables import read_points, read_runs
 

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.critical.fit import fit_critical
-from bss.laws.critical.values import CriticalFit
+from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.table import run_table

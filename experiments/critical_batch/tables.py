@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.laws import CriticalFit
 from bss.laws.critical.curves import StepsCurve
-from bss.laws.critical.values import CriticalFit
 from experiments.critical_batch.measure import CELL, curves, minima, with_overhead
 from experiments.critical_batch.study import Study
 from experiments.critical_batch.trials import Trial

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.functional.values import CurveFit
+from bss.laws import CurveFit
 from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import (

@@ -17,9 +17,10 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from bss.errors import InputError
+from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.fit import fit_clocks
-from bss.laws.functional.values import CurveFit, check_drive, predict
+from bss.laws.functional.values import check_drive, predict
 from bss.plots.late_switch import PREDICTORS
 from bss.points.crossings import Mean, mean
 from bss.policies.functional_best import FunctionalBest

@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from bss.cli import main
-from bss.laws.critical.values import CriticalFit
+from bss.laws import CriticalFit
 from bss.laws.fitting.power import predict
 
 PUBLISHED = str(files("bss.laws") / "published" / "cbs_steps.csv")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bss.cli import main
-from bss.laws.functional.values import CurveFit
+from bss.laws import CurveFit
 
 
 def printed(capsys, *arguments: str) -> dict:

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
+from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
-from bss.laws.functional.fit import fit_curve
-from bss.laws.functional.values import CurveFit, predict
+from bss.laws.functional.values import predict
 from bss.points.standings import differences
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd

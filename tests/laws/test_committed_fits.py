@@ -13,13 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.critical.fit import fit_critical
-from bss.laws.critical.values import CriticalFit
-from bss.laws.es.fit import fit_es
-from bss.laws.final_loss.fit import fit_table
-from bss.laws.final_loss.points import check_losses
+from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_table
 from bss.laws.fitting.estimate import Options
-from bss.laws.functional.fit import fit_curve
 from bss.tables import read_points
 
 RESULTS = Path(__file__).parents[2] / "results"

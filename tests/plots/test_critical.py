@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.critical.fit import fit_critical
+from bss.laws import fit_critical
 from bss.laws.fitting.estimate import Options
 from bss.plots import critical as plots
 from bss.tables import read_points

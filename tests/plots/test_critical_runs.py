@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.text import Annotation
 
-from bss.laws.critical.fit import fit_critical
+from bss.laws import fit_critical
 from bss.laws.fitting.estimate import Options
 from bss.plots.critical_runs import noise_figure, schedules_figure, steps_panels
 from bss.tables import read_points

@@ -10,8 +10,8 @@ import pytest
 from scipy import optimize
 
 from bss.errors import InputError
+from bss.laws import fit_critical
 from bss.laws.critical.curves import steps_curves
-from bss.laws.critical.fit import fit_critical
 from bss.laws.critical.shape import (
     critical_batch,
     fit_shapes,

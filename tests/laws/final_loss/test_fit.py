@@ -9,9 +9,9 @@ from scipy import optimize
 
 from bss.cli import main
 from bss.errors import InputError
-from bss.laws.final_loss.fit import fit_table
-from bss.laws.final_loss.points import check_losses, loss_points, read_losses
-from bss.laws.final_loss.values import Law, TableFit, final_loss, optimal_batch
+from bss.laws import TableFit, check_losses, fit_table
+from bss.laws.final_loss.points import loss_points, read_losses
+from bss.laws.final_loss.values import Law, final_loss, optimal_batch
 
 LAW = Law(1.7, 400.0, 0.34, 12.0, 0.5, 180.0, 0.6)
 SIZES = (2e7, 5e7, 1.6e8, 4e8, 1e9)

@@ -10,12 +10,12 @@ import pytest
 from scipy.integrate import quad
 
 from bss.errors import InputError
+from bss.laws import CurveFit, fit_curve, predict_runs
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
-from bss.laws.functional.fit import fit_curve
 from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.paths import PIECES, READINGS, plan_path
-from bss.laws.functional.values import CurveFit, law_losses, predict, predict_runs
+from bss.laws.functional.values import law_losses, predict
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.theory.regression import Stage, Task, risk_curve, stages

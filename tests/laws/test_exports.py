@@ -1,0 +1,38 @@
+"""What callers may import from bss.laws, so that a refactoring behind it breaks nobody."""
+
+import ast
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+import bss.laws
+
+EXPORTS = {
+    "CriticalFit", "CurveFit", "EsFit", "TableFit", "check_losses", "fit_critical", "fit_curve",
+    "fit_es", "fit_table", "predict_runs",
+}  # fmt: skip
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_names():
+    assert set(bss.laws.__all__) == EXPORTS
+    assert all(callable(getattr(bss.laws, name)) for name in EXPORTS)
+
+
+def test_table_fits_predict():
+    assert [*signature(bss.laws.TableFit.predict).parameters][1:] == [
+        "params",
+        "tokens",
+        "batch_tokens",
+    ]
+
+
+@pytest.mark.parametrize("folder", ["bss", "experiments"])
+def test_callers_import_them_from_there(folder):
+    laws = ROOT / "bss/laws"
+    for path in (p for p in (ROOT / folder).rglob("*.py") if laws not in p.parents):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bss.laws."):
+                deep = EXPORTS & {alias.name for alias in node.names}
+                assert not deep, f"{path}: import {', '.join(deep)} from bss.laws"
