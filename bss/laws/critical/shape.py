@@ -21,6 +21,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from bss.laws.critical.curves import StepsCurve
+from bss.laws.fitting.bootstrap import draw_noise
 from bss.laws.fitting.solve import Solution, solve
 
 REACH = np.log(1e6)
@@ -104,8 +105,7 @@ def refit_shapes(
     drawn = []
     for curve, noise in zip(curves, fitted.noise, strict=True):
         dof = max(len(curve.batch) - 2 - (alpha is None), 1)
-        scale = noise * np.sqrt(dof / generator.chisquare(dof, (resamples, 1)))
-        drawn.append(scale * generator.standard_normal((resamples, len(curve.batch))))
+        drawn.append(draw_noise(noise, dof, (resamples, len(curve.batch)), generator))
     repeated = {key: np.repeat(value, resamples, axis=0) for key, value in data.items()}
     log_a, log_kappa = np.log(fitted.a), np.log(fitted.kappa)
     for i, (curve, noise) in enumerate(zip(curves, drawn, strict=True)):

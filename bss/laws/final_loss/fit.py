@@ -17,6 +17,7 @@ from scipy.optimize import nnls
 from bss.errors import InputError
 from bss.laws.final_loss.points import LossPoints, loss_points
 from bss.laws.final_loss.values import Law, Optimum, TableFit, final_loss, optimal_batch
+from bss.laws.fitting.bootstrap import draw_noise, robust_scale
 from bss.laws.fitting.estimate import Estimate, interval
 from bss.laws.fitting.solve import Solution, solve
 
@@ -158,9 +159,12 @@ def _errors(problem: _Problem, parameters: np.ndarray) -> np.ndarray:
 
 def _outliers(errors: np.ndarray) -> np.ndarray:
     """Points beyond five robust standard deviations; at most a fifth of them can be."""
-    centre = np.median(errors)
-    scale = 1.4826 * np.median(np.abs(errors - centre))
-    limit = max(OUTLIER * scale, 1e-9, float(np.quantile(np.abs(errors - centre), 0.8)))
+    centre = float(np.median(errors))
+    limit = max(
+        OUTLIER * robust_scale(errors, centre),
+        1e-9,
+        float(np.quantile(np.abs(errors - centre), 0.8)),
+    )
     return np.abs(errors - centre) > limit
 
 
@@ -176,9 +180,8 @@ def _bootstrap(
     free = int((problem.lower < problem.upper).sum())
     dof = max(int((~outliers).sum()) - free, 1)
     noise = np.sqrt(np.sum(errors[~outliers] ** 2) / dof)
-    scale = noise * np.sqrt(dof / generator.chisquare(dof, (resamples, 1)))
-    fitted = problem.loss - errors
-    losses = fitted + scale * generator.standard_normal((resamples, len(errors)))
+    drawn = draw_noise(float(noise), dof, (resamples, len(errors)), generator)
+    losses = problem.loss - errors + drawn
     weight = np.broadcast_to(np.where(outliers, 0.0, 1.0), losses.shape)
     return _solved(problem, weight, np.inf, theta[None, None], losses).parameters
 

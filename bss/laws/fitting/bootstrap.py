@@ -22,6 +22,26 @@ class RunEffects:
     noise_dof: float
 
 
+def robust_scale(values: np.ndarray, centre: float = 0.0) -> float:
+    """Standard deviation about a centre from the median distance, which outliers do not move."""
+    return 1.4826 * float(np.median(np.abs(values - centre)))
+
+
+def drawn_deviation(
+    deviation: float, dof: float, count: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Standard deviations [count, 1] that a measured one of that many degrees of freedom allows."""
+    return deviation * np.sqrt(dof / generator.chisquare(dof, (count, 1)))
+
+
+def draw_noise(
+    deviation: float, dof: float, shape: tuple[int, int], generator: np.random.Generator
+) -> np.ndarray:
+    """Independent errors [count, N], each repetition with a standard deviation drawn for it."""
+    scale = drawn_deviation(deviation, dof, shape[0], generator)
+    return scale * generator.standard_normal(shape)
+
+
 def membership(runs: np.ndarray) -> np.ndarray:
     """One-hot matrix [N, R] of the run each row belongs to."""
     _, index = np.unique(runs, return_inverse=True)
@@ -66,12 +86,33 @@ def draw(
 ) -> np.ndarray:
     """Errors [count, N] of that many repetitions of the design."""
     Z = membership(runs)
-
-    def scale(deviation: float, dof: float) -> np.ndarray:
-        return deviation * np.sqrt(dof / generator.chisquare(dof, (count, 1)))
-
     offsets = generator.standard_normal((count, Z.shape[1]))
     noise = generator.standard_normal((count, len(runs)))
-    return scale(effects.offset, effects.offset_dof) * offsets @ Z.T + (
-        scale(effects.noise, effects.noise_dof) * noise
+    offset = drawn_deviation(effects.offset, effects.offset_dof, count, generator)
+    return offset * offsets @ Z.T + (
+        drawn_deviation(effects.noise, effects.noise_dof, count, generator) * noise
     )
+
+
+def redraw(
+    residuals: np.ndarray,
+    slopes: np.ndarray,
+    used: np.ndarray,
+    runs: np.ndarray,
+    count: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
+
+    Args:
+        residuals: [...] at the minimum.
+        slopes: [..., P], their derivatives by the free parameters.
+        used: [...], which of them are measurements.
+        runs: [...] labels.
+        count: repetitions.
+        generator: of the draws.
+    """
+    drawn = np.zeros((count, *used.shape))
+    effects = estimate(residuals[used], slopes[used], runs[used])
+    drawn[:, used] = draw(effects, runs[used], count, generator)
+    return drawn

@@ -8,7 +8,7 @@ bounds are equal is held fixed, so that members of a family share one compiled p
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,9 @@ import numpy as np
 from bss.errors import InputError
 
 TOLERANCE = 1e-4
+CHUNK = 8
+ROUND = 10
+EVERY = 8
 Residual = Callable[[jax.Array, Any], jax.Array]
 
 
@@ -36,6 +39,11 @@ class Solution:
     cost: np.ndarray
     converged: np.ndarray
     at_bound: np.ndarray
+
+    def best(self) -> "Solution":
+        """The one of lowest cost, where all are solutions to one problem."""
+        i = [int(np.argmin(self.cost))]
+        return Solution(self.parameters[i], self.cost[i], self.converged[i], self.at_bound[i])
 
 
 def solve(
@@ -73,6 +81,53 @@ def solve(
     fixed = bounds[0] == bounds[1]
     at_bound = ((theta <= bounds[0]) | (theta >= bounds[1])) & ~fixed
     return Solution(theta, cost, converged, at_bound)
+
+
+def solve_in_rounds(
+    residual: Residual,
+    starts: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    data: dict[str, np.ndarray],
+    changed: dict[str, np.ndarray] | None = None,
+    *,
+    rounds: int = 1,
+) -> Solution:
+    """Descend from each of Q starts by itself, ROUND iterations in each round.
+
+    For a problem that takes many iterations, or much memory: chunks of CHUNK starts bound the
+    memory, and let any number of starts share one compiled program.
+
+    Args:
+        residual, lower, upper: as in `solve`, of one problem.
+        starts: [Q, P].
+        data: one problem's, by name.
+        changed: data by name, [Q, ...], where they are of a start's own, as of a bootstrap refit.
+        rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged,
+            or, where the data are changed, when every fit has.
+
+    Returns:
+        A solution for each start; `Solution.best` picks one.
+    """
+    count, found = len(starts), []
+    for begin in range(0, count, CHUNK):
+        rows = np.minimum(np.arange(begin, begin + CHUNK), count - 1)
+        here = {key: np.broadcast_to(value, (CHUNK, *value.shape)) for key, value in data.items()}
+        here |= {key: values[rows] for key, values in (changed or {}).items()}
+        part = solve(residual, starts[rows][:, None], lower, upper, here, iterations=ROUND)
+        for done in range(1, rounds):
+            best = part.converged[np.argmin(part.cost)]
+            if part.converged.all() or (changed is None and done >= EVERY and best):
+                break
+            theta = part.parameters[:, None]
+            part = solve(residual, theta, lower, upper, here, iterations=ROUND)
+        found.append(part)
+    return Solution(
+        *(
+            np.concatenate([getattr(part, field.name) for part in found])[:count]
+            for field in fields(Solution)
+        )
+    )
 
 
 def linearize(

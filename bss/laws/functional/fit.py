@@ -13,22 +13,20 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.fitting import bootstrap as run_effects
+from bss.laws.fitting.bootstrap import redraw, robust_scale
 from bss.laws.fitting.estimate import Estimate, Options, interval
-from bss.laws.fitting.solve import Solution, linearize
+from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 from bss.laws.functional.curves import Curves, curves_of, unidentified_by_design
 from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.problem import (
     CLOCKS,
     NAMES,
     Problem,
-    best_of,
     curve_problem,
     curve_residual,
     curve_starts,
     in_units,
     law_of,
-    solve_curves,
 )
 from bss.laws.functional.values import CurveFit
 
@@ -115,11 +113,16 @@ def _solved(curves: Curves, reasons: dict[str, str], clocks: tuple[str, ...]) ->
     found = {}
     for clock in clocks:
         problem = curve_problem(curves, clock, reasons)
-        solution = best_of(solve_curves(problem, curve_starts(problem), rounds=ROUNDS))
+        solution = _solve(problem, curve_starts(problem), rounds=ROUNDS).best()
         judged = len(clocks) > 1 and len(curves.runs) >= FEWEST
         error = _left_out(problem, solution.parameters) if judged else None
         found[clock] = _Solved(problem, solution, error)
     return found
+
+
+def _solve(problem: Problem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
+    box = problem.lower, problem.upper
+    return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, rounds=rounds)
 
 
 def _best_first(solved: dict[str, _Solved]) -> list[str]:
@@ -214,17 +217,14 @@ def _bootstrap(
 ) -> Solution:
     """Refits of the parameters, with a run offset and noise drawn anew."""
     used = problem.data["weight"] > 0
-    labels = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]
+    runs = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
     free = (problem.lower < problem.upper) & ~at_bound
-    flat = errors[used]
-    limit = OUTLIER * max(1.4826 * float(np.median(np.abs(flat))), 1e-9)
-    effects = run_effects.estimate(np.clip(flat, -limit, limit), slopes[used][:, free], labels)
-    generator = np.random.default_rng(options.seed)
-    drawn = np.zeros((options.resamples, *used.shape))
-    drawn[:, used] = run_effects.draw(effects, labels, options.resamples, generator)
+    limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
+    kept, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
+    drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(theta, (options.resamples, 1))
-    return solve_curves(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
+    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
 def _left_out(problem: Problem, whole: np.ndarray) -> float:
@@ -237,7 +237,7 @@ def _left_out(problem: Problem, whole: np.ndarray) -> float:
     each = np.arange(len(problem.data["weight"]))
     weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
     starts = np.repeat(whole, len(each), axis=0)
-    fits = solve_curves(problem, starts, {"weight": weight}, rounds=3).parameters
+    fits = _solve(problem, starts, {"weight": weight}, rounds=3).parameters
     ends = (problem.data["weight"] > 0).sum(axis=1) - 1
     errors = [_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)]
     return float(np.sqrt(np.mean(np.square(errors))))

@@ -7,7 +7,7 @@ of the mean rate and batch.
 """
 
 import itertools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,7 +16,6 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError
-from bss.laws.fitting.solve import Solution, solve
 from bss.laws.functional.curves import Curves
 from bss.laws.functional.law import (
     CurveLaw,
@@ -46,9 +45,6 @@ _BOX = {
 # What a parameter is held at where the runs cannot tell it: noise is forgotten at once.
 _HELD = {"c_K": np.log(1e5), "q": 2.0, "feedback": 0.0, "p": 1.0, "m": 1.0, "B_phi": 0.0}
 KEPT_STARTS = 6
-CHUNK = 8
-ROUND = 10
-EVERY = 8
 
 
 @dataclass(frozen=True)
@@ -134,56 +130,6 @@ def curve_residual(theta, data):
     loss = curve_losses(law_of(theta, jnp), *_schedules(data))
     error = (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
     return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / data["huber"]) ** 2)))).ravel()
-
-
-def solve_curves(
-    problem: Problem,
-    starts: np.ndarray,
-    changed: dict[str, np.ndarray] | None = None,
-    rounds: int = 1,
-) -> Solution:
-    """Descend from each of Q starts, ROUND iterations in each round.
-
-    Chunks of CHUNK bound the memory, and let all fits of as many runs share one compiled program.
-
-    Args:
-        problem: the law's.
-        starts: [Q, P].
-        changed: data by name, [Q, ...], where it is not the problem's.
-        rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged,
-            or, where the data are changed, when every fit has.
-
-    Returns:
-        A solution for each start; `best_of` picks one.
-    """
-    count, found = len(starts), []
-    for begin in range(0, count, CHUNK):
-        rows = np.minimum(np.arange(begin, begin + CHUNK), count - 1)
-        data = {
-            name: np.broadcast_to(value, (CHUNK, *value.shape))
-            for name, value in problem.data.items()
-        } | {name: values[rows] for name, values in (changed or {}).items()}
-        box = problem.lower, problem.upper
-        part = solve(curve_residual, starts[rows][:, None], *box, data, iterations=ROUND)
-        for done in range(1, rounds):
-            best = part.converged[np.argmin(part.cost)]
-            if part.converged.all() or (changed is None and done >= EVERY and best):
-                break
-            theta = part.parameters[:, None]
-            part = solve(curve_residual, theta, *box, data, iterations=ROUND)
-        found.append(part)
-    return Solution(
-        *(
-            np.concatenate([getattr(part, field.name) for part in found])[:count]
-            for field in fields(Solution)
-        )
-    )
-
-
-def best_of(found: Solution) -> Solution:
-    """The lowest of solutions to one problem."""
-    i = [int(np.argmin(found.cost))]
-    return Solution(*(getattr(found, field.name)[i] for field in fields(Solution)))
 
 
 def curve_starts(problem: Problem) -> np.ndarray:
