@@ -20,11 +20,10 @@ from bss.cli.output import (
 )
 from bss.cli.points import add_curve_arguments, measured_points
 from bss.errors import InputError
+from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import Comparison, compare
-from bss.laws.es.fit import fit_es
 from bss.laws.es.law import Law
-from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 
 

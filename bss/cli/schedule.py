@@ -8,8 +8,7 @@ from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import CurveFit
-from bss.laws.es.values import EsFit
+from bss.laws import CurveFit, EsFit
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import FunctionalBest, assumed_rate
 from bss.policies.outlook import Outlook, outlook

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from bss.laws.es.values import EsFit
+from bss.laws import EsFit
 from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots.style import (
     FAINT,

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bss.errors import InputError
-from bss.laws.es.values import EsFit, TargetFit
+from bss.laws import EsFit
+from bss.laws.es.values import TargetFit
 from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots.style import (
     FAINT,

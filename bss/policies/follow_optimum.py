@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.errors import InputError
+from bss.laws import EsFit
 from bss.laws.es import FAMILIES
-from bss.laws.es.values import EsFit
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 

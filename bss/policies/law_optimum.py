@@ -9,8 +9,8 @@ import itertools
 from dataclasses import dataclass
 
 from bss.errors import InputError
+from bss.laws import EsFit
 from bss.laws.es import FAMILIES
-from bss.laws.es.values import EsFit
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit
-from bss.laws.es.values import EsFit
+from bss.laws import CurveFit, EsFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate
 

@@ -14,8 +14,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import CurveFit
-from bss.laws.es.values import EsFit
+from bss.laws import CurveFit, EsFit
 from bss.points.standings import ENDINGS, ROLES
 from bss.tables import read_points, read_runs
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.laws import CurveFit
-from bss.laws.es.values import EsFit
+from bss.laws import CurveFit, EsFit
 from bss.points.standings import ENDINGS, by_ending, compared_loss
 from bss.report.findings import interval_text, millinats
 

@@ -19,9 +19,9 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws import fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.laws.es.fit import fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points

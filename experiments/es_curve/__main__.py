@@ -20,10 +20,9 @@ from pathlib import Path
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws import EsFit, fit_es
 from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.compare import Comparison, compare
-from bss.laws.es.fit import fit_es
-from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es.fit import fit_es
-from bss.laws.es.values import EsFit
+from bss.laws import EsFit, fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import optima
 from bss.policies.follow_optimum import FollowOptimum

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from bss.laws.es.values import EsFit, predicted_loss
+from bss.laws import EsFit
+from bss.laws.es.values import predicted_loss
 from bss.points.crossings import mean
 from bss.training.config import RunConfig
 from bss.training.directory import read_status, run_path

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import Comparison, compare
-from bss.laws.es.fit import fit_es
-from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, optima
 from bss.points.curve import default_targets, points

@@ -8,9 +8,8 @@ import pandas as pd
 
 from bss.data.log_bilinear import SyntheticLanguage, tables
 from bss.data.synthetic import Entropy, held_out, truth
+from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
-from bss.laws.es.fit import fit_es
-from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.sweeps.grid import expand, seeded

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
+from bss.laws import EsFit
 from bss.laws.es import LAWS
-from bss.laws.es.values import EsFit
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import (
     constant_contenders,

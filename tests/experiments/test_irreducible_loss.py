@@ -10,8 +10,8 @@ import pytest
 
 from bss.data.synthetic import Entropy, entropy
 from bss.errors import InputError
+from bss.laws import EsFit
 from bss.laws.es import LAWS
-from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Estimate
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig

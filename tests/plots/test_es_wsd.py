@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.laws import EsFit
 from bss.laws.es import LAWS
-from bss.laws.es.values import EsFit, TargetFit
+from bss.laws.es.values import TargetFit
 from bss.plots import es_wsd as plots
 from bss.points.crossings import crossings
 

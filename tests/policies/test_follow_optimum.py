@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
+from bss.laws import fit_es
 from bss.laws.es import LAWS
-from bss.laws.es.fit import fit_es
 from bss.laws.fitting.estimate import Options
 from bss.policies.follow_optimum import FollowOptimum, optimal_batch
 from bss.policies.policy import Basis, Limits

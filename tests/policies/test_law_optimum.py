@@ -1,7 +1,7 @@
 import pytest
 
 from bss.errors import InputError
-from bss.laws.es.fit import fit_es
+from bss.laws import fit_es
 from bss.laws.es.values import predicted_loss
 from bss.laws.fitting.estimate import Options
 from bss.policies.law_optimum import LawOptimum

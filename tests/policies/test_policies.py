@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.errors import InputError
-from bss.laws.es.fit import fit_es
+from bss.laws import fit_es
 from bss.laws.fitting.estimate import Options
 from bss.policies import POLICIES, policy_named
 from bss.policies.late_switch import LateSwitch

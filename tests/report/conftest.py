@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.laws import EsFit
 from bss.laws.es import LAWS
 from bss.laws.es.surface import Parameters
-from bss.laws.es.values import EsFit, TargetFit
+from bss.laws.es.values import TargetFit
 from bss.laws.fitting.estimate import Estimate
 from bss.points.curve import points
 from bss.report.results import CONTENDERS, THROUGHPUT

@@ -16,7 +16,7 @@ from bss.laws.es.design import Design, design
 from bss.laws.es.identified import identified
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import EsFit, TargetFit
-from bss.laws.fitting import bootstrap as run_effects
+from bss.laws.fitting.bootstrap import redraw
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
 
@@ -109,12 +109,10 @@ def _bootstrap(
     theta = found.parameters[index]
     error, slopes = linearize(problem.residual, theta, data)
     used = (data["weight"] > 0) & (data["reached"] > 0)
-    runs = rows.run[problem.rows[index]][used]
+    runs = rows.run[problem.rows[index]]
     free = (problem.lower[index] < problem.upper[index]) & ~found.at_bound[index]
-    effects = run_effects.estimate(error[used], slopes[used][:, free], runs)
     generator = np.random.default_rng([options.seed, index])
-    noise = np.zeros((options.resamples, len(used)))
-    noise[:, used] = run_effects.draw(effects, runs, options.resamples, generator)
+    noise = redraw(error, slopes[:, free], used, runs, options.resamples, generator)
     scale = np.where(used, data["weight"], np.inf)
     resampled = {
         key: np.broadcast_to(value, (options.resamples, *np.shape(value)))

@@ -48,7 +48,7 @@ def membership(runs: np.ndarray) -> np.ndarray:
     return np.eye(index.max() + 1)[index]
 
 
-def estimate(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
+def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
     """Variance components of a least-squares fit, by equating sums of squares to their means.
 
     Args:
@@ -81,7 +81,7 @@ def estimate(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> R
     return RunEffects(float(np.sqrt(offset)), float(np.sqrt(noise)), float(dof[0]), float(dof[1]))
 
 
-def draw(
+def draw_errors(
     effects: RunEffects, runs: np.ndarray, count: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Errors [count, N] of that many repetitions of the design."""
@@ -113,6 +113,6 @@ def redraw(
         generator: of the draws.
     """
     drawn = np.zeros((count, *used.shape))
-    effects = estimate(residuals[used], slopes[used], runs[used])
-    drawn[:, used] = draw(effects, runs[used], count, generator)
+    effects = run_effects(residuals[used], slopes[used], runs[used])
+    drawn[:, used] = draw_errors(effects, runs[used], count, generator)
     return drawn

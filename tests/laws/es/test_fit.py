@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
+from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
-from bss.laws.es.fit import fit_es
-from bss.laws.es.values import EsFit, tokens_to_target
+from bss.laws.es.values import tokens_to_target
 from bss.laws.fitting.estimate import Options
 
 QUICK = Options(resamples=200)

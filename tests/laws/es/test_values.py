@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.es.fit import fit_es
+from bss.laws import fit_es
 from bss.laws.es.values import predicted_loss
 from bss.laws.fitting.estimate import Options
 

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from bss.laws.fitting.bootstrap import RunEffects, draw, estimate
+from bss.laws.fitting.bootstrap import (
+    RunEffects,
+    draw_errors,
+    draw_noise,
+    redraw,
+    robust_scale,
+    run_effects,
+)
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
@@ -14,14 +21,14 @@ def test_planted_variances_are_recovered_without_bias(seeds):
     for _ in range(300):
         errors = 3.0 * generator.standard_normal(7 * seeds)[runs]
         errors = errors + generator.standard_normal(len(runs))
-        effects = estimate(projection @ errors, design, runs)
+        effects = run_effects(projection @ errors, design, runs)
         squares.append([effects.offset**2, effects.noise**2])
     np.testing.assert_allclose(np.mean(squares, axis=0), [9.0, 1.0], rtol=0.12)
 
 
 def test_one_row_per_run_puts_all_variance_in_the_offset():
     residuals = np.array([1.0, -1.0, 1.0, -1.0])
-    effects = estimate(residuals, np.ones((4, 1)), np.arange(4))
+    effects = run_effects(residuals, np.ones((4, 1)), np.arange(4))
     assert effects.offset**2 == pytest.approx(4 / 3)
     assert effects.noise == 0
     assert effects.offset_dof == pytest.approx(3)
@@ -30,8 +37,27 @@ def test_one_row_per_run_puts_all_variance_in_the_offset():
 def test_draws_have_the_variances_inflated_by_few_degrees_of_freedom():
     runs = np.repeat(np.arange(4), 2)
     effects = RunEffects(offset=2.0, noise=0.5, offset_dof=10.0, noise_dof=1e6)
-    drawn = draw(effects, runs, 40_000, np.random.default_rng(0))
+    drawn = draw_errors(effects, runs, 40_000, np.random.default_rng(0))
     within = drawn[:, 0] - drawn[:, 1]
     assert np.var(within) == pytest.approx(2 * 0.25, rel=0.05)
     assert np.var(drawn[:, 0]) == pytest.approx(4.0 * 10 / 8 + 0.25, rel=0.05)
     assert np.corrcoef(drawn[:, 0], drawn[:, 2])[0, 1] == pytest.approx(0, abs=0.03)
+
+
+def test_what_is_not_used_is_not_drawn_and_outliers_do_not_move_the_scale():
+    generator = np.random.default_rng(0)
+    used = np.arange(24).reshape(4, 6) % 6 < 5
+    runs = np.broadcast_to(np.arange(4)[:, None], used.shape)
+    residuals = np.where(used, generator.standard_normal(used.shape), np.nan)
+    drawn = redraw(residuals, np.ones((4, 6, 1)), used, runs, 500, generator)
+    assert drawn.shape == (500, 4, 6) and not drawn[:, ~used].any()
+    assert drawn[:, used].std() == pytest.approx(residuals[used].std(), rel=0.5)
+    values = np.append(generator.normal(3.0, 2.0, 20_000), np.full(50, 1e9))
+    assert robust_scale(values, 3.0) == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_drawn_deviation_is_as_uncertain_as_its_degrees_of_freedom():
+    noise = draw_noise(2.0, 4.0, (4000, 50), np.random.default_rng(0))
+    precision = 1 / noise.var(axis=1)
+    assert precision.mean() == pytest.approx(1 / 4, rel=0.1)
+    assert precision.std() / precision.mean() == pytest.approx(np.sqrt(2 / 4), rel=0.15)
