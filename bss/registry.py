@@ -58,6 +58,9 @@ class Registry(Mapping[str, T], Generic[T]):
         if not right:
             raise InputError(f"{self.kind}: {name} is {type(found).__name__}; expected {expected}")
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.known)
 

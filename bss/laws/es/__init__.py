@@ -3,7 +3,6 @@
 A law is a value (`bss.laws.es.law.Law`), named here or by where it is imported from.
 """
 
-from bss.errors import InputError
 from bss.laws.es.hyperbola import Hyperbola
 from bss.laws.es.law import Law
 from bss.laws.es.piecewise import Piecewise
@@ -26,20 +25,3 @@ LAWS: Registry[Law] = Registry(
     of=Law,
 )
 FAMILIES = tuple(law for law in LAWS.values() if law.family == law)
-
-
-def law_of(law: Law | str) -> Law:
-    """A law, or the one of a name.
-
-    Raises:
-        InputError: an unknown name.
-    """
-    return law if isinstance(law, Law) else LAWS[law]
-
-
-def label_of(law: Law) -> str:
-    """How a fit's JSON names its law; one that nobody can import is named, but not found again."""
-    try:
-        return LAWS.name_of(law)
-    except InputError:
-        return law.name

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.es import law_of
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law
 from bss.laws.fitting.solve import solve
@@ -55,7 +54,7 @@ def compare(
     Raises:
         InputError: an unknown law, or too few batches to leave one out.
     """
-    chosen = [law_of(law) for law in laws]
+    chosen = [Law.parse(law) for law in laws]
     rows = design(points)
     able = {t: len(rows.reaching(t)) for t in rows.targets}
     most = max(able.values())

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.laws.es import law_of
 from bss.laws.es.design import Design, design
 from bss.laws.es.identified import identified
 from bss.laws.es.law import Law, Problem
@@ -34,7 +33,7 @@ def fit_es(
     Raises:
         InputError: an unknown law, or a design that no law can be fitted to.
     """
-    law, options = law_of(law), options or Options()
+    law, options = Law.parse(law), options or Options()
     rows = design(points)
     enough = np.array([t for t in rows.targets if len(rows.reaching(t)) >= law.least])
     parts = _parts(law, rows, enough, options) if len(enough) else []

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from bss.errors import InputError
 from bss.laws.es.design import Design
 from bss.laws.fitting.solve import Residual
 
@@ -69,6 +70,26 @@ class Law:
     batches: ClassVar[tuple[str, ...]]
     least: ClassVar[int]
     joint: ClassVar[bool] = False
+
+    @classmethod
+    def parse(cls, law: "Law | str") -> "Law":
+        """A law, or the one of a name: as `bss.laws.es` registers it, or where it is imported from.
+
+        Raises:
+            InputError: an unknown name.
+        """
+        from bss.laws.es import LAWS
+
+        return law if isinstance(law, Law) else LAWS[law]
+
+    def __str__(self) -> str:
+        """What `parse` takes; of a law that nobody can import, its name."""
+        from bss.laws.es import LAWS
+
+        try:
+            return LAWS.name_of(self)
+        except InputError:
+            return self.name
 
     @property
     def free(self) -> int:

@@ -5,7 +5,7 @@ S is in steps, E in tokens, B in sequences.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
@@ -13,11 +13,9 @@ import jax
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.es import LAWS, label_of
 from bss.laws.es.law import Law
-from bss.laws.fitting.estimate import Estimate, reading
+from bss.laws.fitting.estimate import Estimate, Fit
 
-SCHEMA = 1
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
 
 
@@ -49,28 +47,19 @@ class TargetFit:
     points: int
     runs: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form, with each of `batches` as a key of its own."""
-        entry = asdict(self) | {"intervals": _entries(self.intervals)}
-        del entry["batches"]
-        return entry | _entries(self.batches)
+        return plain | plain.pop("batches")
 
     @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> "TargetFit":
-        """Read `to_dict` back; other keys are ignored."""
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields, of the JSON form."""
         batches = {key: value for key, value in entry.items() if key.startswith("B_")}
-        return cls(
-            **{k: entry[k] for k in ("target_loss", "S_min", "E_min", "S_opt", "status")},
-            batches=_estimates(batches),
-            intervals=_estimates(entry.get("intervals", {})),
-            parameters=entry.get("parameters", {}),
-            points=entry.get("points", 0),
-            runs=entry.get("runs", 0),
-        )
+        return entry | {"batches": batches}
 
 
 @dataclass(frozen=True)
-class EsFit:
+class EsFit(Fit):
     """A law E(S) fitted to the points of one model.
 
     Attributes:
@@ -90,13 +79,15 @@ class EsFit:
         version: of the package that made the fit.
     """
 
+    KIND = "es"
+
     law: Law
     seq_len: int
     fits: tuple[TargetFit, ...]
     surface: dict[str, float] | None = None
     surface_intervals: dict[str, Estimate] = field(default_factory=dict)
     measured_batches: tuple[float, ...] = ()
-    residuals: tuple[dict[str, float], ...] = ()
+    residuals: tuple[dict[str, Any], ...] = ()
     points: int = 0
     runs: int = 0
     level: float = 0.90
@@ -104,35 +95,6 @@ class EsFit:
     method: str = METHOD
     warnings: tuple[str, ...] = ()
     version: str = version("bss")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form: `{"kind": "es", "schema": 1, "law", "seq_len", "fits", ...}`."""
-        return asdict(self) | {
-            "kind": "es",
-            "schema": SCHEMA,
-            "law": label_of(self.law),
-            "fits": [fit.to_dict() for fit in self.fits],
-            "surface_intervals": _entries(self.surface_intervals),
-        }
-
-    @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> "EsFit":
-        """Read `to_dict` back; other keys are ignored.
-
-        Raises:
-            InputError: the JSON is no fit of this kind and schema.
-        """
-        with reading(entry, "es", SCHEMA):
-            missing = [key for key in ("law", "seq_len", "fits") if key not in entry]
-            if missing:
-                raise InputError(f"fit: {', '.join(missing)} is missing; give a complete fit")
-            kept = {key: entry[key] for key in cls.__dataclass_fields__ if key in entry}
-            kept["law"] = LAWS[entry["law"]]
-            kept["fits"] = tuple(TargetFit.from_dict(fit) for fit in entry["fits"])
-            kept["surface_intervals"] = _estimates(entry.get("surface_intervals", {}))
-            for key in ("measured_batches", "residuals", "warnings"):
-                kept[key] = tuple(entry.get(key, ()))
-            return cls(**kept)
 
     def at(self, target_loss: float) -> TargetFit:
         """The fit of one target.
@@ -204,11 +166,3 @@ def predicted_loss(fit: EsFit, tokens: int, batch: float) -> float:
     i = int(np.clip(np.searchsorted(x, math.log(tokens)), 1, len(x) - 1))
     slope = (y[i] - y[i - 1]) / (x[i] - x[i - 1])
     return float(y[i] + slope * (math.log(tokens) - x[i]))
-
-
-def _entries(estimates: dict[str, Estimate]) -> dict[str, Any]:
-    return {key: estimate.to_dict() for key, estimate in estimates.items()}
-
-
-def _estimates(entries: dict[str, Any]) -> dict[str, Estimate]:
-    return {key: Estimate.from_dict(entry) for key, entry in entries.items()}
