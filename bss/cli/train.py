@@ -5,12 +5,16 @@ import signal
 import sys
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.errors import InputError
 from bss.files import read_json
 from bss.units import format_tokens
+from bss.values import to_dict
+
+if TYPE_CHECKING:
+    from bss.training.status import RunStatus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,33 +49,33 @@ def run(options: argparse.Namespace) -> Output | int:
                 report=lambda p: progress.update(config.id, p["tokens"] - config.start, p["loss"]),
                 stop=stop,
             )
-            progress.finish(config.id, status["status"])
+            progress.finish(config.id, status.status)
     except Interrupted as interrupted:
         print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
         return 143
     return _output(config.id, status)
 
 
-def _output(run: str, status: dict[str, Any]) -> Output:
-    if status["status"] == "diverged":
-        last = status["last_checkpoint"]
+def _output(run: str, status: "RunStatus") -> Output:
+    payload = {"run": run, **to_dict(status)}
+    if not status.finished:
+        last = status.last_checkpoint
         kept = "no checkpoint" if last is None else f"the last good checkpoint, at {last:,} tokens"
         note = (
-            f"run {run} diverged in the step that ended at {status['tokens']:,} tokens; "
-            f"kept: {kept}"
+            f"run {run} diverged in the step that ended at {status.tokens:,} tokens; kept: {kept}"
         )
-        return Output({"run": run, **status}, notes=[note])
+        return Output(payload, notes=[note])
     rows = [
-        (t["batch"], format_tokens(t["tokens"]), number(t["tokens_per_second"]), f"{t['mfu']:.1%}")
-        for t in status["throughput"]
+        (s.batch, format_tokens(s.tokens), number(s.tokens_per_second), f"{s.mfu:.1%}")
+        for s in status.throughput
     ]
     columns = ("batch", "tokens", "tokens/s", "MFU")
     note = (
-        f"held-out loss {number(status['eval_loss'])} after {status['tokens']:,} tokens, "
-        f"{status['step']:,} steps; {status['programs']} programs, "
-        f"{status['recompilations']} recompilations"
+        f"held-out loss {number(status.losses['eval_loss'])} after {status.tokens:,} tokens, "
+        f"{status.step:,} steps; {status.programs} programs, "
+        f"{status.recompilations} recompilations"
     )
-    return Output({"run": run, **status}, [Table(f"run {run}", columns, rows)], [note])
+    return Output(payload, [Table(f"run {run}", columns, rows)], [note])
 
 
 def _read(path: Path) -> dict[str, Any]:

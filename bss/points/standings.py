@@ -147,20 +147,22 @@ def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
     return sorted(found, key=lambda standing: standing.loss)
 
 
-def tuned(table: pd.DataFrame) -> pd.DataFrame:
+def tuned(table: pd.DataFrame, by: Sequence[str] = ("name", "rate")) -> pd.DataFrame:
     """Each contender at its best rate: the lowest held-out loss, averaged over seeds.
 
     `trials` is how many rates that minimum was taken over.
 
     Args:
-        table: final losses, with columns name, rate, peak_lr, seed and eval_loss.
+        table: final losses, with columns peak_lr, eval_loss and those of `by`.
+        by: the columns that tell a contender.
     """
     kept = []
-    for _, rows in table.groupby(["name", "rate"], sort=False):
-        losses: dict[float, list[float]] = {}
-        for row in rows.to_dict("records"):
-            losses.setdefault(row["peak_lr"], []).append(row["eval_loss"])
-        best = min(losses, key=lambda rate: sum(losses[rate]) / len(losses[rate]))
+    for _, rows in table.groupby(list(by), sort=False):
+        losses = {
+            lr: sum(some) / len(some)
+            for lr, some in rows.groupby("peak_lr", sort=False)["eval_loss"]
+        }
+        best = min(losses, key=lambda rate: losses[rate])
         kept.append(rows[rows["peak_lr"] == best].assign(trials=len(losses)))
     return pd.concat(kept, ignore_index=True)
 

@@ -15,8 +15,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, late_switch
 from bss.sweeps.grid import overlay, seeded
 from bss.training.config import RunConfig
-from bss.training.directory import read_status, run_path
-from bss.training.execution import Execution
+from bss.training.status import RunStatus
 
 Rates = Mapping[int, tuple[float, ...]]
 """The learning rates that each batch of a grid is tried at."""
@@ -115,15 +114,20 @@ def decaying(contender: Contender, decay: float) -> Contender:
     return replace(contender, ending="decay", run=decay_branch(contender.run, decay))
 
 
-def contender_table(contenders: Sequence[Contender], execution: Execution) -> pd.DataFrame:
+def contender_table(
+    contenders: Sequence[Contender], statuses: Mapping[str, RunStatus]
+) -> pd.DataFrame:
     """Final losses at equal tokens; the test split is one no choice was made on.
 
     A run at constant rate counts a second time with its first weight average.
+
+    Args:
+        contenders: whose runs finished.
+        statuses: of their runs, by id.
     """
     rows = []
     for contender in contenders:
-        run = contender.run
-        status = read_status(run_path(execution.runs, run))
+        run, status = contender.run, statuses[contender.run.id]
         losses = {contender.ending: ""}
         if contender.ending == "constant" and run.averages:
             losses["averaged"] = f"_avg_{run.averages[0]}"
@@ -135,10 +139,10 @@ def contender_table(contenders: Sequence[Contender], execution: Execution) -> pd
                 "rate": ending,
                 "run": run.id,
                 "seed": run.seed,
-                "tokens": status["tokens"],
-                "steps": status["step"],
-                "eval_loss": status[f"eval_loss{suffix}"],
-                "test_loss": status[f"test_loss{suffix}"],
+                "tokens": status.tokens,
+                "steps": status.step,
+                "eval_loss": status.losses[f"eval_loss{suffix}"],
+                "test_loss": status.losses[f"test_loss{suffix}"],
             }
             for ending, suffix in losses.items()
         ]

@@ -21,7 +21,8 @@ from bss.training.config import RunConfig
 from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
 from bss.training.loop import is_done
-from bss.values import to_dict
+from bss.training.status import RunStatus
+from bss.values import from_dict, to_dict
 
 _ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _GRACE_SECONDS = 60
@@ -52,7 +53,7 @@ class LocalEngine:
 
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, RunStatus]:
         """Trains all runs; returns each run's final status by id.
 
         A run whose parent did not finish has the status "skipped"; one whose worker died or
@@ -91,12 +92,12 @@ class LocalEngine:
             try:
                 status = self._train_one(slot, run, execution, queue.progress)
             except Exception as error:  # told as the run's status: others may wait for it
-                status = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+                status = RunStatus("failed", message=f"{type(error).__name__}: {error}")
             queue.finish(run, status)
 
     def _train_one(
         self, slot: int, run: RunConfig, execution: Execution, progress: Progress
-    ) -> dict[str, Any]:
+    ) -> RunStatus:
         process = self._worker(slot, Path(execution.runs))
         assert process.stdin
         assert process.stdout
@@ -110,15 +111,15 @@ class LocalEngine:
                 if event == "progress":
                     progress.update(answer["run"], answer["tokens"] - run.start, answer["loss"])
                 elif event == "done":
-                    return answer["status"]
+                    return from_dict(RunStatus, answer["status"], strict=False)
                 elif event == "interrupted":
                     self._end_worker(slot)
-                    return {"status": "interrupted"}
+                    return RunStatus("interrupted")
                 else:
-                    return {"status": "failed", "message": answer["message"]}
+                    return RunStatus("failed", message=answer["message"])
         self._end_worker(slot)
         log = _log(slot, Path(execution.runs))
-        return {"status": "failed", "message": f"worker {slot} died; see {log}"}
+        return RunStatus("failed", message=f"worker {slot} died; see {log}")
 
     def _worker(self, slot: int, runs: Path) -> subprocess.Popen[str]:
         with self._starting:
@@ -159,7 +160,7 @@ class _Queue:
     """Runs to train, parents before their branches; shared by the engine's threads."""
 
     def __init__(self, runs: Sequence[RunConfig], execution: Execution, progress: Progress):
-        self.statuses: dict[str, dict[str, Any]] = {}
+        self.statuses: dict[str, RunStatus] = {}
         self.progress = progress
         self._waiting: list[RunConfig] = []
         self._changed = threading.Condition()
@@ -171,7 +172,7 @@ class _Queue:
             if is_done(run, plan, execution):
                 status = read_status(run_path(execution.runs, run))
                 self.statuses[run.id] = status
-                progress.finish(run.id, status["status"])
+                progress.finish(run.id, status.status)
             else:
                 self._waiting.append(run)
 
@@ -183,18 +184,15 @@ class _Queue:
                     parent = run.parent.run if run.parent else None
                     if parent not in self._ids or parent in self.statuses:
                         self._waiting.remove(run)
-                        failed = parent in self._ids and (
-                            self.statuses[parent]["status"] != "finished"
-                        )
-                        if not failed:
+                        if parent not in self._ids or self.statuses[parent].finished:
                             return run
-                        self._record(run, {"status": "skipped", "message": f"{parent} failed"})
+                        self._record(run, RunStatus("skipped", message=f"{parent} failed"))
                         break
                 else:
                     self._changed.wait()
             return None
 
-    def finish(self, run: RunConfig, status: dict[str, Any]) -> None:
+    def finish(self, run: RunConfig, status: RunStatus) -> None:
         """Records a run's status and wakes the threads that wait for it."""
         with self._changed:
             self._record(run, status)
@@ -205,9 +203,9 @@ class _Queue:
             self._stopped = True
             self._changed.notify_all()
 
-    def _record(self, run: RunConfig, status: dict[str, Any]) -> None:
+    def _record(self, run: RunConfig, status: RunStatus) -> None:
         self.statuses[run.id] = status
-        self.progress.finish(run.id, status["status"])
+        self.progress.finish(run.id, status.status)
         self._changed.notify_all()
 
 

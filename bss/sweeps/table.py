@@ -1,6 +1,6 @@
-"""The index over run directories: what is there, and its curves as one tidy run table."""
+"""The index over run directories: what is there, its curves as a tidy run table, where runs end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from bss.training.directory import (
     read_status,
     run_path,
 )
+from bss.training.status import RunStatus
+from bss.values import to_dict
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
@@ -32,14 +34,14 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     for path in sorted(p.parent for p in runs.glob("*/config.json")):
         run, status = read_config(path), read_status(path)
         rows = read_curve(path)
-        state = status.get("status", "to do")
+        state = status.status
         if state == "running" and not is_being_written(path):
             state = "interrupted"
         records.append(
             {
                 "run": run.id,
                 "status": state,
-                "tokens": status.get("tokens", 0),
+                "tokens": status.tokens,
                 "stop": run.schedule.tokens,
                 "batch": str(run.schedule.batch),
                 "peak_lr": run.optimizer.lr,
@@ -71,26 +73,85 @@ def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
 def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     """The tidy run table of some runs: their identity beside every row of their curves.
 
-    A branch's curve begins with its parent's, so its tokens and steps count from zero.
+    A branch's curve begins with its parent's, so its tokens and steps count from zero. Fields that
+    differ among the runs follow as columns, by their dotted names; see `differing`.
 
     Raises:
         InputError: where there are no runs.
     """
     if not chosen:
         raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
+    varied = differing(chosen)
     frames = []
     for run in chosen:
         frame = pd.DataFrame(lineage_curve(runs, run))
-        identity = {
-            "run": run.id,
-            "model": run.model.label,
-            "params": run.model.counts().non_embedding,
-            "seq_len": run.data.seq_len,
-            "seed": run.seed,
-            "data_seed": run.data.seed,
-            "peak_lr": run.optimizer.lr,
-        }
-        for position, (name, value) in enumerate(identity.items()):
+        for position, (name, value) in enumerate(_identity(run).items()):
             frame.insert(position, name, value)
-        frames.append(frame)
+        frames.append(frame.assign(**varied[run.id]))
     return pd.concat(frames, ignore_index=True)
+
+
+def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:
+    """Where finished runs ended, a row a run.
+
+    Args:
+        runs: that finished.
+        statuses: of each, by id.
+
+    Returns:
+        Identity as in a run table, batch (the schedule, as text), stop and the fields that differ;
+        then tokens, steps, eval_loss and test_loss with their weight averages, seconds.
+    """
+    varied, rows = differing(runs), []
+    for run in runs:
+        status = statuses[run.id]
+        losses = {name: loss for name, loss in status.losses.items() if name != "loss"}
+        schedule = {"batch": str(run.schedule.batch), "stop": run.schedule.tokens}
+        ended = {"tokens": status.tokens, "steps": status.step, **losses, "seconds": status.seconds}
+        rows.append(_identity(run) | schedule | varied[run.id] | ended)
+    return pd.DataFrame(rows)
+
+
+def differing(runs: Iterable[RunConfig]) -> dict[str, dict[str, Any]]:
+    """The fields in which some runs differ, by dotted name, and the parent, for each run's id.
+
+    Fields that are columns of every run table are left out. A list is told as text, and what a run
+    does not have as None.
+    """
+    flat = {run.id: dict(_dotted(to_dict(run))) for run in runs}
+    names = dict.fromkeys(name for fields in flat.values() for name in fields)
+    varied = [
+        name
+        for name in names
+        if name not in _IDENTITY and len({fields.get(name) for fields in flat.values()}) > 1
+    ]
+    return {
+        run: {_COLUMNS.get(name, name): fields.get(name) for name in varied}
+        for run, fields in flat.items()
+    }
+
+
+_IDENTITY = ("seed", "data.seed", "data.seq_len", "optimizer.lr")
+_COLUMNS = {"parent.run": "parent"}
+
+
+def _identity(run: RunConfig) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "model": run.model.label,
+        "params": run.model.counts().non_embedding,
+        "seq_len": run.data.seq_len,
+        "seed": run.seed,
+        "data_seed": run.data.seed,
+        "peak_lr": run.optimizer.lr,
+    }
+
+
+def _dotted(fields: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a run's nested fields by their dotted names."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{group}{name}.")
+        elif value is not None:
+            told = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            yield f"{group}{name}", told

@@ -18,6 +18,7 @@ from typing import Any
 from bss.errors import InputError
 from bss.files import read_json, write_json, write_text
 from bss.training.config import Parent, RunConfig
+from bss.training.status import RunStatus
 from bss.values import from_dict, to_dict
 
 
@@ -36,13 +37,9 @@ class RunDirectory:
             )
         write_json(file, {"id": run.id, **to_dict(run)})
 
-    def status(self) -> dict[str, Any]:
-        """The last status written; empty for a new run."""
-        return read_status(self.path)
-
-    def write_status(self, status: str, **details: Any) -> None:
+    def write_status(self, status: RunStatus) -> None:
         """Replaces the status."""
-        write_json(self.path / "status.json", {"status": status, **details})
+        write_json(self.path / "status.json", to_dict(status))
 
     def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """Appends an execution record; returns the one before, None at the first start."""
@@ -118,12 +115,13 @@ def read_config(path: Path) -> RunConfig:
     return from_dict(RunConfig, values)
 
 
-def read_status(path: Path) -> dict[str, Any]:
-    """The status of a run directory; empty where none was written."""
+def read_status(path: Path) -> RunStatus:
+    """The status of a run directory; "to do" where none was written."""
     try:
-        return read_json(path / "status.json", "train the run")
+        entry = read_json(path / "status.json", "train the run")
     except InputError:
-        return {}
+        return RunStatus()
+    return from_dict(RunStatus, entry, f"{path}: status.", strict=False)
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, upda
 from bss.training.prefetch import Prefetched, StepInput, step_inputs
 from bss.training.session import Session, fork_points, open_session
 from bss.training.source import open_source
+from bss.training.status import RunStatus, Speed
 from bss.training.step import Metrics
 
 Report = Callable[[dict[str, Any]], None]
@@ -47,7 +48,7 @@ def train(
     *,
     report: Report = lambda _: None,
     stop: Event | None = None,
-) -> dict[str, Any]:
+) -> RunStatus:
     """Trains a run to its stop, from wherever its directory says it is.
 
     Args:
@@ -57,7 +58,7 @@ def train(
         stop: set it to save and raise Interrupted at the next step.
 
     Returns:
-        The final status record; at once where the run has finished before.
+        The final status; at once where the run has finished before.
 
     Raises:
         InputError: bad config, data or directory.
@@ -76,26 +77,26 @@ def train(
             session = open_session(run, execution, plan, source, mesh, directory, checkpoints)
             loop = _Loop(session, directory, report, stop or Event())
             loop.run()
+            status = loop.summary()
         except Diverged as diverged:
             newest = next(iter(checkpoints.tokens()), None)
-            directory.write_status("diverged", tokens=diverged.tokens, last_checkpoint=newest)
+            status = RunStatus("diverged", diverged.tokens, last_checkpoint=newest)
         except (InputError, OSError) as error:
             with contextlib.suppress(OSError):  # a full disk has no room for a status either
                 tokens = next(iter(checkpoints.tokens()), 0)
-                directory.write_status("failed", tokens=tokens, message=str(error))
+                directory.write_status(RunStatus("failed", tokens, message=str(error)))
             raise
-        else:
-            directory.write_status("finished", **loop.summary())
-        return directory.status()
+        directory.write_status(status)
+        return status
 
 
 def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
     """Whether nothing of the plan is left to train, and every fork point asked for is kept."""
     path = run_path(execution.runs, run)
     status = read_status(path)
-    if status.get("status") == "diverged":
-        return status["tokens"] <= plan.tokens
-    if status.get("status") != "finished" or status["tokens"] < plan.tokens:
+    if status.status == "diverged":
+        return status.tokens <= plan.tokens
+    if not status.finished or status.tokens < plan.tokens:
         return False
     return not missing_forks(path, fork_points(run, plan, execution.forks))
 
@@ -113,7 +114,7 @@ class _Loop:
     def run(self) -> None:
         """Runs the steps; between two events it does nothing but dispatch and read."""
         session = self.session
-        self.directory.write_status("running", tokens=self.progress.tokens)
+        self.directory.write_status(RunStatus("running", self.progress.tokens))
         peak_flops()  # takes a measurement on CPUs: not between two steps
         plan = session.plan
         # A trunk that is asked for less than it has trained has no step left.
@@ -131,25 +132,25 @@ class _Loop:
         self._save()
         session.checkpoints.wait()
 
-    def summary(self) -> dict[str, Any]:
-        """Final numbers: losses, throughput by batch, compilations."""
+    def summary(self) -> RunStatus:
+        """That it has finished, with its final numbers."""
         session, progress = self.session, self.progress
         rows = read_curve(self.directory.path)
         last = rows[-1] if rows else {}
         flops = session.run.model.training_flops_per_token(session.run.data.seq_len)
         peak = peak_flops()[0] * session.mesh.size / flops
-        return {
-            "tokens": progress.tokens,
-            "step": progress.step,
-            "loss": last.get("loss"),
-            **{name: value for name, value in last.items() if name.startswith("eval_loss")},
-            **session.test_losses(),
-            "seconds": progress.seconds,
-            "remainder_tokens": session.plan.remainder_tokens,
-            "programs": len(session.programs.capacity),
-            "recompilations": self.recompilations,
-            "throughput": throughput(rows, peak, session.run.start),
-        }
+        held_out = {name: value for name, value in last.items() if name.startswith("eval_loss")}
+        return RunStatus(
+            "finished",
+            progress.tokens,
+            progress.step,
+            {"loss": last.get("loss"), **held_out, **session.test_losses()},
+            progress.seconds,
+            session.plan.remainder_tokens,
+            len(session.programs.capacity),
+            self.recompilations,
+            throughput(rows, peak, session.run.start),
+        )
 
     def _dispatch(self, item: StepInput) -> None:
         """Starts a step, then reads the one before it."""
@@ -217,7 +218,7 @@ class _Loop:
             self._save()
         if stopping and tokens < session.plan.tokens:
             session.checkpoints.wait()
-            self.directory.write_status("interrupted", tokens=tokens)
+            self.directory.write_status(RunStatus("interrupted", tokens))
             raise Interrupted(f"run {session.run.id} saved at {tokens} tokens")
         self._clock = time.perf_counter()
 
@@ -267,7 +268,7 @@ class _Loop:
 
 def throughput(
     rows: list[dict[str, Any]], peak_tokens_per_second: float, start: int = 0
-) -> list[dict[str, Any]]:
+) -> tuple[Speed, ...]:
     """Tokens per second and model FLOP utilisation by batch size, from a curve.
 
     Args:
@@ -282,13 +283,8 @@ def throughput(
         span[0] += row["tokens"] - tokens
         span[1] += row["seconds"] - seconds
         tokens, seconds = row["tokens"], row["seconds"]
-    return [
-        {
-            "batch": batch,
-            "tokens": int(spent),
-            "tokens_per_second": spent / took,
-            "mfu": spent / took / peak_tokens_per_second,
-        }
+    return tuple(
+        Speed(batch, int(spent), spent / took, spent / took / peak_tokens_per_second)
         for batch, (spent, took) in spans.items()
         if took > 0
-    ]
+    )

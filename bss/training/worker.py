@@ -61,7 +61,7 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
     from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
     from bss.training.loop import Interrupted, train
-    from bss.values import from_dict
+    from bss.values import from_dict, to_dict
 
     def answer(event: str, **details: Any) -> None:
         with contextlib.suppress(BrokenPipeError):  # the engine is gone: save before leaving
@@ -80,7 +80,7 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
     except (InputError, OSError) as error:
         answer("failed", message=str(error))
         return True
-    answer("done", status=status)
+    answer("done", status=to_dict(status))
     return True
 
 

@@ -9,23 +9,22 @@ from it in one setting.
     python -m experiments.critical_theory --config=configs/critical_theory.py:cpu
 """
 
-import time
 from dataclasses import asdict
-from pathlib import Path
 
 import pandas as pd
 
 from bss.plots.critical import least_squares_figure
 from bss.theory.critical import CriticalTable, critical_batches
 from bss.theory.least_squares import LeastSquares
-from bss.values import to_dict
 from experiments.critical_theory.study import Study
-from experiments.study import provenance, run_experiment, say, write_results
+from experiments.main import run_experiment
+from experiments.results import Results
+from experiments.study import say
 
 
 def experiment(study: Study) -> None:
     """Measures every task with every procedure, and writes tables, a figure and the record."""
-    started = time.monotonic()
+    results = Results(study)
     first, last = study.powers
     budgets = [2**power for power in range(first, last + 1)]
     exponents, points = [], []
@@ -46,20 +45,15 @@ def experiment(study: Study) -> None:
             points += [keys | point._asdict() for point in table.points]
             if procedure == study.procedures[0]:
                 drawn[name] = table
-    record = {
-        "title": study.title,
-        "question": "How does the critical batch grow with the data, and what does that hang on?",
-        **provenance(to_dict(study), started),
-    }
     measured = pd.DataFrame(exponents)
-    files = {
-        "experiment.json": record,
-        "exponents.csv": measured,
-        "points.csv": pd.DataFrame(points),
-        "least_squares.png": least_squares_figure(drawn),
-    }
-    write_results(Path(study.results), files)
-    say(f"done in {time.monotonic() - started:.0f} s")
+    results.write(
+        {
+            "exponents.csv": measured,
+            "points.csv": pd.DataFrame(points),
+            "least_squares.png": least_squares_figure(drawn),
+        },
+        question="How does the critical batch grow with the data, and what does that hang on?",
+    )
     print(measured.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
 
 

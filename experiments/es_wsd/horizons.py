@@ -1,22 +1,18 @@
 """The best constant batch of each horizon, after the decay: measured, and as a law has it."""
 
-import numpy as np
 import pandas as pd
 
 from bss.laws import EsFit
 from bss.laws.es.values import predicted_loss
 from bss.points.crossings import mean
-from bss.training.config import RunConfig
-from bss.training.directory import read_status, run_path
-from bss.training.execution import Execution
+from bss.points.standings import tuned
 
 
-def horizon_table(decays: list[RunConfig], execution: Execution, law: EsFit) -> pd.DataFrame:
+def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:
     """Every batch at every horizon, at the rate with the lowest held-out loss.
 
     Args:
-        decays: runs decayed to zero; their stop is the horizon.
-        execution: where they ran.
+        decays: finals of constant batches decayed to zero; their stop is the horizon.
         law: fitted to the annealed losses.
 
     Returns:
@@ -26,19 +22,26 @@ def horizon_table(decays: list[RunConfig], execution: Execution, law: EsFit) -> 
         errors.
     """
     rows = []
-    for end in sorted({run.schedule.tokens for run in decays}):
-        tuned = _tuned([run for run in decays if run.schedule.tokens == end], execution)
-        best = min(tuned, key=lambda batch: tuned[batch]["eval_loss"])
-        law_best = min(tuned, key=lambda batch: predicted_loss(law, end, batch))
-        reference = tuned[best]["tests"]
-        for batch, entry in tuned.items():
-            tests = entry["tests"]
-            excess = mean([tests[s] - reference[s] for s in tests if s in reference])
+    sized = decays.assign(batch=decays["batch"].astype(int)).sort_values("batch", kind="stable")
+    kept = tuned(sized, ["stop", "batch"])
+    for end, ended in kept.groupby("stop"):
+        at = {int(str(batch)): seeds.set_index("seed") for batch, seeds in ended.groupby("batch")}
+        held_out = {
+            batch: float(seeds["eval_loss"].to_numpy(float).mean()) for batch, seeds in at.items()
+        }
+        best = min(at, key=lambda batch: held_out[batch])
+        law_best = min(at, key=lambda batch: predicted_loss(law, int(str(end)), batch))
+        for batch, seeds in at.items():
+            apart = seeds["test_loss"] - at[best]["test_loss"]
+            excess = mean(apart.dropna().tolist())
             rows.append(
                 {
                     "horizon": end,
                     "batch": batch,
-                    **{name: value for name, value in entry.items() if name != "tests"},
+                    "peak_lr": seeds["peak_lr"].iloc[0],
+                    "trials": seeds["trials"].iloc[0],
+                    "eval_loss": held_out[batch],
+                    "test_loss": mean(seeds["test_loss"].tolist()).value,
                     "best": batch == best,
                     "law_best": batch == law_best,
                     "excess": excess.value,
@@ -46,28 +49,3 @@ def horizon_table(decays: list[RunConfig], execution: Execution, law: EsFit) -> 
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _tuned(runs: list[RunConfig], execution: Execution) -> dict[int, dict]:
-    """Each batch at the rate with the lowest held-out loss, averaged over seeds."""
-    losses: dict[int, dict[float, dict[int, tuple[float, float]]]] = {}
-    for run in runs:
-        status = read_status(run_path(execution.runs, run))
-        rates = losses.setdefault(run.schedule.batch.constant_batch, {})
-        seeds = rates.setdefault(run.optimizer.lr, {})
-        seeds[run.seed] = (status["eval_loss"], status["test_loss"])
-    found = {}
-    for batch, rates in sorted(losses.items()):
-        held_out = {
-            lr: np.mean([loss for loss, _ in seeds.values()]) for lr, seeds in rates.items()
-        }
-        lr = min(held_out, key=lambda rate: held_out[rate])
-        tests = {seed: test for seed, (_, test) in rates[lr].items()}
-        found[batch] = {
-            "peak_lr": lr,
-            "trials": len(rates),
-            "eval_loss": float(held_out[lr]),
-            "test_loss": float(np.mean(list(tests.values()))),
-            "tests": tests,
-        }
-    return found

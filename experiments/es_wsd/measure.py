@@ -8,12 +8,11 @@ import pandas as pd
 
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
-from bss.laws.es.compare import Comparison, compare
+from bss.laws.es.compare import Comparison, compare, shown_laws
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, optima
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
-from experiments.es_curve.__main__ import shown_laws
 
 
 def measure(
@@ -44,8 +43,7 @@ def measure(
     for kind, (table, column) in sources.items():
         losses = default_targets(table, targets, warmup_tokens=warmup, column=column)
         every = points(table, losses, column=column, kind=kind)
-        shared = np.isclose(every["peak_lr"].to_numpy(float), shared_rate)
-        found[kind, "shared"] = every[shared].reset_index(drop=True)
+        found[kind, "shared"] = at_rate(every, shared_rate).reset_index(drop=True)
         found[kind, "envelope"] = envelope(every)
     return found
 
@@ -74,6 +72,18 @@ class Laws:
             "comparison": self.comparison.to_dict(),
             "fits": {name: fit.to_dict() for name, fit in self.fits.items()},
         }
+
+
+def at_rate(table: pd.DataFrame, rate: float) -> pd.DataFrame:
+    """The rows of runs at one peak rate."""
+    return table.loc[np.isclose(table["peak_lr"].to_numpy(float), rate)]
+
+
+def final_rows(branches: pd.DataFrame) -> pd.DataFrame:
+    """The last row of every decay branch, under its trunk's id: the trunk's annealed curve."""
+    last = branches.drop_duplicates("run", keep="last")
+    renamed = last.assign(run=last["parent"])
+    return renamed.sort_values(["run", "tokens"]).reset_index(drop=True)
 
 
 def fit_laws(measured: pd.DataFrame, options: Options) -> Laws:

@@ -8,23 +8,20 @@ from bss.sweeps.branching import branched, decayed, shared
 from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay, seeded
 from bss.training.config import RunConfig
-from bss.training.execution import Execution
 from experiments.late_switch.law import LAW
 from experiments.late_switch.study import Entry, Study
 
 
-def switching(
-    study: Study, base: RunConfig, constants: Sequence[Contender], execution: Execution
-) -> list[Contender]:
+def switching(study: Study, base: RunConfig, constants: Sequence[Contender]) -> list[Contender]:
     """The study's schedules at constant rate, as branches of the constants and of each other."""
     alone, branching = [], []
     for entry in study.schedules:
         found = of_entry(study, base, entry)
         (alone if entry.alone else branching).extend(found)
-    return [*alone, *sharing(branching, constants, execution)]
+    return [*alone, *sharing(branching, constants, study.fork_tokens)]
 
 
-def going_on(study: Study, constants: Sequence[Contender], execution: Execution) -> list[Contender]:
+def going_on(study: Study, constants: Sequence[Contender]) -> list[Contender]:
     """The large batch at the shared rate over more tokens, from its last checkpoint."""
     found = []
     for contender in constants if study.continued > 1 else ():
@@ -35,7 +32,7 @@ def going_on(study: Study, constants: Sequence[Contender], execution: Execution)
             and run.seed in study.continued_seeds
         ):
             longer = overlay(run, {"schedule.tokens": round(study.continued * study.tokens)})
-            branch = branched(longer, [run], execution.forks)
+            branch = branched(longer, [run], study.fork_tokens)
             found.append(Contender(f"{contender.name} continued", "constant", "constant", branch))
     return found
 
@@ -45,7 +42,6 @@ def by_law(
     base: RunConfig,
     schedules: dict[str, BatchSchedule],
     known: Sequence[Contender],
-    execution: Execution,
 ) -> dict[str, list[Contender]]:
     """The law's schedules at the shared rate, by the kind of rate that each is for.
 
@@ -56,7 +52,7 @@ def by_law(
         schedule = [schedules[name]] if name in schedules else []
         entries = [Entry(name, str(one), (study.shared_rate,)) for one in schedule]
         found[kind] = [contender for entry in entries for contender in of_entry(study, base, entry)]
-    found["constant"] = sharing(found["constant"], known, execution)
+    found["constant"] = sharing(found["constant"], known, study.fork_tokens)
     return found
 
 
@@ -64,24 +60,22 @@ def decaying(
     study: Study,
     contenders: Sequence[Contender],
     known: Sequence[Contender],
-    execution: Execution,
 ) -> list[Contender]:
     """The contenders with their last tokens decayed to zero, each from the nearest checkpoint."""
     trained = [contender.run for contender in known]
-    runs = [branched(decayed(c.run, study.decay), trained, execution.forks) for c in contenders]
+    runs = [branched(decayed(c.run, study.decay), trained, study.fork_tokens) for c in contenders]
     return [replace(c, ending="decay", run=run) for c, run in zip(contenders, runs, strict=True)]
 
 
 def under_cosine(
-    study: Study, base: RunConfig, lawful: Sequence[Contender], execution: Execution
-) -> tuple[list[Contender], Execution]:
-    """Every constant and every schedule under a cosine, and where they keep checkpoints.
+    study: Study, base: RunConfig, lawful: Sequence[Contender]
+) -> tuple[list[Contender], list[int]]:
+    """Every constant and every schedule under a cosine, and where they keep checkpoints, in tokens.
 
     Args:
         study: with the part of the tokens that they have.
         base: the run that they overlay.
         lawful: the law's schedules, from the start at constant rate.
-        execution: of the others.
     """
     constants = [
         Entry(f"constant {batch}", str(batch), rates) for batch, rates in study.rates.items()
@@ -90,8 +84,7 @@ def under_cosine(
     found = [c for entry in entries for c in of_entry(study, base, entry)]
     found = [cosined(contender, study.cosine) for contender in [*found, *lawful]]
     starts = {start for c in found for start in c.run.schedule.batch.starts[1:]}
-    own = replace(execution, forks=tuple(sorted(starts)))
-    return sharing(found, [], own), own
+    return sharing(found, [], sorted(starts)), sorted(starts)
 
 
 def of_entry(study: Study, base: RunConfig, entry: Entry) -> Iterator[Contender]:
@@ -107,10 +100,10 @@ def of_entry(study: Study, base: RunConfig, entry: Entry) -> Iterator[Contender]
 
 
 def sharing(
-    contenders: Sequence[Contender], known: Sequence[Contender], execution: Execution
+    contenders: Sequence[Contender], known: Sequence[Contender], forks: Sequence[int]
 ) -> list[Contender]:
     """The contenders in order, each branching from a known run or from one before it."""
-    runs = shared([c.run for c in contenders], [c.run for c in known], execution.forks)
+    runs = shared([c.run for c in contenders], [c.run for c in known], forks)
     return [replace(c, run=run) for c, run in zip(contenders, runs, strict=True)]
 
 
@@ -125,3 +118,8 @@ def cosined(contender: Contender, part: float) -> Contender:
         "schedule.batch": str(BatchSchedule(starts, schedule.batches)),
     }
     return replace(contender, ending="cosine", run=overlay(run, changes))
+
+
+def is_whole(study: Study, contender: Contender) -> bool:
+    """Whether it takes all tokens; others serve the best switch point alone."""
+    return contender.run.schedule.tokens == study.tokens

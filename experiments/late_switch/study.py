@@ -6,7 +6,7 @@ from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import BatchRates, rates_near
-from experiments.study import Setup, check_counts, check_parts, check_positive
+from experiments.study import Priced, Setup, check_counts, check_parts, check_seeds
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Priced):
     """The question.
 
     Attributes:
@@ -54,9 +54,6 @@ class Study:
         continued_seeds: for these seeds.
         resamples: bootstrap refits behind each interval.
         results: directory of tables.
-        dry_run: print what it costs, and stop.
-        peak_flops: of one device, and
-        mfu: the part of it that is reached: assumptions of the dry run.
         setup: model, data, optimizer, horizon, engine.
 
     Raises:
@@ -80,12 +77,10 @@ class Study:
     continued: float = 1.0
     continued_seeds: tuple[int, ...] = (0,)
     resamples: int = 100
-    dry_run: bool = False
-    peak_flops: float = 989e12
-    mfu: float = 0.4
     setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check(self)
 
     @property
@@ -130,7 +125,6 @@ def check(study: Study) -> None:
         raise InputError(f"cosine is {study.cosine}; expected a part of the tokens, at most 1")
     if study.continued < 1:
         raise InputError(f"continued is {study.continued}; expected 1 or more, 1 for none")
-    check_positive(study, "peak_flops", "mfu")
     for name in ("forks", "budgets"):
         parts = getattr(study, name)
         if not parts or list(parts) != sorted(set(parts)) or parts[0] <= 0 or parts[-1] > 1:
@@ -139,8 +133,7 @@ def check(study: Study) -> None:
         raise InputError(f"starts are {study.starts}; expected parts of the tokens, below 1")
     if any(multiple < 1 for multiple in study.extrapolated):
         raise InputError(f"extrapolated are {study.extrapolated}; expected multiples of 1 or more")
-    if not study.seeds:
-        raise InputError("seeds are none; expected at least one, as 0")
+    check_seeds(study)
     check_counts(study, "resamples")
     if not study.small < study.large or not {study.small, study.large} <= set(study.rates):
         raise InputError(

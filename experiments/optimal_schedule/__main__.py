@@ -13,12 +13,9 @@ recursion and with the functional scaling law (Li et al., arXiv 2509.19189):
     python -m experiments.optimal_schedule --config=configs/optimal_schedule.py:cpu
 """
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
-from bss.values import to_dict
+from experiments.main import run_experiment
 from experiments.optimal_schedule.measure import (
     catch_up,
     joint_family,
@@ -27,26 +24,23 @@ from experiments.optimal_schedule.measure import (
     switching,
 )
 from experiments.optimal_schedule.study import Study
-from experiments.study import provenance, run_experiment, say, write_results
+from experiments.results import Results
+from experiments.study import say
 
 
 def experiment(study: Study) -> None:
     """Computes every part and writes its tables and figures."""
-    started = time.monotonic()
+    results = Results(study)
     parts = []
     for part in (switching, catch_up, optima, law_against_exact, joint_family):
         say(f"{part.__name__.replace('_', ' ')} …")
         parts.append(part(study))
     files = {name: file for part in parts for name, file in part.files.items()}
-    record = {
-        "title": study.title,
-        "question": "When should the batch grow, in the theory, and how do its powers show?",
-        **provenance(to_dict(study), started),
-    }
     measured = pd.DataFrame([row for part in parts for row in part.exponents])
-    exponents = {"experiment.json": record, "exponents.csv": measured}
-    write_results(Path(study.results), {**exponents, **files})
-    say(f"done in {time.monotonic() - started:.0f} s")
+    results.write(
+        {"exponents.csv": measured, **files},
+        question="When should the batch grow, in the theory, and how do its powers show?",
+    )
     print(measured.to_string(index=False, float_format=lambda value: f"{value:.4f}"))
 
 

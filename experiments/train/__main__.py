@@ -6,50 +6,31 @@
 Interrupt it when you like: the run is saved, and the same command continues it.
 """
 
-import time
-from pathlib import Path
-
 from bss.plots.runs import run_figure
-from bss.sweeps.engine import LocalEngine
 from bss.sweeps.table import run_table
-from bss.values import to_dict
-from experiments.study import (
-    check_results,
-    print_price,
-    provenance,
-    run_experiment,
-    say,
-    train_all,
-    write_results,
-)
+from experiments.main import run_experiment
+from experiments.results import Results
+from experiments.study import EngineConfig, say
 from experiments.train.study import Study
+from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:
     """Trains the run and writes its curve."""
-    started, results = time.monotonic(), Path(study.results)
-    check_results(results, to_dict(study))
+    title = f"{study.model} on {study.text.corpus}, batch {study.schedule.batch}"
+    results = Results(study, title)
     run, execution = study.run()
-    title = f"{study.model} on {study.text.corpus}, batch {run.schedule.batch}"
-    print_price(title, [run])
-    with LocalEngine(1, pin=False) as engine:
-        trained = train_all(engine, [run], execution, title)
-    curve = run_table(Path(execution.runs), trained)
-    record = provenance(to_dict(study), started, trained, execution.runs)
-    write_results(
-        results,
-        {
-            "experiment.json": {"title": title, "run": run.id, **record},
-            "runs.parquet": curve,
-            "curve.png": run_figure(curve),
-        },
-    )
+    with Trainer(EngineConfig(workers=1, pin=False), execution) as trainer:
+        trained = trainer.train([run], title)
+    curve = run_table(trainer.runs, trained)
+    files = {"runs.parquet": curve, "curve.png": run_figure(curve)}
+    results.write(files, trainer, run=run.id)
     last = curve.iloc[-1]
     say(
         f"held-out loss {last['eval_loss']:.4f} after {last['tokens']:,} tokens, "
         f"{last['step']:,} steps"
     )
-    print(f"curve: {results / 'curve.png'}")
+    print(f"curve: {results.directory / 'curve.png'}")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import json
 import pytest
 
 from bss.errors import InputError
+from bss.models.sizes import named
 from bss.values import from_dict
 from configs.es_ablations import get_config
-from experiments.es_ablations.__main__ import Study, Variation, constants, contenders, switches
+from experiments.es_ablations.contenders import contenders, switches
+from experiments.es_ablations.study import Study, Variation
 
 STUDY = from_dict(Study, json.loads(get_config("gpu").to_json()))  # needs no corpus
 LATE = Variation("late", ("8", "0:8 70%:64", "0:8 25%:16 60%:32"))
@@ -22,7 +24,7 @@ def test_a_two_stage_schedule_branches_from_the_constant_of_its_first_batch():
     assert late.parent.run == constant.id
     assert growing.parent is None
     assert switches(found) == (late.parent.tokens,)
-    assert constants(LATE) == ["8"]
+    assert LATE.constants == ["8"]
 
 
 def test_under_cosine_nothing_branches():
@@ -44,7 +46,7 @@ def test_changes_after_the_switch_leave_the_trunk_alone():
 def test_a_variation_may_have_another_model_and_other_fields():
     changed = Variation("other", ("8",), {"optimizer.weight_decay": 0.1}, model="25M")
     (found,) = contenders(STUDY, changed)
-    assert found.run.model.d_model == 512
+    assert found.run.model == named("25M")
     assert found.run.optimizer.weight_decay == 0.1
     unknown = Variation("unknown", ("8",), {"optimizer.wd": 0.1})
     with pytest.raises(InputError, match="wd is not a field"):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -18,10 +17,13 @@ from bss.sweeps.contenders import (
     rates_near,
 )
 from bss.sweeps.grid import overlay
+from bss.sweeps.table import finals
+from bss.training.status import RunStatus
 from bss.values import from_dict
 from configs.es_wsd import get_config
-from experiments.es_wsd import horizons as es_horizons
-from experiments.es_wsd.__main__ import Study, experiment, trunk_overlays
+from experiments.es_wsd import horizons
+from experiments.es_wsd.__main__ import experiment, trunk_overlays
+from experiments.es_wsd.study import Study
 from experiments.study import planned_run
 
 STUDY = from_dict(Study, json.loads(get_config("cpu").to_json()))
@@ -110,12 +112,11 @@ def test_horizons_keep_the_best_rate_of_a_batch_and_pair_its_seeds(monkeypatch):
         for seed in (0, 1):
             change = {"schedule.batch": str(batch), "optimizer.lr": lr, "seed": seed}
             runs.append(overlay(BASE, change))
-            status = {"eval_loss": loss + 0.1 * seed, "test_loss": loss + 0.3 * seed + 0.01}
-            statuses[runs[-1].id] = status
-    monkeypatch.setattr(es_horizons, "read_status", lambda path: statuses[path.name])
-    monkeypatch.setattr(es_horizons, "predicted_loss", lambda law, tokens, batch: -batch)
+            ended = {"eval_loss": loss + 0.1 * seed, "test_loss": loss + 0.3 * seed + 0.01}
+            statuses[runs[-1].id] = RunStatus("finished", losses=ended)
+    monkeypatch.setattr(horizons, "predicted_loss", lambda law, tokens, batch: -batch)
     law = EsFit(LAWS["surface"], 64, ())
-    table = es_horizons.horizon_table(runs, SimpleNamespace(runs="runs"), law)  # type: ignore
+    table = horizons.horizon_table(finals(runs, statuses), law)
     assert list(table["batch"]) == [4, 8]
     assert list(table["peak_lr"]) == [2e-3, 2e-3]
     assert list(table["trials"]) == [2, 2]

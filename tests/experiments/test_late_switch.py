@@ -19,22 +19,18 @@ from bss.schedules.rates import cosine, wsd
 from bss.sweeps.branching import agreement, branched, decay_branch
 from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
-from bss.training.execution import Execution
+from bss.training.status import RunStatus
 from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config, stages
-from experiments.late_switch import law as late_law
 from experiments.late_switch.__main__ import experiment
 from experiments.late_switch.law import (
-    candidates,
     chosen_fit,
     fit_pilots,
     law_schedules,
     law_switch,
     left_out,
-    predictions,
-    score,
-    scores,
 )
+from experiments.late_switch.predictions import candidates, predictions, score, scores
 from experiments.late_switch.runs import (
     by_law,
     decaying,
@@ -51,9 +47,8 @@ VALUES = json.loads(get_config("cpu").to_json())
 VALUES["schedules"] = [e for e in VALUES["schedules"] if e["name"] not in ES_NAMES]
 STUDY = from_dict(Study, VALUES)
 BASE = planned_run(STUDY.setup)
-EXECUTION = Execution(buckets=STUDY.setup.engine.buckets, forks=STUDY.fork_tokens)
 CONSTANTS = list(constant_contenders(BASE, STUDY.rates, STUDY.seeds, []))
-SWITCHED = switching(STUDY, BASE, CONSTANTS, EXECUTION)
+SWITCHED = switching(STUDY, BASE, CONSTANTS)
 
 
 def named(contenders: list[Contender], name: str, lr: float = 2e-3, seed: int = 0) -> Contender:
@@ -79,7 +74,7 @@ def entries(*more: Entry) -> tuple[Entry, ...]:
         ({"budgets": (0.5, 1.2)}, "budgets are"),
         ({"extrapolated": (0.5,)}, "extrapolated are"),
         ({"starts": (0.5, 1.0)}, "starts are .* below 1"),
-        ({"seeds": ()}, "seeds are none"),
+        ({"seeds": ()}, "expected different ones, at least one"),
         ({"resamples": 0}, "resamples is 0"),
         ({"small": 32}, "the smaller first"),
         ({"large": 33}, "two batches of the grid"),
@@ -108,7 +103,7 @@ def test_a_switch_is_the_branch_that_another_study_would_make_of_it():
     theirs = list(late_contenders(BASE, STUDY.rates, STUDY.seeds, schedule))
     ours = [c for c in SWITCHED if c.name == "late"]
     assert {c.run.id for c in ours} == {c.run.id for c in theirs}
-    found = decaying(STUDY, ours, [*CONSTANTS, *SWITCHED], EXECUTION)
+    found = decaying(STUDY, ours, [*CONSTANTS, *SWITCHED])
     decays = {decay_branch(c.run, STUDY.decay).id for c in theirs}
     assert {c.run.id for c in found} == decays
 
@@ -122,17 +117,17 @@ def test_schedules_branch_from_the_last_checkpoint_that_they_share():
         assert fork <= run.parent.tokens < fork + 4 * 64
     assert named(SWITCHED, "last 10% of 63%").run.schedule.tokens == 630_000
     back = overlay(trunk, {"schedule.batch": "0:4 504K:32 800K:8"})
-    found = branched(back, [c.run for c in [*CONSTANTS, *SWITCHED]], EXECUTION.forks)
+    found = branched(back, [c.run for c in [*CONSTANTS, *SWITCHED]], STUDY.fork_tokens)
     assert found.parent is not None
     assert found.parent.run == named(SWITCHED, "middle").run.id
     # Nothing of another rate, seed or first batch is shared.
     for change in ({"optimizer.lr": 3e-3}, {"seed": 9}, {"schedule.batch": "0:5 504K:32"}):
         other = overlay(back, change)
-        assert branched(other, [c.run for c in CONSTANTS], EXECUTION.forks) == other
+        assert branched(other, [c.run for c in CONSTANTS], STUDY.fork_tokens) == other
 
 
 def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
-    found = decaying(STUDY, SWITCHED, [*CONSTANTS, *SWITCHED], EXECUTION)
+    found = decaying(STUDY, SWITCHED, [*CONSTANTS, *SWITCHED])
     parents = {}
     for name in ("early", "at 85%"):
         run = named(found, name).run
@@ -147,16 +142,14 @@ def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
 
 def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_own():
     study = dataclasses.replace(STUDY, cosine=0.25)
-    lawful = by_law(
-        study, BASE, {"law, for cosine": BatchSchedule.late_switch(4, 8, 400_000)}, [], EXECUTION
-    )
-    found, own = under_cosine(study, BASE, lawful["cosine"], EXECUTION)
+    lawful = by_law(study, BASE, {"law, for cosine": BatchSchedule.late_switch(4, 8, 400_000)}, [])
+    found, forks = under_cosine(study, BASE, lawful["cosine"])
     assert {c.ending for c in found} == {"cosine"}
     whole = {entry.name for entry in STUDY.schedules if entry.until == 1}
     assert {c.name for c in found} == whole | {"law, for cosine"} | {
         f"constant {batch}" for batch in STUDY.rates
     }
-    assert {50_000, 100_000, 126_000, 175_000} < set(own.forks)
+    assert {50_000, 100_000, 126_000, 175_000} < set(forks)
     # Every rate of its own constant is tried, so that baselines are tuned under the cosine too.
     small = named(found, "constant 4", 1e-3).run
     assert (small.schedule.rate, small.schedule.tokens, small.parent) == ("cosine", 250_000, None)
@@ -173,13 +166,13 @@ def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_
 
 def test_the_large_batch_goes_on_without_touching_its_trunk():
     study = dataclasses.replace(STUDY, continued=2.0, continued_seeds=(0,))
-    (found,) = going_on(study, CONSTANTS, EXECUTION)
+    (found,) = going_on(study, CONSTANTS)
     trunk = named(CONSTANTS, "constant 32").run
     assert found.run.parent is not None
     assert found.run.parent.run == trunk.id
     assert found.run.id != trunk.id
     assert found.run.schedule.tokens == 2_000_000
-    assert going_on(dataclasses.replace(STUDY, continued=1.0), CONSTANTS, EXECUTION) == []
+    assert going_on(dataclasses.replace(STUDY, continued=1.0), CONSTANTS) == []
 
 
 def test_stages_end_before_the_decay():
@@ -280,12 +273,12 @@ def test_a_common_offset_does_not_count_against_a_prediction_of_differences():
     assert score(measured, -measured)["rank_correlation"] == pytest.approx(-1.0)
 
 
-def test_predictions_stand_beside_the_constant_of_as_many_steps(monkeypatch):
+def test_predictions_stand_beside_the_constant_of_as_many_steps():
     losses = {c.run.id: 1.5 + 0.1 * c.run.schedule.batch.constant_batch for c in CONSTANTS}
     losses |= {c.run.id: 1.7 for c in SWITCHED}
-    monkeypatch.setattr(late_law, "read_status", lambda path: {"eval_loss": losses[path.name]})
+    statuses = {run: RunStatus("finished", losses={"eval_loss": x}) for run, x in losses.items()}
     unseen = [c for c in SWITCHED if c.name in ("stages", "middle")]
-    table = predictions(None, CONSTANTS, unseen, CONSTANTS, late_law.Path("runs"))
+    table = predictions(None, CONSTANTS, unseen, CONSTANTS, statuses)
     assert set(table["name"]) == {"stages", "middle"}
     middle = table.set_index("name").loc["middle"]
     # 504K tokens in 4s and 496K in 32s take the steps of 7.06s throughout.

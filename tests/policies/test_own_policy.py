@@ -12,7 +12,8 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import overlay
 from bss.values import from_dict
 from configs.es_curve import get_config
-from experiments.es_curve.__main__ import Study, other_schedules, stable_contenders
+from experiments.es_curve.contenders import contenders, other_schedules
+from experiments.es_curve.study import Study
 from experiments.study import planned_run
 
 OWN = '''
@@ -91,7 +92,7 @@ def test_it_competes_in_an_experiment(own, planted):
     runs = pd.DataFrame({"run": [run.id for run in trunks], "batch": study.batches})
     others = other_schedules(study, None, points)
     derived = BatchSchedule((0, 50_000), (2, 8))
-    found = stable_contenders(study, trunks, derived, others, runs.assign(eval_loss=runs["batch"]))
+    found = contenders(study, trunks, derived, others, runs.assign(eval_loss=runs["batch"]))
     competing = {c.name: str(c.run.schedule.batch) for c in found if c.role == "policy"}
     # Two stages at most, as the study says.
     assert competing == {"mypolicy:POLICY": "0:2 75K:8", "late-switch": "0:1 70K:8"}

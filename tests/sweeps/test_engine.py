@@ -18,6 +18,7 @@ from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.tables import check_runs
 from bss.training.config import Parent
 from bss.training.directory import read_curve, read_status
+from bss.training.status import RunStatus
 from bss.values import to_dict
 
 
@@ -38,9 +39,9 @@ def test_a_sweep_with_a_branch_and_a_diverging_run(engine, tiny_run, tiny_execut
     refused = overlay(trunk, {"data.content": "0" * 64})
     runs = [branch, orphan, wild, refused, trunk]
     statuses = engine.train(runs, execution)
-    told = [statuses[run.id]["status"] for run in runs]
+    told = [statuses[run.id].status for run in runs]
     assert told == ["finished", "skipped", "diverged", "failed", "finished"]
-    assert "have hash" in statuses[refused.id]["message"]
+    assert "have hash" in statuses[refused.id].message
 
     runs.remove(refused)
     monkeypatch.setattr(engine, "_train_one", None)  # nothing is left to train
@@ -73,7 +74,7 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
     """Sends the first worker a signal as soon as it trains the run."""
 
     def send():
-        while read_status(Path(execution.runs) / run.id).get("status") != "running":
+        while read_status(Path(execution.runs) / run.id).status != "running":
             time.sleep(0.01)
         engine._processes[0].send_signal(number)
 
@@ -85,8 +86,8 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        (signal.SIGKILL, {"status": "failed", "message": "worker 0 died; see "}),
-        (signal.SIGTERM, {"status": "interrupted"}),
+        (signal.SIGKILL, RunStatus("failed", message="worker 0 died; see ")),
+        (signal.SIGTERM, RunStatus("interrupted")),
     ],
 )
 def test_a_worker_that_leaves_is_replaced(
@@ -98,9 +99,9 @@ def test_a_worker_that_leaves_is_replaced(
     sender = signal_worker_once_running(engine, long, tiny_execution, number)
     statuses = engine.train([long, *others], tiny_execution)
     sender.join()
-    assert statuses[long.id]["status"] == told["status"]
-    assert told.get("message", "") in statuses[long.id].get("message", "")
-    assert [statuses[run.id]["status"] for run in others] == ["finished", "finished"]
+    assert statuses[long.id].status == told.status
+    assert told.message in statuses[long.id].message
+    assert [statuses[run.id].status for run in others] == ["finished", "finished"]
 
 
 def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, monkeypatch):
@@ -109,8 +110,8 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
     with LocalEngine(2) as engine:
         monkeypatch.setattr(engine, "_start", lambda *_: 1 / 0)
         statuses = engine.train([branch, trunk], tiny_execution)
-    assert statuses[trunk.id]["message"] == "ZeroDivisionError: division by zero"
-    assert statuses[branch.id]["status"] == "skipped"
+    assert statuses[trunk.id].message == "ZeroDivisionError: division by zero"
+    assert statuses[branch.id].status == "skipped"
 
 
 # A shell starts what it puts in the background with interrupts ignored, and children inherit it.
@@ -142,5 +143,5 @@ def test_an_interrupt_saves_every_run(tiny_run, tiny_execution, tmp_path):
     assert sweep.wait(60) != 0
     for path in paths:
         status = read_status(path)
-        assert status["status"] == "interrupted"
-        assert (path / "checkpoints" / str(status["tokens"])).is_dir()
+        assert status.status == "interrupted"
+        assert (path / "checkpoints" / str(status.tokens)).is_dir()

@@ -55,15 +55,15 @@ def test_a_run_reports_its_averages_and_they_are_better_at_a_high_rate(tiny_run,
     rows = read_curve(Path(tiny_execution.runs) / run.id)
     assert all("eval_loss_avg_4%" in row for row in rows)
     assert rows[-1]["eval_loss_avg_4%"] < rows[-1]["eval_loss"]
-    assert status["test_loss_avg_4%"] < status["test_loss"]
-    assert status["eval_loss_avg_4%"] == rows[-1]["eval_loss_avg_4%"]
+    assert status.losses["test_loss_avg_4%"] < status.losses["test_loss"]
+    assert status.losses["eval_loss_avg_4%"] == rows[-1]["eval_loss_avg_4%"]
 
 
 def test_averages_leave_the_trajectory_alone(tiny_run, tiny_execution):
     with_bank = overlay(tiny_run, {"averages": ["20%", "300"]})
     assert with_bank.id != tiny_run.id
-    assert train(with_bank, tiny_execution)["eval_loss"] == pytest.approx(
-        train(tiny_run, tiny_execution)["eval_loss"], rel=1e-5
+    assert train(with_bank, tiny_execution).losses["eval_loss"] == pytest.approx(
+        train(tiny_run, tiny_execution).losses["eval_loss"], rel=1e-5
     )
 
 

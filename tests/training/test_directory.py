@@ -8,7 +8,11 @@ from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.config import Parent
 from bss.training.directory import open_run, parent_path, read_curve, read_status, run_path
+from bss.training.status import RunStatus, Speed
 from bss.values import to_dict
+
+LOSSES = {"loss": 1.4, "eval_loss": 1.5, "eval_loss_avg_4%": 1.3, "test_loss": None}
+FINISHED = RunStatus("finished", 8, 2, LOSSES, throughput=(Speed(2, 8, 1e3, 0.25),))
 
 
 def test_one_writer_at_a_time(tmp_path):
@@ -47,12 +51,16 @@ def test_a_torn_last_line_is_dropped(tmp_path):
 
 
 def test_status_and_executions(tmp_path):
-    assert read_status(tmp_path) == {}
+    assert read_status(tmp_path) == RunStatus("to do")
     with open_run(tmp_path) as directory:
         assert directory.add_execution({"cores": 1}) is None
         assert directory.add_execution({"cores": 2}) == {"cores": 1}
-        directory.write_status("finished", tokens=3)
-    assert read_status(tmp_path) == {"status": "finished", "tokens": 3}
+        directory.write_status(FINISHED)
+    assert read_status(tmp_path) == FINISHED
+    held = json.loads((tmp_path / "status.json").read_text())
+    assert held["test_loss"] is None
+    assert (held["eval_loss"], held["throughput"][0]["mfu"]) == (1.5, 0.25)
+    assert set(to_dict(RunStatus("diverged", 8))) == {"status", "tokens", "last_checkpoint"}
     assert not list(tmp_path.glob(".*.json*"))
 
 

@@ -64,7 +64,7 @@ def test_killed_while_it_saves_all_the_time(tiny_run, tiny_execution, start, ass
     assert start(run, undisturbed).wait() == 0
     assert_same_outcome(run, execution, run, undisturbed)
     status = read_status(Path(execution.runs) / run.id)
-    assert (status["status"], status["recompilations"]) == ("finished", 0)
+    assert (status.status, status.recompilations) == ("finished", 0)
 
 
 def test_sigterm_saves_and_exits_143(tiny_run, tiny_execution, start):
@@ -79,6 +79,6 @@ def test_sigterm_saves_and_exits_143(tiny_run, tiny_execution, start):
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait() == 143
     status = read_status(directory)
-    assert status["status"] == "interrupted"
-    assert status["tokens"] < 20_000_000
-    assert (directory / "checkpoints" / str(status["tokens"])).is_dir()
+    assert status.status == "interrupted"
+    assert status.tokens < 20_000_000
+    assert (directory / "checkpoints" / str(status.tokens)).is_dir()

@@ -12,6 +12,7 @@ from bss.training.checkpoint import open_checkpoints
 from bss.training.config import Parent
 from bss.training.directory import open_run, read_curve, read_status
 from bss.training.loop import Interrupted, throughput, train
+from bss.training.status import RunStatus
 
 
 def elsewhere(execution, name, **changes):
@@ -34,11 +35,11 @@ def test_a_run_finishes_and_compiles_each_bucket_once(tiny_run, whole):
     _, status = whole
     plan = tiny_run.plan()
     assert [s.batch for s in plan.segments] == [2, 4, 8]
-    assert (status["status"], status["tokens"]) == ("finished", 8192)
-    assert (status["step"], status["remainder_tokens"]) == (plan.steps, 0)
-    assert (status["programs"], status["recompilations"]) == (2, 0)
-    assert [t["batch"] for t in status["throughput"]] == [2, 4, 8]
-    assert sum(t["tokens"] for t in status["throughput"]) == 8192
+    assert (status.status, status.tokens) == ("finished", 8192)
+    assert (status.step, status.remainder_tokens) == (plan.steps, 0)
+    assert (status.programs, status.recompilations) == (2, 0)
+    assert [t.batch for t in status.throughput] == [2, 4, 8]
+    assert sum(t.tokens for t in status.throughput) == 8192
 
 
 def test_rows_stand_on_the_grid_and_at_batch_changes(tiny_run, whole):
@@ -82,9 +83,9 @@ def test_interrupted_anywhere_and_resumed_is_bit_identical(
             train(tiny_run, execution, stop=stop_after(asked))
         except Interrupted:
             interruptions += 1
-            assert read_status(directory_of(tiny_run, execution))["status"] == "interrupted"
+            assert read_status(directory_of(tiny_run, execution)).status == "interrupted"
     assert interruptions == len(stops)
-    assert train(tiny_run, execution)["status"] == "finished"
+    assert train(tiny_run, execution).status == "finished"
     assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
     with open_checkpoints(directory_of(tiny_run, execution)) as checkpoints:
         assert checkpoints.forks() == [2048, 4224]
@@ -95,8 +96,8 @@ def test_a_trunk_goes_on_when_more_tokens_are_asked_for(
 ):
     first = overlay(tiny_run, {"schedule.tokens": 3000})
     assert first.id == tiny_run.id
-    assert train(first, tiny_execution)["tokens"] == 2944
-    assert train(tiny_run, tiny_execution)["tokens"] == 8192
+    assert train(first, tiny_execution).tokens == 2944
+    assert train(tiny_run, tiny_execution).tokens == 8192
     rows = read_curve(directory_of(tiny_run, tiny_execution))
     straight = read_curve(directory_of(tiny_run, whole[0]))
     same = {r["tokens"]: r["eval_loss"] for r in straight}
@@ -106,10 +107,10 @@ def test_a_trunk_goes_on_when_more_tokens_are_asked_for(
 def test_an_interrupted_trunk_asked_for_less_is_done(tiny_run, tiny_execution, stop_after):
     with pytest.raises(Interrupted):
         train(tiny_run, tiny_execution, stop=stop_after(70))
-    stopped = read_status(directory_of(tiny_run, tiny_execution))["tokens"]
+    stopped = read_status(directory_of(tiny_run, tiny_execution)).tokens
     status = train(overlay(tiny_run, {"schedule.tokens": 1024}), tiny_execution)
     assert stopped > 1024
-    assert (status["status"], status["tokens"]) == ("finished", stopped)
+    assert (status.status, status.tokens) == ("finished", stopped)
 
 
 def test_checkpoints_at_every_step_change_nothing(
@@ -160,7 +161,7 @@ def test_a_bucket_that_devices_cannot_share_is_refused(tiny_run, tiny_execution)
 def test_a_diverging_run_stops_and_keeps_a_good_checkpoint(tiny_run, tiny_execution):
     wild = overlay(tiny_run, {"optimizer.lr": 1e30, "optimizer.clip": 0, "schedule.warmup": 0})
     status = train(wild, dataclasses.replace(tiny_execution, checkpoint_seconds=0))
-    assert status == {"status": "diverged", "tokens": 32, "last_checkpoint": None}
+    assert status == RunStatus("diverged", 32, last_checkpoint=None)
     assert train(wild, tiny_execution) == status
 
 
@@ -178,7 +179,7 @@ def test_divergence_after_a_checkpoint_keeps_it_finite(
     monkeypatch.setattr("bss.training.prefetch.traced", poisoned)
     execution = dataclasses.replace(tiny_execution, checkpoint_seconds=0)
     status = train(tiny_run, execution)
-    assert status == {"status": "diverged", "tokens": 21 * 32, "last_checkpoint": 20 * 32}
+    assert status == RunStatus("diverged", 21 * 32, last_checkpoint=20 * 32)
     monkeypatch.undo()
     rows = read_curve(directory_of(tiny_run, execution))
     assert [r["tokens"] for r in rows] == [512]
@@ -216,7 +217,7 @@ def test_a_decay_branch_equals_the_run_with_that_decay(
     train(overlay(stable, {"schedule.tokens": fork}), execution)
     branch = dataclasses.replace(decayed, parent=Parent(stable.id, fork))
     assert len({branch.id, decayed.id, stable.id}) == 3
-    assert train(branch, execution)["tokens"] == 6144
+    assert train(branch, execution).tokens == 6144
     straight = elsewhere(tiny_execution, "straight")
     train(decayed, straight)
     # The row at the fork is the trunk's last; the loss between two rows is averaged from there.
@@ -253,8 +254,10 @@ def test_a_branch_may_have_longer_sequences_held_out_on_those_of_its_parent(tiny
         )
         for changes in ({}, longer)
     ]
-    assert statuses[0]["eval_loss"] == pytest.approx(statuses[1]["eval_loss"], rel=1e-6)
-    assert statuses[1]["step"] < statuses[0]["step"]  # twice the tokens in a step
+    assert statuses[0].losses["eval_loss"] == pytest.approx(
+        statuses[1].losses["eval_loss"], rel=1e-6
+    )
+    assert statuses[1].step < statuses[0].step  # twice the tokens in a step
 
 
 def test_a_missing_fork_is_refused(tiny_run, whole):
@@ -291,7 +294,7 @@ def test_throughput_by_batch():
         {"batch": 2, "tokens": 400, "tokens_per_second": 160.0, "mfu": 0.16},
         {"batch": 4, "tokens": 600, "tokens_per_second": 300.0, "mfu": 0.3},
     ]
-    assert throughput(rows[:1], 1000.0, start=50)[0]["tokens"] == 50
+    assert throughput(rows[:1], 1000.0, start=50)[0].tokens == 50
     assert throughput([], 1000.0) == []
 
 

@@ -114,7 +114,7 @@ def measured(tiny_run):
 def whole(measured, execution_in, tmp_path_factory):
     """The uninterrupted run, trained once; buckets 2 and 4 make batches 2, 4 and 8."""
     execution = execution_in(tmp_path_factory.mktemp("whole"), forks=(6016,))
-    assert train(measured, execution)["recompilations"] == 0
+    assert train(measured, execution).recompilations == 0
     return execution
 
 

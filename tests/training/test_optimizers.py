@@ -128,8 +128,8 @@ def test_a_run_learns_compiles_once_and_resumes(
     with pytest.raises(Interrupted):
         train(run, tiny_execution, stop=stop_after(75))
     status = train(run, tiny_execution)
-    assert (status["status"], status["recompilations"]) == ("finished", 0)
-    assert status["eval_loss"] < 3.5
+    assert (status.status, status.recompilations) == ("finished", 0)
+    assert status.losses["eval_loss"] < 3.5
     straight = dataclasses.replace(tiny_execution, runs=f"{tiny_execution.runs}-straight")
     train(run, straight)
     assert_same_outcome(run, tiny_execution, run, straight)

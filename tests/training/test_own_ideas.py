@@ -46,7 +46,7 @@ def test_the_engine_trains_and_continues_them(own_run, tiny_execution):
     with LocalEngine(1) as engine:
         for run in (short, own_run):
             status = engine.train([run], tiny_execution)[run.id]
-            assert (status["status"], status["tokens"]) == ("finished", run.schedule.tokens)
+            assert (status.status, status.tokens) == ("finished", run.schedule.tokens)
     table = run_table(Path(tiny_execution.runs), [own_run])
     assert set(table["model"]) == {"Bigram"}
     assert table["eval_loss"].iloc[-1] < table["eval_loss"].iloc[0] - 0.2
@@ -57,7 +57,7 @@ def test_a_killed_one_ends_bit_identically(
 ):
     with pytest.raises(Interrupted):
         train(own_run, tiny_execution, stop=stop_after(60))
-    assert train(own_run, tiny_execution)["recompilations"] == 0
+    assert train(own_run, tiny_execution).recompilations == 0
     straight = dataclasses.replace(tiny_execution, runs=f"{tiny_execution.runs}-straight")
     train(own_run, straight)
     assert_same_outcome(own_run, tiny_execution, own_run, straight)

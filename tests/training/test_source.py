@@ -45,6 +45,6 @@ def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
         {"data.corpus": "synthetic", "data.content": SYNTHETIC, "model.vocab_size": 64},
     )
     status = train(run, tiny_execution)
-    assert status["status"] == "finished"
-    assert status["recompilations"] == 0
-    assert status["eval_loss"] < np.log(64)
+    assert status.status == "finished"
+    assert status.recompilations == 0
+    assert status.losses["eval_loss"] < np.log(64)

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law
 from bss.laws.fitting.solve import solve
@@ -141,3 +142,9 @@ def _summary(
         "interior_log_E": rms(errors[interior]),
         "edge_log_E": rms(errors[~interior]),
     }
+
+
+def shown_laws(comparison: Comparison) -> list[str]:
+    """One law of each family, and the joint law that predicts best."""
+    best = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
+    return list(dict.fromkeys([best, *(law.name for law in FAMILIES)]))

@@ -1,0 +1,65 @@
+"""E(S) of each variation: points, laws, and where the best batch lies without one."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bss.laws import fit_es
+from bss.laws.es import LAWS
+from bss.laws.es.compare import compare
+from bss.laws.fitting.estimate import Options
+from bss.points.crossings import crossing_pairs, crossings, optima
+from bss.points.curve import default_targets, points
+from bss.sweeps.contenders import Contender
+from bss.sweeps.table import run_table
+from experiments.es_ablations.study import Study
+
+
+def measure(
+    study: Study, runs: list[Contender], directory: Path
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Points of the constants at constant rate, on stable and averaged losses, and their fits."""
+    stable = [contender.run for contender in runs if contender.role == "constant"]
+    table = run_table(directory, stable)
+    tables, fits = [], {}
+    columns = {"stable": "eval_loss", "averaged": f"eval_loss_avg_{study.setup.averages[0]}"}
+    for kind, column in columns.items():
+        warmup = stable[0].schedule.warmup
+        targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
+        found = points(table, targets, column=column, kind=kind)
+        compared = compare(found, tuple(LAWS))
+        fit = fit_es(found, compared.winner, options=Options(study.resamples))
+        tables.append(found)
+        fits[kind] = {
+            "comparison": compared.to_dict(),
+            "law": compared.winner,
+            "fit": fit.to_dict(),
+        }
+    return pd.concat(tables), fits
+
+
+def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
+    """B_opt at each target without a law, in log2 sequences with 2 standard errors over seeds.
+
+    It is a bound where `interior` is False.
+    """
+    rows = []
+    for kind, table in measured.groupby("kind", sort=False):
+        pairs = crossing_pairs(crossings(table))
+        rows += [
+            {
+                "variation": name,
+                "kind": kind,
+                "params": table["params"].iloc[0],
+                "target_loss": found.target_loss,
+                "best_batch": found.batch,
+                "interior": found.interior,
+                "log2_B_opt": found.log2_batch.value,
+                "error": found.log2_batch.error,
+                "seeds": found.log2_batch.seeds,
+                "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
+            }
+            for found in optima(table)
+        ]
+    return rows

@@ -1,0 +1,76 @@
+"""What a study of one change at a time asks, and what it refuses."""
+
+from dataclasses import dataclass, field
+
+from bss.errors import InputError
+from experiments.study import Setup, check_counts, check_seeds
+
+
+@dataclass(frozen=True)
+class Variation:
+    """One change, and what is trained under it.
+
+    Attributes:
+        name: of the change.
+        batches: constants and schedules as text, "4" or "0:4 70%:32".
+        changes: fields of every run, by dotted names.
+        after: fields changed at the switch of a two-stage schedule whose first batch is a
+            constant of the variation.
+        model: a named size; by default the setup's.
+    """
+
+    name: str
+    batches: tuple[str, ...]
+    changes: dict = field(default_factory=dict)
+    after: dict = field(default_factory=dict)
+    model: str = ""
+
+    @property
+    def constants(self) -> list[str]:
+        """Its constant batches, as text."""
+        return [batch for batch in self.batches if batch.isdigit()]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The question.
+
+    Attributes:
+        title: of the report.
+        variations: the first is the reference.
+        seeds: each is an initialisation and a data order.
+        targets: target losses of each E(S).
+        ladders: bucket ladders on which the first seed of one constant batch is repeated.
+        ladder_batch: that batch, in sequences.
+        resamples: bootstrap refits behind each interval.
+        results: directory of tables.
+        setup: model, data, optimizer, horizon, engine.
+
+    Raises:
+        InputError: on construction, if something is out of range: before anything is trained.
+    """
+
+    title: str
+    variations: tuple[Variation, ...]
+    results: str
+    seeds: tuple[int, ...] = (0, 1, 2)
+    targets: int = 5
+    ladders: tuple[tuple[int, ...], ...] = ()
+    ladder_batch: int = 8
+    resamples: int = 500
+    setup: Setup = field(default_factory=Setup)
+
+    def __post_init__(self) -> None:
+        check_counts(self, "targets", "ladder_batch", "resamples")
+        check_seeds(self)
+        names = [variation.name for variation in self.variations]
+        if not names or len(set(names)) < len(names):
+            raise InputError(f"variations are {names}; expected at least one, each name once")
+        if not self.setup.averages:
+            raise InputError('setup.averages are none; expected a half-life, as "4%"')
+        for ladder in self.ladders:
+            if all(self.ladder_batch % bucket for bucket in ladder):
+                raise InputError(
+                    f"ladders: none of {list(ladder)} divides ladder_batch {self.ladder_batch}; "
+                    "add a bucket that does"
+                )

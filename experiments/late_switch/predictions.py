@@ -1,0 +1,214 @@
+"""What the functional law predicts of schedules it has not seen, beside two baselines."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+from bss.errors import InputError
+from bss.laws import CurveFit
+from bss.laws.functional.values import predict
+from bss.plots.late_switch import PREDICTORS
+from bss.points.crossings import Mean, mean
+from bss.sweeps.contenders import Contender
+from bss.training.config import RunConfig
+from bss.training.status import RunStatus
+from experiments.late_switch.law import left_out
+
+LEAST = 3
+SCORES = (
+    *("group", "predictor", "schedules", "rmse", "rmse_of_differences", "spread", "ratio"),
+    "rank_correlation",
+)
+CANDIDATES = (
+    *("since", "clock", "chosen", "left_out_rmse", "rmse", "unidentified"),
+    *("all_ratio", "all_rank_correlation"),
+    *("one_peak_rate_ratio", "one_peak_rate_rank_correlation"),
+)
+GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
+
+
+def predictions(
+    fit: CurveFit | None,
+    training: Sequence[Contender],
+    unseen: Sequence[Contender],
+    constants: Sequence[Contender],
+    statuses: Mapping[str, RunStatus],
+) -> pd.DataFrame:
+    """Final held-out losses of schedules the fit has not seen, with two baselines.
+
+    Args:
+        fit: the law.
+        training: what it was fitted to.
+        unseen: everything else whose batch changes.
+        constants: under any rate, for the first baseline.
+        statuses: of all of them, by their runs' ids.
+
+    Returns:
+        Columns name, rate, peak_lr, batch, tokens, measured (mean over seeds) and error (2 standard
+        errors), predicted (NaN where the law cannot speak), mean_batch, mean_batch_constant (the
+        constant of as many steps at the same rate, interpolated in log batch; NaN beyond those
+        measured) and best_training (the lowest final loss that the fit has seen). Losses in nats.
+    """
+    seen = min(loss.value for _, loss in _final(training, statuses))
+    flat: dict[tuple[str, float], dict[int, float]] = {}
+    for contender, loss in _final(constants, statuses):
+        run = contender.run
+        key = contender.ending, run.optimizer.lr
+        flat.setdefault(key, {})[run.schedule.batch.constant_batch] = loss.value
+    rows = []
+    for contender, loss in _final(unseen, statuses):
+        run = contender.run
+        tokens = run.schedule.tokens
+        schedule = run.schedule.batch
+        losses = flat.get((contender.ending, run.optimizer.lr), {})
+        size = schedule.mean_batch(tokens)
+        rows.append(
+            {
+                "name": contender.name,
+                "rate": contender.ending,
+                "peak_lr": run.optimizer.lr,
+                "batch": str(schedule),
+                "tokens": tokens,
+                "measured": loss.value,
+                "error": loss.error,
+                "predicted": predicted(fit, run),
+                "mean_batch": size,
+                "mean_batch_constant": _interpolated(losses, size),
+                "best_training": seen,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def predicted(fit: CurveFit | None, run: RunConfig) -> float:
+    """The final loss of a run by the law, in nats; NaN where the law cannot speak of it."""
+    rate, tokens = run.plan().rate, run.schedule.tokens
+    try:
+        if fit is None or rate is None:
+            return math.nan
+        return float(predict(fit, run.schedule.batch, tokens, rate)[0])
+    except InputError:
+        return math.nan
+
+
+def repredicted(table: pd.DataFrame, fit: CurveFit, unseen: Sequence[Contender]) -> pd.DataFrame:
+    """A table of `predictions` with what another fit predicts of the same runs."""
+    return table.assign(predicted=[predicted(fit, same[0].run) for same in _same(unseen)])
+
+
+def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
+    """How well differences between unseen runs are predicted: all, at one rate, by its kind.
+
+    Predictors are compared on the runs that all of them speak of; one that speaks of none is left
+    out.
+
+    Args:
+        table: of `predictions`.
+        shared_rate: peak learning rate of the second group.
+
+    Returns:
+        Columns group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root
+        mean squares over pairs of schedules), ratio of the two (0.5 or less is asked of the law;
+        1 is no skill), rank_correlation (Spearman's).
+    """
+    # Runs that end earlier differ for another reason than their schedules.
+    every = table.loc[table["tokens"] == table["tokens"].max()]
+    groups = {"all": every, "one peak rate": every.loc[np.isclose(every["peak_lr"], shared_rate)]}
+    groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
+    rows = []
+    for group, some in groups.items():
+        said = {name: some[name].to_numpy(float) for name in PREDICTORS}
+        said = {name: values for name, values in said.items() if np.isfinite(values).any()}
+        known = np.isfinite(np.array(list(said.values()))).all(axis=0) if said else np.zeros(0)
+        if known.sum() >= LEAST:
+            measured = some["measured"].to_numpy(float)[known]
+            for name, values in said.items():
+                found = score(measured, values[known])
+                rows.append({"group": group, "predictor": name, **found})
+    return pd.DataFrame(rows, columns=[*SCORES])
+
+
+def candidates(
+    tried: Sequence[tuple[CurveFit, pd.DataFrame]], chosen: CurveFit | None, shared_rate: float
+) -> pd.DataFrame:
+    """Every law that was tried, and how it would have done on schedules it has not seen.
+
+    The choice is made on left-out pilots; the scores show what hangs on it.
+
+    Args:
+        tried: fits, each with its table of `predictions`.
+        chosen: one of the fits.
+        shared_rate: as in `scores`.
+
+    Returns:
+        Columns since (tokens), clock, chosen, left_out_rmse and rmse (of log loss), unidentified,
+        and of all unseen schedules and of those at one peak rate ratio and rank.
+    """
+    rows = []
+    for fit, table in tried:
+        found = scores(table, shared_rate)
+        row = {
+            "since": fit.since,
+            "clock": fit.clock,
+            "chosen": fit is chosen,
+            "left_out_rmse": left_out(fit),
+            "rmse": fit.rmse,
+            "unidentified": " ".join(fit.unidentified),
+        }
+        for entry in found.to_dict("records"):
+            if entry["predictor"] == "predicted" and entry["group"] in ("all", "one peak rate"):
+                group = entry["group"].replace(" ", "_")
+                row |= {f"{group}_{key}": entry[key] for key in ("ratio", "rank_correlation")}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*CANDIDATES])
+
+
+def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    """One row of `scores`, for [N] losses in nats."""
+    pairs = list(itertools.combinations(range(len(measured)), 2))
+    apart = np.array([measured[i] - measured[j] for i, j in pairs])
+    said = np.array([predicted[i] - predicted[j] for i, j in pairs])
+    error, spread = (float(np.sqrt(np.mean(x**2))) for x in (said - apart, apart))
+    ranked = np.ptp(predicted) > 0 and np.ptp(measured) > 0
+    correlation: Any = spearmanr(predicted, measured) if ranked else (math.nan,)
+    return {
+        "schedules": len(measured),
+        "rmse": float(np.sqrt(np.mean((predicted - measured) ** 2))),
+        "rmse_of_differences": error,
+        "spread": spread,
+        "ratio": error / spread,
+        "rank_correlation": float(correlation[0]),
+    }
+
+
+def _final(
+    contenders: Sequence[Contender], statuses: Mapping[str, RunStatus]
+) -> list[tuple[Contender, Mean]]:
+    """One contender of each schedule and rate, and its final held-out loss over seeds."""
+    return [
+        (same[0], mean([statuses[c.run.id].losses["eval_loss"] for c in same]))
+        for same in _same(contenders)
+    ]
+
+
+def _same(contenders: Sequence[Contender]) -> list[list[Contender]]:
+    """Contenders that differ in their seed alone."""
+    seeds: dict[tuple[str, str, float], list[Contender]] = {}
+    for contender in contenders:
+        key = contender.name, contender.ending, contender.run.optimizer.lr
+        seeds.setdefault(key, []).append(contender)
+    return list(seeds.values())
+
+
+def _interpolated(losses: dict[int, float], batch: float) -> float:
+    """Of measured constants, linear in log batch; NaN outside the batches that were measured."""
+    batches = sorted(losses)
+    values = [losses[known] for known in batches]
+    if len(batches) < 2:
+        return math.nan
+    return float(np.interp(math.log(batch), np.log(batches), values, math.nan, math.nan))

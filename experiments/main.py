@@ -1,0 +1,64 @@
+"""How an experiment is run from the command line: its config parsed, its mistakes told."""
+
+import json
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
+
+from bss.errors import InputError
+from bss.values import from_dict
+from experiments.study import module, say
+
+S = TypeVar("S")
+
+
+def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
+    """Parses --config into a frozen study and runs it.
+
+    Bad input is one line and status 2; Ctrl-C and SIGTERM save every run and leave with 130 and
+    143: the same command continues.
+    """
+    config = config_flags.DEFINE_config_file("config", lock_config=True)
+
+    def main(arguments: list[str]) -> None:
+        if len(arguments) > 1:
+            raise app.UsageError(f"unexpected argument {arguments[1]!r}")
+        logging.set_verbosity(logging.WARNING)
+        warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        try:
+            experiment(from_dict(study, _plain(config.value)))
+        except (InputError, OSError) as error:
+            say(f"{module()}: {_one_line(error)}")
+            sys.exit(2)
+        except KeyboardInterrupt:
+            say("interrupted; every run is saved, the same command continues")
+            sys.exit(130)
+
+    flags.mark_flag_as_required("config")
+    app.run(main, flags_parser=_parse_flags)
+
+
+def _parse_flags(arguments: list[str]) -> list[str]:
+    """Flags as absl parses them; a bad one is told in one line."""
+    try:
+        return flags.FLAGS(arguments)
+    except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
+        say(f"{module()}: {_one_line(error)}; see the config's docstring")
+        sys.exit(2)
+
+
+def _one_line(error: Exception) -> str:
+    """An error of absl or ml_collections, which may carry a traceback, in one line."""
+    lines = str(error).replace("\\n", "\n").splitlines()
+    told = [line.strip().rstrip(".") for line in lines if line.strip()]
+    return told[-1] if any("Traceback" in line for line in told) else " ".join(told)
+
+
+def _plain(config: ConfigDict) -> dict[str, Any]:
+    return json.loads(config.to_json_best_effort())

@@ -1,0 +1,102 @@
+"""The results directory of an experiment: tables, figures, and the record of how they were made."""
+
+import datetime
+import json
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bss.errors import InputError
+from bss.files import read_json, write_json
+from bss.sweeps.engine import LocalEngine
+from bss.sweeps.price import price
+from bss.tables import write_table
+from bss.training.execution import commit, machine
+from bss.values import to_dict
+from experiments.study import module, say
+from experiments.trainer import Trainer
+
+
+class Results:
+    """What an experiment writes, and the clock of the call that fills it.
+
+    Attributes:
+        directory: of the results.
+    """
+
+    def __init__(self, study: Any, title: str = ""):
+        """Begins a study.
+
+        Args:
+            study: a dataclass with a results directory, and a title where none is given.
+            title: of what is found.
+
+        Raises:
+            InputError: the directory holds the results of another study; names a field.
+        """
+        self.directory = Path(study.results)
+        self._study, self._title = study, title or study.title
+        self._started = time.monotonic()
+        _check_same(self.directory, to_dict(study))
+
+    def write(self, files: dict[str, Any], trainer: Trainer | None = None, **told: Any) -> None:
+        """Writes the record and the files; each by its suffix.
+
+        Args:
+            files: JSON values, data frames (CSV or Parquet) and figures (PNG) by name.
+            trainer: of the runs behind them.
+            told: what the record says beside title and provenance.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        record = {"title": self._title, **told, **self._provenance(trainer)}
+        for name, value in {"experiment.json": record, **files}.items():
+            path = self.directory / name
+            if path.suffix == ".json":
+                write_json(path, value)
+            elif path.suffix == ".png":
+                value.savefig(path, dpi=150)
+            else:
+                write_table(value, path)
+        minutes = (time.monotonic() - self._started) / 60
+        say(f"done in {minutes:.1f} min; tables in {self.directory}")
+
+    def _provenance(self, trainer: Trainer | None) -> dict[str, Any]:
+        """Command, commit, device, date, price.
+
+        `seconds` are those of this call, to which finished runs cost nothing; `training_seconds`
+        those of all steps of all runs, without evaluation, compilation and saving, each on its
+        worker.
+        """
+        runs = trainer.finished if trainer else []
+        spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
+        cost = price(runs)
+        return {
+            "command": " ".join(["python -m", module(), *sys.argv[1:]]),
+            "commit": commit(),
+            "date": datetime.date.today().isoformat(),
+            "device": machine(),
+            "cores": LocalEngine().workers,
+            "seconds": round(time.monotonic() - self._started, 1),
+            "training_seconds": round(sum(spent)),
+            "trained_tokens": cost.trained,
+            "evaluated_tokens": cost.evaluated,
+            "versions": {p: version(p) for p in ("bss", "jax", "flax", "optax", "numpy")},
+            "config": to_dict(self._study),
+        }
+
+
+def _check_same(directory: Path, config: Any) -> None:
+    """Refuses to overwrite the results of another study; a field added since says nothing."""
+    try:
+        held = read_json(directory / "experiment.json", "name a results directory")["config"]
+    except (InputError, KeyError):
+        return
+    ours = json.loads(json.dumps(config))
+    for name in ours:
+        if held.get(name, ours[name]) != ours[name]:
+            raise InputError(
+                f"results: {directory} holds another study ({name} differs); "
+                "choose another --config.results, or move that one away"
+            )

@@ -1,0 +1,84 @@
+"""What trains the runs of an experiment, says what they cost, and keeps what became of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bss.sweeps.contenders import Contender
+from bss.sweeps.engine import LocalEngine
+from bss.sweeps.grid import distinct
+from bss.sweeps.price import price
+from bss.sweeps.progress import Progress
+from bss.training.config import RunConfig
+from bss.training.execution import Execution
+from bss.training.status import RunStatus
+from experiments.study import EngineConfig, say
+
+
+class Trainer:
+    """An engine, and the runs that it has trained for an experiment.
+
+    Attributes:
+        execution: where and how runs are trained.
+        engine: what trains them.
+        statuses: of every run that was asked for, by id.
+        finished: the runs that came to their stop, each once.
+    """
+
+    def __init__(self, config: EngineConfig, execution: Execution):
+        self.execution = execution
+        self.engine = LocalEngine(config.workers, pin=config.pin)
+        self.statuses: dict[str, RunStatus] = {}
+        self._finished: dict[str, RunConfig] = {}
+
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.engine.close()
+
+    @property
+    def runs(self) -> Path:
+        """Directory of run directories."""
+        return Path(self.execution.runs)
+
+    @property
+    def finished(self) -> list[RunConfig]:
+        """The runs that came to their stop, each once."""
+        return list(self._finished.values())
+
+    def train(
+        self, runs: Sequence[RunConfig], title: str, forks: Sequence[int] | None = None
+    ) -> list[RunConfig]:
+        """Trains runs, equal ones once; returns those that finished, and names the others.
+
+        Args:
+            runs: of which those that this experiment has trained before are not priced again.
+            title: of the price and the progress.
+            forks: where they keep checkpoints, in place of the execution's.
+        """
+        if not runs:
+            return []
+        asked = distinct(runs)
+        new = [run for run in asked if self._finished.get(run.id) != run]
+        if new:
+            say(f"{title}: {price(new)}")
+        execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
+        statuses = self.engine.train(asked, execution, Progress(title))
+        self.statuses |= statuses
+        for run in asked:
+            status = statuses[run.id]
+            if status.finished:
+                self._finished[run.id] = run
+            else:
+                told = status.message or f"at {status.tokens:,} tokens"
+                say(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {told}")
+        return [run for run in runs if statuses[run.id].finished]
+
+    def contend(
+        self, contenders: Sequence[Contender], title: str, forks: Sequence[int] | None = None
+    ) -> list[Contender]:
+        """Trains contenders as `train` does; returns those whose run finished."""
+        self.train([contender.run for contender in contenders], title, forks)
+        return [c for c in contenders if self.statuses[c.run.id].finished]
