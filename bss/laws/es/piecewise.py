@@ -125,13 +125,3 @@ def outer_stages(p: Parameters) -> Stages:
         A_1=2 * p.C * right,
         A_0=p.E_min - p.C * (p.S_2**2 - p.S_opt**2),
     )
-
-
-def curve(p: Parameters, steps: Number) -> Number:
-    """E(S) in sequences; infinite at S_min and below."""
-    joints = outer_stages(p)
-    beyond = jnp.maximum(steps - p.S_min, 0.0)
-    first = jnp.where(beyond > 0, joints.B_m1 / jnp.where(beyond > 0, beyond, 1.0), jnp.inf)
-    middle = p.C * (steps - p.S_opt) ** 2 + p.E_min
-    last = joints.A_1 * steps + joints.A_0
-    return jnp.where(steps < p.S_1, first + joints.B_0, jnp.where(steps > p.S_2, last, middle))
