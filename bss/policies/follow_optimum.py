@@ -18,6 +18,7 @@ from bss.laws import EsFit
 from bss.laws.es import FAMILIES
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
+from bss.theory.exponents import slope
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,6 @@ def _power_law(x: float, log_tokens: np.ndarray, log_batch: np.ndarray) -> float
         return float(log_batch[0])
     if log_tokens[0] <= x <= log_tokens[-1]:
         return float(np.interp(x, log_tokens, log_batch))
-    slope = np.polyfit(log_tokens, log_batch, 1)[0]
     end = 0 if x < log_tokens[0] else -1
-    return float(log_batch[end] + slope * (x - log_tokens[end]))
+    power = slope(np.exp(log_tokens), np.exp(log_batch)).value
+    return float(log_batch[end] + power * (x - log_tokens[end]))

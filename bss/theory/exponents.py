@@ -115,7 +115,7 @@ def slope(x: np.ndarray, y: np.ndarray, *, level: float = 0.90) -> Slope:
     """Fits log y against log x.
 
     Args:
-        x: [N], positive, at least three of them distinct.
+        x: [N], positive, at least two of them distinct; of two points the interval is open.
         y: [N], positive.
         level: nominal coverage of the interval.
     """
@@ -123,6 +123,8 @@ def slope(x: np.ndarray, y: np.ndarray, *, level: float = 0.90) -> Slope:
     value = float(log_x @ log_y / (log_x @ log_x))
     residuals = log_y - log_y.mean() - value * log_x
     freedom = len(log_x) - 2
+    if not freedom:
+        return Slope(value, -math.inf, math.inf, level)
     error = math.sqrt(float(residuals @ residuals) / freedom / float(log_x @ log_x))
     reach = float(student.ppf((1 + level) / 2, freedom)) * error
     return Slope(value, value - reach, value + reach, level)

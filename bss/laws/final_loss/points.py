@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.tables.columns import Origin, need, positive, row_names
+from bss.tables.storage import read_table
 
 
 @dataclass(frozen=True)
@@ -44,20 +46,7 @@ def read_losses(path: str | Path) -> pd.DataFrame:
     Raises:
         InputError: it cannot be read, or a row is refused.
     """
-    path = Path(path)
-    try:
-        if path.suffix == ".parquet":
-            frame = pd.read_parquet(path).reset_index(drop=True)
-        else:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-            skipped = [i for i, line in enumerate(lines) if line.startswith("#")]
-            frame = pd.read_csv(path, skiprows=skipped, index_col=False)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
-    return check_losses(frame, str(path))
+    return _checked(*read_table(path))
 
 
 def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
@@ -69,37 +58,28 @@ def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
         source: what to call the table in an error message.
 
     Raises:
-        InputError: a column is missing, or a row (the first is 1) is not positive, repeats
-            another run, or contradicts itself.
+        InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
+            itself.
     """
-    by_tokens = "batch_tokens" in frame
-    needed = ["params", "tokens", "loss"]
-    needed += ["batch_tokens"] if by_tokens else ["batch", "seq_len"]
-    lacking = [name for name in needed if name not in frame]
-    if lacking:
-        listed = ", ".join(map(str, frame.columns))
-        raise InputError(f"{source}: no column {', '.join(lacking)}; it has {listed}")
-    numeric = [*needed, *(c for c in ("batch", "seq_len", "lr") if c in frame and c not in needed)]
-    columns = {name: pd.Series(pd.to_numeric(frame[name], errors="coerce")) for name in numeric}
-    for name, column in columns.items():
-        values = column.to_numpy(float)
-        wrong = ~(np.isfinite(values) & (values > 0)) if name != "loss" else values <= 0
-        for i in np.flatnonzero(wrong)[:1]:
-            told = frame[name].tolist()[i]
-            raise InputError(f"{source}, row {i + 1}: {name} is {told}; write a positive number")
-    table = pd.DataFrame(columns).astype(float)
-    if not by_tokens:
-        table["batch_tokens"] = table["batch"] * table["seq_len"]
-    elif "batch" in table and "seq_len" in table:
-        size = (table["batch"] * table["seq_len"]).to_numpy()
-        for i in np.flatnonzero(size != table["batch_tokens"].to_numpy())[:1]:
-            raise InputError(
-                f"{source}, row {i + 1}: batch_tokens is not batch times seq_len, {size[i]:g}; "
-                "correct one of them"
-            )
+    return _checked(frame, Origin(source, row_names(frame)))
+
+
+def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
+    size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]
+    need(frame, origin, "params", "tokens", "loss", *size)
+    given = [*size, *(name for name in ("batch", "seq_len", "lr") if name in frame)]
+    columns = {name: positive(frame, name, origin) for name in ("params", "tokens", *given)}
+    losses = columns["loss"] = pd.Series(pd.to_numeric(frame["loss"], errors="coerce"), dtype=float)
+    for i in np.flatnonzero(losses <= 0)[:1]:
+        origin.refuse(i, f"loss is {losses.iloc[i]:g}; write a positive number")
+    if {"batch", "seq_len"} <= columns.keys():
+        size = columns["batch"] * columns["seq_len"]
+        for i in np.flatnonzero(size != columns.setdefault("batch_tokens", size))[:1]:
+            told = f"batch_tokens is not batch times seq_len, {size.iloc[i]:g}"
+            origin.refuse(i, f"{told}; correct one of them")
     if "run" in frame:
-        table["run"] = frame["run"].astype(str)
-    return table
+        columns["run"] = pd.Series(frame["run"].astype(str))
+    return pd.DataFrame(columns)
 
 
 def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:

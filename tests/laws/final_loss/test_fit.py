@@ -147,8 +147,8 @@ def test_the_command_prints_the_law_and_the_optima(tmp_path, capsys, reads_back)
     [
         (lambda t: t.drop(columns="params"), "no column params"),
         (lambda t: t.drop(columns="seq_len"), "no column seq_len"),
-        (lambda t: t.assign(tokens=0), "row 1: tokens is 0"),
-        (lambda t: t.assign(batch="many"), "row 1: batch is many"),
+        (lambda t: t.assign(tokens=0), "line 2: tokens is 0"),
+        (lambda t: t.assign(batch="many"), "line 2: batch is many"),
         (lambda t: t.assign(loss=-1), "loss is -1"),
         (lambda t: t.assign(loss=np.nan), "no row has a finite one"),
         (lambda t: t.assign(batch_tokens=7), "batch_tokens is not batch times seq_len"),
