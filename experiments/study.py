@@ -12,6 +12,7 @@ from bss.data.stream import Stream
 from bss.errors import InputError
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
+from bss.sweeps.contenders import BatchRates
 from bss.sweeps.price import hours
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution
@@ -89,21 +90,60 @@ def check_seeds(study: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
-    """What a study adds that can print its price in place of running.
+class SweepStudy:
+    """What every study of a sweep asks for.
 
     Attributes:
+        title: of the report.
+        results: directory of tables.
+        seeds: each is an initialisation and a data order; runs of one seed share both.
+        resamples: bootstrap refits behind each interval.
+        setup: model, data, optimizer, horizon, engine.
+
+    Raises:
+        InputError: on construction, if something is out of range: before anything is trained.
+    """
+
+    title: str
+    results: str
+    seeds: tuple[int, ...] = (0, 1, 2)
+    resamples: int = 500
+    setup: Setup = field(default_factory=Setup)
+
+    def __post_init__(self) -> None:
+        check_counts(self, "resamples")
+        check_seeds(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedStudy(SweepStudy):
+    """A study over a grid of batches and rates, which can print its price in place of running.
+
+    Attributes:
+        grid: constant batches with the rates each is tried at.
+        shared_rate: the one at which they are compared besides.
+        decay: last part of the tokens decayed to zero under WSD.
         dry_run: print what it costs, and stop.
         peak_flops: of one device, and
         mfu: the part of it that is reached: assumptions of the dry run.
     """
 
+    grid: tuple[BatchRates, ...]
+    shared_rate: float
+    decay: float = 0.2
     dry_run: bool = False
     peak_flops: float = 989e12
     mfu: float = 0.4
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(self, "peak_flops", "mfu")
+        check_parts(self, "decay")
+
+    @property
+    def rates(self) -> dict[int, tuple[float, ...]]:
+        """The rates of each batch of the grid."""
+        return {entry.batch: entry.rates for entry in self.grid}
 
     def print_hours(self, costs: Mapping[str, float]) -> None:
         """Says what the parts of the study, in FLOPs by name, and all of it take of a device."""

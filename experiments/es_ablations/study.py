@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from bss.errors import InputError
-from experiments.study import Setup, check_counts, check_seeds
+from experiments.study import SweepStudy, check_counts
 
 
 @dataclass(frozen=True)
@@ -31,38 +31,25 @@ class Variation:
         return [batch for batch in self.batches if batch.isdigit()]
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, kw_only=True)
+class Study(SweepStudy):
     """The question.
 
     Attributes:
-        title: of the report.
         variations: the first is the reference.
-        seeds: each is an initialisation and a data order.
         targets: target losses of each E(S).
         ladders: bucket ladders on which the first seed of one constant batch is repeated.
         ladder_batch: that batch, in sequences.
-        resamples: bootstrap refits behind each interval.
-        results: directory of tables.
-        setup: model, data, optimizer, horizon, engine.
-
-    Raises:
-        InputError: on construction, if something is out of range: before anything is trained.
     """
 
-    title: str
     variations: tuple[Variation, ...]
-    results: str
-    seeds: tuple[int, ...] = (0, 1, 2)
     targets: int = 5
     ladders: tuple[tuple[int, ...], ...] = ()
     ladder_batch: int = 8
-    resamples: int = 500
-    setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
-        check_counts(self, "targets", "ladder_batch", "resamples")
-        check_seeds(self)
+        super().__post_init__()
+        check_counts(self, "targets", "ladder_batch")
         names = [variation.name for variation in self.variations]
         if not names or len(set(names)) < len(names):
             raise InputError(f"variations are {names}; expected at least one, each name once")

@@ -1,19 +1,17 @@
 """What a study of E(S) at one shared learning rate asks, and what it refuses."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bss.errors import InputError
 from bss.policies import POLICIES
-from experiments.study import Setup, check_counts, check_parts, check_seeds
+from experiments.study import SweepStudy, check_counts, check_parts
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, kw_only=True)
+class Study(SweepStudy):
     """The question: which batches, how long, what the schedule is tested against.
 
     Attributes:
-        title: of the report.
-        seeds: each is an initialisation and a data order; batches of one seed share both.
         batches: constant batches, in sequences.
         targets: how many target losses.
         stages: of the derived schedule.
@@ -21,17 +19,9 @@ class Study:
         late_at: part of the tokens at which the late switch grows the batch.
         late_factor: and by how much.
         policies: whose schedules compete too, by name: registered, or package.module:ATTRIBUTE.
-        resamples: bootstrap refits behind each interval.
-        results: directory of tables and report.
-        setup: model, data, optimizer, horizon, engine.
-
-    Raises:
-        InputError: on construction, if a number is out of range: before anything is trained.
     """
 
-    title: str
     batches: tuple[int, ...]
-    results: str
     seeds: tuple[int, ...] = (0,)
     targets: int = 5
     stages: int = 4
@@ -39,13 +29,11 @@ class Study:
     late_at: float = 0.7
     late_factor: int = 8
     policies: tuple[str, ...] = ()
-    resamples: int = 500
-    setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
-        check_counts(self, "targets", "stages", "late_factor", "resamples")
+        super().__post_init__()
+        check_counts(self, "targets", "stages", "late_factor")
         check_parts(self, "decay", "late_at")
-        check_seeds(self)
         if self.late_at > 1 - self.decay:
             raise InputError(
                 f"late_at is {self.late_at}; expected at most 1 - decay, {1 - self.decay:g}, so "

@@ -1,56 +1,35 @@
 """What a study of E(S) under WSD asks, and what it refuses."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bss.errors import InputError
-from bss.sweeps.contenders import BatchRates
-from experiments.study import Priced, Setup, check_counts, check_parts, check_seeds
+from experiments.study import TunedStudy, check_counts, check_parts
 
 
-@dataclass(frozen=True)
-class Study(Priced):
+@dataclass(frozen=True, kw_only=True)
+class Study(TunedStudy):
     """The question.
 
     Attributes:
-        title: of the report.
-        grid: batches with the rates each is tried at.
-        shared_rate: the one every batch is measured at.
-        seeds: each is an initialisation and a data order.
         horizons: fractions of the tokens at which a decay branch ends, log-spaced.
-        decay: part of a horizon decayed to zero.
         targets: target losses of each E(S).
         stages: of the derived schedules.
         settle: last stage of the surface's own optimum, as a part of the tokens.
         late_at: part of the tokens at which the late switch grows the batch.
         late_factor: and by how much.
-        resamples: bootstrap refits behind each interval.
-        results: directory of tables.
-        setup: model, data, optimizer, horizon, engine.
-
-    Raises:
-        InputError: on construction, if a number is out of range: before anything is trained.
     """
 
-    title: str
-    grid: tuple[BatchRates, ...]
-    shared_rate: float
-    results: str
-    seeds: tuple[int, ...] = (0, 1, 2)
     horizons: tuple[float, ...] = (0.25, 0.4, 0.63, 1.0)
-    decay: float = 0.2
     targets: int = 5
     stages: int = 4
     settle: float = 0.25
     late_at: float = 0.7
     late_factor: int = 8
-    resamples: int = 500
-    setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(self, "targets", "stages", "late_factor", "resamples")
-        check_parts(self, "decay", "late_at", "settle")
-        check_seeds(self)
+        check_counts(self, "targets", "stages", "late_factor")
+        check_parts(self, "late_at", "settle")
         for name, at in (("late_at", self.late_at), ("1 - settle", 1 - self.settle)):
             if not at < 1 - self.decay:
                 raise InputError(
@@ -72,11 +51,6 @@ class Study(Priced):
             )
         if not self.setup.averages:
             raise InputError('setup.averages are none; expected a half-life, as "4%"')
-
-    @property
-    def rates(self) -> dict[int, tuple[float, ...]]:
-        """The rates of each batch of the grid."""
-        return {entry.batch: entry.rates for entry in self.grid}
 
     @property
     def ends(self) -> list[int]:

@@ -1,12 +1,12 @@
 """What a study of late switching asks, and what it refuses."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_start
-from bss.sweeps.contenders import BatchRates, rates_near
-from experiments.study import Priced, Setup, check_counts, check_parts, check_seeds
+from bss.sweeps.contenders import rates_near
+from experiments.study import TunedStudy
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,13 @@ class Entry:
     alone: bool = False
 
 
-@dataclass(frozen=True)
-class Study(Priced):
+@dataclass(frozen=True, kw_only=True)
+class Study(TunedStudy):
     """The question.
 
     Attributes:
-        title: of the report.
-        grid: constant batches with the rates each is tried at.
         small: the batch before a switch,
         large: and after it, in sequences; both of the grid.
-        shared_rate: at which switch points are compared and the law's schedules are trained.
         schedules: whose batch changes. Those that switch once from small to large and take all
             tokens are the pilots the law is fitted to, with the constants; the others it has not
             seen.
@@ -46,38 +43,23 @@ class Study(Priced):
         starts: parts of the tokens before which the law leaves losses out; that which predicts
             left-out pilots best is kept.
         extrapolated: multiples of the tokens at which the law is asked for it too.
-        seeds: each is an initialisation and a data order.
-        decay: last part of the tokens decayed to zero under WSD.
         cosine: part of the tokens that the runs under a cosine have; 1 for equal tokens.
         continued: multiple of the tokens to which the large batch goes on, so that there are losses
             at as many steps as after a switch; 1 for none.
         continued_seeds: for these seeds.
-        resamples: bootstrap refits behind each interval.
-        results: directory of tables.
-        setup: model, data, optimizer, horizon, engine.
-
-    Raises:
-        InputError: on construction, if something is out of range: before anything is trained.
     """
 
-    title: str
-    grid: tuple[BatchRates, ...]
     small: int
     large: int
-    shared_rate: float
     schedules: tuple[Entry, ...]
     forks: tuple[float, ...]
     budgets: tuple[float, ...]
-    results: str
     starts: tuple[float, ...] = (0.0, 0.25, 0.5)
     extrapolated: tuple[float, ...] = (4.0, 16.0)
-    seeds: tuple[int, ...] = (0, 1, 2)
-    decay: float = 0.2
     cosine: float = 1.0
     continued: float = 1.0
     continued_seeds: tuple[int, ...] = (0,)
     resamples: int = 100
-    setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,11 +75,6 @@ class Study(Priced):
         """Where runs keep a checkpoint for branches."""
         parts = {round(part * self.tokens) for part in self.forks}
         return tuple(sorted(parts | {decay_start(self.tokens, self.decay)}))
-
-    @property
-    def rates(self) -> dict[int, tuple[float, ...]]:
-        """The rates of each batch of the grid."""
-        return {entry.batch: entry.rates for entry in self.grid}
 
     def schedule(self, entry: Entry) -> BatchSchedule:
         """The batches of an entry, over the tokens."""
@@ -115,12 +92,7 @@ class Study(Priced):
 
 
 def check(study: Study) -> None:
-    """Refuses a study that cannot be run.
-
-    Raises:
-        InputError: naming the field.
-    """
-    check_parts(study, "decay")
+    """Refuses a study that cannot be run."""
     if not 0 < study.cosine <= 1:
         raise InputError(f"cosine is {study.cosine}; expected a part of the tokens, at most 1")
     if study.continued < 1:
@@ -133,8 +105,6 @@ def check(study: Study) -> None:
         raise InputError(f"starts are {study.starts}; expected parts of the tokens, below 1")
     if any(multiple < 1 for multiple in study.extrapolated):
         raise InputError(f"extrapolated are {study.extrapolated}; expected multiples of 1 or more")
-    check_seeds(study)
-    check_counts(study, "resamples")
     if not study.small < study.large or not {study.small, study.large} <= set(study.rates):
         raise InputError(
             f"small, large are {study.small}, {study.large}; expected two batches of the grid, "
