@@ -132,7 +132,7 @@ def run_optimal(options: argparse.Namespace) -> Output:
         "schedule": [[s.start_tokens, s.batch] for s in plan.segments],
         "batch": str(plan.schedule),
         "switch": {"data": best.growth_data, "fraction": best.growth_data / budget.data},
-        "exponents": exponents(budget.source, budget.capacity).to_dict(),
+        "exponents": asdict(exponents(budget.source, budget.capacity)),
         "continuous": {
             "steps": best.steps,
             "risk": best.risk,

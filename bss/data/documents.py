@@ -19,41 +19,31 @@ def standard_library() -> Path:
     return Path(sysconfig.get_path("stdlib"))
 
 
-def python_files(roots: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yields every `.py` file below the roots, in sorted order.
+def python_documents(roots: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yields the name and content of every `.py` file below the roots that is text, sorted.
 
     Folders named site-packages or dist-packages below a root are left out: they become part of a
-    corpus by being a root themselves. Links to folders are not followed.
+    corpus by being a root themselves. So are empty files, files that are not UTF-8 and files that
+    cannot be read. Links to folders are not followed.
 
     Args:
         roots: folders, walked in the order given.
 
     Yields:
         The file's name in the corpus ("0/asyncio/base_events.py": the root's position and the
-        path below it, the same on every machine) and its path.
+        path below it, the same on every machine) and its content.
     """
     for position, root in enumerate(roots):
         for folder, subfolders, names in os.walk(root):
             subfolders[:] = sorted(set(subfolders) - _INSTALLED)
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    path = Path(folder, name)
-                    yield f"{position}/{path.relative_to(root).as_posix()}", path
-
-
-def python_documents(roots: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yields the name and content of every file of `python_files` that is text.
-
-    Empty files, files that are not UTF-8 and files that cannot be read are left out.
-    """
-    for name, path in python_files(roots):
-        try:
-            content = path.read_bytes()
-            content.decode()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if content:
-            yield name, content
+            for path in (Path(folder, name) for name in sorted(names) if name.endswith(".py")):
+                try:
+                    content = path.read_bytes()
+                    content.decode()
+                except (OSError, UnicodeDecodeError):
+                    continue
+                if content:
+                    yield f"{position}/{path.relative_to(root).as_posix()}", content
 
 
 def fingerprint(roots: Sequence[Path]) -> str:

@@ -70,19 +70,15 @@ def prepare(
             "free space there or give another root"
         ) from None
     shards = open_shards(directory, verify=True)
-    _require_source(shards, source)
-    return shards
-
-
-def _require_source(shards: Shards, source: Mapping) -> None:
     written = shards.manifest.source
     if written.get("fingerprint") != source["fingerprint"]:
         versions = [s.get("python", s.get("dataset", "?")) for s in (written, source)]
         raise InputError(
-            f"corpus: {shards.directory} was prepared from other sources ({versions[0]}) than "
+            f"corpus: {directory} was prepared from other sources ({versions[0]}) than "
             f"{source['corpus']!r} has now ({versions[1]}); delete it to prepare it again, "
             "or give another root"
         )
+    return shards
 
 
 @contextlib.contextmanager
@@ -108,7 +104,13 @@ def _build(
             name: _write_split(partial, name, text.documents(name), tokenizer, dtype, shard_tokens)
             for name in SPLITS
         }
-        _require_size(corpus.name, splits)
+        for name, split in splits.items():
+            if split.tokens < MIN_TOKENS:
+                raise InputError(
+                    f"corpus: {corpus.name!r} is too small, its {name} split has "
+                    f"{split.documents} documents and {split.tokens} tokens, at least "
+                    f"{MIN_TOKENS} are needed; add documents"
+                )
         described = TokenizerInfo(
             tokenizer.name, tokenizer.vocab_size, tokenizer.end_of_document, tokenizer.hash
         )
@@ -118,16 +120,6 @@ def _build(
         os.replace(partial, directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _require_size(corpus: str, splits: Mapping[str, Split]) -> None:
-    for name, split in splits.items():
-        if split.tokens < MIN_TOKENS:
-            raise InputError(
-                f"corpus: {corpus!r} is too small, its {name} split has {split.documents} "
-                f"documents and {split.tokens} tokens, at least {MIN_TOKENS} are needed; "
-                "add documents"
-            )
 
 
 def _write_split(

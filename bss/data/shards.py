@@ -1,7 +1,7 @@
 """Token shards: the tokens of a corpus in flat memory-mapped files, and the manifest over them.
 
 A directory of shards holds `manifest.json`, the files it lists (each split in one or more), and
-the tokenizer's file where it has one. Reading needs numpy and json alone, so that a bare
+the tokenizer's file where it has one. Reading needs numpy alone, so that a bare
 accelerator machine trains on a copied directory; `bss.data.prepare` writes them.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.values import from_dict
 
 VERSION = 1
 MANIFEST = "manifest.json"
@@ -45,9 +46,13 @@ class Split:
 
 @dataclass(frozen=True)
 class TokenizerInfo:
-    """The tokenizer of some shards: its name, ids in [0, vocab_size), sha256 of its definition.
+    """The tokenizer of some shards; `bss.data.tokenizers.saved` opens the tokenizer itself.
 
-    `bss.data.tokenizers.saved` opens the tokenizer itself.
+    Attributes:
+        name: as part of a file name, e.g. "bytes" or "bpe-4096".
+        vocab_size: ids are in [0, vocab_size).
+        end_of_document: the id that follows every document.
+        hash: sha256 of all that determines the ids.
     """
 
     name: str
@@ -92,15 +97,10 @@ class Manifest:
         if fields["version"] != VERSION:
             raise ValueError(f"format version {fields['version']}, this bss reads {VERSION}")
         content_hash = fields.pop("content_hash")
-        splits = {
-            name: Split(**split | {"files": tuple(ShardFile(**file) for file in split["files"])})
-            for name, split in fields["splits"].items()
-        }
-        tokenizer = TokenizerInfo(**fields["tokenizer"])
-        manifest = cls(**fields | {"splits": splits, "tokenizer": tokenizer})
+        manifest = from_dict(cls, fields)
         if manifest.dtype not in _DTYPES:
             raise ValueError(f"dtype {manifest.dtype!r}, expected one of {', '.join(_DTYPES)}")
-        if any(s.tokens != sum(file.tokens for file in s.files) for s in splits.values()):
+        if any(s.tokens != sum(f.tokens for f in s.files) for s in manifest.splits.values()):
             raise ValueError("its files do not add up to its tokens")
         if manifest.content_hash != content_hash:
             raise ValueError("its content hash does not match its files")
@@ -239,10 +239,10 @@ def open_shards(directory: Path, *, verify: bool = False) -> Shards:
 
 
 def _check(path: Path, file: ShardFile, itemsize: int, verify: bool) -> None:
-    size = path.stat().st_size if path.is_file() else None
     again = f"delete {path.parent} and prepare it again"
-    if size is None:
+    if not path.is_file():
         raise InputError(f"shards: {path} is missing; {again}")
+    size = path.stat().st_size
     if size != file.tokens * itemsize:
         raise InputError(
             f"shards: {path} has {size} bytes, expected {file.tokens * itemsize}; {again}"

@@ -59,11 +59,6 @@ class Stream:
         """Sequences in one pass."""
         return max(len(self.tokens) - 1, 0) // self.seq_len
 
-    @property
-    def available_tokens(self) -> int:
-        """Tokens predicted in one pass: the most a run without `repeat` can train on."""
-        return self.num_sequences * self.seq_len
-
     def check(self, sequences: int) -> None:
         """Refuses a run that needs more sequences than there are.
 
@@ -73,10 +68,11 @@ class Stream:
         Raises:
             InputError: more than one pass without `repeat`.
         """
-        if not self.repeat and sequences > self.num_sequences:
+        there = self.num_sequences
+        if not self.repeat and sequences > there:
             raise InputError(
                 f"tokens: {sequences * self.seq_len} are asked for, one pass over the corpus has "
-                f"{self.available_tokens} ({self.num_sequences} sequences of {self.seq_len}); "
+                f"{there * self.seq_len} ({there} sequences of {self.seq_len}); "
                 "train on fewer, prepare a larger corpus, or allow repeat"
             )
 

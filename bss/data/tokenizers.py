@@ -7,13 +7,15 @@ one end-of-document token in the shards.
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bss.data.shards import TokenizerInfo
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,48 +28,31 @@ _END = "<|endoftext|>"
 _ENDS = (_END, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 
 
-class Tokenizer(Protocol):
-    """What the shards need of a tokenizer."""
+class Tokenizer(TokenizerInfo, ABC):
+    """What the shards need of a tokenizer, besides what their manifest says of it."""
 
-    @property
-    def name(self) -> str:
-        """As part of a file name, e.g. "bytes" or "bpe-4096"."""
-        ...
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of every text, [tokens], any unsigned dtype; no special token is added or read.
 
-    @property
-    def vocab_size(self) -> int:
-        """Ids are in [0, vocab_size)."""
-        ...
-
-    @property
-    def end_of_document(self) -> int:
-        """The id that follows every document."""
-        ...
-
-    @property
-    def hash(self) -> str:
-        """Hash (sha256) of all that determines the ids."""
-        ...
+        On all cores, where the tokenizer can.
+        """
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of a text, [tokens], any unsigned dtype; no special token is added or read."""
-        ...
+        """The ids of one text."""
+        return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """`encode` of every text, on all cores where the tokenizer can."""
-        ...
-
+    @abstractmethod
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
         """The text of some ids; end-of-document tokens are left out."""
-        ...
 
+    @abstractmethod
     def save(self, directory: Path) -> None:
         """Writes what `saved` needs to open it again."""
-        ...
 
 
 @dataclass(frozen=True)
-class ByteTokenizer:
+class ByteTokenizer(Tokenizer):
     """The bytes of UTF-8; 0xFF, which UTF-8 never uses, ends a document: 256 ids in all.
 
     >>> ByteTokenizer().encode("hé").tolist()
@@ -79,13 +64,9 @@ class ByteTokenizer:
     end_of_document: int = 0xFF
     hash: str = hashlib.sha256(b"utf-8 bytes, 0xff ends a document").hexdigest()
 
-    def encode(self, text: str) -> np.ndarray:
-        """The bytes of a text, uint8 [bytes]."""
-        return np.frombuffer(text.encode(), np.uint8)
-
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """`encode` of every text."""
-        return [self.encode(text) for text in texts]
+        """The bytes of every text, uint8 [bytes]."""
+        return [np.frombuffer(text.encode(), np.uint8) for text in texts]
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
         """The text of some bytes; a character that was cut in two becomes U+FFFD."""
@@ -97,21 +78,13 @@ class ByteTokenizer:
 
 
 @dataclass(frozen=True, eq=False)
-class FileTokenizer:
-    """A tokenizer of the `tokenizers` library; see `Tokenizer` for the attributes."""
+class FileTokenizer(Tokenizer):
+    """A tokenizer of the `tokenizers` library."""
 
-    name: str
-    vocab_size: int
-    end_of_document: int
-    hash: str
     inner: "tokenizers.Tokenizer"
 
-    def encode(self, text: str) -> np.ndarray:
-        """The ids of a text, uint32 [tokens]."""
-        return np.asarray(self.inner.encode(text, add_special_tokens=False).ids, np.uint32)
-
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """`encode` of every text, on all cores."""
+        """The ids of every text, uint32 [tokens]."""
         encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.asarray(encoding.ids, np.uint32) for encoding in encodings]
 

@@ -11,12 +11,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from bss.errors import InputError
+from bss.theory.exponents import slope
 from bss.theory.least_squares import LeastSquares, Procedure, risk_curve
 
 LAST_POINTS = 4
@@ -73,14 +73,11 @@ def critical_batches(
     ]
     points = tuple(_critical(budget, curves, procedure.overhead) for budget in data)
     last = points[-LAST_POINTS:]
-    line: Any = stats.linregress(*np.log([(point.data, point.cbs) for point in last]).T)
-    dof = len(last) - 2
-    half = float(stats.t.ppf(0.975, dof) * line.stderr) if dof else math.inf
+    fitted = slope(*np.array([(point.data, point.cbs) for point in last]).T, level=0.95)
     theory = task.exponent
     if procedure.average == "tail" and procedure.tail < 1 and task.source > task.capacity:
         theory = 1 - task.capacity / task.source
-    slope = float(line.slope)
-    return CriticalTable(points, slope, slope - half, slope + half, theory)
+    return CriticalTable(points, fitted.value, fitted.low, fitted.high, theory)
 
 
 def _critical(budget: int, curves: Sequence[tuple], overhead: float) -> CriticalPoint:

@@ -5,7 +5,7 @@ of them hold as the budget goes to infinity; near s = 1 − 1/β they set in slo
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -45,10 +45,6 @@ class Exponents:
     switch: float
     catch_up_gap: float
     catch_up_time: float
-
-    def to_dict(self) -> dict[str, float]:
-        """The JSON form."""
-        return asdict(self)
 
 
 def exponents(source: float, capacity: float) -> Exponents:

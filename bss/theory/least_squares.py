@@ -153,7 +153,8 @@ def risks_at_rates(
     counts = np.unique(np.rint(2.0 ** np.arange(0, octaves + 1e-9, 1 / PER_OCTAVE)).astype(int))
     counts = np.unique(np.append(counts, max(steps, 1)))
     with jax.enable_x64(True):
-        problem = [jnp.asarray(v, jnp.float64) for v in _arguments(task, batch, rates)]
+        given = (task.eigenvalues[None], task.errors[None], rates[:, None], batch, task.noise)
+        problem = [jnp.asarray(value, jnp.float64) for value in given]
         if procedure.average == "exponential":
             windows = np.geomspace(1.0, max(steps, 2) / 2, WINDOWS)
             return counts, _exponential_risks(problem, counts, windows)
@@ -172,10 +173,6 @@ def _best(risks: np.ndarray) -> np.ndarray:
     dip = (right - left) ** 2 / (8 * np.where(bend > 0, bend, np.inf))
     least = np.where(best == inner, middle - dip, logs.min(axis=1))
     return np.exp(least)
-
-
-def _arguments(task: LeastSquares, batch: float, rates: np.ndarray) -> list:
-    return [task.eigenvalues[None], task.errors[None], rates[:, None], batch, task.noise]
 
 
 def _averaged_risks(problem: list, counts: np.ndarray, procedure: Procedure) -> np.ndarray:

@@ -73,14 +73,9 @@ class Task:
         """½ Σ_{j>M} λ_j |θ*_j|², ≂ M^−sβ: what a model of M modes cannot learn (derived here).
 
         It adds to the excess risk. To the modes that are learnt, Gaussian features beyond them
-        are label noise of twice this variance; see `on_whole_target`.
+        are label noise of twice this variance.
         """
         return 0.5 * float(zeta(1 + self.source * self.capacity, self.modes + 1))
-
-
-def on_whole_target(task: Task) -> Task:
-    """The task whose label noise includes the part of the target beyond its M modes."""
-    return Task(task.source, task.capacity, task.modes, task.noise + 2 * task.approximation)
 
 
 def check_exponents(source: float, capacity: float) -> None:
@@ -197,11 +192,6 @@ def advance(step: Propagator, moments: np.ndarray, steps: np.ndarray | float) ->
     return evolve(step, coordinates(step, moments), steps) @ step.basis.vectors.T
 
 
-def excess_risk(task: Task, moments: np.ndarray) -> np.ndarray:
-    """½ Σ_j λ_j m_j for moments [..., M]."""
-    return 0.5 * moments @ task.eigenvalues
-
-
 def final_risk(task: Task, run: Sequence[Stage]) -> float:
     """Excess risk ½ Σ_j λ_j m_j at the end of the stages, from a model that starts at zero.
 
@@ -232,13 +222,11 @@ def risk_curve(task: Task, run: Sequence[Stage], at: Sequence[float] | np.ndarra
     if counts.size and not (counts.min() >= 0 and counts.max() <= total):
         raise InputError(f"steps: counts must lie between 0 and the {total:g} steps of the run")
     risks = np.empty(counts.shape)
-    known: dict[tuple[float, float], Propagator] = {}
+    kinds = dict.fromkeys((stage.rate, stage.batch) for stage in run)
+    propagators = {kind: propagator(task, *kind) for kind in kinds}
     moments, begin = task.target, 0.0
     for i, stage in enumerate(run):
-        key = (stage.rate, stage.batch)
-        if key not in known:
-            known[key] = propagator(task, *key)
-        step, end = known[key], begin + stage.steps
+        step, end = propagators[stage.rate, stage.batch], begin + stage.steps
         start = coordinates(step, moments)
         inside = (counts >= begin) & ((counts < end) | (i == len(run) - 1))
         risks[inside] = evolve(step, start, counts[inside] - begin) @ step.readout

@@ -17,7 +17,6 @@ from bss.theory.regression import (
     advance,
     coordinates,
     evolve,
-    excess_risk,
     propagator,
 )
 from bss.theory.search import minimum
@@ -139,10 +138,9 @@ def catch_up_time(run: TwoStage, rate: float, switch_step: float) -> float:
 
     The signal is the excess risk of gradient descent without any noise (derived here).
     """
-    signal = excess_risk(
-        run.task,
-        (1 - rate * run.task.eigenvalues) ** (2 * switch_step) * run.task.target,
-    )
+    task = run.task
+    left = (1 - rate * task.eigenvalues) ** (2 * switch_step) * task.target
+    signal = 0.5 * left @ task.eigenvalues
     delays = np.geomspace(1, 1e3 * max(switch_step, 1.0), 2000)
     gaps = catch_up_gap(run, switch_step, delays)
     return float(np.exp(np.interp(-np.log(signal), -np.log(gaps), np.log(delays))))
