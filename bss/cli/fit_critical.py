@@ -11,6 +11,7 @@ from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.fitting.power import PowerLaw, predict
 from bss.tables import read_points
 from bss.units import format_tokens, parse_tokens
+from bss.values import to_dict
 
 SYMBOLS = {"params": "N", "tokens": "D"}
 
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> Output:
     tables = [models_table(fit), definitions_table(fit)]
     if forecasts and fit.law:
         name = fit.law.variables[0]
-        payload["forecasts"] = [{name: x, "cbs": value.to_dict()} for x, value in forecasts.items()]
+        payload["forecasts"] = [{name: x, "cbs": to_dict(value)} for x, value in forecasts.items()]
         rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
     notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]

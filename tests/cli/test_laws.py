@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
+from bss.laws import EsFit
 
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
@@ -36,8 +37,9 @@ def output(capsys, *arguments: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys):
+def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads_back):
     fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "50")
+    reads_back(EsFit, fit)
     assert (fit["kind"], fit["law"], fit["seq_len"]) == ("es", "surface", SEQ_LEN)
     assert fit["surface"]["alpha"] == pytest.approx(ALPHA, rel=0.03)
     assert fit["surface"]["b"] == pytest.approx(B, rel=0.05)
@@ -58,9 +60,9 @@ def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys):
 
 
 @pytest.mark.parametrize(("law", "key"), [("hyperbola", "B_crit"), ("piecewise", "B_opt")])
-def test_the_other_laws_have_the_same_shape(runs, capsys, law, key):
+def test_the_other_laws_have_the_same_shape(runs, capsys, reads_back, law, key):
     fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8", "--law", law)
-    assert fit["surface"] is None
+    assert reads_back(EsFit, fit).surface is None
     for entry in fit["fits"]:
         assert set(entry[key]) >= {"value", "low", "high", "level"}
         assert {"S_min", "E_min", "S_opt", "status"} <= set(entry)

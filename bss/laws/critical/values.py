@@ -1,7 +1,6 @@
 """Fitted critical batch sizes and their laws as values, and their JSON form."""
 
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -97,11 +96,6 @@ class CriticalFit(Fit):
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
         joint_refused: why N and D were not fitted jointly; empty where they were.
         definitions: critical batches and exponents over definitions.
-        resamples: bootstrap refits.
-        level: of all intervals.
-        method: how they were made.
-        warnings: what a reader must know.
-        version: of the package that made the fit.
     """
 
     overhead: float
@@ -112,10 +106,6 @@ class CriticalFit(Fit):
     laws: dict[str, PowerLaw]
     joint_refused: str
     definitions: tuple[Definition, ...]
-    resamples: int
-    level: float
-    method: str = METHOD
-    warnings: tuple[str, ...] = ()
-    version: str = version("bss")
+    method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"

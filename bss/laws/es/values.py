@@ -6,7 +6,6 @@ S is in steps, E in tokens, B in sequences.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -72,11 +71,6 @@ class EsFit(Fit):
         residuals: per reached point: run, batch, target_loss and the error relative to that loss.
         points: rows that reached a target.
         runs: runs behind them.
-        level: of all intervals.
-        resamples: bootstrap refits behind them.
-        method: how they were made.
-        warnings: what a reader must know.
-        version: of the package that made the fit.
     """
 
     KIND = "es"
@@ -90,11 +84,7 @@ class EsFit(Fit):
     residuals: tuple[dict[str, Any], ...] = ()
     points: int = 0
     runs: int = 0
-    level: float = 0.90
-    resamples: int = 0
-    method: str = METHOD
-    warnings: tuple[str, ...] = ()
-    version: str = version("bss")
+    method: str = field(default=METHOD, kw_only=True)
 
     def at(self, target_loss: float) -> TargetFit:
         """The fit of one target.

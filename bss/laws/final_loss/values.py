@@ -7,7 +7,6 @@ follows in closed form (derived here).
 """
 
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,11 +77,6 @@ class TableFit(Fit):
         points: the design points.
         outliers: [n] flags of points set aside.
         status: "converged" or "not converged".
-        level: of all intervals.
-        resamples: bootstrap refits behind them.
-        method: how they were made.
-        warnings: what a reader must know.
-        version: of the package that made the fit.
     """
 
     law: Law
@@ -96,11 +90,7 @@ class TableFit(Fit):
     points: LossPoints
     outliers: np.ndarray
     status: str
-    level: float
-    resamples: int
-    method: str = METHOD
-    warnings: tuple[str, ...] = ()
-    version: str = version("bss")
+    method: str = field(default=METHOD, kw_only=True)
 
     KIND = "table"
 

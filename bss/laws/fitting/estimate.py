@@ -1,7 +1,7 @@
 """Estimates with their intervals, and what every fit is: a value that is printed and read back."""
 
-import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from importlib.metadata import version
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,49 +32,32 @@ class Estimate:
         """The JSON form; `note` only where there is one."""
         return plain if self.note else {key: x for key, x in plain.items() if key != "note"}
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return values.to_dict(self)
 
-    @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> Self:
-        """Read `to_dict` back; other keys are ignored."""
-        return values.from_dict(cls, entry, strict=False)
-
-
-@contextlib.contextmanager
-def reading(entry: dict[str, Any], kind: str, schema: int):
-    """Reads a fit's JSON form; what is wrong with it is told in one line.
-
-    Raises:
-        InputError: another kind or schema, or a field that is missing or damaged.
-    """
-    write = f"`bss fit {kind} --json`"
-    found = entry.get("kind"), entry.get("schema", schema)
-    if found != (kind, schema):
-        raise InputError(
-            f"fit: kind {found[0]!r}, schema {found[1]!r}; expected a fit of kind {kind!r}, schema "
-            f"{schema}, as {write} writes it"
-        )
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        told = error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
-        raise InputError(f"fit: damaged, {told}; write it again with {write}") from None
-
-
+@dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A fitted law, whose JSON form says of what kind and schema it is.
+    """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
 
-    A subclass is a frozen dataclass; `bss.values` has its form, hooks included.
+    Attributes:
+        level: of all intervals.
+        resamples: bootstrap refits behind them.
+        method: how they were made.
+        warnings: what a reader must know.
+        version: of the package that made the fit.
     """
 
     KIND: ClassVar[str]
     SCHEMA: ClassVar[int] = 1
 
+    level: float = 0.90
+    resamples: int = 0
+    method: str = ""
+    warnings: tuple[str, ...] = ()
+    version: str = version("bss")
+
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The fields with kind and schema before them."""
-        return {"kind": self.KIND, "schema": self.SCHEMA} | plain
+        """The fields between kind and schema, and how the fit was made."""
+        made = {field.name: plain.pop(field.name) for field in fields(Fit)}
+        return {"kind": self.KIND, "schema": self.SCHEMA} | plain | made
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: `{"kind", "schema", ...}`."""
@@ -87,8 +70,18 @@ class Fit:
         Raises:
             InputError: another kind or schema, or a field that is missing or damaged.
         """
-        with reading(entry, cls.KIND, cls.SCHEMA):
+        write = f"`bss fit {cls.KIND} --json`"
+        found = entry.get("kind"), entry.get("schema", cls.SCHEMA)
+        if found != (cls.KIND, cls.SCHEMA):
+            raise InputError(
+                f"fit: kind {found[0]!r}, schema {found[1]!r}; expected a fit of kind "
+                f"{cls.KIND!r}, schema {cls.SCHEMA}, as {write} writes it"
+            )
+        try:
             return values.from_dict(cls, entry, "fit.", strict=False)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            told = error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
+            raise InputError(f"fit: damaged, {told}; write it again with {write}") from None
 
 
 def floats(entry: dict[str, float | None]) -> dict[str, float]:

@@ -5,8 +5,7 @@ trained.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -49,11 +48,6 @@ class CurveFit(Fit):
         since: tokens before which losses were left out.
         losses: how many were fitted.
         runs: runs behind them.
-        level: of all intervals.
-        resamples: bootstrap refits.
-        method: how they were made.
-        warnings: what a reader must know.
-        version: of the package that made the fit.
     """
 
     clock: str
@@ -71,11 +65,7 @@ class CurveFit(Fit):
     losses: int
     runs: int
     since: int = 0
-    level: float = 0.90
-    resamples: int = 0
-    method: str = METHOD
-    warnings: tuple[str, ...] = ()
-    version: str = version("bss")
+    method: str = field(default=METHOD, kw_only=True)
 
     KIND = "curve"
 
