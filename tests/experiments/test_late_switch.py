@@ -16,7 +16,7 @@ from bss.laws.functional.values import predict
 from bss.points.standings import differences
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
-from bss.sweeps.branching import agreement, branched, decay_branch
+from bss.sweeps.branching import branched, decay_branch
 from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
 from bss.training.status import RunStatus
@@ -88,14 +88,6 @@ def entries(*more: Entry) -> tuple[Entry, ...]:
 def test_a_study_that_cannot_be_run_is_refused(changes, told):
     with pytest.raises(InputError, match=told):
         dataclasses.replace(STUDY, **changes)
-
-
-def test_schedules_agree_up_to_where_their_batches_part():
-    first, late = (BatchSchedule.parse(text) for text in ("0:4 200:8 500:16", "0:4 200:8 700:16"))
-    assert agreement(first, late) == 500
-    assert agreement(late, first) == 500
-    assert agreement(first, BatchSchedule.constant(8)) == 0
-    assert agreement(first, first) == float("inf")
 
 
 def test_a_switch_is_the_branch_that_another_study_would_make_of_it():
@@ -389,18 +381,31 @@ def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
 RESULTS = Path(__file__).parents[2] / "results/late_switch"
 
 
-def test_the_committed_runs_meet_what_is_asked_of_the_law():
+BASELINES = ("mean_batch_constant", "best_training")
+
+
+def missed(scored: pd.DataFrame, group: str) -> set[str]:
+    """What the law misses in a group: half the spread, a ranking of 0.8, and each baseline."""
+    law = scored.loc[(group, "predicted")]
+    beaten = {name: law["ratio"] < scored.loc[(group, name), "ratio"] for name in BASELINES}
+    met = {"ratio": law["ratio"] <= 0.5, "rank": law["rank_correlation"] >= 0.8, **beaten}
+    return {name for name, true in met.items() if not true}
+
+
+def test_the_committed_runs_meet_what_is_asked_of_the_law_but_for_wsd_and_cosine():
     told = pd.read_csv(RESULTS / "predictions.csv")
     config = json.loads((RESULTS / "experiment.json").read_text())["config"]
     assert len(config["seeds"]) >= 3
     found = scores(told, config["shared_rate"]).set_index(["group", "predictor"])
-    for group in ("all", "one peak rate", "constant rate"):
-        law = found.loc[(group, "predicted")]
-        assert law["schedules"] >= 4
-        assert law["ratio"] <= 0.5
-        assert law["rank_correlation"] >= 0.8
-        for baseline in ("mean_batch_constant", "best_training"):
-            assert law["ratio"] < found.loc[(group, baseline), "ratio"]
+    groups = list(dict.fromkeys(found.index.get_level_values("group")))
+    assert {group: missed(found, group) for group in groups} == {
+        "all": set(),
+        "one peak rate": set(),
+        "constant rate": set(),
+        "WSD": {"ratio", "rank", "mean_batch_constant"},
+        "cosine": {"rank", "mean_batch_constant"},
+    }
+    assert min(found["schedules"].tolist()) >= 4
     held = pd.read_csv(RESULTS / "scores.csv").set_index(["group", "predictor"])
     np.testing.assert_allclose(found["ratio"], held.loc[found.index, "ratio"], rtol=1e-6)
 

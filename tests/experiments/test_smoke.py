@@ -13,22 +13,28 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def run(name: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        *(sys.executable, "-m", f"experiments.{name}", f"--config=configs/{name}.py:smoke"),
-        f"--config.results={folder}/results",
-        f"--config.setup.engine.runs={folder}/runs",
-        f"--config.setup.text.root={folder}/data",
-        *more,
-    ]
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}  # one device
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def run(tmp_path, corpora):
+    """Runs an experiment at its smoke size, in a folder of the test's own, on a shared corpus."""
+
+    def smoke(name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            *(sys.executable, "-m", f"experiments.{name}", f"--config=configs/{name}.py:smoke"),
+            f"--config.results={tmp_path}/results",
+            f"--config.setup.engine.runs={tmp_path}/runs",
+            f"--config.setup.text.root={corpora}",
+            *more,
+        ]
+        environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}  # one device
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+
+    return smoke
 
 
-def test_es_curve_trains_measures_fits_schedules_and_reports(tmp_path):
-    done = run("es_curve", tmp_path)
+def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
+    done = run("es_curve")
     assert done.returncode == 0, done.stderr
     report = tmp_path / "report.html"
     assert done.stdout.strip() == f"report: {report}"
@@ -44,14 +50,14 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(tmp_path):
     assert record["trained_tokens"] < 1_500_000
     assert "experiments.es_curve.__main__" in record["command"]
 
-    again = run("es_curve", tmp_path)  # everything is there: nothing trains
+    again = run("es_curve")  # everything is there: nothing trains
     assert again.returncode == 0, again.stderr
     assert pd.read_csv(tmp_path / "results/contenders.csv").equals(contenders)
 
 
 @pytest.mark.slow
-def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(tmp_path):
-    done = run("es_wsd", tmp_path)
+def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(run, tmp_path):
+    done = run("es_wsd")
     assert done.returncode == 0, done.stderr
     answers = pd.read_csv(tmp_path / "results/answers.csv")
     asked = set(zip(answers["kind"], answers["rates"], strict=True))
@@ -62,8 +68,8 @@ def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(tmp_path):
 
 
 @pytest.mark.slow
-def test_es_ablations_measures_every_variation(tmp_path):
-    done = run("es_ablations", tmp_path)
+def test_es_ablations_measures_every_variation(run, tmp_path):
+    done = run("es_ablations")
     assert done.returncode == 0, done.stderr
     contenders = pd.read_csv(tmp_path / "results/contenders.csv")
     assert len(set(contenders["variation"])) == 6
@@ -77,8 +83,8 @@ def test_es_ablations_measures_every_variation(tmp_path):
 
 
 @pytest.mark.slow
-def test_late_switch_compares_predicts_and_finds_switch_points(tmp_path):
-    done = run("late_switch", tmp_path)
+def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
+    done = run("late_switch")
     assert done.returncode == 0, done.stderr
     results = tmp_path / "results"
     contenders = pd.read_csv(results / "contenders.csv")
@@ -112,19 +118,19 @@ def test_late_switch_compares_predicts_and_finds_switch_points(tmp_path):
         ("--config.setup.schedule.tokens=1000000000", "repeat"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, argument, told):
-    done = run("es_curve", tmp_path, argument)
+def test_bad_input_is_one_line(run, argument, told):
+    done = run("es_curve", argument)
     assert done.returncode == 2
     assert told in done.stderr
     lines = [line for line in done.stderr.splitlines() if "trunk per batch" not in line]
     assert len(lines) == 1, done.stderr
 
 
-def test_the_results_of_another_study_are_not_overwritten(tmp_path):
+def test_the_results_of_another_study_are_not_overwritten(run, tmp_path):
     held = tmp_path / "results" / "experiment.json"
     held.parent.mkdir()
     held.write_text('{"config": {"title": "another"}}')
-    done = run("es_curve", tmp_path)
+    done = run("es_curve")
     assert done.returncode == 2
     assert "holds another study (title differs)" in done.stderr
     assert held.read_text() == '{"config": {"title": "another"}}'
