@@ -143,6 +143,6 @@ def plan_notes(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> list[str]:
 
 
 def _figure(plan: Plan):
-    from bss.plots import plan_figure
+    from bss.plots import schedule_figure
 
-    return plan_figure(plan)
+    return schedule_figure(plan)

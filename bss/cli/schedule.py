@@ -151,6 +151,6 @@ def _warnings(fit: CurveFit, plan: Plan) -> list[str]:
 
 
 def _figure(plan: Plan):
-    from bss.plots import plan_figure
+    from bss.plots import schedule_figure
 
-    return plan_figure(plan)
+    return schedule_figure(plan)

@@ -8,14 +8,13 @@ from bss.plots.contenders import contenders_figure, throughput_figure
 from bss.plots.curves import loss_curves
 from bss.plots.law_batches import batch_against_loss
 from bss.plots.laws import es_panels, tokens_to_target
-from bss.plots.schedules import plan_figure, schedule_figure
+from bss.plots.schedules import schedule_figure
 
 __all__ = [
     "batch_against_loss",
     "contenders_figure",
     "es_panels",
     "loss_curves",
-    "plan_figure",
     "schedule_figure",
     "throughput_figure",
     "tokens_to_target",

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from bss.plots.style import (
@@ -15,6 +14,8 @@ from bss.plots.style import (
     SMALL,
     batch_axis,
     count_axis,
+    handle,
+    handles,
     new_figure,
     panel_title,
     side_legend,
@@ -49,14 +50,10 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
         _dots(ax, rows, most)
         panel_title(ax, ENDINGS[ending].title)
         ax.set_xlabel(f"final {noun} (nats per token)")
-    roles = [role for role in ROLES if role in set(contenders["role"])]
-    handles = [
-        Line2D([], [], linestyle="none", markersize=6, **ROLES[role][1], label=ROLES[role][0])
-        for role in roles
-    ]
-    handles.append(Line2D([], [], color=FAINT, lw=1, linestyle="--", label="best constant"))
-    side_legend(figure, handles)
-    return figure
+    roles = set(contenders["role"])
+    looks = dict(named for role, named in ROLES.items() if role in roles)
+    best = handle("best constant", color=FAINT, lw=1, ls="--")
+    return side_legend(figure, [*handles(looks, ls="none", ms=6), best])
 
 
 def throughput_figure(throughput: pd.DataFrame) -> Figure:
@@ -79,18 +76,11 @@ def throughput_figure(throughput: pd.DataFrame) -> Figure:
             kept = throughput[rows]
             ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **style)
         ax.set_xscale("log", base=2)
-        ax.set_xlabel("batch (sequences)")
-        ax.set_ylabel(label)
-        ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
+        ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
         batch_axis(ax.xaxis)
         (tokens_axis if column == "tokens_per_second" else count_axis)(ax.yaxis)
-    handles = [
-        Line2D([], [], linestyle="none", markersize=5, **style, label=label)
-        for label, (rows, style) in kinds.items()
-        if rows.any()
-    ]
-    side_legend(figure, handles)
-    return figure
+    looks = {label: style for label, (rows, style) in kinds.items() if rows.any()}
+    return side_legend(figure, handles(looks, ls="none", ms=5))
 
 
 def _dots(ax: Axes, rows: list[Standing], most: int) -> None:

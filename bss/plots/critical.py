@@ -22,6 +22,8 @@ from bss.plots.style import (
     batch_axis,
     batch_styles,
     count_axis,
+    handle,
+    named_styles,
     new_figure,
     panel_title,
     side_legend,
@@ -42,18 +44,16 @@ def critical_figure(fit: CriticalFit) -> Figure:
     shown = [name for name in SYMBOLS if name in fit.laws]
     if shown:
         draw_law(axes[0, 1], fit, shown[0])
-    else:
-        axes[0, 1].set_axis_off()
-    side_legend(figure, [*curve_handles(fit), *(_law_handles() if shown else ())])
-    return figure
+        return side_legend(figure, [*curve_handles(fit), *_law_handles()])
+    axes[0, 1].set_axis_off()
+    return side_legend(figure, curve_handles(fit))
 
 
 def relative_steps(fit: CriticalFit) -> Figure:
     """Steps relative to the reference batch, against the batch."""
     figure, axes = new_figure(3.6)
     draw_steps(axes[0, 0], fit)
-    side_legend(figure, curve_handles(fit))
-    return figure
+    return side_legend(figure, curve_handles(fit))
 
 
 def definition_figure(fit: CriticalFit, model: str) -> Figure:
@@ -88,8 +88,7 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
         ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
     _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
     _label(ax, f"batch B ({fit.unit})", "steps to the target S", f"{model}: what is critical")
-    side_legend(figure, ax.get_legend_handles_labels()[0])
-    return figure
+    return side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
 def laws_figure(
@@ -120,14 +119,14 @@ def laws_figure(
             coefficient, exponent = published[name]
             x = np.array(ax.get_xlim())
             ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
-    handles = [Line2D([], [], label="published law", **_BESIDE)] if published else []
-    side_legend(figure, [*_law_handles(), *handles])
-    return figure
+    beside = [handle("published law", **_BESIDE)] if published else []
+    return side_legend(figure, [*_law_handles(), *beside])
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
     """The law's exponent over definitions of the critical batch, with intervals."""
-    names = [row.name for row in next(iter(fits.values())).definitions]
+    first = next(iter(fits.values()))
+    names = [row.name for row in first.definitions]
     figure, axes = new_figure(0.9 + 0.34 * len(names))
     ax = axes[0, 0]
     looks = [{"color": OURS, "marker": "o"}, {"color": PUBLISHED, "marker": "s"}]
@@ -143,10 +142,8 @@ def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
             ax.plot([p.value], [y], ms=5.5, ls="none", label=label if k == 0 else None, **look)
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
-    law = next(iter(fits.values())).law
-    symbol = SYMBOLS[law.variables[-1]] if law else "N"
-    level = next(iter(fits.values())).level
-    ax.set_xlabel(f"exponent of {symbol}, with {level:.0%} intervals")
+    symbol = SYMBOLS[first.law.variables[-1]] if first.law else "N"
+    ax.set_xlabel(f"exponent of {symbol}, with {first.level:.0%} intervals")
     panel_title(ax, "one set of steps, many exponents")
     if len(fits) > 1:
         ax.legend(frameon=False, fontsize=8)
@@ -160,16 +157,16 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
         tables: by the name of their task.
     """
     figure, axes = new_figure(3.6)
-    ax, handles = axes[0, 0], []
-    styles = batch_styles(range(len(tables)))
-    for i, (name, table) in enumerate(tables.items()):
-        look: dict[str, Any] = styles[i]
+    ax, entries = axes[0, 0], []
+    looks = named_styles(tables)
+    for name, table in tables.items():
+        look = looks[name]
         data = np.array([point.data for point in table.points], float)
         cbs = np.array([point.cbs for point in table.points])
         ax.plot(data, cbs, ls="none", ms=5.5, **look)
         ax.plot(data, cbs[-1] * (data / data[-1]) ** table.theory, color=look["color"], lw=1)
         label = f"{name}: {table.exponent:.3f}, theory {table.theory:.3f}"
-        handles.append(Line2D([], [], lw=1, ms=5.5, **look, label=label))
+        entries.append(handle(label, lw=1, ms=5.5, **look))
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     low = min(point.cbs for table in tables.values() for point in table.points)
@@ -177,8 +174,7 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     batch_axis(ax.xaxis)
     batch_axis(ax.yaxis)
     _label(ax, "samples D", "critical batch (samples)", "least squares, exact")
-    side_legend(figure, handles, "exponent at the last budgets")
-    return figure
+    return side_legend(figure, entries, "exponent at the last budgets")
 
 
 def draw_steps(ax: Axes, fit: CriticalFit) -> None:
@@ -189,8 +185,8 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
     for at, look in zip(fit.fits, _looks(fit), strict=True):
         curve = at.curve
         fitted = at.S_min.value is not None and at.status == "converged"
-        scale = np.exp(np.interp(np.log(fit.reference), np.log(curve.batch), np.log(curve.steps)))
-        scale = float(at.steps(np.array(fit.reference))) if fitted else float(scale)
+        between = np.interp(np.log(fit.reference), np.log(curve.batch), np.log(curve.steps))
+        scale = float(at.steps(np.array(fit.reference)) if fitted else np.exp(between))
         relative = curve.steps / scale
         ax.plot(curve.batch, relative, ls="none", ms=4.5, mec="white", mew=0.4, **look)
         lowest = min(lowest, relative.min())
@@ -228,11 +224,9 @@ def draw_law(
         told = predict(law, {name: x})
         if told.value is not None:
             ax.plot([x], [told.value], "D", mfc="white", mec=OURS, ms=6, mew=1.3)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(grid[0], grid[-1])
+    ax.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     tokens_axis(ax.xaxis, most=4)
-    count_axis(ax.yaxis, most=6)
+    count_axis(ax.yaxis)
     _label(ax, NAMES[name], f"critical batch ({fit.unit})", title or law_title(law))
     if title:
         ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=SMALL)
@@ -251,27 +245,25 @@ def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
 
 def curve_handles(fit: CriticalFit) -> list[Line2D]:
     """What a legend of `draw_steps` needs."""
-    handles = [
-        Line2D([], [], lw=1.2, ms=4.5, **look, label=at.curve.model)
-        for at, look in zip(fit.fits, _looks(fit), strict=True)
+    models = zip(fit.fits, _looks(fit), strict=True)
+    return [
+        *(handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),
+        handle("critical batch", ls="none", marker="D", mfc="none", mec=INK),
+        handle("linear scaling", color=FAINT, ls="--"),
     ]
-    critical = Line2D([], [], ls="none", marker="D", mfc="none", mec=INK, label="critical batch")
-    return [*handles, critical, Line2D([], [], color=FAINT, ls="--", label="linear scaling")]
 
 
 def _law_handles() -> list[Line2D]:
     return [
-        Line2D([], [], ls="none", marker="o", ms=5, color=INK, label="by S = a + b/B"),
-        Line2D([], [], ls="none", marker="x", ms=5, color=FAINT, label="interpolated"),
-        Line2D([], [], color=OURS, lw=1.5, label="power law, with the\ninterval of a new value"),
+        handle("by S = a + b/B", ls="none", marker="o", ms=5, color=INK),
+        handle("interpolated", ls="none", marker="x", ms=5, color=FAINT),
+        handle("power law, with the\ninterval of a new value", color=OURS, lw=1.5),
     ]
 
 
 def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set_xlim(float(x.min()), float(x.max()))
-    ax.set_ylim(*y)
+    ax.set(yscale="log", xlim=(float(x.min()), float(x.max())), ylim=y)
     powers = range(round(np.log2(x.min())), round(np.log2(x.max())) + 1)
     ticks = [2.0**power for power in powers if x.min() <= 2.0**power <= x.max()]
     batch_axis(ax.xaxis, ticks[:: max(1, -(-len(ticks) // 6))])
@@ -279,6 +271,5 @@ def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
 
 
 def _label(ax: Axes, x: str, y: str, title: str) -> None:
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set(xlabel=x, ylabel=y)
     panel_title(ax, title)

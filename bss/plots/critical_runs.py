@@ -4,22 +4,24 @@ After Zhang et al. (arXiv 2410.21676) and McCandlish et al. (arXiv 1812.06162).
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bss.laws import CriticalFit
 from bss.plots.critical import curve_handles, draw_steps
 from bss.plots.style import (
     FAINT,
-    INK,
     batch_axis,
     batch_styles,
+    columns,
     count_axis,
+    handle,
+    handles,
+    hollow,
+    named_styles,
     new_figure,
     panel_title,
     side_legend,
@@ -54,41 +56,36 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
         noise: standard deviation of the logarithm of a ratio, shown twice about 1.
     """
     figure, axes = new_figure(3.6)
-    ax, handles = axes[0, 0], []
-    names = list(dict.fromkeys(table["schedule"]))
-    styles = batch_styles(range(len(names)))
+    ax, entries = axes[0, 0], []
+    looks = named_styles(table["schedule"])
     ends, tips = (table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN), []
     if np.isfinite(noise):
         band = np.exp([-2 * noise, 2 * noise])
-        handles.append(ax.axhspan(*band, color=FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds"))
+        entries.append(ax.axhspan(*band, color=FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds"))
     ax.axhline(1, color=FAINT, lw=1)
-    for i, name in enumerate(names):
-        look, rows = styles[i], table.loc[table["schedule"] == name].sort_values(by="batch")
-        beside = 1.07 ** (i - (len(names) - 1) / 2)
-        at, relative = (rows[column].to_numpy(float) for column in ("batch", "relative"))
+    for i, (name, look) in enumerate(looks.items()):
+        rows = table.loc[table["schedule"] == name].sort_values(by="batch")
+        beside = 1.07 ** (i - (len(looks) - 1) / 2)
+        at, relative = columns(rows, "batch", "relative")
         ax.plot(at * beside, relative, color=look["color"], lw=0.7, alpha=0.6)
         for x, y, side in zip(at * beside, relative, rows["bound"], strict=True):
             face = "white" if side else look["color"]
             ax.plot([x], [y], ls="none", ms=6, mec=look["color"], mfc=face, **look)
             if side:
-                ends_at = (x, y * (1.08 if side == "above" else 1 / 1.08))
-                tips.append(ends_at[1])
+                tips.append(y * (1.08 if side == "above" else 1 / 1.08))
                 arrow = {"arrowstyle": "->", "color": look["color"]}
-                ax.annotate("", ends_at, (x, y), arrowprops=arrow)
-        handles.append(Line2D([], [], ms=6, lw=0.7, **look, label=name))
+                ax.annotate("", (x, tips[-1]), (x, y), arrowprops=arrow)
+    entries += handles(looks, ms=6, lw=0.7)
     if any(table["bound"]):
-        bound: dict[str, Any] = {"marker": "o", "mfc": "white", "mec": INK, "ls": "none"}
-        handles.append(Line2D([], [], **bound, label="open, with an arrow: a bound"))
+        entries.append(hollow("open, with an arrow: a bound"))
     ax.set_xscale("log", base=2)
     ax.set_xlim(*ends)
     low, high = ax.get_ylim()
     ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
     batch_axis(ax.xaxis, sorted(set(table["batch"])))
-    ax.set_xlabel("batch B (sequences)")
-    ax.set_ylabel(f"steps over those of\n{names[0]}")
+    ax.set(xlabel="batch B (sequences)", ylabel=f"steps over those of\n{next(iter(looks))}")
     panel_title(ax, "schedules to one target")
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, entries)
 
 
 def noise_figure(table: pd.DataFrame) -> Figure:
@@ -108,21 +105,14 @@ def noise_figure(table: pd.DataFrame) -> Figure:
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
     panel_title(axes[0, 0], "noise scale and b/a")
     panel_title(axes[0, 1], "noise scale and critical batch")
-    handles = [
-        Line2D([], [], ls="none", ms=5, **look, label=f"B = {batch:g}")
-        for batch, look in styles.items()
-    ]
-    side_legend(figure, [*handles, Line2D([], [], color=FAINT, ls="--", label="equal")])
-    return figure
+    entries = handles(styles, "B = {:g}", ls="none", ms=5)
+    return side_legend(figure, [*entries, handle("equal", color=FAINT, ls="--")])
 
 
 def _equal_axes(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    log: dict[str, Any] = {"base": 2}
-    ax.set_xscale("log", **log)
-    ax.set_yscale("log", **log)
+    ax.set(xscale="log", yscale="log")
     low, high = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
-    ax.set_xlim(x.min() / _MARGIN, x.max() * _MARGIN)
-    ax.set_ylim(low, high)
+    ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=(low, high))
     ax.plot([low, high], [low, high], color=FAINT, lw=1, ls="--", zorder=1)
     batch_axis(ax.xaxis)
     batch_axis(ax.yaxis)

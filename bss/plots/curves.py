@@ -6,9 +6,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from bss.plots.style import FAINT, batch_styles, new_figure, side_legend, tokens_axis
+from bss.plots.style import (
+    FAINT,
+    batch_styles,
+    handle,
+    handles,
+    new_figure,
+    side_legend,
+    tokens_axis,
+)
 from bss.points.batches import batch_curves, excess
 from bss.points.curve import Smooth
 from bss.tables import loss_column
@@ -44,16 +51,11 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     noun = "held-out loss" if column == "eval_loss" else "training loss"
     top.set_ylabel(f"{noun} (nats per token)")
     bottom.set_ylabel("excess over the best\nbatch (nats per token)")
-    bottom.set_xlabel("tokens consumed")
-    bottom.set_xscale("log")
+    bottom.set(xlabel="tokens consumed", xscale="log")
     tokens_axis(bottom.xaxis)
-    handles = [
-        Line2D([], [], **style, linewidth=1.5, markersize=5, label=f"{batch:g}")
-        for batch, style in styles.items()
-    ]
-    handles.append(Line2D([], [], color=FAINT, linewidth=0.8, label="target loss"))
-    side_legend(figure, handles, "batch (sequences)")
-    return figure
+    entries = handles(styles, "{:g}", lw=1.5, ms=5)
+    entries.append(handle("target loss", color=FAINT, lw=0.8))
+    return side_legend(figure, entries, "batch (sequences)")
 
 
 def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], style: dict) -> None:

@@ -5,13 +5,11 @@ errors over seeds, unless a figure says otherwise; none is drawn where there is 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from bss.laws import EsFit
@@ -19,9 +17,14 @@ from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots.style import (
     FAINT,
     INK,
+    bars,
     batch_axis,
     batch_styles,
     columns,
+    handle,
+    handles,
+    hollow,
+    named_styles,
     new_figure,
     panel_title,
     side_legend,
@@ -30,7 +33,6 @@ from bss.units import format_tokens
 
 PAIRS = 4
 LEAST_RATIO, MOST_RATIO = 0.5, 1.35
-FALLING = "target loss (nats), falling →"
 
 
 def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figure:
@@ -45,31 +47,25 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
     figure, axes = new_figure(3.6, columns=len(panels), sharey=True)
     smallest = min(columns(table, "small")[0].min() for table, _ in panels.values())
     larger = sorted({float(b) for table, _ in panels.values() for b in table["large"]})[:PAIRS]
-    looks = batch_styles(range(len(larger)))
+    looks = named_styles(larger)
     for ax, (title, (table, law)) in zip(axes[0], panels.items(), strict=True):
         ax.axhline(1, color=INK, lw=0.8, zorder=1)
-        for i, batch in enumerate(larger):
-            look = looks[i]
+        for batch, look in looks.items():
             pair = np.asarray((table["small"] == smallest) & (table["large"] == batch))
             x, log, errors = columns(table, "target_loss", "log_ratio", "error", where=pair)
-            ends = np.exp(log - errors), np.exp(log + errors)
-            _bars(ax, x, np.exp(log), *ends, look | {"linestyle": "-"})
+            bars(ax, x, np.exp(log), np.exp(log - errors), np.exp(log + errors), look)
             if law is not None:
                 at = [fit.target_loss for fit in law.fits if fit.status == "converged"]
                 tokens = np.array([law_tokens(law, [smallest, batch], t) for t in at])
                 ax.plot(at, tokens[:, 0] / tokens[:, 1], color=look["color"], lw=1.1, ls="--")
         _falling(ax, [float(t) for t in table["target_loss"]])
         panel_title(ax, title)
-    axes[0, 0].set_ylim(LEAST_RATIO, MOST_RATIO)
-    axes[0, 0].set_ylabel(f"tokens of batch {smallest:g}\nover those of the larger batch")
-    handles: list[Any] = [
-        Line2D([], [], ms=5, lw=1.4, **looks[i], label=f"{smallest:g} over {batch:g}")
-        for i, batch in enumerate(larger)
-    ]
+    label = f"tokens of batch {smallest:g}\nover those of the larger batch"
+    axes[0, 0].set(ylim=(LEAST_RATIO, MOST_RATIO), ylabel=label)
+    entries = handles(looks, f"{smallest:g} over {{:g}}", ms=5, lw=1.4)
     if any(law is not None for _, law in panels.values()):
-        handles.append(Line2D([], [], color=FAINT, lw=1.1, ls="--", label="the hyperbola's"))
-    side_legend(figure, handles)
-    return figure
+        entries.append(handle("the hyperbola's", color=FAINT, lw=1.1, ls="--"))
+    return side_legend(figure, entries)
 
 
 def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
@@ -80,9 +76,7 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
     Args:
         panels: a title to named tables of target_loss, batch, low, high (sequences) and interior.
     """
-    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    shades = batch_styles(range(len(names)))
-    looks = {name: shades[i] for i, name in enumerate(names)}
+    looks = named_styles(name for lines in panels.values() for name in lines)
     figure, axes = new_figure(3.3, columns=len(panels), sharey=True)
     for ax, (title, lines) in zip(axes[0], panels.items(), strict=True):
         losses = [float(t) for table in lines.values() for t in table["target_loss"]]
@@ -90,7 +84,7 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
         for i, (name, table) in enumerate(lines.items()):
             x, y, low, high = columns(table, "target_loss", "batch", "low", "high")
             x = x + dodge * (i - (len(lines) - 1) / 2)
-            _bars(ax, x, y, low, high, looks[name] | {"linestyle": "-"}, table["interior"])
+            bars(ax, x, y, low, high, looks[name], table["interior"])
         _falling(ax, losses)
         ax.set_yscale("log", base=2)
         panel_title(ax, title)
@@ -99,11 +93,10 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
     axes[0, 0].set_ylim(np.nanmin(values) / 1.5, np.nanmax(values) * 1.5)
     batch_axis(axes[0, 0].yaxis)
     axes[0, 0].set_ylabel("$B_{opt}$ (sequences)")
-    handles = [Line2D([], [], ms=5, lw=1.4, **looks[name], label=name) for name in names]
+    entries = handles(looks, ms=5, lw=1.4)
     if not all(t["interior"].all() for t in tables):
-        handles.append(_hollow("at an edge of those\nthat reached the loss"))
-    side_legend(figure, handles)
-    return figure
+        entries.append(hollow("at an edge of those\nthat reached the loss", ms=5))
+    return side_legend(figure, entries)
 
 
 def horizons_figure(horizons: pd.DataFrame) -> Figure:
@@ -116,32 +109,27 @@ def horizons_figure(horizons: pd.DataFrame) -> Figure:
         horizons: columns rates, horizon, batch, excess, excess_error, law_best.
     """
     titles = list(dict.fromkeys(horizons["rates"]))
-    ends = sorted(set(horizons["horizon"]))
-    looks = batch_styles(range(len(ends)))
+    looks = batch_styles(horizons["horizon"])
     figure, axes = new_figure(3.4, columns=len(titles), sharey=True)
     near = []
     for ax, title in zip(axes[0], titles, strict=True):
         ax.axhline(0, color=INK, lw=0.8, zorder=1)
-        for i, end in enumerate(ends):
+        for i, (end, look) in enumerate(looks.items()):
             here = np.asarray((horizons["rates"] == title) & (horizons["horizon"] == end))
             x, y, error = columns(horizons, "batch", "excess", "excess_error", where=here)
             near.append(np.sort(y)[min(3, len(y) - 1)])
-            x = x * 1.03 ** (i - (len(ends) - 1) / 2)
+            x = x * 1.03 ** (i - (len(looks) - 1) / 2)
             other = ~np.asarray(horizons["law_best"], bool)[here]
-            _bars(ax, x, y, y - error, y + error, looks[i] | {"linestyle": "-"}, other)
+            bars(ax, x, y, y - error, y + error, look, other)
         ax.set_xscale("log", base=2)
         batch_axis(ax.xaxis)
         ax.set_xlabel("batch (sequences)")
         panel_title(ax, title)
     top = max(1.3 * max(near), 1e-3)
-    axes[0, 0].set_ylim(-0.25 * top, top)
-    axes[0, 0].set_ylabel("test loss above the best\nbatch (nats per token)")
-    handles = [
-        Line2D([], [], ms=5, lw=1.4, **looks[i], label=format_tokens(int(end)))
-        for i, end in enumerate(ends)
-    ]
-    side_legend(figure, [*handles, _hollow("the law's choice")], "horizon (tokens)")
-    return figure
+    label = "test loss above the best\nbatch (nats per token)"
+    axes[0, 0].set(ylim=(-0.25 * top, top), ylabel=label)
+    entries = handles({format_tokens(int(end)): look for end, look in looks.items()}, ms=5, lw=1.4)
+    return side_legend(figure, [*entries, hollow("the law's choice", ms=5)], "horizon (tokens)")
 
 
 def changes_figure(table: pd.DataFrame) -> Figure:
@@ -152,29 +140,24 @@ def changes_figure(table: pd.DataFrame) -> Figure:
     """
     contenders = list(dict.fromkeys(table["contender"]))
     changes = list(dict.fromkeys(table["change"]))
-    weights = list(dict.fromkeys(table["weights"]))
-    shades = batch_styles(range(len(weights)))
+    looks = named_styles(table["weights"])
     height = 0.9 + 0.3 * len(changes)
     figure, axes = new_figure(height, columns=len(contenders), sharex=True, sharey=True)
     for ax, contender in zip(axes[0], contenders, strict=True):
         ax.axvline(0, color=INK, lw=0.8, zorder=1)
-        for i, kind in enumerate(weights):
+        for i, (kind, look) in enumerate(looks.items()):
             here = np.asarray((table["contender"] == contender) & (table["weights"] == kind))
             rows = [changes.index(change) for change in table["change"][here]]
-            y = np.array(rows) + 0.22 * (i - (len(weights) - 1) / 2)
+            y = np.array(rows) + 0.22 * (i - (len(looks) - 1) / 2)
             x, error = columns(table, "difference", "error", where=here)
             known = np.where(np.isfinite(error), error, 0)
-            ax.errorbar(x, y, xerr=known, ls="none", ms=5.5, capsize=2.5, lw=1, **shades[i])
+            ax.errorbar(x, y, xerr=known, ls="none", ms=5.5, capsize=2.5, lw=1, **look)
         ax.xaxis.set_major_locator(MaxNLocator(5))
         ax.set_xlabel("difference (nats per token)")
         panel_title(ax, contender)
     axes[0, 0].set_yticks(range(len(changes)), changes)
     axes[0, 0].set_ylim(len(changes) - 0.5, -0.5)
-    handles = [
-        Line2D([], [], ls="none", ms=5.5, **shades[i], label=k) for i, k in enumerate(weights)
-    ]
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles(looks, ls="none", ms=5.5))
 
 
 def irreducible_figure(estimates: pd.DataFrame) -> Figure:
@@ -185,16 +168,15 @@ def irreducible_figure(estimates: pd.DataFrame) -> Figure:
     Args:
         estimates: columns seed, law, L_0, low, high, truth, reached.
     """
-    laws = list(dict.fromkeys(estimates["law"]))
-    shades = batch_styles(range(len(laws)))
+    looks = named_styles(estimates["law"])
     figure, axes = new_figure(3.4)
     ax = axes[0, 0]
     seeds = sorted(set(estimates["seed"]))
-    for i, law in enumerate(laws):
+    for i, (law, look) in enumerate(looks.items()):
         here = np.asarray(estimates["law"] == law)
         seed, y, low, high = columns(estimates, "seed", "L_0", "low", "high", where=here)
-        x = np.searchsorted(seeds, seed) + 0.16 * (i - (len(laws) - 1) / 2)
-        _bars(ax, x, y, low, high, shades[i] | {"linestyle": "none"})
+        x = np.searchsorted(seeds, seed) + 0.16 * (i - (len(looks) - 1) / 2)
+        bars(ax, x, y, low, high, look | {"linestyle": "none"})
     truth, reached = (float(estimates[name].iloc[0]) for name in ("truth", "reached"))
     ax.axhline(truth, color=INK, lw=1, zorder=1)
     ax.axhline(reached, color=FAINT, lw=1, ls="--", zorder=1)
@@ -202,39 +184,13 @@ def irreducible_figure(estimates: pd.DataFrame) -> Figure:
     span = max(values.max(), reached) - values.min()
     ax.set_ylim(values.min() - 0.3 * span, max(values.max(), reached) + 0.2 * span)
     ax.set_xticks(range(len(seeds)), [str(seed) for seed in seeds])
-    ax.set_xlabel("seed")
-    ax.set_ylabel("$L_0$ (nats per token)")
-    handles = [Line2D([], [], ls="none", ms=5, **shades[i], label=k) for i, k in enumerate(laws)]
-    handles.append(Line2D([], [], color=INK, lw=1, label="the language's"))
-    handles.append(Line2D([], [], color=FAINT, lw=1, ls="--", label="lowest loss of a\nlong run"))
-    side_legend(figure, handles)
-    return figure
-
-
-def _bars(
-    ax: Axes,
-    x: np.ndarray,
-    y: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    look: dict[str, Any],
-    filled: Any = None,
-) -> None:
-    """A line with bars from low to high; no bar where an end is unknown; some marks hollow."""
-    spread = np.nan_to_num(np.array([y - low, high - y]), posinf=0, neginf=0)
-    bare: dict[str, Any] = look | {"marker": ""}
-    ax.errorbar(x, y, yerr=np.maximum(spread, 0), capsize=2.5, lw=1.4, elinewidth=1, **bare)
-    full = np.ones(len(x), bool) if filled is None else np.asarray(filled, bool)
-    mark = {"color": look["color"], "marker": look["marker"], "linestyle": "none", "ms": 5.5}
-    ax.plot(x[full], y[full], zorder=4, **mark)
-    ax.plot(x[~full], y[~full], zorder=4, mfc="white", **mark)
+    ax.set(xlabel="seed", ylabel="$L_0$ (nats per token)")
+    own = handle("the language's", color=INK, lw=1)
+    lowest = handle("lowest loss of a\nlong run", color=FAINT, lw=1, ls="--")
+    return side_legend(figure, [*handles(looks, ls="none", ms=5), own, lowest])
 
 
 def _falling(ax: Axes, losses: list[float]) -> None:
     margin = 0.08 * (max(losses) - min(losses)) or 0.1
     ax.set_xlim(max(losses) + margin, min(losses) - margin)
-    ax.set_xlabel(FALLING, fontsize=8)
-
-
-def _hollow(label: str) -> Line2D:
-    return Line2D([], [], ls="none", marker="o", mfc="white", mec=INK, ms=5, label=label)
+    ax.set_xlabel("target loss (nats), falling →", fontsize=8)

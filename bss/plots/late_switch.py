@@ -3,21 +3,25 @@
 After Wang et al. (arXiv 2602.14208). Bars and bands are 2 standard errors over seeds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bss.plots.style import (
     FAINT,
     INK,
+    SMALL,
+    bars,
     batch_styles,
     columns,
     count_axis,
+    handle,
+    handles,
+    hollow,
+    named_styles,
     new_figure,
     panel_title,
     side_legend,
@@ -42,11 +46,10 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         curves: columns tokens, steps, loss (nats) by name; the mean over seeds.
     """
     figure, axes = new_figure(3.6, columns=2, sharey=True)
-    looks = batch_styles(range(len(curves)))
+    looks = named_styles(curves)
     for ax, clock in zip(axes[0], ("tokens", "steps"), strict=True):
-        for i, table in enumerate(curves.values()):
-            x, y = columns(table, clock, "loss")
-            ax.plot(x, y, lw=1.3, ms=3.5, markevery=3, **looks[i])
+        for name, table in curves.items():
+            ax.plot(*columns(table, clock, "loss"), lw=1.3, ms=3.5, markevery=3, **looks[name])
         ax.set_xlabel(clock)
         panel_title(ax, f"at equal {clock}")
     tokens, steps = axes[0]
@@ -55,15 +58,14 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         ends = sorted(x[-1] for x, _ in spans)
         highest = sorted(y[0] for _, y in spans)
         lowest = min(y.min() for _, y in spans)
-        tokens.set_xlim(0, 1.05 * ends[-2])
         margin = 0.05 * (highest[-2] - lowest)
-        tokens.set_ylim(lowest - margin, highest[-2] + margin)
+        limits = lowest - margin, highest[-2] + margin
+        tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=limits)
     tokens_axis(tokens.xaxis)
     steps.set_xscale("log")
     count_axis(steps.xaxis)
     tokens.set_ylabel("held-out loss (nats per token)")
-    side_legend(figure, _lines(curves, looks))
-    return figure
+    return side_legend(figure, handles(looks, lw=1.3, ms=4))
 
 
 def catch_up_figure(table: pd.DataFrame) -> Figure:
@@ -74,35 +76,31 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
             errors; the first row of a switch is the last before it.
     """
     figure, axes = new_figure(3.5, columns=2)
-    switches = sorted(set(table["switch"]))
-    looks = batch_styles(range(len(switches)))
+    looks = batch_styles(table["switch"])
     panels = {
         "to_large_at_steps": ("steps after the switch", "above the large batch at equal steps"),
         "to_earliest": ("tokens after the switch", "above the earliest switch at equal tokens"),
     }
     for ax, (column, (label, title)) in zip(axes[0], panels.items(), strict=True):
         ax.axhline(0, color=INK, lw=0.8, zorder=1)
-        for i, at in enumerate(switches):
-            here = np.asarray(table["switch"] == at)
-            steps, tokens, after, gap, error = (
-                values[1:]
-                for values in columns(
-                    table, "steps", "tokens", "after_tokens", column, f"{column}_error", where=here
-                )
-            )
+        names = "steps", "tokens", "after_tokens", column, f"{column}_error"
+        for i, (at, look) in enumerate(looks.items()):
+            rows = table[table["switch"] == at].iloc[1:]
+            steps, tokens, after, gap, error = columns(rows, *names)
             if column.endswith("steps"):
                 if len(steps) < 2:
                     continue
                 after = after * (steps[-1] - steps[0]) / (tokens[-1] - tokens[0])
             if i or column != "to_earliest":
-                _band(ax, after, gap, error, looks[i])
+                ax.plot(after, gap, lw=1.3, ms=3.5, **look)
+                ends = gap - error, gap + error
+                ax.fill_between(after, *ends, color=look["color"], alpha=0.15, lw=0)
         ax.set_xlabel(label)
         panel_title(ax, title)
     axes[0, 0].set_ylabel("difference of losses (nats per token)")
     tokens_axis(axes[0, 1].xaxis)
-    handles = _lines([format_tokens(int(at)) for at in switches], looks)
-    side_legend(figure, handles, "switch after\n(tokens)")
-    return figure
+    entries = handles({format_tokens(int(at)): look for at, look in looks.items()}, lw=1.3, ms=4)
+    return side_legend(figure, entries, "switch after\n(tokens)")
 
 
 def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure:
@@ -118,20 +116,16 @@ def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure
     figure, axes = new_figure(3.6)
     ax = axes[0, 0]
     names = {"measured": "measured", "law": "by the fitted law"}
-    looks = batch_styles(range(3))
-    handles: list[Any] = []
+    entries = []
     found = exponents.set_index("source").to_dict("index")
-    for i, (source, name) in enumerate(names.items()):
+    for look, (source, name) in zip(batch_styles(range(3)).values(), names.items(), strict=False):
         here = np.asarray((table["source"] == source) & (table["after"] > 0))
         x, y, log_error = columns(table, "budget", "after", "after_error", where=here)
         inside = np.asarray(table["interior"], bool)[here]
         error = np.where(inside & np.isfinite(log_error), log_error, 0)
-        mark: dict[str, Any] = {"ls": "none", "ms": 6, **looks[i]}
-        spread = [y - y * np.exp(-error), y * np.exp(error) - y]
-        bars: dict[str, Any] = mark | {"marker": ""}
-        ax.errorbar(x, y, yerr=spread, capsize=2.5, lw=1, **bars)
-        ax.plot(x[inside], y[inside], **mark)
-        ax.plot(x[~inside], y[~inside], mfc="white", **mark)
+        mark = look | {"linestyle": "none"}
+        ends = y * np.exp(-error), y * np.exp(error)
+        bars(ax, x, y, *ends, mark, inside, ms=6, zorder=2)
         value = found.get(source, {}).get("exponent")
         if value is not None and np.isfinite(value) and inside.any():
             low, high = found[source]["low"], found[source]["high"]
@@ -139,19 +133,13 @@ def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure
             centre = [np.exp(np.log(v[inside]).mean()) for v in (x, y)]
             ends = np.array([x[inside].min(), x[inside].max()])
             line = centre[1] * (ends / centre[0]) ** value
-            ax.plot(ends, line, lw=1.2, ls="--", color=looks[i]["color"])
-        handles.append(Line2D([], [], ls="none", ms=6, **looks[i], label=name))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+            ax.plot(ends, line, lw=1.2, ls="--", color=look["color"])
+        entries.append(handle(name, ms=6, **mark))
+    ax.set(xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         tokens_axis(axis)
-    ax.set_xlabel("budget (tokens)")
-    ax.set_ylabel("tokens after the best switch")
-    handles.append(
-        Line2D([], [], ls="none", marker="o", mfc="white", mec=INK, ms=6, label="a bound")
-    )
-    side_legend(figure, handles)
-    return figure
+    ax.set(xlabel="budget (tokens)", ylabel="tokens after the best switch")
+    return side_legend(figure, [*entries, hollow("a bound", ms=6)])
 
 
 def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
@@ -162,15 +150,14 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
         scores: columns group, predictor, schedules, ratio, rank_correlation; "all" is told.
     """
     figure, axes = new_figure(3.7, columns=len(PREDICTORS), sharey=True)
-    kinds = [kind for kind in ENDINGS if kind in set(table["rate"])]
-    looks = batch_styles(range(len(kinds)))
+    looks = named_styles(kind for kind in ENDINGS if kind in set(table["rate"]))
     told = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
     for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=True):
         ends: list[float] = table["measured"].tolist()
-        for i, kind in enumerate(kinds):
+        for kind, look in looks.items():
             here = np.asarray(table["rate"] == kind)
             x, y, error = columns(table, column, "measured", "error", where=here)
-            ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **looks[i])
+            ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **look)
         line = [min(ends), max(ends)]
         ax.set_ylim(line[0] - 0.3 * (line[1] - line[0]))  # room for the scores
         ax.plot(line, line, color=FAINT, lw=0.9, zorder=1)
@@ -183,20 +170,8 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
             if np.isfinite(score["rank_correlation"]):
                 text += f"\nrank correlation {score['rank_correlation']:.2f}"
             place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
-            ax.text(0.98, 0.03, text, fontsize=7.5, **place)
+            ax.text(0.98, 0.03, text, fontsize=SMALL, **place)
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
-    handles = [
-        Line2D([], [], ls="none", ms=5, **looks[i], label=ENDINGS[kind].title)
-        for i, kind in enumerate(kinds)
-    ]
-    side_legend(figure, [*handles, Line2D([], [], color=FAINT, lw=0.9, label="equal")])
-    return figure
-
-
-def _band(ax: Axes, x: np.ndarray, y: np.ndarray, error: np.ndarray, look: dict) -> None:
-    ax.plot(x, y, lw=1.3, ms=3.5, **look)
-    ax.fill_between(x, y - error, y + error, color=look["color"], alpha=0.15, lw=0)
-
-
-def _lines(names: Iterable[str], looks: dict[float, dict[str, Any]]) -> list[Line2D]:
-    return [Line2D([], [], lw=1.3, ms=4, **looks[i], label=name) for i, name in enumerate(names)]
+    titled = {ENDINGS[kind].title: look for kind, look in looks.items()}
+    equal = handle("equal", color=FAINT, lw=0.9)
+    return side_legend(figure, [*handles(titled, ls="none", ms=5), equal])

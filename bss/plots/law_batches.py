@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bss.laws.es.values import EsFit
 from bss.plots.style import (
     FAINT,
     INK,
     batch_axis,
+    handle,
+    handles,
     law_styles,
     new_figure,
     panel_title,
@@ -44,20 +45,16 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
         symbol = f"${name[0]}_{{{name[2:]}}}$"
         panel_title(ax, symbol, "; ".join(notes))
         ax.set_yscale("log", base=2)
-        ax.set_ylabel(f"{symbol} (sequences)")
-        ax.set_xlabel("target loss (nats per token), falling →")
+        label = "target loss (nats per token), falling →"
+        ax.set(xlabel=label, ylabel=f"{symbol} (sequences)")
         _limit_batches(ax, shown, name)
         batch_axis(ax.yaxis)
     losses = [found.target_loss for fit in shown.values() for found in fit.fits]
     if losses:
         margin = 0.08 * (max(losses) - min(losses)) or 0.1
         axes[0, 0].set_xlim(max(losses) + margin, min(losses) - margin)
-    handles = [Line2D([], [], **look, markersize=5, label=law) for law, look in looks.items()]
-    handles.append(
-        Line2D([], [], color=INK, marker=r"$\uparrow$", ls="none", ms=8, label="one-sided bound")
-    )
-    side_legend(figure, handles)
-    return figure
+    bound = handle("one-sided bound", color=INK, marker=r"$\uparrow$", ls="none", ms=8)
+    return side_legend(figure, [*handles(looks, ms=5), bound])
 
 
 def _draw_batches(ax: Axes, style: dict[str, Any], fit: EsFit, name: str, shift: float) -> int:

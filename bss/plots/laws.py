@@ -23,6 +23,8 @@ from bss.plots.style import (
     batch_axis,
     batch_styles,
     count_axis,
+    handle,
+    handles,
     law_styles,
     new_figure,
     panel_title,
@@ -66,8 +68,7 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         tokens_axis(ax.yaxis)
     figure.supxlabel("batch B (sequences)", fontsize=9)
     figure.supylabel("tokens to the target E", fontsize=9)
-    side_legend(figure, _handles(points, fits, styles, optimum=True))
-    return figure
+    return side_legend(figure, _handles(points, fits, styles, optimum=True))
 
 
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
@@ -103,12 +104,11 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         tokens_axis(ax.yaxis)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
     figure.supylabel("tokens to the target E", fontsize=9)
-    handles = _handles(points, fits, styles, optimum=False)
-    handles.append(Line2D([], [], color="#cfcfcf", linewidth=0.8, label="constant batch, E = B·S"))
+    entries: list[Any] = _handles(points, fits, styles, optimum=False)
+    entries.append(handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
     if any(shaded):
-        handles.append(Patch(color=STAGES[1], label="transition stage"))
-    side_legend(figure, handles)
-    return figure
+        entries.append(Patch(color=STAGES[1], label="transition stage"))
+    return side_legend(figure, entries)
 
 
 def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]:
@@ -125,8 +125,8 @@ def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]
 
 
 def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, styles: dict) -> None:
-    for batch, reached, group in _by_batch(rows):
-        style = styles[batch]
+    for (batch, reached), group in rows.groupby(["batch", "reached"]):  # type: ignore[misc]
+        style = styles[float(batch)]
         where = group[x], group["tokens_to_target"]
         if reached:
             ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **style)
@@ -136,12 +136,6 @@ def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, styles: dict) -> None:
             for at in zip(*where, strict=True):
                 ax.annotate("", at, **shift, arrowprops=arrow)
             ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **style)
-
-
-def _by_batch(rows: pd.DataFrame) -> Iterator[tuple[float, bool, pd.DataFrame]]:
-    for key, group in rows.groupby(["batch", "reached"]):
-        batch, reached = key  # type: ignore[misc]
-        yield float(batch), bool(reached), group
 
 
 def _limits(rows: pd.DataFrame, column: str, margin: float) -> tuple[float, float]:
@@ -166,10 +160,7 @@ def _law_tokens(fit: EsFit, batches: np.ndarray, target: float) -> np.ndarray:
 def _finish(
     ax: Axes, target: float, fits: Mapping[str, EsFit], limits: tuple, pad: float = 6
 ) -> None:
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(*limits[0])
-    ax.set_ylim(*limits[1])
+    ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
     missing = [law for law, fit in fits.items() if _converged(fit, target) is None]
     note = f"no fit: {', '.join(missing)}" if missing else ""
     panel_title(ax, f"loss {target:g}", note, pad)
@@ -211,24 +202,18 @@ def _mark_stages(
 
 def _handles(
     points: pd.DataFrame, fits: Mapping[str, EsFit], styles: dict, *, optimum: bool
-) -> list[Line2D | Patch]:
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], linestyle="none", markersize=5.5, **style, label=f"batch {batch:g}")
-        for batch, style in styles.items()
-    ]
+) -> list[Line2D]:
+    entries = handles(styles, "batch {:g}", ls="none", ms=5.5)
     if not points["reached"].to_numpy(bool).all():
-        handles.append(
-            Line2D([], [], ls="none", color=INK, marker=r"$\uparrow$", ms=8, label="not reached")
-        )
+        entries.append(handle("not reached", ls="none", color=INK, marker=r"$\uparrow$", ms=8))
     looks = law_styles(fits)
     for law, fit in fits.items():
         if not any(found.status == "converged" for found in fit.fits):
             continue
-        handles.append(Line2D([], [], **_line(looks[law]), linewidth=1.6, label=law))
+        entries.append(handle(law, **_line(looks[law]), lw=1.6))
         if optimum and any(_has_optimum(found) for found in fit.fits):
-            label = f"{law} $B_{{opt}}$"
-            handles.append(Line2D([], [], **_diamond(looks[law], 6), label=label))
-    return handles
+            entries.append(handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
+    return entries
 
 
 def _line(look: dict[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from bss.laws import CurveFit, predict_runs
 from bss.plots.style import (
     FAINT,
-    batch_styles,
+    handles,
+    named_styles,
     new_figure,
     panel_title,
     side_legend,
@@ -32,9 +32,8 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     table = predict_runs(fit, runs, warmup=warmup)
     names = _names(runs)
     kinds = list(dict.fromkeys(names.values()))
-    shown = [kinds[i] for i in np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))]
-    shades = batch_styles(range(len(shown)))
-    styles = {name: shades[i] for i, name in enumerate(shown)}
+    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
+    styles = named_styles(kinds[i] for i in shown)
     figure, axes = new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     top, bottom = axes[:, 0]
     drawn = fit.status != "not converged"
@@ -42,27 +41,18 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
         style = styles.get(names[str(run)])
         if style is None:
             continue
-        top.plot(
-            rows["tokens"], rows["loss"], linestyle="none", ms=3.5, mec="white", mew=0.3, **style
-        )
+        at, loss, predicted = rows["tokens"], rows["loss"], rows["predicted"]
+        top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **style)
         if drawn:
-            colour = style["color"]
-            top.plot(rows["tokens"], rows["predicted"], color=colour, linewidth=1.2)
-            error = 100 * np.log(rows["predicted"] / rows["loss"])
-            bottom.plot(rows["tokens"], error, linewidth=1, ms=3.5, **style)
+            top.plot(at, predicted, color=style["color"], lw=1.2)
+            bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **style)
     bottom.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
     note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
     panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
     top.set_ylabel("loss (nats per token)")
-    bottom.set_ylabel("error of the law (%)")
-    bottom.set_xlabel("tokens consumed")
-    bottom.set_xscale("log")
+    bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
     tokens_axis(bottom.xaxis)
-    handles = [
-        Line2D([], [], **style, linewidth=1.2, ms=4, label=name) for name, style in styles.items()
-    ]
-    side_legend(figure, handles, "batch (lr)")
-    return figure
+    return side_legend(figure, handles(styles, lw=1.2, ms=4), "batch (lr)")
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:

@@ -26,9 +26,6 @@ def run_figure(curve: pd.DataFrame) -> Figure:
     bottom.set_yscale("log", base=2)
     bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
     batch_axis(bottom.yaxis, batch)
-    bottom.set_ylabel("batch (sequences)")
-    bottom.set_xlabel("tokens consumed")
-    bottom.set_xscale("log")
+    bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
     tokens_axis(bottom.xaxis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)

@@ -12,22 +12,16 @@ from bss.schedules.plan import Plan
 SAMPLES = 400
 
 
-def plan_figure(plan: Plan) -> Figure:
-    """Batch in sequences and learning rate of each step, against tokens consumed.
-
-    The rate is sampled, at the midpoints of steps, so that a plan of 10^13 tokens costs no more
-    than a small one.
-    """
-    return schedule_figure(plan)
-
-
 def schedule_figure(
     plan: Plan,
     optimal: Callable[[int], float] | None = None,
     *,
     decayed: Plan | None = None,
 ) -> Figure:
-    """A plan, the law behind it, and the branch of it whose rate decays.
+    """Batch in sequences and learning rate of a plan, against tokens consumed.
+
+    The rate is sampled, at the midpoints of steps, so that a plan of 10^13 tokens costs no more
+    than a small one.
 
     Args:
         plan: what is trained.
@@ -40,14 +34,8 @@ def schedule_figure(
     if optimal is not None:
         positions = np.linspace(plan.start, plan.tokens, SAMPLES)[1:]
         ideal = [optimal(round(tokens)) for tokens in positions]
-        handles += top.plot(
-            positions,
-            ideal,
-            color=FAINT,
-            linestyle="--",
-            linewidth=2.2,
-            label="$B_{opt}$ of the law",
-        )
+        label = "$B_{opt}$ of the law"
+        handles += top.plot(positions, ideal, color=FAINT, ls="--", lw=2.2, label=label)
     edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
     batches = [segment.batch for segment in plan.segments]
     handles += top.plot(
@@ -61,35 +49,28 @@ def schedule_figure(
     handles += _draw_rate(bottom, plan, "learning rate", "-")
     if decayed is not None:
         handles += _draw_rate(bottom, decayed, "learning rate,\nwith the decay", "--")
-    unit = "learning rate" if plan.rate is not None else "learning rate (× its peak)"
-    bottom.set_ylabel(unit)
+    bottom.set_ylabel("learning rate" if plan.rate is not None else "learning rate (× its peak)")
     bottom.set_ylim(bottom=0)
     bottom.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
     bottom.yaxis.get_offset_text().set_fontsize(8)
     bottom.set_xlabel("tokens consumed")
     bottom.set_xlim(plan.start, plan.budget)
     tokens_axis(bottom.xaxis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)
 
 
 def _draw_rate(ax: Axes, plan: Plan, label: str, linestyle: str):
-    tokens, rates = _sampled_rates(plan)
     colour = "#10375c" if linestyle == "-" else "#c2571a"
-    return ax.plot(tokens, rates, color=colour, linestyle=linestyle, lw=1.8, label=label)
+    return ax.plot(*_sampled_rates(plan), color=colour, linestyle=linestyle, lw=1.8, label=label)
 
 
 def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Midpoint tokens and rates of sampled steps, the ends of every segment among them."""
-    ends = [
-        step
-        for segment in plan.segments
-        for step in (segment.start_step, segment.start_step + segment.steps - 1)
-    ]
-    spread = range(SAMPLES + 1)
+    first = [segment.start_step for segment in plan.segments]
+    last = [segment.start_step + segment.steps - 1 for segment in plan.segments]
     length = plan.tokens - plan.start
-    even = [plan.step_at(plan.start + length * i // SAMPLES) for i in spread]
-    steps = sorted({min(step, plan.steps - 1) for step in (*ends, *even)})
+    even = [plan.step_at(plan.start + length * i // SAMPLES) for i in range(SAMPLES + 1)]
+    steps = sorted({min(step, plan.steps - 1) for step in (*first, *last, *even)})
     found = [plan.at(step) for step in steps]
     midpoints = [spec.tokens + spec.batch * plan.seq_len / 2 for spec in found]
     return np.array(midpoints), np.array([spec.settings.lr for spec in found])

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from bss.laws.es import LAWS
@@ -65,12 +66,17 @@ def new_figure(
 
 def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
     """Colour and marker of each batch: darker is smaller."""
-    ordered = sorted(set(batches))
-    shades = np.linspace(0.0, 0.8, max(len(ordered), 2))
+    return named_styles(sorted(set(batches)))
+
+
+def named_styles(names: Iterable[Any]) -> dict[Any, dict[str, Any]]:
+    """Colour and marker of each name, in their order: darker comes first."""
+    order = list(dict.fromkeys(names))
+    shades = np.linspace(0.0, 0.8, max(len(order), 2))
     colours = matplotlib.colormaps["viridis"](shades)
     return {
-        batch: {"color": tuple(colours[i]), "marker": _MARKERS[i % len(_MARKERS)]}
-        for i, batch in enumerate(ordered)
+        name: {"color": tuple(colours[i]), "marker": _MARKERS[i % len(_MARKERS)]}
+        for i, name in enumerate(order)
     }
 
 
@@ -88,8 +94,43 @@ def columns(table: pd.DataFrame, *names: str, where: Any = None) -> list[np.ndar
     return [np.asarray(table[name], float)[kept] for name in names]
 
 
-def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> None:
-    """A legend to the right of the axes, where it covers no data."""
+def handle(label: str, **look: Any) -> Line2D:
+    """A legend's entry: a line or a mark of a look."""
+    return Line2D([], [], label=label, **look)
+
+
+def handles(looks: Mapping[Any, Mapping[str, Any]], form: str = "{}", **look: Any) -> list[Line2D]:
+    """A legend's entries, one for each of `named_styles` or the like."""
+    return [handle(form.format(name), **own, **look) for name, own in looks.items()]
+
+
+def hollow(label: str, **look: Any) -> Line2D:
+    """A legend's entry for what hollow marks mean."""
+    return handle(label, ls="none", marker="o", mfc="white", mec=INK, **look)
+
+
+def bars(
+    ax: Axes,
+    x: np.ndarray,
+    y: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    look: Mapping[str, Any],
+    filled: Any = True,
+    **mark: Any,
+) -> None:
+    """A line with bars from low to high; no bar where an end is unknown; some marks hollow."""
+    spread = np.nan_to_num(np.array([y - low, high - y]), posinf=0, neginf=0)
+    bare: dict[str, Any] = {"linestyle": "-"} | dict(look) | {"marker": ""}
+    ax.errorbar(x, y, yerr=np.maximum(spread, 0), capsize=2.5, lw=1.4, elinewidth=1, **bare)
+    full = np.broadcast_to(np.asarray(filled, bool), np.shape(x))
+    mark = {"ms": 5.5, "zorder": 4, **mark, **look, "linestyle": "none"}
+    ax.plot(x[full], y[full], **mark)
+    ax.plot(x[~full], y[~full], mfc="white", **mark)
+
+
+def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> Figure:
+    """The figure with a legend to the right of the axes, where it covers no data."""
     figure.legend(
         handles=list(handles),
         loc="outside right upper",
@@ -100,6 +141,7 @@ def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None
         alignment="left",
         labelspacing=0.6,
     )
+    return figure
 
 
 def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:

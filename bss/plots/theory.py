@@ -32,6 +32,7 @@ _LOOKS: tuple[dict[str, Any], ...] = (
 )
 _POINTS: dict[str, Any] = {"linestyle": "", "markersize": 4.5, "markerfacecolor": "white"}
 _STAGES: dict[str, Any] = {"color": "#c2571a", "linestyle": "--", "linewidth": 1.4}
+_LOG_LOG: dict[str, Any] = {"xscale": "log", "yscale": "log"}
 _BATCH = "batch (samples)"
 _WIDE = 2000.0  # a range of batches beyond which powers of 2 are no help
 
@@ -46,15 +47,14 @@ def risk_figure(curves: Mapping[str, Curve], *, log_data: bool = True) -> Figure
     figure, axes = new_figure(3.6)
     ax = axes[0, 0]
     handles = _lines(ax, curves)
-    _log_log(ax, "samples consumed", "excess risk")
+    ax.set(xlabel="samples consumed", ylabel="excess risk", **_LOG_LOG)
     ax.margins(x=0)
     if not log_data:
         ax.set_xscale("linear")
         ax.set_xlim(left=0)
     tokens_axis(ax.xaxis)
     count_axis(ax.yaxis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)
 
 
 def law_figure(
@@ -73,14 +73,13 @@ def law_figure(
         handles = _lines(ax, {name: (t, law) for name, (t, law, _) in curves.items()})
         for look, (_, _, (times, exact)) in zip(_LOOKS, curves.values(), strict=False):
             ax.plot(times, exact, **(look | _POINTS))
-        _log_log(ax, clock, "")
+        ax.set(xlabel=clock, ylabel="", **_LOG_LOG)
         ax.set_xscale("linear")
         tokens_axis(ax.xaxis)
         panel_title(ax, title)
     axes[0, 0].set_ylabel("excess risk")
     count_axis(axes[0, 0].yaxis)
-    side_legend(figure, handles, "lines: law\npoints: exact")
-    return figure
+    return side_legend(figure, handles, "lines: law\npoints: exact")
 
 
 def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str, float]) -> Figure:
@@ -94,17 +93,18 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
     for look, (name, found) in zip(_LOOKS, switches.items(), strict=False):
         data = np.array([s.data for s in found], np.float64)
         after = data - [s.switch_data for s in found]
-        handles += ax.plot(
-            data, after, linestyle="", color=look["color"], marker=look["marker"], label=name
-        )
-        line = after[-1] * (data / data[-1]) ** theory[name]
+        handles += ax.plot(data, after, label=name, **_marks(look))
         label = f"slope {theory[name]:.3f} of the theory"
+        line = _slope(data, after, theory[name])
         handles += ax.plot(data, line, linewidth=1.4, label=label, **_line(look))
-    _log_log(ax, "data budget $D$ (samples)", "data after the best switch, $D - P^*$")
+    ax.set(
+        xlabel="data budget $D$ (samples)",
+        ylabel="data after the best switch, $D - P^*$",
+        **_LOG_LOG,
+    )
     for axis in (ax.xaxis, ax.yaxis):
         tokens_axis(axis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)
 
 
 def catch_up_figure(
@@ -120,28 +120,22 @@ def catch_up_figure(
     figure, axes = new_figure(3.4, columns=2)
     left, right = axes[0]
     handles = _lines(left, curves)
-    _log_log(left, "steps", "excess risk")
+    left.set(xlabel="steps", ylabel="excess risk", **_LOG_LOG)
     panel_title(left, "at equal steps")
     tokens_axis(left.xaxis)
     count_axis(left.yaxis)
     first = len(curves)
     for look, (name, (steps, gap)) in zip(_LOOKS[first:], gaps.items(), strict=False):
-        line = gap[-1] * (steps / steps[-1]) ** theory[name]
+        line = _slope(steps, gap, theory[name])
         right.plot(steps, line, color=INK, linewidth=1)
         handles += right.plot(steps, gap, markevery=4, label=name, **(look | _POINTS))
-        right.annotate(
-            f"slope −{-theory[name]:.2f}",
-            (steps[0], line[0]),
-            xytext=(10, 6),
-            textcoords="offset points",
-            fontsize=8,
-            color=INK,
-        )
-    _log_log(right, "steps since the switch", "gap to the large batch")
+        label, at = f"slope −{-theory[name]:.2f}", (steps[0], line[0])
+        offset: dict[str, Any] = {"xytext": (10, 6), "textcoords": "offset points"}
+        right.annotate(label, at, **offset, fontsize=8, color=INK)
+    right.set(xlabel="steps since the switch", ylabel="gap to the large batch", **_LOG_LOG)
     panel_title(right, "the gap closes")
     tokens_axis(right.xaxis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)
 
 
 def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = None) -> Figure:
@@ -163,20 +157,16 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = No
         edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
         batches = [s.batch for s in plan.segments]
         shares = [edge / plan.budget for edge in edges]
-        handles += left.plot(
-            shares, [*batches, batches[-1]], drawstyle="steps-post", label="in stages", **_STAGES
-        )
+        batches.append(batches[-1])
+        handles += left.plot(shares, batches, ds="steps-post", label="in stages", **_STAGES)
     left.set_yscale("log")
     low, high = left.get_ylim()
     (tokens_axis if high / low > _WIDE else batch_axis)(left.yaxis)
-    left.set_ylabel(_BATCH)
-    left.set_xlabel("share of the data consumed")
-    right.set_xscale("log")
-    right.set_xlabel("1 + intrinsic time left")
+    left.set(xlabel="share of the data consumed", ylabel=_BATCH)
+    right.set(xlabel="1 + intrinsic time left", xscale="log")
     right.invert_xaxis()
     tokens_axis(right.xaxis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)
 
 
 def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) -> Figure:
@@ -190,15 +180,12 @@ def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) ->
     for ax, (title, curves) in zip(axes[0], panels.items(), strict=True):
         handles = []
         for look, (name, ((data, values), slope)) in zip(_LOOKS, curves.items(), strict=False):
-            points = {"color": look["color"], "marker": look["marker"]}
-            handles += ax.plot(data, values, linestyle="", markersize=4.5, label=name, **points)
-            line = values[-1] * (data / data[-1]) ** slope
-            ax.plot(data, line, linewidth=1.2, **_line(look))
-        _log_log(ax, "data budget $D$ (samples)", "")
+            handles += ax.plot(data, values, markersize=4.5, label=name, **_marks(look))
+            ax.plot(data, _slope(data, values, slope), linewidth=1.2, **_line(look))
+        ax.set(xlabel="data budget $D$ (samples)", ylabel="", **_LOG_LOG)
         panel_title(ax, title)
         tokens_axis(ax.xaxis, most=4)
-    side_legend(figure, handles, "points: optimum\nlines: theory")
-    return figure
+    return side_legend(figure, handles, "points: optimum\nlines: theory")
 
 
 def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Figure:
@@ -214,17 +201,23 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
         handles += axes[0, 0].plot(share, batches, label=name, **style)
         axes[0, 1].plot(share, rates, **style)
     for ax, label in zip(axes[0], (_BATCH, "learning rate"), strict=True):
-        ax.set_xlabel("share of the data consumed")
-        ax.set_ylabel(label)
-        ax.set_yscale("log")
+        ax.set(xlabel="share of the data consumed", ylabel=label, yscale="log")
     batch_axis(axes[0, 0].yaxis)
     count_axis(axes[0, 1].yaxis)
-    side_legend(figure, handles)
-    return figure
+    return side_legend(figure, handles)
 
 
 def _line(look: Mapping[str, Any]) -> dict[str, Any]:
     return {"color": look["color"], "linestyle": look["linestyle"]}
+
+
+def _marks(look: Mapping[str, Any]) -> dict[str, Any]:
+    return {"color": look["color"], "marker": look["marker"], "linestyle": ""}
+
+
+def _slope(x: np.ndarray, y: np.ndarray, exponent: float) -> np.ndarray:
+    """A power of x through the last point."""
+    return y[-1] * (x / x[-1]) ** exponent
 
 
 def _lines(ax: Axes, curves: Mapping[str, Curve]) -> list[Any]:
@@ -232,10 +225,3 @@ def _lines(ax: Axes, curves: Mapping[str, Curve]) -> list[Any]:
     for look, (name, curve) in zip(_LOOKS, curves.items(), strict=False):
         handles += ax.plot(*curve, linewidth=1.8, label=name, **_line(look))
     return handles
-
-
-def _log_log(ax: Axes, x: str, y: str) -> None:
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)

@@ -19,7 +19,7 @@ def figures(planted):
         BatchSchedule.parse(planted.schedule), 1_600_000, 128, rate=rates.constant(4e-3, 50_000)
     )
     return {
-        "plan": plots.plan_figure(plan),
+        "plan": plots.schedule_figure(plan),
         "schedule": plots.schedule_figure(plan, optimal_batch(planted.fits["surface"])),
         "losses": plots.loss_curves(planted.runs, planted.targets),
         "tokens": plots.tokens_to_target(planted.points, planted.fits),
@@ -110,7 +110,7 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
     schedule = BatchSchedule.parse("0:1024 1T:2048 5T:4096")
     wsd = rates.wsd(3e-4, total, 10**9, total // 5)
     plan = resolve(schedule, total, 4096, rate=wsd)
-    batch, rate = plots.plan_figure(plan).axes
+    batch, rate = plots.schedule_figure(plan).axes
     assert drawn(batch.lines[0])[1].tolist() == [1024, 2048, 4096, 4096]
     tokens, values = drawn(rate.lines[0])
     assert len(tokens) < 1000
@@ -121,7 +121,7 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
 
 def test_plans_without_a_rate_say_that_it_is_relative():
     plan = resolve(BatchSchedule.parse("8"), 10**6, 128)
-    assert plots.plan_figure(plan).axes[1].get_ylabel() == "learning rate (× its peak)"
+    assert plots.schedule_figure(plan).axes[1].get_ylabel() == "learning rate (× its peak)"
 
 
 def test_contenders_are_sorted_and_annotated(planted):
