@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> Output | int:
             status = train(
                 config,
                 execution,
-                report=lambda p: progress.update(config.id, p["tokens"] - config.start, p["loss"]),
+                report=lambda p: progress.update(config.id, p["tokens"] - config.start),
                 stop=stop,
             )
             progress.finish(config.id, status.status)

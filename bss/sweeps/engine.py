@@ -109,7 +109,7 @@ class LocalEngine:
                 answer = json.loads(line)
                 event = answer.pop("event")
                 if event == "progress":
-                    progress.update(answer["run"], answer["tokens"] - run.start, answer["loss"])
+                    progress.update(answer["run"], answer["tokens"] - run.start)
                 elif event == "done":
                     return from_dict(RunStatus, answer["status"], strict=False)
                 elif event == "interrupted":

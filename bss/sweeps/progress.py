@@ -55,9 +55,8 @@ class Progress:
         """One more run of so many tokens."""
         self._tokens[run] = (0, tokens)
 
-    def update(self, run: str, tokens: int, loss: float | None = None) -> None:
+    def update(self, run: str, tokens: int) -> None:
         """A run has consumed so many of its tokens."""
-        del loss
         with self._lock:
             self._tokens[run] = (tokens, self._tokens[run][1])
             self._show()

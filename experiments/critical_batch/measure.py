@@ -47,6 +47,11 @@ def betas(trial: Trial) -> str:
     return f"beta1 {optimizer.beta1:g}, beta2 {beta2}"
 
 
+def averaged(setting: str, half_life: str) -> str:
+    """The name of a setting whose loss is that of one weight average."""
+    return f"{setting}, average {half_life}"
+
+
 def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
     """Every run once for each of its averages: `averaged` is its loss, `hyper` names it too."""
     return pd.concat(
@@ -54,7 +59,7 @@ def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
             table.assign(
                 trial=table["run"],
                 run=table["run"] + f" {half_life}",
-                hyper=table["hyper"] + f", average {half_life}",
+                hyper=[averaged(setting, half_life) for setting in table["hyper"]],
                 averaged=table[f"eval_loss_avg_{half_life}"],
             )
             for half_life in half_lives
@@ -248,7 +253,7 @@ def best_trial(trials: Sequence[Trial], row: dict[str, Any]) -> Trial:
         for trial in trials
         if _serves(trial, row)
         and trial.run.optimizer.lr == row["peak_lr"]
-        and row["hyper"].startswith(f"{betas(trial)}, average ")
+        and row["hyper"] in [averaged(betas(trial), part) for part in trial.run.averages]
     )
 
 
