@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.laws.es.values import EsFit
+from bss.laws import EsFit
 from bss.plots.style import (
     FAINT,
     INK,

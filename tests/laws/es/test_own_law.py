@@ -13,10 +13,9 @@ import bss
 from bss import plots
 from bss.cli import main
 from bss.errors import InputError
+from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.laws.es.fit import fit_es
-from bss.laws.es.values import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.plots.style import law_styles
 from bss.registry import load
