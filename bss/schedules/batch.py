@@ -147,6 +147,33 @@ class BatchSchedule:
         return cls(tuple(total * i // n for i in range(n)), tuple(batches))
 
     @classmethod
+    def linear(cls, first: int, last: int, over: int, increment: int) -> Self:
+        """A ramp from `first` to `last` in equal increments, `last` reached at count `over`.
+
+        The increments come at equal distances, as in Megatron-LM's `--rampup-batch-size`.
+        """
+        _positive(increment, "increment")
+        n, rest = divmod(abs(last - first), increment)
+        if rest or not n:
+            raise InputError(
+                f"increment: {increment} does not lead from batch {first} to {last}; "
+                f"choose a divisor of their difference, {abs(last - first)}"
+            )
+        sign = 1 if last > first else -1
+        return cls(
+            tuple(over * i // n for i in range(n + 1)),
+            tuple(first + sign * increment * i for i in range(n + 1)),
+        )
+
+    @classmethod
+    def doubling(cls, first: int, every: int, times: int) -> Self:
+        """Twice the batch at every `every` counts, `times` times."""
+        return cls(
+            tuple(every * i for i in range(times + 1)),
+            tuple(first * 2**i for i in range(times + 1)),
+        )
+
+    @classmethod
     def late_switch(cls, first: int, last: int, at: int) -> Self:
         """Batch `first` up to count `at`, `last` from there on."""
         return cls((0, at), (first, last))

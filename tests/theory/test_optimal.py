@@ -8,11 +8,12 @@ from scipy.optimize import minimize
 
 from bss.errors import InputError
 from bss.schedules.plan import resolve
-from bss.theory.exponents import exponents, regime, slope
+from bss.theory.exponents import exponents, slope
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, water_fill
 from bss.theory.optimal import (
     Budget,
     batch_schedule,
+    closed_form,
     constant_optimum,
     data_left,
     optimum,
@@ -47,27 +48,14 @@ def test_exponents_of_the_optimum(source, capacity):
         ), name
 
 
-def leading_multiplier(budget):
-    """C of the optimum for a large budget (derived here).
-
-    A sample more at the end saves ησ²/C² of risk. Hard: it is taken from the stable phase, where
-    it costs s (1 + T)^−(1+s)/B_min, with T = ηD/B_min. Easy: the horizon ends where a moment more
-    of it lowers the signal as much as it raises the noise, so that T = (sD/(4βσ²))^{β/(1+sβ)}.
-    """
-    s, beta, lr = budget.source, budget.capacity, budget.lr
-    if regime(s, beta) == "hard":
-        horizon = lr * budget.data / budget.min_batch
-        return np.sqrt(lr * budget.noise * budget.min_batch / s) * horizon ** ((1 + s) / 2)
-    horizon = (s * budget.data / (4 * beta * budget.noise)) ** (beta / (1 + s * beta))
-    return 2 * lr * budget.noise / s * horizon ** (s + 0.5 / beta)
-
-
 @pytest.mark.parametrize(("source", "capacity"), [(0.3, 4), (0.5, 4), (1, 2), (1.5, 2)])
 def test_the_closed_form_is_the_leading_order(source, capacity):
     errors = []
     for data in (1e8, 1e16):
         budget = Budget(source, capacity, data)
-        errors.append(abs(leading_multiplier(budget) / optimum(budget).multiplier - 1))
+        best, simple = optimum(budget), closed_form(budget)
+        assert best.risk <= simple.risk * (1 + 1e-12)
+        errors.append(abs(simple.multiplier / best.multiplier - 1))
     assert errors[1] < 0.02
     assert errors[1] < errors[0] / 3
 
