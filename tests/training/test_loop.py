@@ -12,7 +12,7 @@ from bss.training.checkpoint import open_checkpoints
 from bss.training.config import Parent
 from bss.training.directory import open_run, read_curve, read_status
 from bss.training.loop import Interrupted, throughput, train
-from bss.training.status import RunStatus
+from bss.training.status import RunStatus, Speed
 
 
 def elsewhere(execution, name, **changes):
@@ -290,12 +290,9 @@ def test_throughput_by_batch():
         {"batch": 4, "tokens": 900, "seconds": 4.0},
         {"batch": 2, "tokens": 1000, "seconds": 4.5},
     ]
-    assert throughput(rows, 1000.0) == [
-        {"batch": 2, "tokens": 400, "tokens_per_second": 160.0, "mfu": 0.16},
-        {"batch": 4, "tokens": 600, "tokens_per_second": 300.0, "mfu": 0.3},
-    ]
+    assert throughput(rows, 1000.0) == (Speed(2, 400, 160.0, 0.16), Speed(4, 600, 300.0, 0.3))
     assert throughput(rows[:1], 1000.0, start=50)[0].tokens == 50
-    assert throughput([], 1000.0) == []
+    assert throughput([], 1000.0) == ()
 
 
 def test_a_fork_point_asked_for_later_is_made_and_changes_nothing(
