@@ -48,7 +48,7 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
     assert set(throughput["recompilations"]) == {0}
     record = json.loads((tmp_path / "results/experiment.json").read_text())
     assert record["trained_tokens"] < 1_500_000
-    assert "experiments.es_curve.__main__" in record["command"]
+    assert "experiments.es_curve" in record["command"]
 
     again = run("es_curve")  # everything is there: nothing trains
     assert again.returncode == 0, again.stderr

@@ -46,7 +46,7 @@ def test_a_size_runs_the_experiment_first(ran, monkeypatch, size, used, folder):
     found = reading.results_of("optimal_schedule", trains=False)
     assert found == reading.ROOT / folder
     config = f"--config=configs/optimal_schedule.py:{used}"
-    assert ran == [["experiments.optimal_schedule.__main__", config]]
+    assert ran == [["experiments.optimal_schedule", config]]
 
 
 def test_an_experiment_that_fails_is_told(monkeypatch):
