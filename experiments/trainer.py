@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from bss.sweeps.contenders import Contender
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import distinct
 from bss.sweeps.price import price
@@ -16,6 +15,18 @@ from bss.training.status import RunStatus
 from experiments.study import EngineConfig, say
 
 
+class Trained(Protocol):
+    """What stands for a run in a comparison: a contender, a trial."""
+
+    @property
+    def run(self) -> RunConfig:
+        """What is trained."""
+        ...
+
+
+C = TypeVar("C", bound=Trained)
+
+
 class Trainer:
     """An engine, and the runs that it has trained for an experiment.
 
@@ -23,7 +34,6 @@ class Trainer:
         execution: where and how runs are trained.
         engine: what trains them.
         statuses: of every run that was asked for, by id.
-        finished: the runs that came to their stop, each once.
     """
 
     def __init__(self, config: EngineConfig, execution: Execution):
@@ -77,8 +87,8 @@ class Trainer:
         return [run for run in runs if statuses[run.id].finished]
 
     def contend(
-        self, contenders: Sequence[Contender], title: str, forks: Sequence[int] | None = None
-    ) -> list[Contender]:
+        self, contenders: Sequence[C], title: str, forks: Sequence[int] | None = None
+    ) -> list[C]:
         """Trains contenders as `train` does; returns those whose run finished."""
         self.train([contender.run for contender in contenders], title, forks)
         return [c for c in contenders if self.statuses[c.run.id].finished]

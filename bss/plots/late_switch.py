@@ -78,16 +78,16 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
     figure, axes = new_figure(3.5, columns=2)
     looks = batch_styles(table["switch"])
     panels = {
-        "to_large_at_steps": ("steps after the switch", "above the large batch at equal steps"),
-        "to_earliest": ("tokens after the switch", "above the earliest switch at equal tokens"),
+        "to_large_at_steps": ("steps", "above the large batch at equal steps"),
+        "to_earliest": ("tokens", "above the earliest switch at equal tokens"),
     }
-    for ax, (column, (label, title)) in zip(axes[0], panels.items(), strict=True):
+    for ax, (column, (clock, title)) in zip(axes[0], panels.items(), strict=True):
         ax.axhline(0, color=INK, lw=0.8, zorder=1)
         names = "steps", "tokens", "after_tokens", column, f"{column}_error"
         for i, (at, look) in enumerate(looks.items()):
             rows = table[table["switch"] == at].iloc[1:]
             steps, tokens, after, gap, error = columns(rows, *names)
-            if column.endswith("steps"):
+            if clock == "steps":
                 if len(steps) < 2:
                     continue
                 after = after * (steps[-1] - steps[0]) / (tokens[-1] - tokens[0])
@@ -95,7 +95,7 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
                 ax.plot(after, gap, lw=1.3, ms=3.5, **look)
                 ends = gap - error, gap + error
                 ax.fill_between(after, *ends, color=look["color"], alpha=0.15, lw=0)
-        ax.set_xlabel(label)
+        ax.set_xlabel(f"{clock} after the switch")
         panel_title(ax, title)
     axes[0, 0].set_ylabel("difference of losses (nats per token)")
     tokens_axis(axes[0, 1].xaxis)

@@ -57,11 +57,10 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
             f"fit: the {fit.law.name} law identifies B_opt at no target; measure batches on both "
             "sides of the minimum, or give a schedule"
         )
-    log_tokens, log_batch = (
-        _along_losses(fit) if fit.law.joint else np.log(np.array(sorted(identified))).T
-    )
-    beyond = np.interp if fit.law.joint else _power_law
-    return lambda count: math.exp(beyond(math.log(max(count, 1)), log_tokens, log_batch))
+    if fit.law.joint:
+        log_tokens, log_batch = _along_losses(fit)
+        return lambda count: math.exp(np.interp(math.log(max(count, 1)), log_tokens, log_batch))
+    return _power_law(*np.array(sorted(identified)).T)
 
 
 def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
@@ -76,12 +75,14 @@ def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
     return np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])
 
 
-def _power_law(x: float, log_tokens: np.ndarray, log_batch: np.ndarray) -> float:
-    """Linear in log-log between the points; beyond them the line through all of them."""
-    if len(log_tokens) == 1:
-        return float(log_batch[0])
-    if log_tokens[0] <= x <= log_tokens[-1]:
-        return float(np.interp(x, log_tokens, log_batch))
-    end = 0 if x < log_tokens[0] else -1
-    power = slope(np.exp(log_tokens), np.exp(log_batch)).value
-    return float(log_batch[end] + power * (x - log_tokens[end]))
+def _power_law(tokens: np.ndarray, batch: np.ndarray) -> Callable[[float], float]:
+    """Linear in log-log between the points; beyond them of the slope through all of them."""
+    log_tokens, log_batch = np.log(tokens), np.log(batch)
+    power = slope(tokens, batch).value if len(tokens) > 1 else 0.0
+
+    def at(count: float) -> float:
+        x = math.log(max(count, 1))
+        beyond = power * (x - np.clip(x, log_tokens[0], log_tokens[-1]))
+        return math.exp(np.interp(x, log_tokens, log_batch) + beyond)
+
+    return at

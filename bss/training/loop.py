@@ -106,7 +106,7 @@ class _Loop:
 
     def __init__(self, session: Session, directory: RunDirectory, report: Report, stop: Event):
         self.session, self.directory, self.report, self.stop = session, directory, report, stop
-        self.progress = session.progress
+        self.position = session.position
         self.recompilations = 0
         self._unread: tuple[StepInput, Metrics] | None = None
         self._saved_at = self._reported_at = time.monotonic()
@@ -114,11 +114,11 @@ class _Loop:
     def run(self) -> None:
         """Runs the steps; between two events it does nothing but dispatch and read."""
         session = self.session
-        self.directory.write_status(RunStatus("running", self.progress.tokens))
+        self.directory.write_status(RunStatus("running", self.position.tokens))
         peak_flops()  # takes a measurement on CPUs: not between two steps
         plan = session.plan
         # A trunk that is asked for less than it has trained has no step left.
-        first = plan.step_at(min(self.progress.tokens, plan.tokens))
+        first = plan.step_at(min(self.position.tokens, plan.tokens))
         ladder = session.execution.ladder(session.run)
         inputs = step_inputs(plan, first, session.source, ladder, session.run.averages)
         compiled_before = compilations()
@@ -134,7 +134,7 @@ class _Loop:
 
     def summary(self) -> RunStatus:
         """That it has finished, with its final numbers."""
-        session, progress = self.session, self.progress
+        session, position = self.session, self.position
         rows = read_curve(self.directory.path)
         last = rows[-1] if rows else {}
         flops = session.run.model.training_flops_per_token(session.run.data.seq_len)
@@ -142,10 +142,10 @@ class _Loop:
         held_out = {name: value for name, value in last.items() if name.startswith("eval_loss")}
         return RunStatus(
             "finished",
-            progress.tokens,
-            progress.step,
+            position.tokens,
+            position.step,
             {"loss": last.get("loss"), **held_out, **session.test_losses()},
-            progress.seconds,
+            position.seconds,
             session.plan.remainder_tokens,
             len(session.programs.capacity),
             self.recompilations,
@@ -176,22 +176,22 @@ class _Loop:
         if not all(map(math.isfinite, (loss, grad_norm, update_norm))):
             raise Diverged(item.end_tokens)
         self._unread = None
-        self.progress.tokens = item.end_tokens
-        self.progress.step += 1
-        self.progress.loss_sum += loss
-        self.progress.loss_steps += 1
+        self.position.tokens = item.end_tokens
+        self.position.step += 1
+        self.position.loss_sum += loss
+        self.position.loss_steps += 1
         if metrics.squares is not None and item.buckets > 1:
             self._add_noise(item, float(metrics.squares), grad_norm)
         return grad_norm
 
     def _add_noise(self, item: StepInput, squares: float, grad_norm: float) -> None:
         """One step's part in the averages of the gradient noise scale."""
-        progress, spec = self.progress, item.spec
+        position, spec = self.position, item.spec
         count = int(item.buckets)
         moments = estimates(squares / count, grad_norm**2, item.bucket, count)
-        averages = NoiseAverages(progress.noise_trace, progress.noise_square)
+        averages = NoiseAverages(position.noise_trace, position.noise_square)
         tokens, half_life = item.end_tokens - spec.tokens, self.session.run.noise_scale.half_life
-        progress.noise_trace, progress.noise_square = update(averages, *moments, tokens, half_life)
+        position.noise_trace, position.noise_square = update(averages, *moments, tokens, half_life)
 
     def _is_event(self, tokens: int) -> bool:
         session = self.session
@@ -211,7 +211,7 @@ class _Loop:
         session, tokens = self.session, item.end_tokens
         stopping = self.stop.is_set()
         grad_norm = self._read()
-        self.progress.seconds += time.perf_counter() - self._clock
+        self.position.seconds += time.perf_counter() - self._clock
         if tokens in session.rows:
             self._add_row(item, grad_norm)
         if tokens in session.forks or self._is_due() or stopping:
@@ -223,46 +223,46 @@ class _Loop:
         self._clock = time.perf_counter()
 
     def _add_row(self, item: StepInput, grad_norm: float | None) -> None:
-        progress = self.progress
+        position = self.position
         losses = self.session.losses()
         if not all(map(math.isfinite, losses.values())):
-            raise Diverged(progress.tokens)
+            raise Diverged(position.tokens)
         row = {
-            "step": progress.step,
-            "tokens": progress.tokens,
+            "step": position.step,
+            "tokens": position.tokens,
             "batch": item.spec.batch,
             "lr": item.spec.settings.lr,
-            "loss": progress.loss_sum / progress.loss_steps,
+            "loss": position.loss_sum / position.loss_steps,
             **losses,
             "grad_norm": grad_norm,
             **self._noise_scale(item),
-            "seconds": progress.seconds,
+            "seconds": position.seconds,
         }
         self.directory.append_row(row)
-        progress.loss_sum, progress.loss_steps = 0.0, 0
+        position.loss_sum, position.loss_steps = 0.0, 0
 
     def _noise_scale(self, item: StepInput) -> dict[str, float | None]:
         """The column of a run that measures it; missing where the batch is one bucket."""
         if not self.session.run.noise_scale.half_life:
             return {}
-        averages = NoiseAverages(self.progress.noise_trace, self.progress.noise_square)
+        averages = NoiseAverages(self.position.noise_trace, self.position.noise_square)
         told = item.buckets > 1
         return {"noise_scale": noise_scale(averages) if told else None}
 
     def _save(self) -> None:
-        session, tokens = self.session, self.progress.tokens
-        record = dict(vars(self.progress))
+        session, tokens = self.session, self.position.tokens
+        record = dict(vars(self.position))
         session.checkpoints.save(tokens, session.state, record, fork=tokens in session.forks)
         self._saved_at = time.monotonic()
 
     def _standing(self) -> dict[str, Any]:
-        progress = self.progress
-        seconds = progress.seconds + time.perf_counter() - self._clock
+        position = self.position
+        seconds = position.seconds + time.perf_counter() - self._clock
         return {
             "run": self.session.run.id,
-            "tokens": progress.tokens,
-            "loss": progress.loss_sum / progress.loss_steps if progress.loss_steps else None,
-            "tokens_per_second": (progress.tokens - self.session.run.start) / seconds,
+            "tokens": position.tokens,
+            "loss": position.loss_sum / position.loss_steps if position.loss_steps else None,
+            "tokens_per_second": (position.tokens - self.session.run.start) / seconds,
         }
 
 

@@ -45,7 +45,7 @@ class Position:
 
 @dataclass
 class Session:
-    """One process's share of a run. Only `state` and `progress` change.
+    """One process's share of a run. Only `state` and `position` change.
 
     Attributes:
         rows: token counts at which a curve row is due.
@@ -59,7 +59,7 @@ class Session:
     mesh: Mesh
     checkpoints: Checkpoints
     state: State
-    progress: Position
+    position: Position
     programs: Programs
     validation: Evaluation
     test: Evaluation | None
@@ -104,8 +104,8 @@ def open_session(
     forks = fork_points(run, plan, execution.forks)
     missing = missing_forks(directory.path, forks)
     before = min(missing, default=None)
-    state, progress = _restore(run, execution, mesh, shapes, checkpoints, before)
-    directory.cut_curve(progress.tokens)
+    state, position = _restore(run, execution, mesh, shapes, checkpoints, before)
+    directory.cut_curve(position.tokens)
     programs = Programs(make_step(run), shapes, execution.ladder(run).capacity(plan), run, mesh)
     bucket = execution.evaluation_bucket
     return Session(
@@ -116,7 +116,7 @@ def open_session(
         mesh,
         checkpoints,
         state,
-        progress,
+        position,
         programs,
         Evaluation(run, held_out, mesh, bucket, shapes),
         None if tested is None else Evaluation(run, tested, mesh, bucket, shapes),

@@ -55,14 +55,14 @@ def experiment(study: Study) -> None:
 def swept(study: Study, trainer: Trainer, base: RunConfig) -> tuple[list[Trial], pd.DataFrame]:
     """Every trial that finished, and the points they make: the sweep, its mending, the seeds."""
     runs = trainer.runs
-    trials = train(trainer, sweep(study, base), "1/4 sweep")
+    trials = trainer.contend(merged(sweep(study, base)), "1/4 sweep")
     measured = measure(study, trials, runs)
     for k in range(study.rounds):
         title = f"2/4 rates at an end, targets missed ({k + 1} of {study.rounds})"
-        more = train(trainer, next_trials(trials, measured), title)
+        more = trainer.contend(merged(next_trials(trials, measured)), title)
         trials = merged([*trials, *more])
         measured = measure(study, trials, runs)
-    again = train(trainer, repeats(study, trials, measured), "3/4 other seeds")
+    again = trainer.contend(merged(repeats(study, trials, measured)), "3/4 other seeds")
     trials = merged([*trials, *again])
     return trials, measure(study, trials, runs)
 
@@ -78,16 +78,9 @@ def compared(
         return {}
     asked = comparison_trials(study, study.schedules, trials, measured)
     flat = [trial for members in asked.values() for trial in members]
-    done = {trial.run.id for trial in train(trainer, flat, "4/4 schedules")}
+    done = {trial.run.id for trial in trainer.contend(merged(flat), "4/4 schedules")}
     kept = {name: [t for t in members if t.run.id in done] for name, members in asked.items()}
     return {name: members for name, members in kept.items() if members}
-
-
-def train(trainer: Trainer, trials: list[Trial], title: str) -> list[Trial]:
-    """Trains trials, equal ones once; returns those that finished."""
-    trials = merged(trials)
-    done = {run.id for run in trainer.train([trial.run for trial in trials], title)}
-    return [trial for trial in trials if trial.run.id in done]
 
 
 if __name__ == "__main__":
