@@ -1,0 +1,137 @@
+"""What two tests show: on equal contenders next to nothing, on planted effects nearly all."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from bss.points.contrasts import contrasts, holm, judge, scatters
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def shape_of_es_wsd():
+    """Of the committed study: by ending who contends, who of them grows, and the pooled scatter."""
+    table = pd.read_csv(RESULTS / "es_wsd" / "contenders.csv")
+    shape = []
+    for _, rows in table.groupby("rate", sort=False):
+        losses = rows.pivot_table(index="name", columns="seed", values="test_loss", sort=False)
+        roles = rows.groupby("name", sort=False)["role"].first()
+        grows = roles.isin(["schedule", "late"]).to_numpy()
+        pooled = max(scatters(losses).values(), key=lambda found: found.freedom)
+        shape.append((list(losses.index), grows, np.sqrt(pooled.variance)))
+    return shape
+
+
+def study(draw, shape, seeds, effect=0.0):
+    """One study: by ending the contrasts of what grows with the constant best on held-out loss."""
+    found = []
+    for names, grows, sd in shape:
+        ends = draw.normal(0, 0.005, seeds) + sd * draw.normal(size=(len(names), seeds))
+        ends[grows] -= effect
+        held_out = ends + 0.3 * sd * draw.normal(size=ends.shape)
+        best = names[int(np.argmin(np.where(grows, np.inf, held_out.mean(axis=1))))]
+        pairs = [(name, best) for name, growing in zip(names, grows, strict=True) if growing]
+        found.append(contrasts(pd.DataFrame(ends, index=names), pairs))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("studies", "most"), [(100, 0.09), pytest.param(1000, 0.06, marks=pytest.mark.slow)]
+)
+def test_equal_contenders_are_told_apart_in_few_studies(studies, most):
+    draw, shape = np.random.default_rng(0), shape_of_es_wsd()
+    shown = [
+        any(contrast.sign for ending in study(draw, shape, seeds=3) for contrast in ending.values())
+        for _ in range(studies)
+    ]
+    assert np.mean(shown) <= most
+
+
+def test_a_planted_effect_is_shown_with_eight_seeds():
+    draw, shape = np.random.default_rng(1), shape_of_es_wsd()
+    shown = [
+        contrast.sign == -1
+        for _ in range(50)
+        for ending in study(draw, shape, seeds=8, effect=0.03)
+        for contrast in ending.values()
+    ]
+    assert np.mean(shown) >= 0.8
+
+
+def test_the_committed_runs_show_what_both_tests_show():
+    table = pd.read_csv(RESULTS / "es_wsd" / "contenders.csv")
+    found = {}
+    for rate, rows in table.groupby("rate", sort=False):
+        losses = rows.pivot_table(index="name", columns="seed", values="test_loss", sort=False)
+        grown = rows[rows.role.isin(["schedule", "late"])].name.unique()
+        found[rate] = contrasts(losses, [(name, "constant 1") for name in grown])
+    late = found["constant"]["late 1 → 8", "constant 1"]
+    assert late.sign == -1
+    along = found["constant"]["B_opt along the annealed loss", "constant 1"]
+    assert along.p_adjusted > 0.05 > along.pooled_p_adjusted  # by the pooled test alone
+    averaged = found["averaged"]["late 1 → 8", "constant 1"]
+    assert averaged.p_adjusted < 0.05 < averaged.pooled_p_adjusted  # by its own alone
+    assert along.sign == averaged.sign == 0
+
+
+def test_own_test_is_the_paired_t():
+    losses = pd.DataFrame([[1.0, 2.0, 3.5], [0.7, 2.1, 3.0]], index=["a", "b"])
+    found = contrasts(losses, [("a", "b")])["a", "b"]
+    assert found.p == pytest.approx(stats.ttest_rel(*losses.to_numpy()).pvalue)
+    assert found.p_adjusted == found.p
+    assert (found.low, found.high) == pytest.approx(
+        tuple(stats.ttest_rel(*losses.to_numpy()).confidence_interval(0.95))
+    )
+
+
+def test_interval_excludes_zero_where_the_adjusted_p_is_small():
+    draw = np.random.default_rng(2)
+    for shift in np.linspace(0, 0.05, 30):
+        found = judge({i: draw.normal(shift, 0.01, 5) for i in range(4)})
+        for contrast in found.values():
+            assert (contrast.low > 0 or contrast.high < 0) == (contrast.p_adjusted < 0.05)
+
+
+def test_a_scatter_unlike_the_others_is_not_pooled():
+    draw = np.random.default_rng(3)
+    rows = {f"c{i}": draw.normal(0, 0.01, 8) for i in range(6)} | {"wild": draw.normal(0, 1, 8)}
+    found = scatters(pd.DataFrame(rows).T)
+    assert found["wild"].freedom == 7
+    assert found["c0"] == found["c5"]
+    assert found["c0"].freedom == 5 * 7
+    assert found["c0"].variance == pytest.approx(1e-4, rel=0.5)
+
+
+def test_one_seed_tells_nothing():
+    found = contrasts(pd.DataFrame([[1.0], [2.0]], index=["a", "b"]), [("a", "b")])["a", "b"]
+    assert (found.estimate, found.n, found.p, found.low, found.sign) == (-1.0, 1, None, None, 0)
+
+
+def test_equal_runs_differ_by_nothing():
+    losses = pd.DataFrame([[1.0, 2.0, 3.0]] * 2 + [[1.1, 2.3, 2.9]], index=["a", "b", "c"])
+    found = contrasts(losses, [("a", "b"), ("c", "b")])["a", "b"]
+    assert (found.estimate, found.p, found.sign) == (0, 1, 0)
+
+
+def test_a_seed_that_one_contender_lacks_is_left_out_of_its_pairs():
+    losses = pd.DataFrame(
+        [[1.0, 2.0, 3.5, 1.1], [0.7, 2.1, 3.0, np.nan], [0.9, 2.2, 3.3, 1.3]], index=list("abc")
+    )
+    found = contrasts(losses, [("a", "b"), ("a", "c")])
+    assert [found["a", other].n for other in "bc"] == [3, 4]
+
+
+def test_smallest_effect_is_seen_in_eighty_percent():
+    draw = np.random.default_rng(4)
+    smallest = judge({i: draw.normal(0, 0.01, 8) for i in range(1)})[0].smallest_effect
+    sd = float(np.std(np.random.default_rng(4).normal(0, 0.01, 8), ddof=1))
+    seen = [judge({0: draw.normal(smallest, sd, 8)})[0].sign == 1 for _ in range(500)]
+    assert np.mean(seen) == pytest.approx(0.8, abs=0.06)
+
+
+def test_holm_keeps_the_order_and_never_passes_one():
+    assert holm([0.5, 0.9, 0.7]).tolist() == [1, 1, 1]
+    assert holm([]).tolist() == []
