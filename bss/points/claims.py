@@ -9,10 +9,11 @@ A verdict is a contrast's, after both tests of bss.points.contrasts and Holm at 
     not testable here
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bss.points.contrasts import LEVEL, Contrast
 
@@ -21,58 +22,52 @@ Verdict = Literal["shown", "opposite shown", "not shown", "undecided", "not test
 
 
 @dataclass(frozen=True)
-class Interval:
-    """An interval at a level, adjusted for the family it was judged in; None for an open end."""
-
-    low: float | None
-    high: float | None
-    level: float = LEVEL
-
-
-@dataclass(frozen=True)
 class Claim:
-    """One claim under one condition.
+    """One claim under one condition, that an effect has a sign.
 
     Attributes:
         statement: what is claimed.
         source: "paper" its own text, "secondary" accounts of it, "derived" here.
         condition: under which it was measured, and of what.
-        estimate: the effect; None where nothing tells it.
-        unit: of the estimate and of its interval.
-        interval: of the estimate.
-        n: seeds, or what else was counted.
-        p: two-sided, of the contrast's own t.
-        p_adjusted: the same after Holm within its table and ending.
-        pooled_p: two-sided, with the seed scatter pooled.
-        pooled_p_adjusted: the same after Holm.
-        smallest_effect: the effect that would have been seen in 80% of such studies.
+        effect: the measurement, judged within its family; in JSON its fields stand beside the
+            others, its ends under "interval".
+        unit: of the effect.
         verdict: see the module.
-        note: what else must be said with it.
         table: the committed table that it was computed from.
+        note: what else must be said with it.
     """
 
     statement: str
     source: Source
     condition: str
-    estimate: float | None
+    effect: Contrast
     unit: str
-    interval: Interval
-    n: int
-    p: float | None
-    p_adjusted: float | None
-    pooled_p: float | None
-    pooled_p_adjusted: float | None
-    smallest_effect: float | None
     verdict: Verdict
-    note: str
     table: str
+    note: str = ""
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        effect = plain.pop("effect")
+        interval = {key: effect.pop(key) for key in ("low", "high", "level")}
+        estimate = effect.pop("estimate")
+        first = {key: plain.pop(key) for key in ("statement", "source", "condition")}
+        known = None if math.isnan(estimate) else estimate
+        return {**first, "estimate": known, "interval": interval, **effect, **plain}
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields that `encoded` made, as the class has them."""
+        of_effect = [field.name for field in dataclasses.fields(Contrast)]
+        effect = {key: entry.pop(key) for key in of_effect if key in entry}
+        return {**entry, "effect": {**effect, **entry.pop("interval")}}
 
 
 def claim(
     statement: str,
     source: Source,
     condition: str,
-    contrast: Contrast,
+    effect: Contrast,
     *,
     sign: Literal[-1, 1],
     unit: str,
@@ -80,92 +75,62 @@ def claim(
     matters: float = 0.0,
     note: str = "",
 ) -> Claim:
-    """A claim that a contrast has a sign, judged.
+    """A claim that an effect has a sign, with its verdict.
 
     Args:
         statement: what is claimed.
         source: whose claim it is.
         condition: under which it was measured.
-        contrast: the measurement, judged within its family.
+        effect: the measurement, judged within its family.
         sign: which the claim gives it.
-        unit: of the contrast.
+        unit: of the effect.
         table: where it comes from.
         matters: the smallest effect that would matter; 0 for none named.
         note: what else must be said.
     """
-    return Claim(
-        statement,
-        source,
-        condition,
-        None if math.isnan(contrast.estimate) else contrast.estimate,
-        unit,
-        Interval(contrast.low, contrast.high, contrast.level),
-        contrast.n,
-        contrast.p,
-        contrast.p_adjusted,
-        contrast.pooled_p,
-        contrast.pooled_p_adjusted,
-        contrast.smallest_effect,
-        judged(contrast, sign, matters),
-        note,
-        table,
-    )
+    verdict = judged(effect, sign, matters)
+    return Claim(statement, source, condition, effect, unit, verdict, table, note)
 
 
 def untestable(
-    statement: str, source: Source, condition: str, *, unit: str, table: str, note: str, n: int = 0
+    statement: str, source: Source, condition: str, *, table: str, note: str, n: int = 0
 ) -> Claim:
     """A claim that these runs cannot test, and why (the note)."""
-    nothing = (None,) * 5
-    interval = Interval(None, None)
-    return Claim(
-        statement,
-        source,
-        condition,
-        None,
-        unit,
-        interval,
-        n,
-        *nothing,
-        "not testable here",
-        note,
-        table,
-    )
+    nothing = Contrast(math.nan, None, None, LEVEL, n)
+    return Claim(statement, source, condition, nothing, "", "not testable here", table, note)
 
 
-def judged(contrast: Contrast, sign: int, matters: float = 0.0) -> Verdict:
-    """The verdict on a claim that a contrast has a sign."""
-    if contrast.p is None or contrast.low is None or contrast.high is None:
+def judged(effect: Contrast, sign: int, matters: float = 0.0) -> Verdict:
+    """The verdict on a claim that an effect has a sign."""
+    if effect.p is None or effect.low is None or effect.high is None:
         return "not testable here"
-    if contrast.sign:
-        return "shown" if contrast.sign == sign else "opposite shown"
-    return "not shown" if -matters < contrast.low and contrast.high < matters else "undecided"
+    if effect.sign:
+        return "shown" if effect.sign == sign else "opposite shown"
+    return "not shown" if -matters < effect.low and effect.high < matters else "undecided"
 
 
 def markdown(claims: Sequence[Claim]) -> str:
-    """Claims as a Markdown table: statement, condition, estimate with its interval, n, verdict."""
-    rows = [
-        "| claim | measured | estimate (95%, adjusted) | n | verdict |",
-        "|---|---|---|---|---|",
-    ]
-    for one in claims:
-        cells = (f"{one.statement} [{one.source}]", one.condition, estimate(one), one.n or "–")
-        rows.append("| " + " | ".join(map(str, (*cells, one.verdict))) + " |")
+    """Claims as a Markdown table: a row a statement, with what was found by condition."""
+    rows = ["| claim | source | verdict |", "|---|---|---|"]
+    for statement, source in dict.fromkeys((one.statement, one.source) for one in claims):
+        found = [one for one in claims if (one.statement, one.source) == (statement, source)]
+        by_verdict: dict[str, list[str]] = {}
+        for one in found:
+            by_verdict.setdefault(one.verdict, []).append(f"{one.condition}{told(one)}")
+        cell = "<br>".join(f"**{key}**: {'; '.join(some)}" for key, some in by_verdict.items())
+        rows.append(f"| {statement} | {source} | {cell} |")
     return "\n".join(rows)
 
 
-def estimate(one: Claim) -> str:
-    """A claim's estimate with its interval and unit, as text."""
-    if one.estimate is None:
-        return "–"
-    low, high = one.interval.low, one.interval.high
-    if low is None and high is None:
-        return f"{_number(one.estimate)} {one.unit}"
-    ends = [
-        ("no lower end" if low is None else _number(low)),
-        ("no upper end" if high is None else _number(high)),
-    ]
-    return f"{_number(one.estimate)} ({ends[0]} to {ends[1]}) {one.unit}"
+def told(one: Claim) -> str:
+    """The effect with its interval and unit in brackets; nothing where there is none."""
+    effect = one.effect
+    if math.isnan(effect.estimate):
+        return f" ({one.note})" if one.note else ""
+    if effect.low is None or effect.high is None:
+        return f" ({_number(effect.estimate)} {one.unit})"
+    ends = f"{_number(effect.low)} to {_number(effect.high)}"
+    return f" ({_number(effect.estimate)}, {ends} {one.unit})"
 
 
 def _number(value: float) -> str:

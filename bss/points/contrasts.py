@@ -26,10 +26,27 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Scatter:
-    """Variance over seeds of one run of a contender, with its degrees of freedom."""
+    """A variance with its degrees of freedom: of one run over seeds, or of an estimate."""
 
     variance: float
     freedom: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An effect and the squared standard errors that two tests give it.
+
+    Attributes:
+        estimate: the effect; 0 is none.
+        n: seeds, or what else it was measured on.
+        own: by its own scatter; None where there is none.
+        pooled: by the scatter of all that were measured alike.
+    """
+
+    estimate: float
+    n: int
+    own: Scatter | None = None
+    pooled: Scatter | None = None
 
 
 @dataclass(frozen=True)
@@ -119,54 +136,73 @@ def contrasts(
         level: at which the family is judged.
     """
     ends = dict(zip(losses.index, losses.to_numpy(float), strict=True))
-    apart = {(a, b): ends[a] - ends[b] for a, b in pairs}
-    differences = {pair: found[~np.isnan(found)] for pair, found in apart.items()}
     complete = losses.dropna(axis=1)
     known = scatters(complete) if min(complete.shape) > 1 else {}
-    errors = {
-        pair: _difference(known[pair[0]], known[pair[1]], len(found))
-        for pair, found in differences.items()
-        if known and len(found) > 1
-    }
-    return judge(differences, errors, level)
+    measured = {}
+    for a, b in pairs:
+        apart = ends[a] - ends[b]
+        apart = apart[~np.isnan(apart)]
+        pooled = _difference(known[a], known[b], len(apart)) if known else None
+        measured[a, b] = _measured(apart, pooled)
+    return judge(measured, level)
 
 
-def judge(
-    differences: Mapping[K, Sequence[float] | np.ndarray],
-    errors: Mapping[K, Scatter] | None = None,
-    level: float = LEVEL,
+def over_seeds(
+    values: Mapping[K, Sequence[float] | np.ndarray], level: float = LEVEL
 ) -> dict[K, Contrast]:
-    """A family of differences over seeds, judged by both tests.
+    """A family of effects measured once a seed, their scatter pooled over those that agree."""
+    arrays = {key: np.asarray(found, float) for key, found in values.items()}
+    several = {key: found for key, found in arrays.items() if len(found) > 1}
+    own = {k: Scatter(float(np.var(v, ddof=1)), len(v) - 1) for k, v in several.items()}
+    pool = _agreeing(several)
+    freedom = sum(own[key].freedom for key in pool)
+    total = sum(own[key].variance * own[key].freedom for key in pool)
+    shared = Scatter(total / max(freedom, 1), freedom)
+    measured = {}
+    for key, found in arrays.items():
+        run = shared if key in pool else own.get(key)
+        pooled = run and Scatter(run.variance / len(found), run.freedom)
+        measured[key] = _measured(found, pooled)
+    return judge(measured, level)
+
+
+def judge(measured: Mapping[K, Measured], level: float = LEVEL) -> dict[K, Contrast]:
+    """A family of effects, judged by both tests.
 
     Args:
-        differences: by seed, for each contrast.
-        errors: squared pooled standard error of each mean; by default from the scatter of the
-            differences themselves, pooled over the family where Levene lets it.
+        measured: what is judged together; what lacks an error is told, not judged.
         level: at which the family is judged.
     """
-    values = {key: np.asarray(found, float) for key, found in differences.items()}
-    tested = {key: found for key, found in values.items() if len(found) > 1}
-    if errors is None:
-        errors = _pooled(tested)
-    tested = {key: found for key, found in tested.items() if key in errors}
-    own = {k: Scatter(float(np.var(v, ddof=1)) / len(v), len(v) - 1) for k, v in tested.items()}
-    p, pooled = ([_p(float(v.mean()), e[k]) for k, v in tested.items()] for e in (own, errors))
-    judged = {
-        key: Contrast(float(v.mean()) if len(v) else math.nan, None, None, level, len(v))
-        for key, v in values.items()
-    }
-    for key, *found in zip(tested, p, holm(p), pooled, holm(pooled), strict=True):
-        rank = found[1] / found[0] if 0 < found[0] < found[1] else 1.0
-        mean = judged[key].estimate
-        half = _quantile(1 - (1 - level) / (2 * rank), own[key])
-        smallest = max(
-            _quantile(1 - (1 - level) / (2 * len(tested)), error) + _quantile(POWER, error)
-            for error in (own[key], errors[key])
-        )
+    tested = {key: (m, m.own, m.pooled) for key, m in measured.items() if m.own and m.pooled}
+    p = [_p(m.estimate, own) for m, own, _ in tested.values()]
+    pooled_p = [_p(m.estimate, pooled) for m, _, pooled in tested.values()]
+    judged = {key: Contrast(m.estimate, None, None, level, m.n) for key, m in measured.items()}
+    found = zip(tested.items(), p, holm(p), pooled_p, holm(pooled_p), strict=True)
+    for (key, (m, own, pooled)), one, adjusted, by_pool, by_pool_adjusted in found:
+        rank = adjusted / one if 0 < one < adjusted else 1.0
+        half = _quantile(1 - (1 - level) / (2 * rank), own)
+        first = 1 - (1 - level) / (2 * len(tested))
         judged[key] = Contrast(
-            mean, mean - half, mean + half, level, len(tested[key]), *found, smallest
+            m.estimate,
+            m.estimate - half,
+            m.estimate + half,
+            level,
+            m.n,
+            one,
+            float(adjusted),
+            by_pool,
+            float(by_pool_adjusted),
+            max(_quantile(first, error) + _quantile(POWER, error) for error in (own, pooled)),
         )
     return judged
+
+
+def _measured(values: np.ndarray, pooled: Scatter | None) -> Measured:
+    """The mean over seeds; it has errors where there are two seeds or more."""
+    if len(values) < 2:
+        return Measured(float(values.mean()) if len(values) else math.nan, len(values))
+    own = Scatter(float(np.var(values, ddof=1)) / len(values), len(values) - 1)
+    return Measured(float(values.mean()), len(values), own, pooled)
 
 
 def _agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
@@ -176,17 +212,6 @@ def _agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
         middle = float(np.median(list(logs.values())))
         del logs[max(logs, key=lambda key: abs(logs[key] - middle))]
     return list(logs)
-
-
-def _pooled(differences: Mapping[K, np.ndarray]) -> dict[K, Scatter]:
-    """Squared standard errors of means, the scatter pooled over those that agree."""
-    own = {k: Scatter(float(np.var(v, ddof=1)), len(v) - 1) for k, v in differences.items()}
-    pool = _agreeing(differences)
-    freedom = sum(own[key].freedom for key in pool)
-    total = sum(own[key].variance * own[key].freedom for key in pool)
-    shared = Scatter(total / max(freedom, 1), freedom)
-    errors = {key: shared if key in pool else own[key] for key in differences}
-    return {k: Scatter(e.variance / len(differences[k]), e.freedom) for k, e in errors.items()}
 
 
 def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter:

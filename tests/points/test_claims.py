@@ -1,19 +1,21 @@
 """A claim's verdict is its contrast's."""
 
+import json
+
 import numpy as np
 import pytest
 
-from bss.points.claims import Claim, claim, estimate, markdown, untestable
-from bss.points.contrasts import judge
+from bss.points.claims import Claim, claim, markdown, untestable
+from bss.points.contrasts import over_seeds
 from bss.values import from_dict, to_dict
 
-ABOUT = {"unit": "nats", "table": "es_wsd/contenders.csv"}
+TABLE = "es_wsd/contenders.csv"
 
 
 def found(mean, seeds=6, sd=0.01):
     """A contrast of seeds that scatter alike about a mean."""
     spread = np.linspace(-1, 1, seeds)
-    return judge({"it": mean + sd * spread / np.std(spread, ddof=1)})["it"]
+    return over_seeds({"it": mean + sd * spread / np.std(spread, ddof=1)})["it"]
 
 
 @pytest.mark.parametrize(
@@ -27,28 +29,46 @@ def found(mean, seeds=6, sd=0.01):
     ],
 )
 def test_verdicts(mean, sign, matters, verdict):
-    made = claim("It grows", "paper", "here", found(mean), sign=sign, matters=matters, **ABOUT)
+    made = claim(
+        "It grows",
+        "paper",
+        "here",
+        found(mean),
+        sign=sign,
+        matters=matters,
+        unit="nats",
+        table=TABLE,
+    )
     assert made.verdict == verdict
 
 
 def test_one_seed_is_not_testable():
-    contrast = judge({"it": [0.1]})["it"]
-    made = claim("It grows", "paper", "here", contrast, sign=1, **ABOUT)
-    assert (made.verdict, made.n) == ("not testable here", 1)
+    contrast = over_seeds({"it": [0.1]})["it"]
+    made = claim("It grows", "paper", "here", contrast, sign=1, unit="nats", table=TABLE)
+    assert (made.verdict, made.effect.n) == ("not testable here", 1)
 
 
-def test_reads_back():
-    made = claim("It grows", "secondary", "here", found(0.05), sign=1, note="so", **ABOUT)
-    assert from_dict(Claim, to_dict(made)) == made
-    nothing = untestable("It ends", "paper", "here", note="no runs", **ABOUT)
-    assert from_dict(Claim, to_dict(nothing)) == nothing
+def test_reads_back_from_json():
+    made = claim(
+        "It grows", "secondary", "here", found(0.05), sign=1, note="so", unit="nats", table=TABLE
+    )
+    entry = json.loads(json.dumps(to_dict(made)))
+    assert set(entry["interval"]) == {"low", "high", "level"}
+    assert {"estimate", "n", "p", "p_adjusted", "verdict"} <= set(entry)
+    assert from_dict(Claim, entry, strict=False) == made
+    nothing = to_dict(untestable("It ends", "paper", "here", note="no runs", table=TABLE))
+    assert nothing["estimate"] is None
+    assert to_dict(from_dict(Claim, dict(nothing), strict=False)) == nothing
 
 
-def test_table_has_a_row_a_claim():
-    made = claim("It grows", "paper", "at constant rate", found(0.05), sign=1, **ABOUT)
-    rows = markdown([made, untestable("It ends", "paper", "here", note="no runs", **ABOUT)])
-    header, _, first, second = rows.splitlines()
+def test_table_has_a_row_a_statement():
+    made = [
+        claim("It grows", "paper", when, found(mean), sign=1, unit="nats", table=TABLE)
+        for when, mean in [("stable", 0.05), ("decayed", -0.05), ("averaged", 0.04)]
+    ]
+    nothing = untestable("It ends", "paper", "here", note="no runs", table=TABLE)
+    header, _, first, second = markdown([*made, nothing]).splitlines()
     assert header.count("|") == first.count("|") == second.count("|")
-    assert estimate(made) in first
-    assert "+0.0500 (+0.0395 to +0.0605) nats" in first
-    assert second.endswith("| not testable here |")
+    assert "**shown**: stable (+0.0500, +0.0395 to +0.0605 nats); averaged" in first
+    assert "**opposite shown**: decayed" in first
+    assert second == "| It ends | paper | **not testable here**: here (no runs) |"

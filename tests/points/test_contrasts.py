@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bss.points.contrasts import contrasts, holm, judge, scatters
+from bss.points.contrasts import contrasts, holm, over_seeds, scatters
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -66,14 +66,18 @@ def test_the_committed_runs_show_what_both_tests_show():
     found = {}
     for rate, rows in table.groupby("rate", sort=False):
         losses = rows.pivot_table(index="name", columns="seed", values="test_loss", sort=False)
-        grown = rows[rows.role.isin(["schedule", "late"])].name.unique()
+        grown = set(rows["name"][rows["role"].isin(["schedule", "late"])])
         found[rate] = contrasts(losses, [(name, "constant 1") for name in grown])
     late = found["constant"]["late 1 → 8", "constant 1"]
     assert late.sign == -1
     along = found["constant"]["B_opt along the annealed loss", "constant 1"]
-    assert along.p_adjusted > 0.05 > along.pooled_p_adjusted  # by the pooled test alone
+    own, pooled = along.p_adjusted, along.pooled_p_adjusted
+    assert (
+        own is not None and pooled is not None and own > 0.05 > pooled
+    )  # by the pooled test alone
     averaged = found["averaged"]["late 1 → 8", "constant 1"]
-    assert averaged.p_adjusted < 0.05 < averaged.pooled_p_adjusted  # by its own alone
+    own, pooled = averaged.p_adjusted, averaged.pooled_p_adjusted
+    assert own is not None and pooled is not None and own < 0.05 < pooled  # by its own alone
     assert along.sign == averaged.sign == 0
 
 
@@ -90,8 +94,10 @@ def test_own_test_is_the_paired_t():
 def test_interval_excludes_zero_where_the_adjusted_p_is_small():
     draw = np.random.default_rng(2)
     for shift in np.linspace(0, 0.05, 30):
-        found = judge({i: draw.normal(shift, 0.01, 5) for i in range(4)})
+        found = over_seeds({i: draw.normal(shift, 0.01, 5) for i in range(4)})
         for contrast in found.values():
+            assert contrast.low is not None and contrast.high is not None
+            assert contrast.p_adjusted is not None
             assert (contrast.low > 0 or contrast.high < 0) == (contrast.p_adjusted < 0.05)
 
 
@@ -126,9 +132,10 @@ def test_a_seed_that_one_contender_lacks_is_left_out_of_its_pairs():
 
 def test_smallest_effect_is_seen_in_eighty_percent():
     draw = np.random.default_rng(4)
-    smallest = judge({i: draw.normal(0, 0.01, 8) for i in range(1)})[0].smallest_effect
-    sd = float(np.std(np.random.default_rng(4).normal(0, 0.01, 8), ddof=1))
-    seen = [judge({0: draw.normal(smallest, sd, 8)})[0].sign == 1 for _ in range(500)]
+    ends = draw.normal(0, 0.01, 8)
+    smallest, sd = over_seeds({0: ends})[0].smallest_effect, np.std(ends, ddof=1)
+    assert smallest is not None
+    seen = [over_seeds({0: draw.normal(smallest, sd, 8)})[0].sign == 1 for _ in range(500)]
     assert np.mean(seen) == pytest.approx(0.8, abs=0.06)
 
 
