@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from bss.points.contrasts import Contrast, contrasts
 from bss.points.crossings import mean
 
 NO_WORSE = 0.003
@@ -201,3 +202,31 @@ def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
                         }
                     )
     return pd.DataFrame(rows)
+
+
+def ends(contenders: pd.DataFrame, ending: str) -> pd.DataFrame:
+    """The compared losses at an ending: [contender, seed], in the table's order.
+
+    Args:
+        contenders: a table of final losses.
+        ending: one of ENDINGS.
+    """
+    rows = contenders[contenders["rate"] == ending]
+    column = compared_loss(contenders)
+    return rows.pivot_table(index="name", columns="seed", values=column, sort=False)
+
+
+def against_best(contenders: pd.DataFrame, ending: str) -> tuple[str, dict[str, Contrast]]:
+    """The best constant of an ending, and every schedule and late switch less it, one family.
+
+    Args:
+        contenders: a table of final losses.
+        ending: one of ENDINGS, with a constant.
+    """
+    rows = contenders[contenders["rate"] == ending]
+    constant = rows["role"].isin(CONSTANT_ROLES)
+    best = str(rows[constant].groupby("name")["eval_loss"].mean().idxmin())
+    pairs = [(str(name), best) for name in rows[~constant]["name"].unique()]
+    return best, {
+        name: one for (name, _), one in contrasts(ends(contenders, ending), pairs).items()
+    }
