@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from bss.points.contrasts import LEVEL, Contrast
 
@@ -110,15 +110,21 @@ def judged(effect: Contrast, sign: int, matters: float = 0.0) -> Verdict:
 
 
 def markdown(claims: Sequence[Claim]) -> str:
-    """Claims as a Markdown table: a row a statement, with what was found by condition."""
+    """Claims as a Markdown table: a row a statement, what was found by condition.
+
+    Decided ones come first and with their numbers.
+    """
     rows = ["| claim | source | verdict |", "|---|---|---|"]
     for statement, source in dict.fromkeys((one.statement, one.source) for one in claims):
         found = [one for one in claims if (one.statement, one.source) == (statement, source)]
-        by_verdict: dict[str, list[str]] = {}
-        for one in found:
-            by_verdict.setdefault(one.verdict, []).append(f"{one.condition}{told(one)}")
-        cell = "<br>".join(f"**{key}**: {'; '.join(some)}" for key, some in by_verdict.items())
-        rows.append(f"| {statement} | {source} | {cell} |")
+        cells = []
+        for verdict in get_args(Verdict):
+            some = [one for one in found if one.verdict == verdict]
+            decided = verdict in ("shown", "opposite shown", "not shown")
+            texts = [f"{one.condition}{told(one) if decided else ''}" for one in some]
+            if some:
+                cells.append(f"**{verdict}**: {'; '.join(dict.fromkeys(texts))}")
+        rows.append(f"| {statement} | {source} | {'<br>'.join(cells)} |")
     return "\n".join(rows)
 
 

@@ -29,20 +29,22 @@ VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
 
 @dataclass(frozen=True)
 class Ending:
-    """What the learning rate does at last, as a title and in a sentence."""
+    """What the learning rate does at last: as a title, in a sentence, and in two words."""
 
     title: str
     when: str
+    short: str
 
 
 ENDINGS = {
-    "constant": Ending("constant learning rate", "at constant learning rate"),
+    "constant": Ending("constant learning rate", "at constant learning rate", "constant rate"),
     "averaged": Ending(
         "constant learning rate, weights averaged",
         "at constant learning rate with averaged weights",
+        "averaged weights",
     ),
-    "decay": Ending("decayed to zero", "after the decay to zero"),
-    "cosine": Ending("cosine to zero", "after the cosine to zero"),
+    "decay": Ending("decayed to zero", "after the decay to zero", "decayed"),
+    "cosine": Ending("cosine to zero", "after the cosine to zero", "cosine"),
 }
 
 

@@ -71,4 +71,4 @@ def test_table_has_a_row_a_statement():
     assert header.count("|") == first.count("|") == second.count("|")
     assert "**shown**: stable (+0.0500, +0.0395 to +0.0605 nats); averaged" in first
     assert "**opposite shown**: decayed" in first
-    assert second == "| It ends | paper | **not testable here**: here (no runs) |"
+    assert second == "| It ends | paper | **not testable here**: here |"
