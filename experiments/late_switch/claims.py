@@ -1,0 +1,330 @@
+"""What the runs show of late switching and of the functional law, from the committed tables.
+
+Late switching: Wang et al., arXiv 2602.14208. The functional law: Li et al., arXiv 2509.19189.
+"""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.files import read_json
+from bss.points.claims import Claim, Source, claim, untestable
+from bss.points.contrasts import Contrast, Measured, Scatter, contrasts, judge, over_seeds
+from bss.points.effects import by_groups, error_of_differences, less, slopes, weakest
+from bss.points.equal_steps import gaps_at_equal_steps
+from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
+from bss.schedules.batch import BatchSchedule
+
+TABLES = "results/late_switch/"
+LATE = 0.7  # of the tokens: they call 70 to 90% late [secondary]
+BEST = "lower than the best constant batch"
+EARLIER = "A late switch ends lower than an earlier one"
+BOTH = "A late switch ends lower than each of its two batches throughout"
+STAGES = "Several stages end lower than one late switch"
+JOINS = f"After a switch the loss joins the large batch's at equal steps, to {NO_WORSE:g} nats"
+CLOSES = "After a switch the gap to the large batch at equal steps closes"
+SHARE = f"The best single switch comes after {LATE:.0%} of the tokens"
+SLOWER = "The tokens after the best switch grow more slowly than the budget (γ < 1)"
+PREDICTS = "The functional law, its start put on the list after the first had failed, predicts "
+PREDICTED: dict[str, tuple[Source, float | None]] = {  # the ratio that is to be beaten
+    f"{PREDICTS}differences between unseen runs": ("paper", 1.0),
+    f"{PREDICTS}them to half of their spread": ("derived", 0.5),
+    f"{PREDICTS}them better than the constant of equal steps": ("derived", None),
+}
+GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
+Config = dict[str, Any]
+
+
+def claims(results: Path) -> list[Claim]:
+    """Every claim, from a results directory of this experiment."""
+    names = "every_rate", "contenders", "switch_points", "predictions", "candidates"
+    every, tuned, points, predicted, tried = (pd.read_csv(results / f"{n}.csv") for n in names)
+    config = read_json(results / "experiment.json", "run the experiment first")["config"]
+    made = [
+        *one_rate(every, config),
+        *against_constants(tuned),
+        *across_endings(tuned),
+        *catch_up(pd.read_parquet(results / "runs.parquet"), config),
+        *switch_points(points, config),
+        *predictions(predicted, tried, config),
+    ]
+    return [replace(one, note=f"{one.note}; {betas(config)}") for one in made]
+
+
+def betas(config: Config) -> str:
+    """How the second moment follows the batch, in which the experiments differ."""
+    optimizer, length = config["setup"]["optimizer"], config["setup"]["text"]["seq_len"]
+    half_life = optimizer["beta2_half_life"]
+    if not half_life:
+        return f"beta2 is {optimizer['beta2']:g} per step at every batch"
+    told = ", ".join(f"{2 ** (-b * length / half_life):.3f} at batch {b}" for b in (1, 32, 64))
+    return f"beta2 keeps a half-life of {half_life:,} tokens: {told}"
+
+
+def one_rate(every: pd.DataFrame, config: Config) -> list[Claim]:
+    """Late, early and staged batches at one peak rate, beside the constants between them."""
+    table = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
+    small, large = f"constant {config['small']}", f"constant {config['large']}"
+    asked = {
+        ("late", "early"): EARLIER,
+        ("late", "middle"): EARLIER,
+        ("late", small): BOTH,
+        ("late", large): BOTH,
+        ("stages", "late"): STAGES,
+    }
+    shown = {name: _called(rows) for name, rows in _rows(table, None).items()}
+    note = f"every run at peak rate {config['shared_rate']:g}"
+    made = []
+    for ending, told in ENDINGS.items():
+        losses = ends(table, ending)
+        pairs = [pair for pair in asked if set(pair) <= set(losses.index)]
+        for pair, effect in contrasts(losses, pairs).items():
+            condition = f"less {shown[pair[1]]}, one rate, {told.short}"
+            made.append(_lower(asked[pair], "secondary", condition, effect, "every_rate", note))
+    return made
+
+
+def against_constants(tuned: pd.DataFrame) -> list[Claim]:
+    """Everything whose batch changes, against the best constant of the same ending."""
+    made = []
+    for ending, told in ENDINGS.items():
+        rows = _rows(tuned, ending)
+        if not {"constant", "average"} & {row["role"] for row in rows.values()}:
+            continue
+        best, found = against_best(tuned, ending)
+        batches = [int(row["batch"]) for row in rows.values() if row["role"] == "constant"]
+        edge = ", the smallest measured" if rows[best]["batch"] == str(min(batches)) else ""
+        for name, effect in found.items():
+            row, flat = rows[name], rows[best]
+            what, source = _kind(row, ending)
+            condition = f"{_called(row)}, {told.short}"
+            note = f"less {best}, chosen by held-out loss{edge}; {row['trials']} against "
+            note += f"{flat['trials']} rates; {row['steps'] / flat['steps']:.2f} of its steps"
+            if what:
+                made.append(_lower(f"{what} {BEST}", source, condition, effect, "contenders", note))
+    return made
+
+
+def across_endings(tuned: pd.DataFrame) -> list[Claim]:
+    """A constant rate with the law's schedule, against decays with the best constant batch."""
+    tables = {ending: ends(tuned, ending) for ending in ENDINGS}
+    tables = {ending: losses for ending, losses in tables.items() if len(losses)}
+    if "law" not in tables.get("constant", pd.DataFrame()).index:
+        return []
+    named = [t.rename(index=lambda name, e=e: f"{name}, {e}") for e, t in tables.items()]
+    best = {ending: against_best(tuned, ending)[0] for ending in tables if ending != "constant"}
+    pairs = [("law, constant", f"{name}, {ending}") for ending, name in best.items()]
+    ours = _rows(tuned, "constant")["law"]["trials"]
+    statement = f"The functional law's schedule at constant rate ends {BEST} under another ending"
+    made = []
+    found = contrasts(pd.concat(named), pairs).values()
+    for (ending, name), effect in zip(best.items(), found, strict=True):
+        note = f"equal tokens; {ours} against {_rows(tuned, ending)[name]['trials']} rates"
+        condition = f"less {name}, {ENDINGS[ending].short}"
+        made.append(_lower(statement, "derived", condition, effect, "contenders", note))
+    return made
+
+
+def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
+    """Whether a switched run joins the large batch at equal steps, and what it saves till then."""
+    rate = runs.loc[np.isclose(runs["peak_lr"], config["shared_rate"])]
+    curves = {
+        str(name): some for name, some in rate.loc[rate["rate"] == "constant"].groupby("name")
+    }
+    flat = f"constant {config['large']}"
+    large = curves[f"{flat} continued"] if f"{flat} continued" in curves else curves[flat]
+    gaps = {
+        name: gaps_at_equal_steps(curves[name], large)
+        for name in ("early", "middle", "late")
+        if name in curves
+    }
+    gaps = {name: gap for name, gap in gaps.items() if len(gap) > 1}
+    values = {(CLOSES, name): (g.iloc[-1] - g.iloc[0]).to_numpy() for name, g in gaps.items()}
+    values |= {(JOINS, name): g.iloc[-1].to_numpy() - NO_WORSE for name, g in gaps.items()}
+    made = []
+    for (statement, name), effect in over_seeds(values).items():
+        step = int(gaps[name].index[-1])
+        first, last = gaps[name].iloc[0].mean(), gaps[name].iloc[-1].mean()
+        begun, saved = _saved(curves[name], step, config)
+        condition = f"{name}: {step - begun:,.0f} steps after a switch at {begun:,.0f}, "
+        condition += f"{saved:.0%} fewer tokens, constant rate"
+        note = f"held-out losses, one rate; {first:.3f} nats at the last evaluation before the "
+        note += f"switch, {last / first:.0%} of them left"
+        made.append(_lower(statement, "paper", condition, effect, "runs", note, 0.0))
+    followed = f"the large batch was followed for {int(large['step'].max()):,} steps"
+    for name in sorted(curves.keys() & {"middle", "late"} - gaps.keys()):
+        note = f"{followed}, the switch is later"
+        made += [_untested(one, f"{name}, constant rate", note) for one in (CLOSES, JOINS)]
+    cosine = rate.loc[(rate["rate"] == "cosine") & (rate["name"] == flat)]
+    if len(cosine):
+        note = f"its large batch ends after {int(cosine['step'].max()):,} steps, before any switch"
+        made.append(_untested(JOINS, "cosine", note))
+    harder = "one model on one corpus: nothing harder or easier to compare"
+    return [*made, _untested("Harder tasks catch up faster", "language models", harder)]
+
+
+def switch_points(points: pd.DataFrame, config: Config) -> list[Claim]:
+    """Where the best switch lies, and how it moves with the budget."""
+    inside = points.loc[(points["source"] == "measured") & points["interior"].astype(bool)]
+    budgets, after, errors = (
+        inside[name].to_numpy(float) for name in ("budget", "after", "after_error")
+    )
+    seeds, errors = len(config["seeds"]), (errors / 2) ** 2
+    known = seeds > 1 and bool(np.isfinite(errors).all())
+    if len(budgets) < 4 or not known:
+        note = "fewer than four budgets have their best switch within those tried, or one seed"
+        return [_untested(one, "constant rate", note, "secondary") for one in (SHARE, SLOWER)]
+    pooled = Scatter(float(errors.mean()), len(errors) * (seeds - 1))
+    places = {
+        budget: Measured(float(place), seeds, Scatter(float(error), seeds - 1), pooled)
+        for budget, place, error in zip(
+            budgets, np.log(after / budgets / (1 - LATE)), errors, strict=True
+        )
+    }
+    shares = 1 - after / budgets
+    condition = f"{len(budgets)} budgets of {budgets[0]:,.0f} to {budgets[-1]:,.0f}, the least sure"
+    note = f"at {shares.min():.0%} to {shares.max():.0%} of the tokens; held-out losses, one rate; "
+    note += "budgets share runs"
+    unit = f"log of the tokens after it over {1 - LATE:.0%} of the budget"
+    share = _points(SHARE, condition, weakest(places), unit, note)
+    return [share, _exponent(budgets, after, pooled, config)]
+
+
+def _exponent(budgets: np.ndarray, after: np.ndarray, seeds: Scatter, config: Config) -> Claim:
+    """Whether D − P* grows more slowly than D, under every origin and smallest budget.
+
+    The choice of which least can be said is told. The own error is of the scatter about the line,
+    the pooled one of the seeds at all budgets.
+    """
+    warmup = config["setup"]["schedule"]["warmup"]
+    origins = [zero for zero in (0, warmup, 2 * warmup) if zero < budgets[0]]
+    choices = itertools.product(origins, range(len(budgets) - 3))
+    lines = {(zero, i): (budgets[i:] - zero, after[i:]) for zero, i in choices}
+    measured = {}
+    for key, effect in slopes(lines).items():
+        spread = len(lines[key][0]) * float(np.var(np.log(lines[key][0])))
+        pooled = Scatter(seeds.variance / spread, seeds.freedom)
+        measured[key] = Measured(effect.estimate - 1, effect.n, effect.own, pooled)
+    values = [effect.estimate + 1 for effect in measured.values()]
+    condition = f"exponent {min(values):.2f} to {max(values):.2f} by the choice of origin and "
+    condition += "smallest budget, the least sure"
+    straight = np.corrcoef(np.log(budgets), np.log(after))[0, 1] ** 2
+    note = f"{values[0]:.2f} through all {len(budgets)} budgets from origin 0, R² {straight:.3f}; "
+    note += "budgets share runs, so every interval is too narrow; origins "
+    note += f"{', '.join(f'{zero:,}' for zero in origins)} tokens, smallest budgets "
+    note += f"{budgets[0]:,.0f} to {budgets[-4]:,.0f}; the optima by the fitted law are no test, "
+    note += "they lie mostly beyond the data"
+    return _points(SLOWER, condition, weakest(measured), "of the exponent, less 1", note)
+
+
+def predictions(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> list[Claim]:
+    """What the functional law predicts of runs it has not seen, resampled over schedules."""
+    every = table.dropna(subset=["predicted", "mean_batch_constant"])
+    every = every.loc[every["tokens"] == every["tokens"].max()]
+    groups = {"all": every}
+    groups["one rate"] = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
+    groups |= {told: every.loc[every["rate"] == ending] for ending, told in GROUPS.items()}
+    made = []
+    for group, rows in groups.items():
+        schedules = rows["batch"].tolist()
+        if len(set(schedules)) < 3:
+            continue
+        law, steps = (
+            error_of_differences(rows["measured"], rows[predictor])
+            for predictor in ("predicted", "mean_batch_constant")
+        )
+        alone = by_groups(law, schedules)
+        apart = by_groups(lambda w, law=law, steps=steps: law(w) - steps(w), schedules)
+        asked = {what: less(alone, to) if to else apart for what, (_, to) in PREDICTED.items()}
+        condition = (
+            f"{group} ({alone.estimate:.2f}, of equal steps {steps(np.ones(len(rows))):.2f})"
+        )
+        note = f"{len(rows)} runs of {alone.n} batch schedules; error of differences between runs "
+        note += "over their spread, held-out losses; jackknife and bootstrap over schedules"
+        note += _chosen(tried)
+        unit, source = "of the spread", f"{TABLES}predictions.csv"
+        made += [
+            claim(
+                *(what, PREDICTED[what][0], condition, effect),
+                **{"sign": -1, "unit": unit, "table": source, "note": note},
+            )
+            for what, effect in judge(asked).items()
+        ]
+    return made
+
+
+def _chosen(tried: pd.DataFrame) -> str:
+    """How the start of the law was found."""
+    fits = tried.sort_values("left_out_rmse").to_dict("records")
+    chosen = [fit for fit in fits if fit["chosen"]]
+    planned = [fit for fit in fits if fit["since"] == 0]
+    if not chosen or not planned:
+        return ""
+    told = f"; fitted from {chosen[0]['since']:,} tokens on, chosen by left-out pilots; from 0, as "
+    return f"{told}planned, the error is {planned[0]['all_ratio']:.2f} of the spread of all"
+
+
+def _saved(run: pd.DataFrame, step: int, config: Config) -> tuple[float, float]:
+    """Steps before the switch, and the part of the large batch's tokens that is saved at a step."""
+    tokens = float(run.loc[run["step"] == step, "tokens"].iloc[0])
+    length = config["setup"]["text"]["seq_len"]
+    large = config["large"] * length * step
+    return (large - tokens) / (config["large"] - config["small"]) / length, 1 - tokens / large
+
+
+def _rows(table: pd.DataFrame, ending: str | None) -> dict[str, dict[Any, Any]]:
+    """One row of each contender, of an ending or of any."""
+    some = table if ending is None else table.loc[table["rate"] == ending]
+    return {row["name"]: row for row in some.to_dict("records")}
+
+
+def _kind(row: dict[Any, Any], ending: str) -> tuple[str, Source]:
+    """What a contender speaks to, and whose claim that is; "" where es_wsd speaks of it."""
+    name = row["name"]
+    if name.startswith("law"):
+        return "The functional law's schedule ends", "derived"
+    if name in ("stages", "ramp"):
+        return "Several stages end", "secondary"
+    if row["role"] == "late" or name == "late, from twice":
+        late = BatchSchedule.parse(str(row["batch"])).starts[-1] >= LATE * row["tokens"]
+        return "A late switch ends" if late else "", "secondary"
+    return "A schedule of E(S) ends" if ending == "cosine" else "", "derived"
+
+
+def _called(row: dict[Any, Any]) -> str:
+    """A contender as a condition names it: a switch by its batches."""
+    schedule, name = BatchSchedule.parse(str(row["batch"])), row["name"]
+    if name.startswith("law"):
+        return f"asked for {name.removeprefix('law, for ').replace('law', 'constant rate')}"
+    if len(schedule.batches) != 2:
+        return name
+    small, large = schedule.batches
+    return f"{small} → {large} at {schedule.starts[1] / row['tokens']:.0%}"
+
+
+def _lower(
+    statement: str,
+    source: Source,
+    condition: str,
+    effect: Contrast,
+    table: str,
+    note: str,
+    matters: float = NO_WORSE,
+) -> Claim:
+    """A claim that a difference of losses is below 0."""
+    place = f"{TABLES}{table}.{'parquet' if table == 'runs' else 'csv'}"
+    told = {"unit": "nats", "table": place, "matters": matters, "note": note}
+    return claim(statement, source, condition, effect, sign=-1, **told)
+
+
+def _points(statement: str, condition: str, effect: Contrast, unit: str, note: str) -> Claim:
+    table, source = f"{TABLES}switch_points.csv", "secondary"
+    return claim(statement, source, condition, effect, sign=-1, unit=unit, table=table, note=note)
+
+
+def _untested(statement: str, condition: str, note: str, source: Source = "paper") -> Claim:
+    return untestable(statement, source, condition, table=f"{TABLES}runs.parquet", note=note)
