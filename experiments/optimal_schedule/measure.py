@@ -12,9 +12,15 @@ from bss.schedules.plan import resolve
 from bss.theory.exponents import Powers, slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll
-from bss.theory.optimal import OptimalSchedule, constant_optimum, optimum
-from bss.theory.regression import Stage, risk_curve, stages
-from bss.theory.switch import Switch, best_switch, catch_up_gap, switch_exponent
+from bss.theory.optimal import OptimalSchedule, batch_schedule, constant_optimum, optimum
+from bss.theory.regression import Stage, final_risk, risk_curve, stages
+from bss.theory.switch import (
+    Switch,
+    best_switch,
+    catch_up_gap,
+    catch_up_time,
+    switch_exponent,
+)
 from bss.theory.varying import varying_risks
 from experiments.optimal_schedule.study import Study
 
@@ -86,6 +92,45 @@ def catch_up(study: Study) -> Part:
     theory = dict(zip(gaps, (powers.exponents.catch_up_gap for powers in tasks), strict=True))
     figure = plots.catch_up_figure(_equal_step_curves(study), gaps, theory)
     return Part({"catch_up.csv": pd.DataFrame(rows), "catch_up.png": figure}, measured)
+
+
+def catch_up_times(study: Study) -> Part:
+    """Steps to catch up with the large batch, against the steps before the switch."""
+    last = round(np.log2(study.switch_steps))
+    tasks = {study.hard[0]: (study.modes, range(last - 6, last + 1))}
+    # Easy tasks wait long: few steps before the switch, and modes for all that follow.
+    tasks[study.easy[0]] = (16 * study.modes, range(7, 11))
+    rows = []
+    for powers, (modes, octaves) in tasks.items():
+        run = study.two_stage(powers, modes)
+        for before in (2.0**octave for octave in octaves):
+            wait = catch_up_time(run, study.lr, before)
+            rows.append({**vars(powers), "steps_before": before, "wait": wait})
+    return Part({"catch_up_times.csv": pd.DataFrame(rows)}, [])
+
+
+def early_and_late(study: Study) -> Part:
+    """Exact risks of schedules that consume the same data."""
+    data, (small, large) = 2**18, (study.min_batch, study.max_batch)
+    doublings = [small * 2**i for i in range(int(np.log2(large / small)) + 1)]
+    given = {f"constant {batch}": BatchSchedule.constant(batch) for batch in (small, large)}
+    for percent in (10, 30, 70, 90):
+        at = data * percent // 100
+        given[f"switch at {percent}%"] = BatchSchedule.late_switch(small, large, at)
+    given[f"{len(doublings)} stages of equal data"] = BatchSchedule.stages(doublings, data)
+    rows = []
+    for powers in (study.hard[0], study.easy[0]):
+        at = round(best_switch(study.two_stage(powers), data).switch_data)
+        own = given[f"constant {large}"]
+        if at:
+            own = BatchSchedule.late_switch(small, large, at)
+        law = batch_schedule(optimum(study.budget(powers, data, large)), 8)
+        for name, schedule in (given | {"best switch": own, "the law's optimum": law}).items():
+            run = stages(schedule, data, study.lr)
+            row = {"schedule": name, "batches": str(schedule), "data": data}
+            row |= {"steps": sum(stage.steps for stage in run)}
+            rows.append({**vars(powers), **row, "risk": final_risk(study.task(powers), run)})
+    return Part({"early_and_late.csv": pd.DataFrame(rows)}, [])
 
 
 def optima(study: Study) -> Part:

@@ -72,7 +72,7 @@ def test_planted_differences_are_found_and_planted_ties_are_not():
 
 def test_one_seed_tells_nothing():
     table = finals({"constant": {"constant 4": 0.0, "early": 0.1, "late": -0.1}})
-    found = late.one_rate(table[table["seed"] == 0], CONFIG)
+    found = late.one_rate(table.loc[table["seed"] == 0], CONFIG)
     assert {one.verdict for one in found} == {"not testable here"}
 
 

@@ -14,7 +14,10 @@ from experiments.optimal_schedule.__main__ import experiment
 from experiments.optimal_schedule.study import Study
 from tests.drawn import points, texts
 
-TABLES = ("switches", "catch_up", "optima", "law", "family", "exponents")
+TABLES = (
+    *("switches", "early_and_late", "catch_up", "catch_up_times", "optima", "law"),
+    *("law_under_rates", "decays", "family", "exponents"),
+)
 FIGURES = (
     *("switch_points", "early_and_late", "catch_up", "optimal_schedules", "exponents"),
     *("law", "family"),

@@ -1,11 +1,22 @@
 """Errors of slopes and of statistics over groups."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from bss.points.contrasts import judge
-from bss.points.effects import beyond, by_groups, exact, less, slopes
+from bss.points.contrasts import Measured, Scatter, judge
+from bss.points.effects import (
+    apart,
+    beyond,
+    by_groups,
+    error_of_differences,
+    exact,
+    less,
+    slopes,
+    weakest,
+)
 
 
 def test_a_slope_has_the_error_of_a_regression():
@@ -45,3 +56,29 @@ def test_computed_values_are_judged_without_chance():
     assert [one.sign for one in found.values()] == [-1, 1, 0]
     assert less(exact(0.7), 1).estimate == pytest.approx(-0.3)
     assert beyond(exact(-0.76), -0.75, 0.03).estimate == pytest.approx(-0.02)
+
+
+def test_an_error_of_differences_is_that_of_all_pairs():
+    rng = np.random.default_rng(2)
+    losses, said = rng.normal(size=(2, 12))
+    pairs = list(itertools.combinations(range(12), 2))
+    spread, error = (
+        np.sqrt(np.mean([(x[i] - x[j]) ** 2 for i, j in pairs])) for x in (losses, said - losses)
+    )
+    ratio = error_of_differences(losses, said)
+    assert ratio(np.ones(12)) == pytest.approx(error / spread)
+    # A prediction that is off by a constant has no error of differences, a constant one has all.
+    assert error_of_differences(losses, losses + 1)(np.ones(12)) == pytest.approx(0, abs=1e-7)
+    assert error_of_differences(losses, np.full(12, 3.0))(np.ones(12)) == pytest.approx(1)
+    # A run that counts twice is a run that is there twice.
+    twice = error_of_differences(np.append(losses, losses[3]), np.append(said, said[3]))
+    assert ratio(1.0 + (np.arange(12) == 3)) == pytest.approx(twice(np.ones(13)))
+
+
+def test_of_a_family_the_least_sure_is_told():
+    sure, unsure = (Measured(1.0, 5, Scatter(v, 4), Scatter(v, 20)) for v in (0.01, 0.5))
+    assert weakest({"a": sure, "b": unsure}).p == judge({"a": sure, "b": unsure})["b"].p
+    assert weakest({"a": sure, "c": sure}).sign == 1
+    both = apart(sure, unsure)
+    assert both.own == Scatter(pytest.approx(0.51), 4)
+    assert apart(sure, Measured(0.0, 1)).own is None
