@@ -92,6 +92,33 @@ def claim(
     return Claim(statement, source, condition, effect, unit, verdict, table, note)
 
 
+def equal(
+    statement: str,
+    source: Source,
+    condition: str,
+    effect: Contrast,
+    *,
+    unit: str,
+    table: str,
+    matters: float = 0.0,
+    note: str = "",
+) -> Claim:
+    """A claim that there is no effect that matters, as of `claim`.
+
+    The opposite is shown by an effect of which the whole interval matters. The claim itself is
+    shown where both tests would have shown an effect that matters in 80% of such tables, and the
+    one that was found does not come near: with nothing named that matters it never is.
+    """
+    verdict: Verdict = "undecided"
+    if effect.low is None or effect.high is None or effect.smallest_effect is None:
+        verdict = "not testable here"
+    elif effect.sign and min(abs(effect.low), abs(effect.high)) >= matters:
+        verdict = "opposite shown"
+    elif abs(effect.estimate) + effect.smallest_effect < matters:
+        verdict = "shown"
+    return Claim(statement, source, condition, effect, unit, verdict, table, note)
+
+
 def untestable(
     statement: str, source: Source, condition: str, *, table: str, note: str, n: int = 0
 ) -> Claim:

@@ -135,6 +135,13 @@ def contrasts(
         pairs: who is compared with whom.
         level: at which the family is judged.
     """
+    return judge(measured_pairs(losses, pairs), level)
+
+
+def measured_pairs(
+    losses: pd.DataFrame, pairs: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Measured]:
+    """One contender less another, before a family is judged; arguments as of `contrasts`."""
     ends = dict(zip(losses.index, losses.to_numpy(float), strict=True))
     complete = losses.dropna(axis=1)
     known = scatters(complete) if min(complete.shape) > 1 else {}
@@ -144,7 +151,7 @@ def contrasts(
         apart = apart[~np.isnan(apart)]
         pooled = _difference(known[a], known[b], len(apart)) if known else None
         measured[a, b] = _measured(apart, pooled)
-    return judge(measured, level)
+    return measured
 
 
 def over_seeds(

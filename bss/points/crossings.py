@@ -6,13 +6,17 @@ seed; errors are 2 standard errors over seeds (derived here).
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+
+Bound = Literal["", "at most", "at least", "unknown"]  # "" is a measurement, and no bound
+_REVERSED: dict[Bound, Bound] = {"at most": "at least", "at least": "at most"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,9 @@ class Optimum:
         interior: whether smaller and larger batches reached the target too.
         log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
             each seed's best batch and its neighbours. A seed whose best batch is the smallest or
-            the largest has that batch, which is only a bound.
+            the largest has that batch. No error where that is so of every seed.
+        bound: what log2_batch is where some seed's best batch is the smallest ("at most") or the
+            largest ("at least") of those that reached the target.
         over_smallest: log of the tokens of the smallest batch measured over those of `batch`.
         over_largest: the same of the largest batch.
     """
@@ -56,8 +62,38 @@ class Optimum:
     batch: float
     interior: bool
     log2_batch: Mean
+    bound: Bound
     over_smallest: Mean
     over_largest: Mean
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """B_opt less and plus 2 standard errors, in sequences; None on the side left open."""
+        log, bound, error = self.log2_batch.value, self.bound, self.log2_batch.error
+        if error is None and not bound:
+            return None, None
+        low, high = 2 ** (log - (error or 0)), 2 ** (log + (error or 0))
+        open_below, open_above = ("at most", "unknown"), ("at least", "unknown")
+        return None if bound in open_below else low, None if bound in open_above else high
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How far B_opt rises from the highest target to the lowest.
+
+    Attributes:
+        doublings: of each seed.
+        bound: what they are where an optimum at either end is only a bound.
+    """
+
+    doublings: tuple[float, ...]
+    bound: Bound
+
+    @property
+    def mean(self) -> Mean:
+        """Over seeds; without an error where it bounds nothing."""
+        found = mean(self.doublings)
+        return Mean(found.value, None, found.seeds) if self.bound == "unknown" else found
 
 
 def mean(values: Sequence[float]) -> Mean:
@@ -142,12 +178,15 @@ def optima(points: pd.DataFrame) -> list[Optimum]:
         tables = list(seeds.values())
         batches = sorted(tables[0])
         best = min(batches, key=lambda batch: sum(logs[batch] for logs in tables))
+        logs_of_best = mean([_best_batch(logs) for logs in tables])
+        bounds = [_edge(logs) for logs in tables]
         found.append(
             Optimum(
                 target,
                 best,
                 batches[0] < best < batches[-1],
-                mean([_best_batch(logs) for logs in tables]),
+                Mean(logs_of_best.value, None, len(tables)) if all(bounds) else logs_of_best,
+                _joined(bounds),
                 mean([logs[batches[0]] - logs[best] for logs in tables]),
                 mean([logs[batches[-1]] - logs[best] for logs in tables]),
             )
@@ -155,11 +194,14 @@ def optima(points: pd.DataFrame) -> list[Optimum]:
     return found
 
 
-def growth(points: pd.DataFrame) -> Mean:
+def growth(points: pd.DataFrame) -> Growth:
     """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed."""
     ends = _common(points)
     first, last = ends[0][1], ends[-1][1]
-    return mean([_best_batch(last[seed]) - _best_batch(first[seed]) for seed in first])
+    doublings = tuple(_best_batch(last[seed]) - _best_batch(first[seed]) for seed in first)
+    start = [_edge(logs) for logs in first.values()]
+    reversed_start = [_REVERSED.get(bound, bound) for bound in start]
+    return Growth(doublings, _joined([*reversed_start, *(_edge(logs) for logs in last.values())]))
 
 
 def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
@@ -191,3 +233,16 @@ def _best_batch(logs: dict[float, float]) -> float:
     """log2 of the batch at the minimum of one seed's curve: log tokens by batch."""
     batches = sorted(logs)
     return parabola_minimum(np.log2(batches), np.array([logs[batch] for batch in batches]))
+
+
+def _edge(logs: dict[float, float]) -> Bound:
+    """What one seed's best batch is: a bound where it is the smallest or the largest."""
+    best = min(sorted(logs), key=lambda batch: logs[batch])
+    below, above = best == min(logs), best == max(logs)
+    return "unknown" if below and above else "at most" if below else "at least" if above else ""
+
+
+def _joined(bounds: Iterable[Bound]) -> Bound:
+    """What a mean is of values that are bounds."""
+    found = {bound for bound in bounds if bound}
+    return "unknown" if len(found) > 1 else next(iter(found), "")

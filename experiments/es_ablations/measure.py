@@ -42,7 +42,7 @@ def measure(
 def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
     """B_opt at each target without a law, in log2 sequences with 2 standard errors over seeds.
 
-    It is a bound where `interior` is False.
+    `bound` says what it is where some seed's best batch is at an edge of those measured.
     """
     rows = []
     for kind, table in measured.groupby("kind", sort=False):
@@ -55,6 +55,7 @@ def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
                 "target_loss": found.target_loss,
                 "best_batch": found.batch,
                 "interior": found.interior,
+                "bound": found.bound,
                 "log2_B_opt": found.log2_batch.value,
                 "error": found.log2_batch.error,
                 "seeds": found.log2_batch.seeds,

@@ -97,7 +97,8 @@ def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
     """Do the curves cross, is the best batch interior, does it rise as the loss falls?
 
     Batches in sequences; `B_opt` and `B_opt_error` are in doublings (log2), with 2 standard
-    errors over seeds, at the highest and lowest target, and `doublings` between them; `saved` is
+    errors over seeds, at the highest and lowest target, and `doublings` between them, each with its
+    `bound`: "at most" or "at least" where an optimum lies at an edge of the batches; `saved` is
     the log of the tokens of the smallest batch over those of the best one, at the lowest target.
     `bracketed` is the part of the envelope's points with a rate tried on both sides.
     """
@@ -115,8 +116,11 @@ def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
         "interior_targets": sum(entry.interior for entry in best),
         "bracketed": float(np.mean(bracketed)) if bracketed else np.nan,
         **_columns("log2_B_opt_highest", best[0].log2_batch),
+        "log2_B_opt_highest_bound": best[0].bound,
         **_columns("log2_B_opt_lowest", best[-1].log2_batch),
-        **_columns("doublings", rise),
+        "log2_B_opt_lowest_bound": best[-1].bound,
+        **_columns("doublings", rise.mean),
+        "doublings_bound": rise.bound,
         **_columns("saved", best[-1].over_smallest),
         **_columns("saved_over_largest", best[-1].over_largest),
     }

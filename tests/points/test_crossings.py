@@ -42,7 +42,7 @@ def test_the_minimum_of_a_parabola_is_found_between_batches():
     assert [entry.target_loss for entry in found] == list(TARGETS)
     assert [2**entry.log2_batch.value for entry in found] == pytest.approx([1.5, 3.0, 6.0])
     assert [entry.interior for entry in found] == [True, True, True]
-    assert growth(planted(rising)).value == pytest.approx(2.0)
+    assert growth(planted(rising)).mean.value == pytest.approx(2.0)
     best = found[-1]
     assert best.batch == 8
     expected = 0.1 * (math.log2(6) ** 2 - math.log2(8 / 6) ** 2)
@@ -71,7 +71,7 @@ def test_a_target_that_a_seed_missed_is_left_out():
     points = planted(rising)
     points.loc[(points["seed"] == 2) & (points["target_loss"] == 1.8), "reached"] = False
     assert [entry.target_loss for entry in optima(points)] == [2.2, 2.0]
-    assert growth(points).value == pytest.approx(1.0)
+    assert growth(points).mean.value == pytest.approx(1.0)
     one = (points["seed"] == 1) & (points["batch"] == 16) & (points["target_loss"] == 2.0)
     points.loc[one, "reached"] = False
     assert optima(points)[-1].over_largest.value == pytest.approx(
@@ -96,3 +96,36 @@ def test_errors_are_two_standard_errors_over_seeds():
     assert (found.value, found.seeds) == (2.0, 3)
     assert found.error == pytest.approx(2 / math.sqrt(3))
     assert found.sign == 1
+
+
+def test_a_best_batch_at_an_edge_is_a_bound():
+    at_most, at_least = optima(planted(lambda _: 0.5))[0], optima(planted(lambda _: 40.0))[0]
+    assert (at_most.bound, at_most.ends) == ("at most", (None, 1))
+    assert (at_least.bound, at_least.ends) == ("at least", (16, None))
+    assert at_most.log2_batch.error is None
+    inside = optima(planted(rising, noise=0.002))[1]
+    low, high = inside.ends
+    assert inside.bound == ""
+    assert low is not None
+    assert high is not None
+    assert low < 2**inside.log2_batch.value < high
+
+
+def test_a_batch_that_is_the_only_one_bounds_nothing():
+    alone = optima(planted(rising, batches=(4,)))[0]
+    assert (alone.bound, alone.ends) == ("unknown", (None, None))
+
+
+@pytest.mark.parametrize(
+    ("optimum", "bound"),
+    [
+        ({2.2: 0.5, 2.0: 2.0, 1.8: 4.0}, "at least"),  # from at most 1
+        ({2.2: 2.0, 2.0: 4.0, 1.8: 40.0}, "at least"),  # to at least 16
+        ({2.2: 4.0, 2.0: 2.0, 1.8: 0.5}, "at most"),
+        ({2.2: 0.5, 2.0: 0.5, 1.8: 0.5}, "unknown"),
+        ({2.2: 0.5, 2.0: 4.0, 1.8: 40.0}, "at least"),
+        ({2.2: 2.0, 2.0: 3.0, 1.8: 4.0}, ""),
+    ],
+)
+def test_a_rise_from_a_bound_is_a_bound(optimum, bound):
+    assert growth(planted(optimum.__getitem__)).bound == bound

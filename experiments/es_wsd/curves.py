@@ -1,0 +1,219 @@
+"""What the runs show of E(S) itself: curves that cross, B_opt, B_min, stages, the law."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.laws import EsFit
+from bss.laws.es import LAWS
+from bss.laws.es.compare import compare
+from bss.points.claims import Claim, claim, untestable
+from bss.points.contrasts import Contrast, Measured, judge, measured_pairs, over_seeds
+from bss.points.crossings import growth, optima
+from bss.points.rises import rises
+
+POINTS = "results/es_wsd/points.csv"
+FITS = "results/es_wsd/fits.json"
+CROSS = "The loss curves of two batch sizes cross"
+ABOVE = "B_opt lies above the smallest batch measured"
+B_MIN = "B_min rises as the loss falls"
+STAGES = "E(S) has three stages"
+LAW = "The hyperbola predicts left-out batches better than the best surface"
+Pair = tuple[str, str]
+Config = dict[str, Any]
+
+
+def betas(setup: Config) -> str:
+    """How the second moment follows the batch, which a comparison over batches must name.
+
+    Args:
+        setup: of a study: model, data, optimizer.
+    """
+    half_life, length = setup["optimizer"]["beta2_half_life"], setup["text"]["seq_len"]
+    if not half_life:
+        return f"beta2 is {setup['optimizer']['beta2']:g} per step at every batch"
+    told = ", ".join(f"{2 ** (-b * length / half_life):.3f} at batch {b}" for b in (1, 32, 64))
+    return f"beta2 keeps a half-life of {half_life:,} tokens: {told}"
+
+
+def condition(kind: str, rates: str, config: Config) -> str:
+    """A kind of loss and how its rates were chosen, as text."""
+    return f"{kind} loss, {rates_told(config)[rates]}"
+
+
+def rates_told(config: Config) -> dict[str, str]:
+    """How rates were chosen, as text."""
+    return {"shared": f"rate {config['shared_rate']:g} for all", "envelope": "rate tuned per batch"}
+
+
+def conditions(points: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
+    """The points by kind of loss and rates, in the table's order."""
+    return {
+        (str(kind), str(rates)): rows
+        for (kind, rates), rows in points.groupby(["kind", "rates"], sort=False)  # type: ignore[misc]
+    }
+
+
+def claims(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[Claim]:
+    """Every claim on E(S) but the law's.
+
+    Args:
+        points: points.csv.
+        fits: fits.json.
+        config: of the study.
+    """
+    tables, note = conditions(points), betas(config["setup"])
+    made = []
+    for (kind, rates), table in tables.items():
+        made.append(crossing(table, condition(kind, rates, config), note))
+    for (kind, rates), table in tables.items():
+        made.append(above_smallest(table, condition(kind, rates, config), note))
+    for rates in dict.fromkeys(rates for _, rates in tables):
+        growths = {
+            condition(kind, which, config): growth(table)
+            for (kind, which), table in tables.items()
+            if which == rates
+        }
+        made += rises(growths, source="secondary", table=POINTS, note=note)
+    return [*made, lower_end(tables["stable", "shared"]), stages(fits)]
+
+
+def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
+    """Whether some pair crosses: the smaller cheaper at the highest target, dearer at the lowest.
+
+    Of the two sides of a pair the less sure one is its effect, so that a crossing is shown only
+    where both are; the pairs are one family, and the surest pair is told. Batches count that
+    reached both targets in every seed.
+    """
+    ends = [log_tokens(points, target) for target in end_targets(points)]
+    shared = [batch for batch in ends[0].index if batch in ends[-1].index]
+    pairs = [(a, b) for i, a in enumerate(shared) for b in shared[i + 1 :]]
+    if not pairs or len(ends) < 2:
+        why = "fewer than two batches reach the same two targets in every seed"
+        return untestable(CROSS, "secondary", when, table=POINTS, note=why)
+    first = {pair: _reversed(one) for pair, one in measured_pairs(ends[0], pairs).items()}
+    last = measured_pairs(ends[-1], pairs)
+    weaker = {pair: min(first[pair], last[pair], key=_surety) for pair in pairs}
+    effects = judge(weaker)
+    pair = max(pairs, key=lambda pair: _surety(weaker[pair]))
+    high, low = (f"{-first[pair].estimate:+.3f}", f"{last[pair].estimate:+.3f}")
+    said = (
+        f"of {len(pairs)} pairs batch {pair[0]} against {pair[1]} comes nearest: log tokens of the "
+        f"first over the second {high} at the highest target and {low} at the lowest".replace(
+            "-", "−"
+        )
+    )
+    told = f"{when}, batch {pair[0]} against {pair[1]}"
+    return _log_claim(CROSS, told, effects[pair], f"{said}; {note}")
+
+
+def above_smallest(points: pd.DataFrame, when: str, note: str) -> Claim:
+    """Whether some larger batch needs fewer tokens to the lowest target than the smallest one."""
+    losses = log_tokens(points, end_targets(points)[-1])
+    smallest, *larger = losses.index
+    pairs = [(smallest, other) for other in larger]
+    if not pairs:
+        why = "one batch alone reaches the lowest target in every seed"
+        return untestable(ABOVE, "secondary", when, table=POINTS, note=why)
+    measured = measured_pairs(losses, pairs)
+    pair = max(pairs, key=lambda pair: measured[pair].estimate)
+    length = int(points["seq_len"].iloc[0])
+    edge = f"B_opt is at most {smallest} sequence ({float(smallest) * length:g} tokens) here; "
+    bound = edge if _at_edge(points) else ""
+    said = f"{bound}of {len(pairs)} larger batches {pair[1]} is the best; {note}"
+    return _log_claim(ABOVE, f"{when}, batch {pair[0]} less {pair[1]}", judge(measured)[pair], said)
+
+
+def lower_end(points: pd.DataFrame) -> Claim:
+    """B_min is below the smallest batch where that batch reaches every target."""
+    smallest = points[points["batch"] == points["batch"].min()]
+    met, asked = int(smallest["reached"].sum()), len(smallest)
+    batch, length = int(smallest["batch"].iloc[0]), int(smallest["seq_len"].iloc[0])
+    bound = f"so B_min is below {batch} sequence ({batch * length} tokens)"
+    told = f"batch {batch} reaches the targets in {met} of {asked} cases" + (
+        f", {bound}" if met == asked else ""
+    )
+    return untestable(B_MIN, "secondary", "stable loss", table=POINTS, note=told)
+
+
+def stages(fits: dict[str, Any]) -> Claim:
+    """The three-stage law has six parameters a target, which this sweep does not identify."""
+    key = "stable, shared"
+    found = EsFit.from_dict(fits[key]["fits"]["piecewise"]).fits
+    known = sum(fit.status == "converged" for fit in found)
+    why = f"the law, which needs 8 batches, is identified at {known} of {len(found)} targets"
+    return untestable(STAGES, "secondary", "es_wsd", table=FITS, note=why)
+
+
+def law(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[Claim]:
+    """Whether the hyperbola, which knows no crossing, predicts better than the best surface.
+
+    Both are fitted to each seed alone, so that there are as many differences as seeds.
+    """
+    differences, against = {}, {}
+    for (kind, rates), table in conditions(points).items():
+        rows = fits[f"{kind}, {rates}"]["comparison"]["table"]
+        surface = next(row["law"] for row in rows if LAWS[row["law"]].joint)
+        key = condition(kind, rates, config)
+        against[key] = surface
+        differences[key] = [
+            left_out(rows, "hyperbola") - left_out(rows, surface)
+            for rows in (
+                compare(alone, ("hyperbola", surface)).table for _, alone in table.groupby("seed")
+            )
+        ]
+    note = "rms error at left-out interior batches, each seed fitted alone; the surface is {}"
+    return [
+        claim(
+            LAW,
+            "derived",
+            key,
+            effect,
+            sign=-1,
+            unit="nats",
+            table=POINTS,
+            note=note.format(against[key]),
+        )
+        for key, effect in over_seeds(differences).items()
+    ]
+
+
+def left_out(table: Any, name: str, column: str = "interior_loss") -> float:
+    """The error of a law at left-out batches, from a comparison's table."""
+    return float(next(row[column] for row in table if row["law"] == name))
+
+
+def end_targets(points: pd.DataFrame) -> tuple[float, ...]:
+    """The highest and the lowest target that some batch reached in every seed."""
+    targets = [found.target_loss for found in optima(points)]
+    return (targets[0], targets[-1]) if len(targets) > 1 else (targets[0],)
+
+
+def log_tokens(points: pd.DataFrame, target: float) -> pd.DataFrame:
+    """Log tokens to a target, [batch as text, seed], of batches that reached it in every seed."""
+    rows = points[(points["target_loss"] == target) & points["reached"]]
+    rows = rows.assign(log=np.log(rows["tokens_to_target"].to_numpy(float)))
+    table = rows.pivot_table(index="batch", columns="seed", values="log").dropna()
+    return table.rename(index=lambda batch: f"{batch:g}")
+
+
+def _at_edge(points: pd.DataFrame) -> bool:
+    best = optima(points)[-1]
+    return best.batch == points.loc[points["reached"], "batch"].min()
+
+
+def _reversed(one: Measured) -> Measured:
+    return Measured(-one.estimate, one.n, one.own, one.pooled)
+
+
+def _surety(one: Measured) -> float:
+    """A mean over its own standard error; over nothing with one seed."""
+    return one.estimate / math.sqrt(one.own.variance) if one.own else one.estimate
+
+
+def _log_claim(statement: str, when: str, effect: Contrast, note: str) -> Claim:
+    return claim(
+        statement, "secondary", when, effect, sign=1, unit="in log tokens", table=POINTS, note=note
+    )
