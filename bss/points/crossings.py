@@ -16,7 +16,12 @@ import pandas as pd
 from bss.errors import InputError
 
 Bound = Literal["", "at most", "at least", "unknown"]  # "" is a measurement, and no bound
-_REVERSED: dict[Bound, Bound] = {"at most": "at least", "at least": "at most"}
+_REVERSED: dict[Bound, Bound] = {
+    "": "",
+    "at most": "at least",
+    "at least": "at most",
+    "unknown": "unknown",
+}
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,7 @@ def optima(points: pd.DataFrame) -> list[Optimum]:
         batches = sorted(tables[0])
         best = min(batches, key=lambda batch: sum(logs[batch] for logs in tables))
         logs_of_best = mean([_best_batch(logs) for logs in tables])
-        bounds = [_edge(logs) for logs in tables]
+        bounds: list[Bound] = [_edge(logs) for logs in tables]
         found.append(
             Optimum(
                 target,
@@ -199,9 +204,9 @@ def growth(points: pd.DataFrame) -> Growth:
     ends = _common(points)
     first, last = ends[0][1], ends[-1][1]
     doublings = tuple(_best_batch(last[seed]) - _best_batch(first[seed]) for seed in first)
-    start = [_edge(logs) for logs in first.values()]
-    reversed_start = [_REVERSED.get(bound, bound) for bound in start]
-    return Growth(doublings, _joined([*reversed_start, *(_edge(logs) for logs in last.values())]))
+    bounds: list[Bound] = [_REVERSED[_edge(logs)] for logs in first.values()]
+    bounds += [_edge(logs) for logs in last.values()]
+    return Growth(doublings, _joined(bounds))
 
 
 def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
@@ -238,11 +243,14 @@ def _best_batch(logs: dict[float, float]) -> float:
 def _edge(logs: dict[float, float]) -> Bound:
     """What one seed's best batch is: a bound where it is the smallest or the largest."""
     best = min(sorted(logs), key=lambda batch: logs[batch])
-    below, above = best == min(logs), best == max(logs)
-    return "unknown" if below and above else "at most" if below else "at least" if above else ""
+    if best == min(logs):
+        return "unknown" if best == max(logs) else "at most"
+    return "at least" if best == max(logs) else ""
 
 
 def _joined(bounds: Iterable[Bound]) -> Bound:
     """What a mean is of values that are bounds."""
-    found = {bound for bound in bounds if bound}
-    return "unknown" if len(found) > 1 else next(iter(found), "")
+    found: list[Bound] = list({bound for bound in bounds if bound})
+    if len(found) > 1:
+        return "unknown"
+    return found[0] if found else ""

@@ -194,11 +194,11 @@ def by_ending(
         longer: whether to keep the variations in which the sequences grow too.
     """
     grown = set(table.loc[table["role"] != "constant", "variation"])
-    kept = table[table["variation"].isin(grown)]
+    kept = table.loc[table["variation"].isin([*grown])]
     contest = {HELD, *kept.loc[kept["role"] != "constant", "name"]}
-    kept = kept[kept["name"].isin(contest)]
+    kept = kept.loc[kept["name"].isin([*contest])]
     if not longer:
-        kept = kept[~kept["variation"].isin(_longer(config))]
+        kept = kept[~kept["variation"].isin([*_longer(config)])]
     shapes = {v["name"]: v["changes"].get("schedule.rate") for v in config["variations"]}
     weights, column = kept["rate"].map(WEIGHTS), compared_loss(table)
     shape = kept["variation"].map(shapes)
@@ -259,7 +259,7 @@ def _model(variation: str, rows: pd.DataFrame) -> str:
 
 def _misses(points: pd.DataFrame, variation: str) -> list[float]:
     """The plain surface's error at left-out batches, of each seed fitted alone."""
-    rows = points[points["variation"] == variation]
+    rows = points.loc[points["variation"] == variation]
     return [
         left_out(compare(alone, ("surface", "hyperbola")).table, "surface", "interior_log_E")
         for _, alone in rows.groupby("seed")

@@ -60,7 +60,7 @@ def contenders(table: pd.DataFrame, note: str, where: str = "", source: str = TA
         where: put before each condition.
         source: of the table.
     """
-    roles = table.drop_duplicates("name").set_index("name")["role"]
+    roles = dict(zip(table["name"], table["role"], strict=True))
     made = []
     for ending in _endings(table):
         best, found = against_best(table, ending)
@@ -84,21 +84,21 @@ def contenders(table: pd.DataFrame, note: str, where: str = "", source: str = TA
 
 def equal_steps(table: pd.DataFrame) -> list[Claim]:
     """Every schedule that keeps its rate beside the constant of its average batch."""
-    first = table.drop_duplicates("name").set_index("name")
+    steps = {str(row["name"]): int(row["steps"]) for row in table.to_dict("records")}
     made = []
     for ending in _endings(table):
-        pairs = _beside_average(table[table["rate"] == ending])
-        alike = [(a, b) for a, b in pairs if _near(first["steps"], a, b)]
+        pairs = _beside_average(table.loc[table["rate"] == ending])
+        alike = [(a, b) for a, b in pairs if abs(np.log(steps[a] / steps[b])) < ALIKE]
         for (name, other), effect in contrasts(ends(table, ending), alike).items():
             told = f"{name} less {other}, {ENDINGS[ending].short}"
-            made.append(_lower(STEPS, "derived", told, effect, _steps(first, name, other)))
+            made.append(_lower(STEPS, "derived", told, effect, _steps(steps, name, other)))
         made += [
             untestable(
                 STEPS,
                 "derived",
                 f"{name}, {ENDINGS[ending].short}",
                 table=TABLE,
-                note=f"the constant nearest to its average batch is {_steps(first, name, other)}",
+                note=f"the constant nearest to its average batch is {_steps(steps, name, other)}",
             )
             for name, other in pairs
             if (name, other) not in alike
@@ -130,11 +130,11 @@ def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Cl
     for rates, some in table.groupby("rates", sort=False):
         measured = {}
         for end, rows in some.groupby("horizon"):
-            chosen, others = rows[rows["law_best"]].iloc[0], rows[~rows["best"]]
+            chosen, others = rows.loc[rows["law_best"]].iloc[0], rows[~rows["best"]]
             if chosen["best"]:
                 continue
             key = f"horizon {end:,}, {told[str(rates)]}, batch {chosen['batch']:g}"
-            errors = others["excess_error"].to_numpy(float)
+            errors = np.asarray(others["excess_error"], float)
             own = pooled = None
             if np.isfinite(errors).all():
                 own = Scatter((float(chosen["excess_error"]) / 2) ** 2, seeds - 1)
@@ -192,24 +192,20 @@ def _endings(table: pd.DataFrame) -> list[str]:
 
 def _beside_average(rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Schedules that keep their rate, with the constant of their average batch, where it ran."""
-    made = rows.drop_duplicates("name")
-    names, pairs = set(made["name"]), []
-    for row in made[made["role"].isin(["schedule", "late"])].itertuples():
-        tokens = int(row.tokens)  # type: ignore[arg-type]
-        mean_batch = BatchSchedule.parse(str(row.batch), total=tokens).mean_batch(tokens)
+    made = rows.drop_duplicates("name").to_dict("records")
+    names, pairs = {row["name"] for row in made}, []
+    for row in made:
+        tokens = int(row["tokens"])
+        mean_batch = BatchSchedule.parse(str(row["batch"]), total=tokens).mean_batch(tokens)
         other = f"constant {max(1, round(mean_batch))}"
-        if other in names and not str(row.name).endswith(COUPLED):
-            pairs.append((str(row.name), other))
+        grows = row["role"] in ("schedule", "late") and not row["name"].endswith(COUPLED)
+        if grows and other in names:
+            pairs.append((row["name"], other))
     return pairs
 
 
-def _near(steps: pd.Series, name: str, other: str) -> bool:
-    return bool(abs(np.log(steps[name] / steps[other])) < ALIKE)
-
-
-def _steps(first: pd.DataFrame, name: str, other: str) -> str:
-    counts = (f"{int(first.loc[one, 'steps']):,}" for one in (other, name))
-    return f"{other}, of {' steps against '.join(counts)}"
+def _steps(steps: dict[str, int], name: str, other: str) -> str:
+    return f"{other}, of {steps[other]:,} steps against {steps[name]:,}"
 
 
 def _lower(statement: str, source: Any, when: str, effect: Contrast, note: str) -> Claim:

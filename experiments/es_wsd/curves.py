@@ -128,7 +128,7 @@ def above_smallest(points: pd.DataFrame, when: str, note: str) -> Claim:
 
 def lower_end(points: pd.DataFrame) -> Claim:
     """B_min is below the smallest batch where that batch reaches every target."""
-    smallest = points[points["batch"] == points["batch"].min()]
+    smallest = points.loc[points["batch"] == points["batch"].min()]
     met, asked = int(smallest["reached"].sum()), len(smallest)
     batch, length = int(smallest["batch"].iloc[0]), int(smallest["seq_len"].iloc[0])
     bound = f"so B_min is below {batch} sequence ({batch * length} tokens)"
@@ -194,7 +194,7 @@ def end_targets(points: pd.DataFrame) -> tuple[float, ...]:
 def log_tokens(points: pd.DataFrame, target: float) -> pd.DataFrame:
     """Log tokens to a target, [batch as text, seed], of batches that reached it in every seed."""
     rows = points[(points["target_loss"] == target) & points["reached"]]
-    rows = rows.assign(log=np.log(rows["tokens_to_target"].to_numpy(float)))
+    rows = rows.assign(log=np.log(np.asarray(rows["tokens_to_target"], float)))
     table = rows.pivot_table(index="batch", columns="seed", values="log").dropna()
     return table.rename(index=lambda batch: f"{batch:g}")
 

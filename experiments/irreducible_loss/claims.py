@@ -43,7 +43,7 @@ def biases(table: pd.DataFrame, error: float = 0.0) -> list[Claim]:
             }
         )
         for law, effect in found.items():
-            rows = table[table["law"] == law]
+            rows = table.loc[table["law"] == law]
             held = f"{int(rows[covers].sum())} of {len(rows)}"
             note = (
                 f"its {rows['level'].iloc[0]:.0%} interval covers it in {held} seeds; {known}; the "
