@@ -116,7 +116,7 @@ def scatters(losses: pd.DataFrame) -> dict[str, Scatter]:
     rest -= rest.mean(axis=1, keepdims=True)
     seeds = ends.shape[1] - 1
     own = (rest**2).sum(axis=1) / seeds
-    pool = _agreeing(dict(enumerate(rest)))
+    pool = agreeing(dict(enumerate(rest)))
     count = max(len(pool) - 1, 1)  # the seeds' medians cost about one contender's freedom
     shared = Scatter(float(own[pool].sum() / count), count * seeds)
     return {
@@ -161,7 +161,7 @@ def over_seeds(
     arrays = {key: np.asarray(found, float) for key, found in values.items()}
     several = {key: found for key, found in arrays.items() if len(found) > 1}
     own = {k: Scatter(float(np.var(v, ddof=1)), len(v) - 1) for k, v in several.items()}
-    pool = _agreeing(several)
+    pool = agreeing(several)
     freedom = sum(own[key].freedom for key in pool)
     total = sum(own[key].variance * own[key].freedom for key in pool)
     shared = Scatter(total / max(freedom, 1), freedom)
@@ -212,7 +212,7 @@ def _measured(values: np.ndarray, pooled: Scatter | None) -> Measured:
     return Measured(float(values.mean()), len(values), own, pooled)
 
 
-def _agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
+def agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
     """Those whose scatters agree, by Levene's test; the most extreme leave first."""
     logs = {key: math.log(np.var(some)) for key, some in groups.items() if np.ptp(some) > 0}
     while len(logs) > 2 and levene(*(groups[k] for k in logs), center="mean")[1] < AGREE:

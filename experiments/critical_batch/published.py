@@ -1,0 +1,110 @@
+"""What the published steps of arXiv 2410.21676 show: five sizes, with data in proportion."""
+
+from importlib.resources import files
+
+import pandas as pd
+
+from bss.laws import CriticalFit, fit_critical
+from bss.laws.critical.judged import law_over_none, line_of, misfit
+from bss.laws.fitting.estimate import Options
+from bss.laws.fitting.judged import exponent
+from bss.points.claims import Claim, untestable
+from bss.points.contrasts import Measured
+from bss.points.effects import beyond
+from bss.tables import read_points
+from experiments.critical_batch.asked import (
+    AGREES,
+    BY_LAW,
+    EXPONENT,
+    GROWS,
+    HUMP,
+    LEVEL_BY_LAW,
+    LOG_RATIO,
+    LOG_STEPS,
+    MORE_DATA,
+    NEAR,
+    NO_LAW,
+    PUBLISHED,
+    SIZE,
+    SLOW,
+    Asked,
+    joined,
+    judged,
+    outside,
+    told,
+)
+
+TABLE = "bss/laws/published/cbs_steps.csv"
+WHERE = "published steps, 85M to 1.2B"
+OVERHEAD, REFERENCE = 0.2, 256
+ONE_LINE = "one line, so that its own scatter is its pool, too"
+
+
+def published_points() -> pd.DataFrame:
+    """The published steps, as a table of points."""
+    return read_points(str(files("bss.laws") / "published" / "cbs_steps.csv"))
+
+
+def published_fit(points: pd.DataFrame | None = None) -> CriticalFit:
+    """Critical batches of the published steps, or of some of them, as the paper defines them."""
+    return fit_critical(
+        published_points() if points is None else points,
+        overhead=OVERHEAD,
+        reference=REFERENCE,
+        options=Options(resamples=500, level=0.95),
+    )
+
+
+def claims_of(fit: CriticalFit) -> list[Claim]:
+    """Every claim, from `published_fit`."""
+    return [*shape(fit), *growth(fit), *closed(fit)]
+
+
+def shape(fit: CriticalFit) -> list[Claim]:
+    """Whether the law of the steps misses in a pattern, and moves the critical batch."""
+    family = [
+        Asked(
+            HUMP, "derived", WHERE, misfit(fit.fits), 1, LOG_STEPS,
+            "a parabola in log B beside the law's two parameters; pooled is what it leaves",
+        ),
+        Asked(
+            LEVEL_BY_LAW, "derived", WHERE, law_over_none(fit.fits), 1, LOG_RATIO,
+            "pooled are the errors that the values came with",
+        ),
+    ]  # fmt: skip
+    return judged(family, TABLE)
+
+
+def growth(fit: CriticalFit) -> list[Claim]:
+    """Whether the critical batch grows with model and data together, and as published."""
+    return [
+        one
+        for way, interpolated in ((BY_LAW, False), (NO_LAW, True))
+        for one in judged(_exponents(fit, way, interpolated=interpolated), TABLE)
+    ]
+
+
+def _exponents(fit: CriticalFit, way: str, *, interpolated: bool) -> list[Asked]:
+    line = line_of(fit, interpolated=interpolated)
+    if line is None:
+        return []
+    alone = exponent(line.law)
+    effect = Measured(alone.estimate, alone.n, alone.own, alone.own)
+    where, note = f"{WHERE}, {way}", joined(told(effect), ONE_LINE)
+    near = beyond(effect, PUBLISHED, NEAR)
+    inside = joined(told(effect) + outside(effect, PUBLISHED), ONE_LINE)
+    return [
+        Asked(GROWS, "paper", where, effect, 1, EXPONENT, note, SLOW),
+        Asked(AGREES, "paper", where, near, -1, f"{EXPONENT}, beyond {NEAR:g}", inside),
+    ]
+
+
+def closed(fit: CriticalFit) -> list[Claim]:
+    """What the published steps cannot tell."""
+    ratios = [at.curve.tokens / at.curve.params for at in fit.fits]
+    alike = f"D/N is {min(ratios):.1f} to {max(ratios):.1f} at every size"
+    kept = "the steps at fixed data are not in the published file"
+    return [
+        untestable(MORE_DATA, "paper", WHERE, table=TABLE, note=alike, n=len(ratios)),
+        untestable(SIZE, "paper", WHERE, table=TABLE, note=kept),
+    ]
