@@ -141,7 +141,9 @@ def test_the_committed_exponents_decide_nothing(committed):
     assert len(found) == 24
     data = next(one for one in found if one.statement == DATA)
     assert data.effect.estimate == pytest.approx(0.278, abs=0.001)
-    assert data.effect.p is not None and data.effect.p < 0.05 < data.effect.p_adjusted
+    p, adjusted = data.effect.p, data.effect.p_adjusted
+    assert p is not None and adjusted is not None
+    assert p < 0.05 < adjusted
     told = next(one for one in found if one.statement == AGREES)
     assert "floored there from 2,048 tokens" in told.note
 

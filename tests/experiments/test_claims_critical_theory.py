@@ -56,7 +56,7 @@ def test_other_powers_are_the_opposite(off):
 
 def test_two_budgets_cannot_be_tested():
     table, points = tables()
-    few = quoted(table, points[points["data"] > 2**12])
+    few = quoted(table, points.loc[points["data"] > 2**12])
     assert {one.verdict for one in few} == {"not testable here"}
 
 
