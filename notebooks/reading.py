@@ -5,9 +5,14 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from bss.points.claims import Claim, markdown
+
 ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
 
 
 def results_of(experiment: str, *, trains: bool = True) -> Path:
@@ -33,8 +38,6 @@ def results_of(experiment: str, *, trains: bool = True) -> Path:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr.strip()[-1000:]}")
-    if str(ROOT) not in sys.path:
-        sys.path.append(str(ROOT))
     return ROOT / importlib.import_module(f"configs.{experiment}").get_config(size).results
 
 
@@ -62,3 +65,15 @@ def verdict(value: float, expected: float, tolerance: float) -> str:
     inside = math.isfinite(value) and abs(value - expected) <= tolerance
     shown = f"{expected:.3f}".replace("-", "−")
     return f"{'' if inside else 'NOT '}within {tolerance:g} of {shown}"
+
+
+def verdicts(claims: Iterable[Claim], table: str = "", words: str = "") -> str:
+    """Claims as a Markdown table.
+
+    Args:
+        claims: of an experiment.
+        table: only those computed from this committed table, by its name without suffix.
+        words: only those whose statement has these words.
+    """
+    some = [one for one in claims if f"/{table}." in one.table or not table]
+    return markdown([one for one in some if words in one.statement])

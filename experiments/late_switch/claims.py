@@ -18,6 +18,7 @@ from bss.points.effects import by_groups, error_of_differences, less, slopes, we
 from bss.points.equal_steps import gaps_at_equal_steps
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
+from experiments.es_wsd.curves import betas
 
 TABLES = "results/late_switch/"
 LATE = 0.7  # of the tokens: they call 70 to 90% late [secondary]
@@ -52,17 +53,7 @@ def claims(results: Path) -> list[Claim]:
         *switch_points(points, config),
         *predictions(predicted, tried, config),
     ]
-    return [replace(one, note=f"{one.note}; {betas(config)}") for one in made]
-
-
-def betas(config: Config) -> str:
-    """How the second moment follows the batch, in which the experiments differ."""
-    optimizer, length = config["setup"]["optimizer"], config["setup"]["text"]["seq_len"]
-    half_life = optimizer["beta2_half_life"]
-    if not half_life:
-        return f"beta2 is {optimizer['beta2']:g} per step at every batch"
-    told = ", ".join(f"{2 ** (-b * length / half_life):.3f} at batch {b}" for b in (1, 32, 64))
-    return f"beta2 keeps a half-life of {half_life:,} tokens: {told}"
+    return [replace(one, note=f"{one.note}; {betas(config['setup'])}") for one in made]
 
 
 def one_rate(every: pd.DataFrame, config: Config) -> list[Claim]:

@@ -241,7 +241,7 @@ def early_and_late(table: pd.DataFrame) -> list[Claim]:
     }
     measured = {}
     for powers, rows in _tasks(table).items():
-        risks = dict(zip(rows["schedule"], rows["risk"].astype(float), strict=True))
+        risks = {str(row["schedule"]): float(row["risk"]) for row in rows.to_dict("records")}
         risks["constants"] = min(r for name, r in risks.items() if name.startswith("constant"))
         risks["stages of equal data"] = next(r for name, r in risks.items() if "stages" in name)
         for what, pairs in statements.items():
@@ -260,7 +260,8 @@ def early_and_late(table: pd.DataFrame) -> list[Claim]:
 
 def family(table: pd.DataFrame) -> list[Claim]:
     """Whether schedules of one ratio of batch to rate end alike."""
-    spread = float(table["exact_risk"].max() / table["exact_risk"].min() - 1)
+    risks = table["exact_risk"].to_numpy(float)
+    spread = float(risks.max() / risks.min()) - 1
     found = judge({"all": exact(spread - 0.01, len(table))})["all"]
     steps = f"{table['steps'].min():,.0f} to {table['steps'].max():,.0f} steps"
     return [

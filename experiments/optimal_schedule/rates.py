@@ -5,8 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from bss.plots import theory as plots
 from bss.schedules import rates
 from bss.theory.decay import best_peak, decay_order
+from bss.theory.exponents import slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.regression import Stage
 from bss.theory.varying import varying_risks
@@ -29,10 +31,10 @@ def schedules(peak: float) -> dict[str, Callable]:
 
 def law_under_rates(study: Study) -> Part:
     """The finite-width law on the exact recursion, at the smallest batch, for several rates."""
-    batch, rows = study.min_batch, []
+    batch, rows, panels = study.min_batch, [], {}
     kept = np.unique(np.linspace(STEPS // 20, STEPS, 400).astype(int))
     for powers in (study.hard[0], study.easy[0]):
-        task = study.task(powers)
+        task, curves = study.task(powers), {}
         for name, rate in schedules(study.lr / 4).items():
             at = rate(np.arange(STEPS) + 0.5)
             drive = drive_of([Stage(float(value), batch, 1) for value in at])
@@ -40,19 +42,27 @@ def law_under_rates(study: Study) -> Part:
             exact = varying_risks(task, at, np.full(STEPS, batch))[kept]
             told = {"schedule": name, "step": kept, "law": law, "exact": exact}
             rows.append(pd.DataFrame(vars(powers) | told))
-    return Part({"law_under_rates.csv": pd.concat(rows)}, [])
+            curves[name] = (kept, law, (kept[::20], exact[::20]))
+        panels[str(powers)] = curves
+    figure = plots.law_figure(panels, clock="steps")
+    files = {"law_under_rates.csv": pd.concat(rows), "law_under_rates.png": figure}
+    return Part(files, [])
 
 
 def decays(study: Study) -> Part:
     """Risks at the best peak rate, by the law at infinite width, and the paper's expressions."""
     budgets = np.geomspace(1e7, 1e10, 4 if study.modes < 128 else 7)
-    rows = []
+    rows, panels = [], {}
     for powers in (study.hard[0], study.easy[0]):
+        lines = {}
         for name, share in SHARES.items():
             pair = powers.source, powers.capacity
             order = decay_order(*pair, budgets, share)
-            for data, told in zip(budgets, order, strict=True):
-                risk = best_peak(*pair, data, share)[1]
-                row = {"rate": name, "data": data, "risk": risk, "order": told}
-                rows.append(vars(powers) | row)
-    return Part({"decays.csv": pd.DataFrame(rows)}, [])
+            risks = np.array([best_peak(*pair, data, share)[1] for data in budgets])
+            told = {"rate": name, "data": budgets, "risk": risks, "order": order}
+            rows.append(pd.DataFrame(vars(powers) | told))
+            lines[name] = (budgets, risks), slope(budgets, order).value
+        panels[str(powers)] = lines
+    figure = plots.exponents_figure(panels)
+    figure.axes[0].set_ylabel("excess risk at the best peak rate")
+    return Part({"decays.csv": pd.concat(rows), "decays.png": figure}, [])

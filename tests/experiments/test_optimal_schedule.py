@@ -20,7 +20,7 @@ TABLES = (
 )
 FIGURES = (
     *("switch_points", "early_and_late", "catch_up", "optimal_schedules", "exponents"),
-    *("law", "family"),
+    *("law", "law_under_rates", "decays", "family"),
 )
 
 
