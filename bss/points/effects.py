@@ -32,16 +32,6 @@ def beyond(effect: Measured, expected: float, tolerance: float) -> Measured:
     return replace(effect, estimate=abs(effect.estimate - expected) - tolerance)
 
 
-def apart(a: Measured, b: Measured) -> Measured:
-    """One effect less another that was measured on its own."""
-
-    def both(x: Scatter | None, y: Scatter | None) -> Scatter | None:
-        return x and y and Scatter(x.variance + y.variance, min(x.freedom, y.freedom))
-
-    own, pooled = both(a.own, b.own), both(a.pooled, b.pooled)
-    return Measured(a.estimate - b.estimate, min(a.n, b.n), own, pooled)
-
-
 def slopes(lines: Mapping[K, Line]) -> dict[K, Measured]:
     """Slopes of log y against log x, by least squares.
 

@@ -13,7 +13,8 @@ import pandas as pd
 
 from bss.points.claims import Claim, Source, claim
 from bss.points.contrasts import Contrast, Measured, judge
-from bss.points.effects import apart, beyond, exact, less, slopes
+from bss.points.effects import beyond, exact, less, slopes
+from bss.points.scatter import apart
 from bss.theory.exponents import Powers
 
 TABLES = "results/optimal_schedule/"

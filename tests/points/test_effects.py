@@ -7,7 +7,6 @@ import pytest
 
 from bss.points.contrasts import Measured, Scatter, judge
 from bss.points.effects import (
-    apart,
     beyond,
     by_groups,
     error_of_differences,
@@ -78,7 +77,3 @@ def test_of_a_family_the_least_sure_is_told():
     sure, unsure = (Measured(1.0, 5, Scatter(v, 4), Scatter(v, 20)) for v in (0.01, 0.5))
     assert weakest({"a": sure, "b": unsure}).p == judge({"a": sure, "b": unsure})["b"].p
     assert weakest({"a": sure, "c": sure}).sign == 1
-    both = apart(sure, unsure)
-    assert both.own
-    assert (both.own.variance, both.own.freedom) == (pytest.approx(0.51), 4)
-    assert apart(sure, Measured(0.0, 1)).own is None
