@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,55 +62,46 @@ class LocalEngine:
         """
         self._interrupted = False
         queue = _Queue(runs, execution, progress or Progress("runs", quiet=True))
-        threads = [
-            threading.Thread(target=self._serve, args=(slot, queue, execution))
-            for slot in range(min(self.workers, len(runs)))
-        ]
-        with queue.progress:
-            for thread in threads:
-                thread.start()
+        with queue.progress, ThreadPoolExecutor(self.workers) as pool:
+            slots = range(min(self.workers, len(runs)))
+            serving = [pool.submit(self._serve, slot, queue) for slot in slots]
             try:
-                for thread in threads:
-                    while thread.is_alive():
-                        thread.join(0.1)
+                for served in serving:
+                    served.result()
             except BaseException:
                 queue.stop()
                 self._interrupt()
-                for thread in threads:
-                    thread.join()
                 raise
         return queue.statuses
 
     def close(self) -> None:
         """Ends the workers."""
-        for process in self._processes.values():
-            _close_stdin(process)
-        while self._processes:
-            _end(self._processes.popitem()[1])
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(_end, self._processes.values()))
+        self._processes.clear()
 
-    def _serve(self, slot: int, queue: "_Queue", execution: Execution) -> None:
+    def _serve(self, slot: int, queue: "_Queue") -> None:
         while (run := queue.take()) is not None:
             try:
-                status = self._train_one(slot, run, execution, queue.progress)
+                status = self._train_one(slot, run, queue)
             except Exception as error:  # told as the run's status: others may wait for it
                 status = RunStatus("failed", message=f"{type(error).__name__}: {error}")
             queue.finish(run, status)
 
-    def _train_one(
-        self, slot: int, run: RunConfig, execution: Execution, progress: Progress
-    ) -> RunStatus:
-        process = self._worker(slot, Path(execution.runs))
+    def _train_one(self, slot: int, run: RunConfig, queue: "_Queue") -> RunStatus:
+        log = Path(queue.execution.runs) / "logs" / f"worker-{slot}.log"
+        process = self._worker(slot, log)
         assert process.stdin
         assert process.stdout
         with contextlib.suppress(BrokenPipeError):
-            job = {"run": to_dict(run), "execution": asdict(execution)}
+            job = {"run": to_dict(run), "execution": asdict(queue.execution)}
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             for line in process.stdout:
                 answer = json.loads(line)
                 event = answer.pop("event")
                 if event == "progress":
-                    progress.update(answer["run"], answer["tokens"] - run.start)
+                    queue.progress.update(answer["run"], answer["tokens"] - run.start)
                 elif event == "done":
                     return from_dict(RunStatus, answer["status"], strict=False)
                 elif event == "interrupted":
@@ -118,19 +110,17 @@ class LocalEngine:
                 else:
                     return RunStatus("failed", message=answer["message"])
         self._end_worker(slot)
-        log = _log(slot, Path(execution.runs))
         return RunStatus("failed", message=f"worker {slot} died; see {log}")
 
-    def _worker(self, slot: int, runs: Path) -> subprocess.Popen[str]:
+    def _worker(self, slot: int, log: Path) -> subprocess.Popen[str]:
         with self._starting:
             if self._interrupted:
                 raise InterruptedError("the sweep was asked to stop")
             if slot not in self._processes:
-                self._processes[slot] = self._start(slot, runs)
+                self._processes[slot] = self._start(slot, log)
             return self._processes[slot]
 
-    def _start(self, slot: int, runs: Path) -> subprocess.Popen[str]:
-        log = _log(slot, runs)
+    def _start(self, slot: int, log: Path) -> subprocess.Popen[str]:
         log.parent.mkdir(parents=True, exist_ok=True)
         pin = [f"--core={self._cores[slot % len(self._cores)]}"] if self._cores else []
         with open(log, "a") as stderr:
@@ -161,32 +151,29 @@ class _Queue:
 
     def __init__(self, runs: Sequence[RunConfig], execution: Execution, progress: Progress):
         self.statuses: dict[str, RunStatus] = {}
-        self.progress = progress
+        self.execution, self.progress = execution, progress
         self._waiting: list[RunConfig] = []
         self._changed = threading.Condition()
         self._ids = {run.id for run in runs}
-        self._stopped = False
         for run in runs:
             plan = execution.plan(run)
             progress.add(run.id, plan.tokens - run.start)
             if is_done(run, plan, execution):
-                status = read_status(run_path(execution.runs, run))
-                self.statuses[run.id] = status
-                progress.finish(run.id, status.status)
+                self.finish(run, read_status(run_path(execution.runs, run)))
             else:
                 self._waiting.append(run)
 
     def take(self) -> RunConfig | None:
         """The next run whose parent is done; waits for one, None when nothing is left."""
         with self._changed:
-            while self._waiting and not self._stopped:
+            while self._waiting:
                 for run in self._waiting:
                     parent = run.parent.run if run.parent else None
                     if parent not in self._ids or parent in self.statuses:
                         self._waiting.remove(run)
                         if parent not in self._ids or self.statuses[parent].finished:
                             return run
-                        self._record(run, RunStatus("skipped", message=f"{parent} failed"))
+                        self.finish(run, RunStatus("skipped", message=f"{parent} failed"))
                         break
                 else:
                     self._changed.wait()
@@ -195,36 +182,21 @@ class _Queue:
     def finish(self, run: RunConfig, status: RunStatus) -> None:
         """Records a run's status and wakes the threads that wait for it."""
         with self._changed:
-            self._record(run, status)
+            self.statuses[run.id] = status
+            self.progress.finish(run.id, status.status)
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Hands out no more runs."""
         with self._changed:
-            self._stopped = True
+            self._waiting.clear()
             self._changed.notify_all()
-
-    def _record(self, run: RunConfig, status: RunStatus) -> None:
-        self.statuses[run.id] = status
-        self.progress.finish(run.id, status.status)
-        self._changed.notify_all()
-
-
-def _log(slot: int, runs: Path) -> Path:
-    return runs / "logs" / f"worker-{slot}.log"
-
-
-def _close_stdin(process: subprocess.Popen[str]) -> None:
-    assert process.stdin
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    _close_stdin(process)
+    """Closes the pipe, the signal to save and leave, and waits."""
     try:
-        process.wait(_GRACE_SECONDS)
+        process.communicate(timeout=_GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
-    assert process.stdout
-    process.stdout.close()
+        process.communicate()
