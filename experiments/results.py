@@ -69,7 +69,7 @@ class Results:
         those of all steps of all runs, without evaluation, compilation and saving, each on its
         worker.
         """
-        runs = trainer.finished if trainer else []
+        runs = [*trainer.finished.values()] if trainer else []
         spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
         cost = price(runs)
         return {

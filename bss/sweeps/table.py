@@ -33,8 +33,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     records = []
     for path in sorted(p.parent for p in runs.glob("*/config.json")):
         run, status = read_config(path), read_status(path)
-        rows = read_curve(path)
-        state = status.status
+        rows, s, state = read_curve(path), run.schedule, status.status
         if state == "running" and not is_being_written(path):
             state = "interrupted"
         records.append(
@@ -42,10 +41,10 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "run": run.id,
                 "status": state,
                 "tokens": status.tokens,
-                "stop": run.schedule.tokens,
-                "batch": str(run.schedule.batch),
+                "stop": s.tokens,
+                "batch": str(s.batch),
                 "peak_lr": run.optimizer.lr,
-                "rate": _rate_label(run),
+                "rate": "stable" if s.rate == "wsd" and s.decay == 0 else s.rate,
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
@@ -53,11 +52,6 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
             }
         )
     return records
-
-
-def _rate_label(run: RunConfig) -> str:
-    s = run.schedule
-    return "stable" if s.rate == "wsd" and s.decay == 0 else s.rate
 
 
 def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
@@ -82,13 +76,11 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     if not chosen:
         raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
     varied = differing(chosen)
-    frames = []
+    rows = []
     for run in chosen:
-        frame = pd.DataFrame(lineage_curve(runs, run))
-        for position, (name, value) in enumerate(_identity(run).items()):
-            frame.insert(position, name, value)
-        frames.append(frame.assign(**varied[run.id]))
-    return pd.concat(frames, ignore_index=True)
+        known, own = _identity(run), varied[run.id]
+        rows += [known | row | own for row in lineage_curve(runs, run)]
+    return pd.DataFrame(rows)
 
 
 def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:

@@ -46,7 +46,7 @@ def experiment(study: Study) -> None:
         and len(variation.constants) >= LEAST_BATCHES
     }
     tables = [
-        contender_table(found, trainer.statuses).assign(variation=name)
+        contender_table(found, trainer.statuses).drop(columns="peak_lr").assign(variation=name)
         for name, found in trained.items()
     ]
     optima = [row for name, (table, _) in measured.items() for row in optimum_rows(name, table)]

@@ -75,7 +75,7 @@ def experiment(study: Study) -> None:
             "fits.json": {name: fits[name].to_dict() for name in shown_laws(comparison)},
             "comparison.json": comparison.to_dict(),
             "schedule.json": described(study, plan) | {"law": law, "note": note},
-            "contenders.csv": contender_table(compared, trainer.statuses),
+            "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "throughput.csv": throughput_table(compared, trainer.statuses),
             "loss_curves.png": loss_curves(runs, targets),
         },

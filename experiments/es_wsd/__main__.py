@@ -19,14 +19,13 @@ from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossings
 from bss.points.standings import tuned
 from bss.sweeps.branching import decay_branch, decay_start
-from bss.sweeps.contenders import contender_table, decaying, with_rates
+from bss.sweeps.contenders import contender_table, decaying
 from bss.sweeps.grid import Overlay, expand, overlay, seeded
 from bss.sweeps.price import price
 from bss.sweeps.table import finals, run_table
 from bss.training.config import RunConfig
-from experiments.es_wsd.contenders import contenders
-from experiments.es_wsd.horizons import horizon_table
-from experiments.es_wsd.measure import answer, at_rate, final_rows, fit_laws, measure
+from experiments.es_wsd.contenders import contenders, derived_schedules
+from experiments.es_wsd.measure import answer, at_rate, final_rows, fit_laws, horizon_table, measure
 from experiments.es_wsd.study import Study
 from experiments.main import run_experiment
 from experiments.results import Results
@@ -49,18 +48,14 @@ def experiment(study: Study) -> None:
 
         runs = run_table(trainer.runs, trunks)
         ended = final_rows(run_table(trainer.runs, decays))
-        average, warmup = study.setup.averages[0], base.schedule.warmup
-        measured = measure(
-            runs, ended, average=average, shared_rate=shared, targets=study.targets, warmup=warmup
-        )
+        measured = measure(study, runs, ended)
         fits = {key: fit_laws(table, options) for key, table in measured.items()}
 
-        derived, stable = contenders(study, base, fits, measured)
-        stable = trainer.contend(stable, "3/4 contenders")
+        derived = derived_schedules(study, fits, measured)
+        stable = trainer.contend(contenders(study, base, derived), "3/4 contenders")
         decayed = [decaying(contender, study.decay) for contender in stable]
         decayed = trainer.contend(decayed, "4/4 their decays")
     compared = [*stable, *decayed]
-    final = with_rates(contender_table(compared, trainer.statuses), compared)
     lasts = finals(decays, trainer.statuses)
     horizons = {"shared": at_rate(lasts, shared), "envelope": lasts}
     tables = [(kind, rates, table) for (kind, rates), table in measured.items()]
@@ -81,7 +76,7 @@ def experiment(study: Study) -> None:
                 ]
             ),
             "schedules.json": {name: str(schedule) for name, schedule in derived.items()},
-            "contenders.csv": tuned(final),
+            "contenders.csv": tuned(contender_table(compared, trainer.statuses)),
         },
         trainer,
     )

@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.contenders import Contender, contender_table, with_rates
+from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.table import run_table
 from experiments.late_switch.law import law_switch
 from experiments.late_switch.predictions import candidates, predictions, repredicted, scores
@@ -38,7 +38,7 @@ def ended(study: Study, trained: Trained) -> list[Contender]:
 def final_tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, pd.DataFrame]:
     """Final losses at every rate, at the best, and their differences."""
     contenders = ended(study, trained)
-    final = with_rates(contender_table(contenders, trainer.statuses), contenders)
+    final = contender_table(contenders, trainer.statuses)
     names = list(dict.fromkeys(c.name for c in contenders if c.role != "constant"))
     conditions = {
         "tuned": tuned(final),
