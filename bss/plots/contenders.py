@@ -8,19 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bss.plots.style import (
-    FAINT,
-    GRID,
-    SMALL,
-    batch_axis,
-    count_axis,
-    handle,
-    handles,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
 from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -44,16 +32,18 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     """
     panels = by_ending(contenders)
     most = max((len(rows) for rows in panels.values()), default=1)
-    figure, axes = new_figure((0.9 + 0.25 * most) * max(len(panels), 1), rows=max(len(panels), 1))
+    figure, axes = style.new_figure(
+        (0.9 + 0.25 * most) * max(len(panels), 1), rows=max(len(panels), 1)
+    )
     noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
-        panel_title(ax, ENDINGS[ending].title)
+        style.panel_title(ax, ENDINGS[ending].title)
         ax.set_xlabel(f"final {noun} (nats per token)")
     roles = set(contenders["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
-    best = handle("best constant", color=FAINT, lw=1, ls="--")
-    return side_legend(figure, [*handles(looks, ls="none", ms=6), best])
+    best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
 
 
 def throughput_figure(throughput: pd.DataFrame) -> Figure:
@@ -65,22 +55,22 @@ def throughput_figure(throughput: pd.DataFrame) -> Figure:
     quantities = {"tokens_per_second": "tokens per second"}
     if np.isfinite(throughput["mfu"].to_numpy(float)).any():
         quantities["mfu"] = "model FLOP utilisation"
-    figure, axes = new_figure(2.6, columns=len(quantities))
+    figure, axes = style.new_figure(2.6, columns=len(quantities))
     changes = np.asarray(throughput.groupby("run")["batch"].transform("nunique")) > 1
     kinds: dict[str, tuple[Any, dict[str, Any]]] = {
         "run of one batch": (~changes, {"marker": "o", "color": "#8a8a8a"}),
         "run that changes\nits batch": (changes, {"marker": "D", "color": "#c2571a"}),
     }
     for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
-        for rows, style in kinds.values():
+        for rows, look in kinds.values():
             kept = throughput[rows]
-            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **style)
+            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **look)
         ax.set_xscale("log", base=2)
         ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
-        batch_axis(ax.xaxis)
-        (tokens_axis if column == "tokens_per_second" else count_axis)(ax.yaxis)
-    looks = {label: style for label, (rows, style) in kinds.items() if rows.any()}
-    return side_legend(figure, handles(looks, ls="none", ms=5))
+        style.batch_axis(ax.xaxis)
+        (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)
+    looks = {label: look for label, (rows, look) in kinds.items() if rows.any()}
+    return style.side_legend(figure, style.handles(looks, ls="none", ms=5))
 
 
 def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
@@ -90,26 +80,26 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set_ylim(most - 0.5, -0.5)
     if not rows:
-        ax.text(0.5, 0.5, "no runs", transform=ax.transAxes, ha="center", color=FAINT)
+        ax.text(0.5, 0.5, "no runs", transform=ax.transAxes, ha="center", color=style.FAINT)
         return
     losses = np.array([row.loss for row in rows])
     # Far-off constants would squeeze those that are compared into a few pixels.
     edge = losses[0] + max(3 * float(np.median(losses - losses[0])), 1e-3)
     span = min(edge, losses[-1]) - losses[0] or 1e-3
     for y, row in enumerate(rows):
-        style = ROLES[row.role][1]
-        ax.axhline(y, color=GRID, linewidth=0.7, zorder=0)
+        look = ROLES[row.role][1]
+        ax.axhline(y, color=style.GRID, linewidth=0.7, zorder=0)
         if row.best:
-            ax.axvline(row.loss, color=FAINT, linewidth=1, linestyle="--", zorder=1)
+            ax.axvline(row.loss, color=style.FAINT, linewidth=1, linestyle="--", zorder=1)
         seeds = [float(loss) for loss in row.losses.values() if loss <= edge]
         if len(row.losses) > 1 and row.loss <= edge:
-            ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **style)
+            ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **look)
         far: dict[str, Any] = {"mfc": "white"} if row.loss > edge else {}
         x = float(min(row.loss, edge))
-        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **style, **far)
+        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **look, **far)
         right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        ax.text(right, y, _difference(row), fontsize=SMALL, va="center", bbox=box, zorder=3)
+        ax.text(right, y, _difference(row), fontsize=style.SMALL, va="center", bbox=box, zorder=3)
     # Room on the right for the numbers.
     ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
     ax.xaxis.set_major_locator(MaxNLocator(5))

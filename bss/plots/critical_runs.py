@@ -11,21 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit
+from bss.plots import style
 from bss.plots.critical import curve_handles, draw_steps
-from bss.plots.style import (
-    FAINT,
-    batch_axis,
-    batch_styles,
-    columns,
-    count_axis,
-    handle,
-    handles,
-    hollow,
-    named_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-)
 
 _MARGIN = 1.5
 
@@ -36,14 +23,14 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
     Args:
         fits: by the title of their panels.
     """
-    figure, axes = new_figure(3.8, columns=len(fits), width=0.4 + 3.7 * len(fits))
+    figure, axes = style.new_figure(3.8, columns=len(fits), width=0.4 + 3.7 * len(fits))
     for ax, (title, fit) in zip(axes[0], fits.items(), strict=True):
         draw_steps(ax, fit)
-        panel_title(ax, title)
+        style.panel_title(ax, title)
         ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
         low, high = ax.get_ylim()
         ax.set_ylim(low / 4, high)
-        count_axis(ax.yaxis)
+        style.count_axis(ax.yaxis)
     return figure
 
 
@@ -55,18 +42,20 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
             "above" or "below" where they are a bound.
         noise: standard deviation of the logarithm of a ratio, shown twice about 1.
     """
-    figure, axes = new_figure(3.6)
+    figure, axes = style.new_figure(3.6)
     ax, entries = axes[0, 0], []
-    looks = named_styles(table["schedule"])
+    looks = style.named_styles(table["schedule"])
     ends, tips = (table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN), []
     if np.isfinite(noise):
         band = np.exp([-2 * noise, 2 * noise])
-        entries.append(ax.axhspan(*band, color=FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds"))
-    ax.axhline(1, color=FAINT, lw=1)
+        entries.append(
+            ax.axhspan(*band, color=style.FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds")
+        )
+    ax.axhline(1, color=style.FAINT, lw=1)
     for i, (name, look) in enumerate(looks.items()):
         rows = table.loc[table["schedule"] == name].sort_values(by="batch")
         beside = 1.07 ** (i - (len(looks) - 1) / 2)
-        at, relative = columns(rows, "batch", "relative")
+        at, relative = style.columns(rows, "batch", "relative")
         ax.plot(at * beside, relative, color=look["color"], lw=0.7, alpha=0.6)
         for x, y, side in zip(at * beside, relative, rows["bound"], strict=True):
             face = "white" if side else look["color"]
@@ -75,17 +64,17 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
                 tips.append(y * (1.08 if side == "above" else 1 / 1.08))
                 arrow = {"arrowstyle": "->", "color": look["color"]}
                 ax.annotate("", (x, tips[-1]), (x, y), arrowprops=arrow)
-    entries += handles(looks, ms=6, lw=0.7)
+    entries += style.handles(looks, ms=6, lw=0.7)
     if any(table["bound"]):
-        entries.append(hollow("open, with an arrow: a bound"))
+        entries.append(style.hollow("open, with an arrow: a bound"))
     ax.set_xscale("log", base=2)
     ax.set_xlim(*ends)
     low, high = ax.get_ylim()
     ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
-    batch_axis(ax.xaxis, sorted(set(table["batch"])))
+    style.batch_axis(ax.xaxis, sorted(set(table["batch"])))
     ax.set(xlabel="batch B (sequences)", ylabel=f"steps over those of\n{next(iter(looks))}")
-    panel_title(ax, "schedules to one target")
-    return side_legend(figure, entries)
+    style.panel_title(ax, "schedules to one target")
+    return style.side_legend(figure, entries)
 
 
 def noise_figure(table: pd.DataFrame) -> Figure:
@@ -94,8 +83,8 @@ def noise_figure(table: pd.DataFrame) -> Figure:
     Args:
         table: rows with batch, noise_scale, B_crit and cbs, all in sequences.
     """
-    figure, axes = new_figure(3.6, columns=2)
-    styles = batch_styles(table["batch"])
+    figure, axes = style.new_figure(3.6, columns=2)
+    styles = style.batch_styles(table["batch"])
     measured = {"B_crit": "b/a of the steps (sequences)", "cbs": "critical batch (sequences)"}
     for ax, (column, label) in zip(axes[0], measured.items(), strict=True):
         for batch, rows in table.groupby("batch"):
@@ -103,16 +92,16 @@ def noise_figure(table: pd.DataFrame) -> Figure:
         _equal_axes(ax, table[column].to_numpy(float), table["noise_scale"].to_numpy(float))
         ax.set_xlabel(label)
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
-    panel_title(axes[0, 0], "noise scale and b/a")
-    panel_title(axes[0, 1], "noise scale and critical batch")
-    entries = handles(styles, "B = {:g}", ls="none", ms=5)
-    return side_legend(figure, [*entries, handle("equal", color=FAINT, ls="--")])
+    style.panel_title(axes[0, 0], "noise scale and b/a")
+    style.panel_title(axes[0, 1], "noise scale and critical batch")
+    entries = style.handles(styles, "B = {:g}", ls="none", ms=5)
+    return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])
 
 
 def _equal_axes(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
     ax.set(xscale="log", yscale="log")
     low, high = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
     ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=(low, high))
-    ax.plot([low, high], [low, high], color=FAINT, lw=1, ls="--", zorder=1)
-    batch_axis(ax.xaxis)
-    batch_axis(ax.yaxis)
+    ax.plot([low, high], [low, high], color=style.FAINT, lw=1, ls="--", zorder=1)
+    style.batch_axis(ax.xaxis)
+    style.batch_axis(ax.yaxis)

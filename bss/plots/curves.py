@@ -7,15 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.plots.style import (
-    FAINT,
-    batch_styles,
-    handle,
-    handles,
-    new_figure,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
 from bss.points.batches import batch_curves, excess
 from bss.points.curve import Smooth
 from bss.tables import loss_column
@@ -37,42 +29,42 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     """
     column = loss_column(runs)
     curves = batch_curves(runs, column)
-    styles = batch_styles(curve.batch for curve in curves)
-    figure, axes = new_figure(6.4, rows=2, sharex=True, height_ratios=(1.7, 1))
+    styles = style.batch_styles(curve.batch for curve in curves)
+    figure, axes = style.new_figure(6.4, rows=2, sharex=True, height_ratios=(1.7, 1))
     top, bottom = axes[:, 0]
     for target in targets:
-        top.axhline(target, color=FAINT, linewidth=0.8, zorder=1)
+        top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
     for curve in curves:
-        style, seen = styles[curve.batch], curve.rows[curve.rows[column].notna()]
-        top.plot(seen["tokens"], seen[column], color=style["color"], linewidth=1.5)
-        _mark_crossings(top, curve.fit, targets, style)
+        look, seen = styles[curve.batch], curve.rows[curve.rows[column].notna()]
+        top.plot(seen["tokens"], seen[column], color=look["color"], linewidth=1.5)
+        _mark_crossings(top, curve.fit, targets, look)
     _draw_excess(bottom, *excess(curves), styles)
     _limit(top, curves, targets)
     noun = "held-out loss" if column == "eval_loss" else "training loss"
     top.set_ylabel(f"{noun} (nats per token)")
     bottom.set_ylabel("excess over the best\nbatch (nats per token)")
     bottom.set(xlabel="tokens consumed", xscale="log")
-    tokens_axis(bottom.xaxis)
-    entries = handles(styles, "{:g}", lw=1.5, ms=5)
-    entries.append(handle("target loss", color=FAINT, lw=0.8))
-    return side_legend(figure, entries, "batch (sequences)")
+    style.tokens_axis(bottom.xaxis)
+    entries = style.handles(styles, "{:g}", lw=1.5, ms=5)
+    entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
+    return style.side_legend(figure, entries, "batch (sequences)")
 
 
-def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], style: dict) -> None:
+def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], look: dict) -> None:
     met = [t for t in targets if curve.loss[-1] <= t < curve.loss[0]]
     first = [np.interp(-t, -curve.loss, curve.log_tokens) for t in met]
     ax.plot(
         np.exp(first), met, linestyle="none", markersize=5.5, markeredgecolor="white",
-        markeredgewidth=0.5, zorder=3, **style,
+        markeredgewidth=0.5, zorder=3, **look,
     )  # fmt: skip
 
 
 def _draw_excess(
     ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], styles: dict
 ) -> None:
-    for i, (batch, style) in enumerate(styles.items()):
+    for i, (batch, look) in enumerate(styles.items()):
         offset = (i * 2, 2 * len(styles))
-        ax.plot(tokens, above[batch], **style, markevery=offset, ms=4, linewidth=1.5)
+        ax.plot(tokens, above[batch], **look, markevery=offset, ms=4, linewidth=1.5)
     # The best batches change places in a narrow band; those far from it may leave the panel.
     last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
     top = max(2 * float(np.quantile(last, 0.7)), 1e-3)

@@ -8,17 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import EsFit
-from bss.plots.style import (
-    FAINT,
-    INK,
-    batch_axis,
-    handle,
-    handles,
-    law_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-)
+from bss.plots import style
 
 
 def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
@@ -30,10 +20,10 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     Args:
         fits: fitted laws by name.
     """
-    figure, axes = new_figure(3.3, columns=2, sharex=True)
+    figure, axes = style.new_figure(3.3, columns=2, sharex=True)
     names = "B_opt", "B_min"
     shown = {law: fit for law, fit in fits.items() if set(names) & set(fit.law.batches)}
-    looks = law_styles(shown)
+    looks = style.law_styles(shown)
     for ax, name in zip(axes[0], names, strict=True):
         notes = []
         for i, (law, fit) in enumerate(shown.items()):
@@ -43,21 +33,21 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
             if missing:
                 notes.append(f"{law}: none at {missing} of {len(fit.fits)}")
         symbol = f"${name[0]}_{{{name[2:]}}}$"
-        panel_title(ax, symbol, "; ".join(notes))
+        style.panel_title(ax, symbol, "; ".join(notes))
         ax.set_yscale("log", base=2)
         label = "target loss (nats per token), falling →"
         ax.set(xlabel=label, ylabel=f"{symbol} (sequences)")
         _limit_batches(ax, shown, name)
-        batch_axis(ax.yaxis)
+        style.batch_axis(ax.yaxis)
     losses = [found.target_loss for fit in shown.values() for found in fit.fits]
     if losses:
         margin = 0.08 * (max(losses) - min(losses)) or 0.1
         axes[0, 0].set_xlim(max(losses) + margin, min(losses) - margin)
-    bound = handle("one-sided bound", color=INK, marker=r"$\uparrow$", ls="none", ms=8)
-    return side_legend(figure, [*handles(looks, ms=5), bound])
+    bound = style.handle("one-sided bound", color=style.INK, marker=r"$\uparrow$", ls="none", ms=8)
+    return style.side_legend(figure, [*style.handles(looks, ms=5), bound])
 
 
-def _draw_batches(ax: Axes, style: dict[str, Any], fit: EsFit, name: str, shift: float) -> int:
+def _draw_batches(ax: Axes, look: dict[str, Any], fit: EsFit, name: str, shift: float) -> int:
     """Draw one law's estimates; returns at how many targets nothing is known."""
     losses = [found.target_loss for found in fit.fits]
     dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
@@ -74,14 +64,14 @@ def _draw_batches(ax: Axes, style: dict[str, Any], fit: EsFit, name: str, shift:
             values.append(estimate.value)
             errors.append((estimate.value - low, high - estimate.value))
         elif estimate.low is not None:
-            _bound(ax, x, estimate.low, 1, style["color"])
+            _bound(ax, x, estimate.low, 1, look["color"])
         elif estimate.high is not None:
-            _bound(ax, x, estimate.high, -1, style["color"])
+            _bound(ax, x, estimate.high, -1, look["color"])
         else:
             missing += 1
     if at:
         spread = np.maximum(np.array(errors).T, 0)
-        ax.errorbar(at, values, yerr=spread, capsize=3, lw=1.4, elinewidth=1, ms=5.5, **style)
+        ax.errorbar(at, values, yerr=spread, capsize=3, lw=1.4, elinewidth=1, ms=5.5, **look)
     return missing
 
 
@@ -107,4 +97,4 @@ def _limit_batches(ax: Axes, fits: Mapping[str, EsFit], name: str) -> None:
         ax.set_ylim(min(known) / 3, max(known) * 3)
     else:
         ax.set_ylim(1, 16)
-        ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=FAINT)
+        ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT)

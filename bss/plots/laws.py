@@ -17,20 +17,7 @@ from bss.errors import InputError
 from bss.laws import EsFit
 from bss.laws.es.values import TargetFit
 from bss.laws.es.values import tokens_to_target as law_tokens
-from bss.plots.style import (
-    INK,
-    SMALL,
-    batch_axis,
-    batch_styles,
-    count_axis,
-    handle,
-    handles,
-    law_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
 
 CURVE_POINTS = 400
 STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
@@ -47,9 +34,9 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         fits: fitted laws by name.
     """
     figure, panels = _panels(points)
-    styles = batch_styles(points["batch"].tolist())
+    styles = style.batch_styles(points["batch"].tolist())
     batches = np.geomspace(min(styles) / 1.4, max(styles) * 1.4, CURVE_POINTS)
-    looks = law_styles(fits)
+    looks = style.law_styles(fits)
     for target, ax in panels:
         rows = points.loc[points["target_loss"] == target]
         _draw_points(ax, rows, "batch", styles)
@@ -64,11 +51,11 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
                 at = np.array([found.batches["B_opt"].value, found.E_min], float)
                 ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
         _finish(ax, target, fits, limits)
-        batch_axis(ax.xaxis)
-        tokens_axis(ax.yaxis)
+        style.batch_axis(ax.xaxis)
+        style.tokens_axis(ax.yaxis)
     figure.supxlabel("batch B (sequences)", fontsize=9)
     figure.supylabel("tokens to the target E", fontsize=9)
-    return side_legend(figure, _handles(points, fits, styles, optimum=True))
+    return style.side_legend(figure, _handles(points, fits, styles, optimum=True))
 
 
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
@@ -82,10 +69,10 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         fits: fitted laws by name.
     """
     figure, panels = _panels(points)
-    styles = batch_styles(points["batch"].tolist())
+    styles = style.batch_styles(points["batch"].tolist())
     seq_len = int(points["seq_len"].iloc[0])
     batches = np.geomspace(min(styles) / 8, max(styles) * 8, 2 * CURVE_POINTS)
-    looks, shaded = law_styles(fits), []
+    looks, shaded = style.law_styles(fits), []
     for target, ax in panels:
         rows = points.loc[points["target_loss"] == target]
         limits = _limits(rows, "steps", 1.7), _limits(rows, "tokens_to_target", 1.6)
@@ -100,15 +87,15 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
                 ax.plot(steps, tokens, lw=1.6, zorder=2, **_line(looks[law]))
         shaded.append(_mark_stages(ax, fits, target, limits[0]))
         _finish(ax, target, fits, limits, pad=20)
-        count_axis(ax.xaxis, most=4)
-        tokens_axis(ax.yaxis)
+        style.count_axis(ax.xaxis, most=4)
+        style.tokens_axis(ax.yaxis)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
     figure.supylabel("tokens to the target E", fontsize=9)
     entries: list[Any] = _handles(points, fits, styles, optimum=False)
-    entries.append(handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
+    entries.append(style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
     if any(shaded):
         entries.append(Patch(color=STAGES[1], label="transition stage"))
-    return side_legend(figure, entries)
+    return style.side_legend(figure, entries)
 
 
 def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]:
@@ -118,7 +105,7 @@ def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]
         raise InputError("points: no target was reached; choose targets that runs reach")
     columns = min(len(targets), 3)
     rows = -(-len(targets) // columns)
-    figure, axes = new_figure(0.6 + 2.5 * rows, rows, columns)
+    figure, axes = style.new_figure(0.6 + 2.5 * rows, rows, columns)
     for ax in axes.flat[len(targets) :]:
         ax.set_axis_off()
     return figure, zip(targets, axes.flat, strict=False)
@@ -126,16 +113,16 @@ def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]
 
 def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, styles: dict) -> None:
     for (batch, reached), group in rows.groupby(["batch", "reached"]):  # type: ignore[misc]
-        style = styles[float(batch)]
+        look = styles[float(batch)]
         where = group[x], group["tokens_to_target"]
         if reached:
-            ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **style)
+            ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **look)
         else:
             shift = {"xytext": (0, 15), "textcoords": "offset points"}
-            arrow = {"arrowstyle": "<|-", "color": style["color"], "lw": 1.2}
+            arrow = {"arrowstyle": "<|-", "color": look["color"], "lw": 1.2}
             for at in zip(*where, strict=True):
                 ax.annotate("", at, **shift, arrowprops=arrow)
-            ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **style)
+            ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **look)
 
 
 def _limits(rows: pd.DataFrame, column: str, margin: float) -> tuple[float, float]:
@@ -163,7 +150,7 @@ def _finish(
     ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
     missing = [law for law, fit in fits.items() if _converged(fit, target) is None]
     note = f"no fit: {', '.join(missing)}" if missing else ""
-    panel_title(ax, f"loss {target:g}", note, pad)
+    style.panel_title(ax, f"loss {target:g}", note, pad)
 
 
 def _mark_stages(
@@ -178,7 +165,7 @@ def _mark_stages(
     law = max(reversed(stages), key=lambda name: len(stages[name]), default=None)
     if law is None:
         return False
-    marks, colour = stages[law], law_styles(fits)[law]["color"]
+    marks, colour = stages[law], style.law_styles(fits)[law]["color"]
     shaded = {"S_1", "S_2"} <= set(marks)
     if shaded:
         edges = (limits[0], marks["S_1"], marks["S_2"], limits[1])
@@ -194,7 +181,7 @@ def _mark_stages(
         ax.annotate(
             f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
             xytext=(0, 8 if raised else 1), textcoords="offset points", ha="center", va="bottom",
-            fontsize=SMALL, color=colour,
+            fontsize=style.SMALL, color=colour,
         )  # fmt: skip
         before = value
     return shaded
@@ -203,16 +190,18 @@ def _mark_stages(
 def _handles(
     points: pd.DataFrame, fits: Mapping[str, EsFit], styles: dict, *, optimum: bool
 ) -> list[Line2D]:
-    entries = handles(styles, "batch {:g}", ls="none", ms=5.5)
+    entries = style.handles(styles, "batch {:g}", ls="none", ms=5.5)
     if not points["reached"].to_numpy(bool).all():
-        entries.append(handle("not reached", ls="none", color=INK, marker=r"$\uparrow$", ms=8))
-    looks = law_styles(fits)
+        entries.append(
+            style.handle("not reached", ls="none", color=style.INK, marker=r"$\uparrow$", ms=8)
+        )
+    looks = style.law_styles(fits)
     for law, fit in fits.items():
         if not any(found.status == "converged" for found in fit.fits):
             continue
-        entries.append(handle(law, **_line(looks[law]), lw=1.6))
+        entries.append(style.handle(law, **_line(looks[law]), lw=1.6))
         if optimum and any(_has_optimum(found) for found in fit.fits):
-            entries.append(handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
+            entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
     return entries
 
 

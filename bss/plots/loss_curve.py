@@ -5,15 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.laws import CurveFit, predict_runs
-from bss.plots.style import (
-    FAINT,
-    handles,
-    named_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
 
 MOST = 10
 
@@ -33,26 +25,26 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     names = _names(runs)
     kinds = list(dict.fromkeys(names.values()))
     shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
-    styles = named_styles(kinds[i] for i in shown)
-    figure, axes = new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
+    styles = style.named_styles(kinds[i] for i in shown)
+    figure, axes = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     top, bottom = axes[:, 0]
     drawn = fit.status != "not converged"
     for run, rows in table.groupby("run", sort=False):
-        style = styles.get(names[str(run)])
-        if style is None:
+        look = styles.get(names[str(run)])
+        if look is None:
             continue
         at, loss, predicted = rows["tokens"], rows["loss"], rows["predicted"]
-        top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **style)
+        top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
         if drawn:
-            top.plot(at, predicted, color=style["color"], lw=1.2)
-            bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **style)
-    bottom.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
+            top.plot(at, predicted, color=look["color"], lw=1.2)
+            bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **look)
+    bottom.axhline(0, color=style.FAINT, linewidth=0.8, zorder=1)
     note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
-    panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
+    style.panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
     top.set_ylabel("loss (nats per token)")
     bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
-    tokens_axis(bottom.xaxis)
-    return side_legend(figure, handles(styles, lw=1.2, ms=4), "batch (lr)")
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, style.handles(styles, lw=1.2, ms=4), "batch (lr)")
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bss.plots.style import FAINT, INK, batch_axis, columns, new_figure, side_legend, tokens_axis
+from bss.plots import style
 
 
 def run_figure(curve: pd.DataFrame) -> Figure:
@@ -12,20 +12,22 @@ def run_figure(curve: pd.DataFrame) -> Figure:
     Args:
         curve: a run table of one run.
     """
-    figure, axes = new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
+    figure, axes = style.new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
     top, bottom = axes[:, 0]
-    tokens, batch = columns(curve, "tokens", "batch")
-    handles = top.plot(tokens, *columns(curve, "loss"), color=FAINT, lw=1.2, label="training")
+    tokens, batch = style.columns(curve, "tokens", "batch")
+    handles = top.plot(
+        tokens, *style.columns(curve, "loss"), color=style.FAINT, lw=1.2, label="training"
+    )
     for name in [n for n in curve.columns if n.startswith("eval_loss")]:
         average = name.removeprefix("eval_loss").removeprefix("_avg_")
         label = f"held-out, average of {average}" if average else "held-out"
-        style = {"linestyle": "--"} if average else {"color": INK}
-        handles += top.plot(tokens, *columns(curve, name), lw=1.8, label=label, **style)
+        look = {"linestyle": "--"} if average else {"color": style.INK}
+        handles += top.plot(tokens, *style.columns(curve, name), lw=1.8, label=label, **look)
     top.set_ylabel("loss (nats per token)")
-    bottom.plot(tokens, batch, drawstyle="steps-pre", color=INK, lw=2)
+    bottom.plot(tokens, batch, drawstyle="steps-pre", color=style.INK, lw=2)
     bottom.set_yscale("log", base=2)
     bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
-    batch_axis(bottom.yaxis, batch)
+    style.batch_axis(bottom.yaxis, batch)
     bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
-    tokens_axis(bottom.xaxis)
-    return side_legend(figure, handles)
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, handles)
