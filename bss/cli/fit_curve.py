@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> Output:
     )
 
     def figure():
-        from bss.plots.loss_curve import fitted_curves
+        from bss.plots.curves import fitted_curves
 
         return fitted_curves(fit, runs, warmup=warmup)
 

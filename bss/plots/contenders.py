@@ -1,5 +1,6 @@
 """Final losses of schedules and constants at equal tokens, and the speed they ran at."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,8 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
     """
     panels = by_ending(contenders)
-    most = max((len(rows) for rows in panels.values()), default=1)
-    figure, axes = style.new_figure(
-        (0.9 + 0.25 * most) * max(len(panels), 1), rows=max(len(panels), 1)
-    )
+    most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
+    figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
@@ -65,7 +64,6 @@ def throughput_figure(throughput: pd.DataFrame) -> Figure:
         for rows, look in kinds.values():
             kept = throughput[rows]
             ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **look)
-        ax.set_xscale("log", base=2)
         ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
         style.batch_axis(ax.xaxis)
         (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)
@@ -99,14 +97,26 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
         ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **look, **far)
         right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        ax.text(right, y, _difference(row), fontsize=style.SMALL, va="center", bbox=box, zorder=3)
+        text = difference_text(row)
+        ax.text(right, y, text, fontsize=style.SMALL, va="center", bbox=box, zorder=3)
     # Room on the right for the numbers.
     ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
     ax.xaxis.set_major_locator(MaxNLocator(5))
 
 
-def _difference(row: Standing) -> str:
-    if row.best:
-        return "best constant"
-    error = "" if row.error is None else f" ± {1e3 * row.error:.1f}"
-    return f"{1e3 * row.difference:+.1f}{error}".replace("-", "−")
+def difference_text(row: Standing) -> str:
+    """What stands beside a contender: its difference to the best constant, in 1e-3 nats."""
+    return "best constant" if row.best else millinats(row.difference, row.error)
+
+
+def millinats(difference: float, error: float | None = None) -> str:
+    """A difference in 1e-3 nats, with 2 standard errors where they are known.
+
+    Examples:
+        >>> millinats(-0.0123), millinats(0.004, 0.001)
+        ('−12.3', '+4.0 ± 1.0')
+    """
+    if math.isnan(difference):
+        return "–"
+    spread = "" if error is None else f" ± {1e3 * error:.1f}"
+    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")

@@ -26,20 +26,20 @@ _BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 def critical_figure(fit: CriticalFit) -> Figure:
     """Steps against batch with the definition drawn, beside critical batch against size."""
-    figure, axes = style.new_figure(3.5, columns=2)
-    draw_steps(axes[0, 0], fit)
-    shown = [name for name in SYMBOLS if name in fit.laws]
-    if shown:
-        draw_law(axes[0, 1], fit, shown[0])
-        return style.side_legend(figure, [*curve_handles(fit), *_law_handles()])
-    axes[0, 1].set_axis_off()
-    return style.side_legend(figure, curve_handles(fit))
+    figure, [[left, right]] = style.new_figure(3.5, columns=2)
+    draw_steps(left, fit)
+    name = next((name for name in SYMBOLS if name in fit.laws), None)
+    if name is None:
+        right.set_axis_off()
+        return style.side_legend(figure, curve_handles(fit))
+    draw_law(right, fit, name)
+    return style.side_legend(figure, [*curve_handles(fit), *_law_handles()])
 
 
 def relative_steps(fit: CriticalFit) -> Figure:
     """Steps relative to the reference batch, against the batch."""
-    figure, axes = style.new_figure(3.6)
-    draw_steps(axes[0, 0], fit)
+    figure, [[ax]] = style.new_figure(3.6)
+    draw_steps(ax, fit)
     return style.side_legend(figure, curve_handles(fit))
 
 
@@ -57,8 +57,8 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     if found is None or found.cbs.value is None or found.S_min.value is None:
         known = ", ".join(at.curve.model for at in fit.fits if at.cbs.value is not None)
         raise InputError(f"model: {model!r} has no critical batch; choose one of {known}")
-    figure, axes = style.new_figure(3.6)
-    ax, curve, cbs = axes[0, 0], found.curve, found.cbs.value
+    figure, [[ax]] = style.new_figure(3.6)
+    curve, cbs = found.curve, found.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
     S_ref = float(found.steps(np.array(fit.reference)))
     linear = S_ref * fit.reference / batch
@@ -114,18 +114,15 @@ def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
     """The law's exponent over definitions of the critical batch, with intervals."""
     first = next(iter(fits.values()))
     names = [row.name for row in first.definitions]
-    figure, axes = style.new_figure(0.9 + 0.34 * len(names))
-    ax = axes[0, 0]
+    figure, [[ax]] = style.new_figure(0.9 + 0.34 * len(names))
     looks = [{"color": OURS, "marker": "o"}, {"color": PUBLISHED, "marker": "s"}]
     for i, ((label, fit), look) in enumerate(zip(fits.items(), looks, strict=False)):
-        laws = {row.name: row.law for row in fit.definitions if row.law is not None}
-        for k, name in enumerate(names):
-            if name not in laws:
+        for row in fit.definitions:
+            if row.law is None or row.name not in names:
                 continue
-            p = laws[name].exponents[-1]
+            p, k = row.law.exponents[-1], names.index(row.name)
             y = k + 0.16 * (i - (len(fits) - 1) / 2)
-            if p.low is not None and p.high is not None:
-                ax.plot([p.low, p.high], [y, y], color=look["color"], lw=1.4)
+            ax.plot(np.array([p.low, p.high], float), [y, y], color=look["color"], lw=1.4)
             ax.plot([p.value], [y], ms=5.5, ls="none", label=label if k == 0 else None, **look)
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
@@ -143,11 +140,11 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     Args:
         tables: by the name of their task.
     """
-    figure, axes = style.new_figure(3.6)
-    ax, entries = axes[0, 0], []
-    looks = style.named_styles(tables)
-    for name, table in tables.items():
-        look = looks[name]
+    figure, [[ax]] = style.new_figure(3.6)
+    entries = []
+    for (name, look), table in zip(
+        style.named_styles(tables).items(), tables.values(), strict=True
+    ):
         data = np.array([point.data for point in table.points], float)
         cbs = np.array([point.cbs for point in table.points])
         ax.plot(data, cbs, ls="none", ms=5.5, **look)
@@ -194,13 +191,12 @@ def draw_law(
     """Critical batches with intervals on axes, the law in `name` alone, its prediction band."""
     law = fit.laws[name]
     sizes = [getattr(at.curve, name) for at in fit.fits]
-    for size, at in zip(sizes, fit.fits, strict=True):
-        if at.cbs.value is not None and at.cbs.low is not None and at.cbs.high is not None:
-            ax.plot([size, size], [at.cbs.low, at.cbs.high], color=style.INK, lw=1.2, zorder=3)
-        if at.cbs.value is not None:
-            ax.plot([size], [at.cbs.value], "o", color=style.INK, ms=5, zorder=4)
-        if at.interpolated.value is not None:
-            ax.plot([size], [at.interpolated.value], "x", color=style.FAINT, ms=5, zorder=2)
+    for x, cbs in zip(sizes, (at.cbs for at in fit.fits), strict=True):
+        if cbs.value is not None:
+            ax.plot([x, x], np.array([cbs.low, cbs.high], float), color=style.INK, lw=1.2, zorder=3)
+            ax.plot([x], [cbs.value], "o", color=style.INK, ms=5, zorder=4)
+    beside = np.array([at.interpolated.value for at in fit.fits], float)
+    ax.plot(sizes, beside, "x", color=style.FAINT, ms=5, zorder=2)
     grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
@@ -249,7 +245,6 @@ def _law_handles() -> list[Line2D]:
 
 
 def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
-    ax.set_xscale("log", base=2)
     ax.set(yscale="log", xlim=(float(x.min()), float(x.max())), ylim=y)
     powers = range(round(np.log2(x.min())), round(np.log2(x.max())) + 1)
     ticks = [2.0**power for power in powers if x.min() <= 2.0**power <= x.max()]

@@ -42,15 +42,11 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
             "above" or "below" where they are a bound.
         noise: standard deviation of the logarithm of a ratio, shown twice about 1.
     """
-    figure, axes = style.new_figure(3.6)
-    ax, entries = axes[0, 0], []
-    looks = style.named_styles(table["schedule"])
-    ends, tips = (table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN), []
+    figure, [[ax]] = style.new_figure(3.6)
+    looks, entries, tips = style.named_styles(table["schedule"]), [], []
     if np.isfinite(noise):
-        band = np.exp([-2 * noise, 2 * noise])
-        entries.append(
-            ax.axhspan(*band, color=style.FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds")
-        )
+        band = {"color": style.FAINT, "alpha": 0.18, "lw": 0, "label": "2 s.d. of seeds"}
+        entries.append(ax.axhspan(*np.exp([-2 * noise, 2 * noise]), **band))
     ax.axhline(1, color=style.FAINT, lw=1)
     for i, (name, look) in enumerate(looks.items()):
         rows = table.loc[table["schedule"] == name].sort_values(by="batch")
@@ -67,11 +63,10 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
     entries += style.handles(looks, ms=6, lw=0.7)
     if any(table["bound"]):
         entries.append(style.hollow("open, with an arrow: a bound"))
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(*ends)
+    ax.set_xlim(table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN)
     low, high = ax.get_ylim()
     ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
-    style.batch_axis(ax.xaxis, sorted(set(table["batch"])))
+    style.batch_axis(ax.xaxis, table["batch"])
     ax.set(xlabel="batch B (sequences)", ylabel=f"steps over those of\n{next(iter(looks))}")
     style.panel_title(ax, "schedules to one target")
     return style.side_legend(figure, entries)
@@ -84,22 +79,21 @@ def noise_figure(table: pd.DataFrame) -> Figure:
         table: rows with batch, noise_scale, B_crit and cbs, all in sequences.
     """
     figure, axes = style.new_figure(3.6, columns=2)
-    styles = style.batch_styles(table["batch"])
-    measured = {"B_crit": "b/a of the steps (sequences)", "cbs": "critical batch (sequences)"}
-    for ax, (column, label) in zip(axes[0], measured.items(), strict=True):
-        for batch, rows in table.groupby("batch"):
-            ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **styles[batch])  # type: ignore[index]
-        _equal_axes(ax, table[column].to_numpy(float), table["noise_scale"].to_numpy(float))
-        ax.set_xlabel(label)
+    looks = style.batch_styles(table["batch"])
+    measured = {"B_crit": ("b/a of the steps", "b/a"), "cbs": ("critical batch", "critical batch")}
+    for ax, (column, (label, title)) in zip(axes[0], measured.items(), strict=True):
+        for batch, look in looks.items():
+            rows = table.loc[table["batch"] == batch]
+            ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **look)
+        _equal_axes(ax, *style.columns(table, column, "noise_scale"))
+        ax.set_xlabel(f"{label} (sequences)")
+        style.panel_title(ax, f"noise scale and {title}")
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
-    style.panel_title(axes[0, 0], "noise scale and b/a")
-    style.panel_title(axes[0, 1], "noise scale and critical batch")
-    entries = style.handles(styles, "B = {:g}", ls="none", ms=5)
+    entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
     return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])
 
 
 def _equal_axes(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    ax.set(xscale="log", yscale="log")
     low, high = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
     ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=(low, high))
     ax.plot([low, high], [low, high], color=style.FAINT, lw=1, ls="--", zorder=1)

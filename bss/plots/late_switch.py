@@ -29,24 +29,21 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
     Args:
         curves: columns tokens, steps, loss (nats) by name; the mean over seeds.
     """
-    figure, axes = style.new_figure(3.6, columns=2, sharey=True)
+    figure, [[tokens, steps]] = style.new_figure(3.6, columns=2, sharey=True)
     looks = style.named_styles(curves)
-    for ax, clock in zip(axes[0], ("tokens", "steps"), strict=True):
+    for ax, clock in ((tokens, "tokens"), (steps, "steps")):
         for name, table in curves.items():
-            ax.plot(
-                *style.columns(table, clock, "loss"), lw=1.3, ms=3.5, markevery=3, **looks[name]
-            )
+            at, loss = style.columns(table, clock, "loss")
+            ax.plot(at, loss, lw=1.3, ms=3.5, markevery=3, **looks[name])
         ax.set_xlabel(clock)
         style.panel_title(ax, f"at equal {clock}")
-    tokens, steps = axes[0]
     if len(curves) > 1:
         spans = [style.columns(table, "tokens", "loss") for table in curves.values()]
         ends = sorted(x[-1] for x, _ in spans)
         highest = sorted(y[0] for _, y in spans)
         lowest = min(y.min() for _, y in spans)
         margin = 0.05 * (highest[-2] - lowest)
-        limits = lowest - margin, highest[-2] + margin
-        tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=limits)
+        tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=(lowest - margin, highest[-2] + margin))
     style.tokens_axis(tokens.xaxis)
     steps.set_xscale("log")
     style.count_axis(steps.xaxis)
@@ -85,9 +82,8 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
         style.panel_title(ax, title)
     axes[0, 0].set_ylabel("difference of losses (nats per token)")
     style.tokens_axis(axes[0, 1].xaxis)
-    entries = style.handles(
-        {format_tokens(int(at)): look for at, look in looks.items()}, lw=1.3, ms=4
-    )
+    switches = {format_tokens(int(at)): look for at, look in looks.items()}
+    entries = style.handles(switches, lw=1.3, ms=4)
     return style.side_legend(figure, entries, "switch after\n(tokens)")
 
 
@@ -101,17 +97,17 @@ def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure
         table: columns source, budget, after, after_error (of its logarithm) and interior.
         exponents: columns source, exponent, low, high.
     """
-    figure, axes = style.new_figure(3.6)
-    ax = axes[0, 0]
-    names = {"measured": "measured", "law": "by the fitted law"}
+    figure, [[ax]] = style.new_figure(3.6)
+    names, looks = (
+        {"measured": "measured", "law": "by the fitted law"},
+        style.batch_styles(range(3)),
+    )
     entries = []
     found = exponents.set_index("source").to_dict("index")
-    for look, (source, name) in zip(
-        style.batch_styles(range(3)).values(), names.items(), strict=False
-    ):
-        here = np.asarray((table["source"] == source) & (table["after"] > 0))
-        x, y, log_error = style.columns(table, "budget", "after", "after_error", where=here)
-        inside = np.asarray(table["interior"], bool)[here]
+    for look, (source, name) in zip(looks.values(), names.items(), strict=False):
+        rows = table.loc[(table["source"] == source) & (table["after"] > 0)]
+        x, y, log_error = style.columns(rows, "budget", "after", "after_error")
+        inside = rows["interior"].to_numpy(bool)
         error = np.where(inside & np.isfinite(log_error), log_error, 0)
         mark = look | {"linestyle": "none"}
         ends = y * np.exp(-error), y * np.exp(error)
@@ -126,9 +122,9 @@ def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure
             ax.plot(ends, line, lw=1.2, ls="--", color=look["color"])
         entries.append(style.handle(name, ms=6, **mark))
     ax.set(xscale="log", yscale="log")
+    ax.set(xlabel="budget (tokens)", ylabel="tokens after the best switch")
     for axis in (ax.xaxis, ax.yaxis):
         style.tokens_axis(axis)
-    ax.set(xlabel="budget (tokens)", ylabel="tokens after the best switch")
     return style.side_legend(figure, [*entries, style.hollow("a bound", ms=6)])
 
 
@@ -143,12 +139,11 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     looks = style.named_styles(kind for kind in ENDINGS if kind in set(table["rate"]))
     told = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
     for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=True):
-        ends: list[float] = table["measured"].tolist()
         for kind, look in looks.items():
-            here = np.asarray(table["rate"] == kind)
-            x, y, error = style.columns(table, column, "measured", "error", where=here)
+            rows = table.loc[table["rate"] == kind]
+            x, y, error = style.columns(rows, column, "measured", "error")
             ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **look)
-        line = [min(ends), max(ends)]
+        line = [table["measured"].min(), table["measured"].max()]
         ax.set_ylim(line[0] - 0.3 * (line[1] - line[0]))  # room for the scores
         ax.plot(line, line, color=style.FAINT, lw=0.9, zorder=1)
         ax.set_xlabel("predicted (nats per token)")

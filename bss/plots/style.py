@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -88,10 +88,9 @@ def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
     return dict(zip(names, styles, strict=True))
 
 
-def columns(table: pd.DataFrame, *names: str, where: Any = None) -> list[np.ndarray]:
-    """Columns as floats, of all rows or of those where a mask is true."""
-    kept = slice(None) if where is None else where
-    return [np.asarray(table[name], float)[kept] for name in names]
+def columns(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
+    """Columns as floats."""
+    return [table[name].to_numpy(float) for name in names]
 
 
 def handle(label: str, **look: Any) -> Line2D:
@@ -151,23 +150,28 @@ def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
         ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
 
 
+def falling(ax: Axes, losses: Collection[float]) -> None:
+    """The horizontal axis from the highest of the target losses to the lowest."""
+    margin = 0.08 * (max(losses) - min(losses)) or 0.1
+    ax.set_xlim(max(losses) + margin, min(losses) - margin)
+    ax.set_xlabel("target loss (nats), falling →", fontsize=8)
+
+
 def tokens_axis(axis: Axis, most: int = 6) -> None:
     """Ticks like 200K and 1M, on a linear or logarithmic axis whose limits are set."""
-    _ticks(axis, partial(_decimal_ticks, most=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: format_tokens(max(round(value), 0))))
+    _ticks(axis, partial(_decimal_ticks, most=most), lambda at: format_tokens(max(round(at), 0)))
 
 
 def count_axis(axis: Axis, most: int = 6) -> None:
     """Plain decimal ticks, on a linear or logarithmic axis whose limits are set."""
     _ticks(axis, partial(_decimal_ticks, most=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
-def batch_axis(axis: Axis, batches: Iterable[float] = ()) -> None:
-    """Ticks at a few batches, else at powers of 2, on a logarithmic axis whose limits are set."""
+def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = ()) -> None:
+    """Makes an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
     few = sorted(set(batches))
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
     _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
 def svg(figure: Figure) -> str:
@@ -180,7 +184,12 @@ def svg(figure: Figure) -> str:
     return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).strip()
 
 
-def _ticks(axis: Axis, choose: Callable[[float, float], list[float]]) -> None:
+def _ticks(
+    axis: Axis,
+    choose: Callable[[float, float], list[float]],
+    text: Callable[[float], str] = "{:,.6g}".format,
+) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     if axis.get_scale() == "log":
         low, high = sorted(axis.get_view_interval())
         ticks = choose(low, high)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.plots import style
+from bss.plots.schedules import stairs
 from bss.schedules.plan import Plan
 from bss.theory.optimal import OptimalSchedule, sampled
 from bss.theory.switch import Switch
@@ -36,8 +37,7 @@ def risk_figure(curves: Mapping[str, Curve], *, log_data: bool = True) -> Figure
         curves: by name.
         log_data: on a logarithmic axis; late switches show better on a linear one.
     """
-    figure, axes = style.new_figure(3.6)
-    ax = axes[0, 0]
+    figure, [[ax]] = style.new_figure(3.6)
     handles = _lines(ax, curves)
     ax.set(xlabel="samples consumed", ylabel="excess risk", **_LOG_LOG)
     ax.margins(x=0)
@@ -79,8 +79,7 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
 
     A line of the theory's slope passes through the last budget of its task.
     """
-    figure, axes = style.new_figure(3.8)
-    ax = axes[0, 0]
+    figure, [[ax]] = style.new_figure(3.8)
     handles = []
     for look, (name, found) in zip(_LOOKS, switches.items(), strict=False):
         data = np.array([s.data for s in found], np.float64)
@@ -89,11 +88,8 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
         label = f"slope {theory[name]:.3f} of the theory"
         line = _slope(data, after, theory[name])
         handles += ax.plot(data, line, linewidth=1.4, label=label, **_line(look))
-    ax.set(
-        xlabel="data budget $D$ (samples)",
-        ylabel="data after the best switch, $D - P^*$",
-        **_LOG_LOG,
-    )
+    ax.set(xlabel="data budget $D$ (samples)", **_LOG_LOG)
+    ax.set_ylabel("data after the best switch, $D - P^*$")
     for axis in (ax.xaxis, ax.yaxis):
         style.tokens_axis(axis)
     return style.side_legend(figure, handles)
@@ -109,8 +105,7 @@ def catch_up_figure(
         gaps: named (steps since the switch [N], gap to the large batch [N]).
         theory: the slope of each gap.
     """
-    figure, axes = style.new_figure(3.4, columns=2)
-    left, right = axes[0]
+    figure, [[left, right]] = style.new_figure(3.4, columns=2)
     handles = _lines(left, curves)
     left.set(xlabel="steps", ylabel="excess risk", **_LOG_LOG)
     style.panel_title(left, "at equal steps")
@@ -137,18 +132,13 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = No
         optima: by name.
         plan: its stages in whole batches, drawn over the first panel.
     """
-    figure, axes = style.new_figure(3.5, columns=2, sharey=True)
-    left, right = axes[0]
-    handles = []
-    for look, (name, best) in zip(_LOOKS, optima.items(), strict=False):
-        remaining, batch, share = sampled(best)
-        handles += left.plot(share, batch, linewidth=1.8, label=name, **_line(look))
-        right.plot(remaining, batch, linewidth=1.8, **_line(look))
+    figure, [[left, right]] = style.new_figure(3.5, columns=2, sharey=True)
+    found = {name: sampled(best) for name, best in optima.items()}
+    handles = _lines(left, {name: (share, batch) for name, (_, batch, share) in found.items()})
+    _lines(right, {name: (remaining, batch) for name, (remaining, batch, _) in found.items()})
     if plan is not None:
-        edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
-        batches = [s.batch for s in plan.segments]
-        shares = [edge / plan.budget for edge in edges]
-        batches.append(batches[-1])
+        edges, batches = stairs(plan)
+        shares = edges / plan.budget
         handles += left.plot(shares, batches, ds="steps-post", label="in stages", **_STAGES)
     left.set_yscale("log")
     low, high = left.get_ylim()
@@ -185,15 +175,13 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     Args:
         members: named (share of the data consumed [N], batches [N], rates [N]).
     """
-    figure, axes = style.new_figure(3.3, columns=2)
-    handles = []
-    for look, (name, (share, batches, rates)) in zip(_LOOKS, members.items(), strict=False):
-        handles += axes[0, 0].plot(share, batches, linewidth=1.8, label=name, **_line(look))
-        axes[0, 1].plot(share, rates, linewidth=1.8, **_line(look))
-    for ax, label in zip(axes[0], (_BATCH, "learning rate"), strict=True):
+    figure, [[left, right]] = style.new_figure(3.3, columns=2)
+    handles = _lines(left, {name: (share, batch) for name, (share, batch, _) in members.items()})
+    _lines(right, {name: (share, rate) for name, (share, _, rate) in members.items()})
+    for ax, label in ((left, _BATCH), (right, "learning rate")):
         ax.set(xlabel="share of the data consumed", ylabel=label, yscale="log")
-    style.batch_axis(axes[0, 0].yaxis)
-    style.count_axis(axes[0, 1].yaxis)
+    style.batch_axis(left.yaxis)
+    style.count_axis(right.yaxis)
     return style.side_legend(figure, handles)
 
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from bss.laws.fitting.estimate import Estimate
+from bss.plots.contenders import millinats
 from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
 from bss.report.results import Results
 from bss.units import format_tokens
@@ -24,19 +25,6 @@ def short_answer(results: Results) -> list[str]:
     if "" in results.comparisons:
         answers.append(_best_law(results.comparisons[""]))
     return [answer for answer in answers if answer]
-
-
-def millinats(difference: float, error: float | None = None) -> str:
-    """A difference in 1e-3 nats, with 2 standard errors where they are known.
-
-    Examples:
-        >>> millinats(-0.0123), millinats(0.004, 0.001)
-        ('−12.3', '+4.0 ± 1.0')
-    """
-    if math.isnan(difference):
-        return "–"
-    spread = "" if error is None else f" ± {1e3 * error:.1f}"
-    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")
 
 
 def interval_text(estimate: Estimate) -> str:

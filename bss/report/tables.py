@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bss.laws import CurveFit, EsFit
+from bss.plots.contenders import difference_text
 from bss.points.standings import ENDINGS, by_ending, compared_loss
-from bss.report.findings import interval_text, millinats
+from bss.report.findings import interval_text
 
 MOST_ROWS = 40
 
@@ -87,7 +88,7 @@ def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:
                 f"{row.steps:,}",
                 f"{row.eval_loss:.4f}",
                 *[f"{row.loss:.4f}"] * tested,
-                "best constant" if row.best else millinats(row.difference, row.error),
+                difference_text(row),
             ]
             for row in rows
         ]

@@ -8,7 +8,7 @@ Interrupt it when you like: the run is saved, and the same command continues it.
 
 from dataclasses import dataclass
 
-from bss.plots.runs import run_figure
+from bss.plots.curves import run_figure
 from bss.sweeps.grid import overlay
 from bss.sweeps.table import run_table
 from experiments.main import run_experiment
