@@ -17,6 +17,7 @@ from bss.plots import style
 from bss.units import format_tokens
 
 PAIRS = 4
+FALLING = "target loss (nats), falling →"
 LEAST_RATIO, MOST_RATIO = 0.5, 1.35
 
 
@@ -43,7 +44,8 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
                 at = [fit.target_loss for fit in law.fits if fit.status == "converged"]
                 tokens = np.array([law_tokens(law, [smallest, batch], t) for t in at])
                 ax.plot(at, tokens[:, 0] / tokens[:, 1], color=look["color"], lw=1.1, ls="--")
-        style.falling(ax, table["target_loss"])
+        ax.set_xlim(style.falling(table["target_loss"]))
+        ax.set_xlabel(FALLING, fontsize=8)
         style.panel_title(ax, title)
     label = f"tokens of batch {smallest:g}\nover those of the larger batch"
     axes[0, 0].set(ylim=(LEAST_RATIO, MOST_RATIO), ylabel=label)
@@ -70,7 +72,8 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
             x, y, low, high = style.columns(table, "target_loss", "batch", "low", "high")
             x = x + dodge * (i - (len(lines) - 1) / 2)
             style.bars(ax, x, y, low, high, looks[name], table["interior"])
-        style.falling(ax, losses)
+        ax.set_xlim(style.falling(losses))
+        ax.set_xlabel(FALLING, fontsize=8)
         style.panel_title(ax, title)
     every = pd.concat([table for lines in panels.values() for table in lines.values()])
     values = style.columns(every, "batch", "low", "high")

@@ -150,11 +150,10 @@ def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
         ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
 
 
-def falling(ax: Axes, losses: Collection[float]) -> None:
-    """The horizontal axis from the highest of the target losses to the lowest."""
+def falling(losses: Collection[float]) -> tuple[float, float]:
+    """Limits of an axis from above the highest loss to below the lowest."""
     margin = 0.08 * (max(losses) - min(losses)) or 0.1
-    ax.set_xlim(max(losses) + margin, min(losses) - margin)
-    ax.set_xlabel("target loss (nats), falling →", fontsize=8)
+    return max(losses) + margin, min(losses) - margin
 
 
 def tokens_axis(axis: Axis, most: int = 6) -> None:
