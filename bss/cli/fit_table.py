@@ -12,15 +12,11 @@ from bss.units import format_tokens
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit table`."""
-    parser.add_argument(
-        "runs",
-        type=Path,
-        help="CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
-        "batch_tokens; lr where it was varied",
-    )
+    told = "CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
+    told += "batch_tokens; lr where it was varied"
+    parser.add_argument("runs", type=Path, help=told)
     parser.add_argument("--resamples", type=int, default=300, help="bootstrap refits")
-    add_output_arguments(parser)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -13,10 +13,7 @@ SAMPLES = 400
 
 
 def schedule_figure(
-    plan: Plan,
-    optimal: Callable[[int], float] | None = None,
-    *,
-    decayed: Plan | None = None,
+    plan: Plan, optimal: Callable[[int], float] | None = None, *, decayed: Plan | None = None
 ) -> Figure:
     """Batch in sequences and learning rate of a plan, against tokens consumed.
 
