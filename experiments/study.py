@@ -130,21 +130,15 @@ class SweepStudy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedStudy(SweepStudy):
-    """A study over a grid of batches and rates, which can print its price in place of running.
+class PricedStudy(SweepStudy):
+    """A study that can print its price in place of running.
 
     Attributes:
-        grid: constant batches with the rates each is tried at.
-        shared_rate: the one at which they are compared besides.
-        decay: last part of the tokens decayed to zero under WSD.
         dry_run: print what it costs, and stop.
         peak_flops: of one device, and
         mfu: the part of it that is reached: assumptions of the dry run.
     """
 
-    grid: tuple[BatchRates, ...]
-    shared_rate: float
-    decay: float = 0.2
     dry_run: bool = False
     peak_flops: float = 989e12
     mfu: float = 0.4
@@ -152,12 +146,6 @@ class TunedStudy(SweepStudy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "peak_flops", "mfu")
-        check_parts(self, "decay")
-
-    @property
-    def rates(self) -> dict[int, tuple[float, ...]]:
-        """The rates of each batch of the grid."""
-        return {entry.batch: entry.rates for entry in self.grid}
 
     def print_hours(self, costs: Mapping[str, float]) -> None:
         """Says what the parts of the study, in FLOPs by name, and all of it take of a device."""
@@ -165,6 +153,30 @@ class TunedStudy(SweepStudy):
             taken = hours(cost, self.peak_flops, self.mfu)
             print(f"{name:<12}{cost:>10.3g} FLOPs {taken:>10.4g} hours of one device")
         say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedStudy(PricedStudy):
+    """A study over a grid of batches and rates.
+
+    Attributes:
+        grid: constant batches with the rates each is tried at.
+        shared_rate: the one at which they are compared besides.
+        decay: last part of the tokens decayed to zero under WSD.
+    """
+
+    grid: tuple[BatchRates, ...]
+    shared_rate: float
+    decay: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_parts(self, "decay")
+
+    @property
+    def rates(self) -> dict[int, tuple[float, ...]]:
+        """The rates of each batch of the grid."""
+        return {entry.batch: entry.rates for entry in self.grid}
 
 
 def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
