@@ -124,7 +124,7 @@ def _points(table: pd.DataFrame, targets: dict) -> pd.DataFrame:
     by_run = table.groupby("run").agg(
         size=("size", "first"), trial=("trial", "first"), lowest_loss=("averaged", "min")
     )
-    return met.assign(budget_tokens=met["target_loss"].map(targets)).join(by_run, on="run")
+    return met.assign(budget_tokens=met["target_loss"].map(targets.get)).join(by_run, on="run")
 
 
 def minima(measured: pd.DataFrame) -> pd.DataFrame:
@@ -139,8 +139,9 @@ def minima(measured: pd.DataFrame) -> pd.DataFrame:
         higher and a lower rate were tried), seed_noise (standard deviation of log steps).
     """
     setting = [*BATCH, "peak_lr", "hyper"]
-    logs = np.log(measured[["steps", "tokens_to_target"]])
-    reached = measured.assign(**logs).loc[measured["reached"]]
+    counts = ("steps", "tokens_to_target")
+    reached = measured.loc[measured["reached"]]
+    reached = reached.assign(**{name: np.log(reached[name]) for name in counts})
     means = reached.groupby(setting, sort=False, as_index=False).agg(
         steps=("steps", "mean"),
         tokens_to_target=("tokens_to_target", "mean"),
@@ -148,7 +149,7 @@ def minima(measured: pd.DataFrame) -> pd.DataFrame:
         seed_noise=("steps", "std"),
     )
     means = means.sort_values(["seeds", "steps"], ascending=[False, True], kind="stable")
-    means[logs.columns] = np.exp(means[logs.columns])
+    means = means.assign(**{name: np.exp(means[name]) for name in counts})
     # Where no setting reached the target, the run that went farthest stands for the batch.
     farthest = measured.sort_values("tokens_to_target", ascending=False, kind="stable")
     ranked = pd.concat([means.assign(reached=True), farthest.assign(reached=False, seeds=0)])
@@ -157,8 +158,8 @@ def minima(measured: pd.DataFrame) -> pd.DataFrame:
     best = tried.merge(ranked.drop_duplicates(BATCH), on=BATCH, how="left")
     inside = (best["low"] < best["peak_lr"]) & (best["peak_lr"] < best["high"])
     best["bracketed"] = best["reached"] & inside
-    told = ["trials", "steps", "tokens_to_target", "peak_lr", "hyper", "reached", "seeds"]
-    return best[[*BATCH, *told, "bracketed", "seed_noise"]]
+    told = ["trials", *counts, "peak_lr", "hyper", "reached", "seeds", "bracketed", "seed_noise"]
+    return best.reindex(columns=[*BATCH, *told])
 
 
 def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
@@ -190,7 +191,7 @@ def around_bend(cell: pd.DataFrame) -> list[int]:
 def next_trials(trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
     """Longer runs where a batch missed a target, and the next rate where the best is at an end."""
     found = []
-    lowest = measured.groupby("trial")["lowest_loss"].min()
+    lowest = {run: min(losses) for run, losses in measured.groupby("trial")["lowest_loss"]}
     for row in minima(measured).to_dict("records"):
         tried = [t for t in trials if _serves(t, row)]
         if not row["reached"]:

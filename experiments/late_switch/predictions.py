@@ -1,6 +1,5 @@
 """What the functional law predicts of schedules it has not seen, beside two baselines."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -57,28 +56,25 @@ def predictions(
     seen = min(loss.value for _, loss in _final(training, statuses))
     flat: dict[tuple[str, float], dict[int, float]] = {}
     for contender, loss in _final(constants, statuses):
-        run = contender.run
-        key = contender.ending, run.optimizer.lr
-        flat.setdefault(key, {})[run.schedule.batch.constant_batch] = loss.value
+        key = contender.ending, contender.run.optimizer.lr
+        flat.setdefault(key, {})[contender.run.schedule.batch.constant_batch] = loss.value
     rows = []
     for contender, loss in _final(unseen, statuses):
         run = contender.run
-        tokens = run.schedule.tokens
-        schedule = run.schedule.batch
-        losses = flat.get((contender.ending, run.optimizer.lr), {})
+        rate, schedule, tokens = run.optimizer.lr, run.schedule.batch, run.schedule.tokens
         size = schedule.mean_batch(tokens)
         rows.append(
             {
                 "name": contender.name,
                 "rate": contender.ending,
-                "peak_lr": run.optimizer.lr,
+                "peak_lr": rate,
                 "batch": str(schedule),
                 "tokens": tokens,
                 "measured": loss.value,
                 "error": loss.error,
                 "predicted": predicted(fit, run),
                 "mean_batch": size,
-                "mean_batch_constant": _interpolated(losses, size),
+                "mean_batch_constant": _interpolated(flat.get((contender.ending, rate), {}), size),
                 "best_training": seen,
             }
         )
@@ -122,14 +118,11 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
     groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
     rows = []
     for group, some in groups.items():
-        said = {name: some[name].to_numpy(float) for name in PREDICTORS}
-        said = {name: values for name, values in said.items() if np.isfinite(values).any()}
-        known = np.isfinite(np.array(list(said.values()))).all(axis=0) if said else np.zeros(0)
-        if known.sum() >= LEAST:
-            measured = some["measured"].to_numpy(float)[known]
-            for name, values in said.items():
-                found = score(measured, values[known])
-                rows.append({"group": group, "predictor": name, **found})
+        said = some[[*PREDICTORS]].dropna(axis="columns", how="all").dropna()
+        measured = some.loc[said.index, "measured"].to_numpy(float)
+        for name in said if len(said) >= LEAST else ():
+            found = score(measured, said[name].to_numpy(float))
+            rows.append({"group": group, "predictor": name, **found})
     return pd.DataFrame(rows, columns=[*SCORES])
 
 
@@ -170,15 +163,14 @@ def candidates(
 
 def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     """One row of `scores`, for [N] losses in nats."""
-    pairs = list(itertools.combinations(range(len(measured)), 2))
-    apart = np.array([measured[i] - measured[j] for i, j in pairs])
-    said = np.array([predicted[i] - predicted[j] for i, j in pairs])
-    error, spread = (float(np.sqrt(np.mean(x**2))) for x in (said - apart, apart))
+    errors = predicted - measured
+    # The mean square of differences, over all pairs, is twice the variance.
+    error, spread = (float(np.std(x, ddof=1) * math.sqrt(2)) for x in (errors, measured))
     ranked = np.ptp(predicted) > 0 and np.ptp(measured) > 0
     correlation: Any = spearmanr(predicted, measured) if ranked else (math.nan,)
     return {
         "schedules": len(measured),
-        "rmse": float(np.sqrt(np.mean((predicted - measured) ** 2))),
+        "rmse": float(np.sqrt(np.mean(errors**2))),
         "rmse_of_differences": error,
         "spread": spread,
         "ratio": error / spread,
