@@ -9,6 +9,7 @@ from it in one setting.
     python -m experiments.critical_theory --config=configs/critical_theory.py:cpu
 """
 
+import itertools
 from dataclasses import asdict
 
 import pandas as pd
@@ -29,22 +30,18 @@ def experiment(study: Study) -> None:
     budgets = [2**power for power in range(first, last + 1)]
     exponents, points = [], []
     drawn: dict[str, CriticalTable] = {}
-    for procedure in study.procedures:
-        for powers in study.tasks:
-            told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
-            name = f"a = {powers.capacity:g}, b = {powers.source:g}"
-            say(f"{name}: average {procedure.average}, {told} …")
-            task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
-            table = critical_batches(task, budgets, procedure)
-            keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
-            exponents.append(
-                keys
-                | {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
-                | {"theory": table.theory}
-            )
-            points += [keys | point._asdict() for point in table.points]
-            if procedure == study.procedures[0]:
-                drawn[name] = table
+    for procedure, powers in itertools.product(study.procedures, study.tasks):
+        told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
+        name = f"a = {powers.capacity:g}, b = {powers.source:g}"
+        say(f"{name}: average {procedure.average}, {told} …")
+        task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
+        table = critical_batches(task, budgets, procedure)
+        keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
+        found = {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
+        exponents.append({**keys, **found, "theory": table.theory})
+        points += [keys | point._asdict() for point in table.points]
+        if procedure == study.procedures[0]:
+            drawn[name] = table
     measured = pd.DataFrame(exponents)
     results.write(
         {
