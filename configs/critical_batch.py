@@ -23,9 +23,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import PRICED, sized
 
 CHINCHILLA = (1_741_000_000, 3_072_000_000, 6_144_000_000, 12_288_000_000, 24_576_000_000)
 
@@ -111,9 +109,7 @@ BASE = {
     "noise_split": False,
     "resamples": 2000,
     "results": "runs/critical_batch_{size}/results",
-    "dry_run": False,
-    "peak_flops": 989e12,
-    "mfu": 0.4,
+    **PRICED,
     "setup": {
         "model": "pico",
         "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 32},
@@ -207,7 +203,4 @@ SIZES = {
     },
 }
 
-
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="cpu")

@@ -23,7 +23,7 @@ import itertools
 from ml_collections import ConfigDict
 
 from configs import es_wsd
-from configs.overlays import at_size
+from configs.overlays import PRICED, at_size
 
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
 LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
@@ -123,9 +123,7 @@ BASE = {
     "continued_seeds": (0,),
     "resamples": 100,
     "results": "runs/late_switch_{size}/results",
-    "dry_run": False,
-    "peak_flops": 989e12,
-    "mfu": 0.4,
+    **PRICED,
 }
 SIZES = {
     "smoke": {

@@ -37,8 +37,8 @@ class Trainer:
         finished: the runs that came to their stop, by id.
     """
 
-    def __init__(self, config: EngineConfig, execution: Execution):
-        self.execution = execution
+    def __init__(self, config: EngineConfig, execution: Execution, forks: Sequence[int] = ()):
+        self.execution = replace(execution, forks=(*forks,))
         self.engine = LocalEngine(config.workers, pin=config.pin)
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}

@@ -103,8 +103,8 @@ def late_contenders(
     (first, last), at = schedule.batches, schedule.starts[1]
     for coupling in couplings:
         label = _coupled(f"{name} {first} → {last}", coupling)
+        changes = {"schedule.lr_coupling": coupling}
         for trunk in constants(base, first, rates_near(rates, first), seeds):
-            changes = {"schedule.lr_coupling": coupling}
             run = overlay(late_switch(trunk, at, last), changes)
             yield Contender(label, "late", "constant", run)
 

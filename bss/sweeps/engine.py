@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,18 +61,44 @@ class LocalEngine:
         that was refused has "failed" and a message.
         """
         self._interrupted = False
-        queue = _Queue(runs, execution, progress or Progress("runs", quiet=True))
-        with queue.progress, ThreadPoolExecutor(self.workers) as pool:
-            slots = range(min(self.workers, len(runs)))
-            serving = [pool.submit(self._serve, slot, queue) for slot in slots]
+        progress = progress or Progress("runs", quiet=True)
+        statuses: dict[str, RunStatus] = {}
+
+        def finish(run: RunConfig, status: RunStatus) -> None:
+            statuses[run.id] = status
+            progress.finish(run.id, status.status)
+
+        for run in runs:
+            plan = execution.plan(run)
+            progress.add(run.id, plan.tokens - run.start)
+            if is_done(run, plan, execution):
+                finish(run, read_status(run_path(execution.runs, run)))
+        waiting, asked = [run for run in runs if run.id not in statuses], {run.id for run in runs}
+        slots = list(range(self.workers))
+        training: dict[Future[RunStatus], tuple[int, RunConfig]] = {}
+        with progress, ThreadPoolExecutor(self.workers) as pool:
             try:
-                for served in serving:
-                    served.result()
+                while waiting or training:
+                    for run in tuple(waiting):
+                        parent = run.parent.run if run.parent else None
+                        if parent in asked and parent not in statuses:
+                            continue
+                        if parent in asked and not statuses[parent].finished:
+                            waiting.remove(run)
+                            finish(run, RunStatus("skipped", message=f"{parent} failed"))
+                        elif slots:
+                            waiting.remove(run)
+                            slot = slots.pop(0)
+                            future = pool.submit(self._train_one, slot, run, execution, progress)
+                            training[future] = slot, run
+                    for future in wait(training, return_when=FIRST_COMPLETED).done:
+                        slot, run = training.pop(future)
+                        slots.append(slot)
+                        finish(run, _outcome(future))
             except BaseException:
-                queue.stop()
                 self._interrupt()
                 raise
-        return queue.statuses
+        return statuses
 
     def close(self) -> None:
         """Ends the workers."""
@@ -80,28 +106,22 @@ class LocalEngine:
             list(pool.map(_end, self._processes.values()))
         self._processes.clear()
 
-    def _serve(self, slot: int, queue: "_Queue") -> None:
-        while (run := queue.take()) is not None:
-            try:
-                status = self._train_one(slot, run, queue)
-            except Exception as error:  # told as the run's status: others may wait for it
-                status = RunStatus("failed", message=f"{type(error).__name__}: {error}")
-            queue.finish(run, status)
-
-    def _train_one(self, slot: int, run: RunConfig, queue: "_Queue") -> RunStatus:
-        log = Path(queue.execution.runs) / "logs" / f"worker-{slot}.log"
+    def _train_one(
+        self, slot: int, run: RunConfig, execution: Execution, progress: Progress
+    ) -> RunStatus:
+        log = Path(execution.runs) / "logs" / f"worker-{slot}.log"
         process = self._worker(slot, log)
         assert process.stdin
         assert process.stdout
         with contextlib.suppress(BrokenPipeError):
-            job = {"run": to_dict(run), "execution": asdict(queue.execution)}
+            job = {"run": to_dict(run), "execution": asdict(execution)}
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             for line in process.stdout:
                 answer = json.loads(line)
                 event = answer.pop("event")
                 if event == "progress":
-                    queue.progress.update(answer["run"], answer["tokens"] - run.start)
+                    progress.update(answer["run"], answer["tokens"] - run.start)
                 elif event == "done":
                     return from_dict(RunStatus, answer["status"], strict=False)
                 elif event == "interrupted":
@@ -146,51 +166,11 @@ class LocalEngine:
         _end(process)
 
 
-class _Queue:
-    """Runs to train, parents before their branches; shared by the engine's threads."""
-
-    def __init__(self, runs: Sequence[RunConfig], execution: Execution, progress: Progress):
-        self.statuses: dict[str, RunStatus] = {}
-        self.execution, self.progress = execution, progress
-        self._waiting: list[RunConfig] = []
-        self._changed = threading.Condition()
-        self._ids = {run.id for run in runs}
-        for run in runs:
-            plan = execution.plan(run)
-            progress.add(run.id, plan.tokens - run.start)
-            if is_done(run, plan, execution):
-                self.finish(run, read_status(run_path(execution.runs, run)))
-            else:
-                self._waiting.append(run)
-
-    def take(self) -> RunConfig | None:
-        """The next run whose parent is done; waits for one, None when nothing is left."""
-        with self._changed:
-            while self._waiting:
-                for run in self._waiting:
-                    parent = run.parent.run if run.parent else None
-                    if parent not in self._ids or parent in self.statuses:
-                        self._waiting.remove(run)
-                        if parent not in self._ids or self.statuses[parent].finished:
-                            return run
-                        self.finish(run, RunStatus("skipped", message=f"{parent} failed"))
-                        break
-                else:
-                    self._changed.wait()
-            return None
-
-    def finish(self, run: RunConfig, status: RunStatus) -> None:
-        """Records a run's status and wakes the threads that wait for it."""
-        with self._changed:
-            self.statuses[run.id] = status
-            self.progress.finish(run.id, status.status)
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Hands out no more runs."""
-        with self._changed:
-            self._waiting.clear()
-            self._changed.notify_all()
+def _outcome(future: Future[RunStatus]) -> RunStatus:
+    """What became of a run; an error of the engine itself is told too, others may wait for it."""
+    if error := future.exception():
+        return RunStatus("failed", message=f"{type(error).__name__}: {error}")
+    return future.result()
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -14,7 +14,6 @@ The procedure of Zhou et al. (arXiv 2601.05034), at one shared learning rate:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -46,7 +45,7 @@ def experiment(study: Study) -> None:
     base, execution = base_run(study.setup)
     horizon, warmup = base.schedule.tokens, base.schedule.warmup
     forks = (round(study.late_at * horizon), decay_start(horizon, study.decay))
-    with Trainer(study.setup.engine, replace(execution, forks=forks)) as trainer:
+    with Trainer(study.setup.engine, execution, forks) as trainer:
         batches = [str(batch) for batch in study.batches]
         trunks = expand(base, seeded({"seed": study.seeds, "schedule.batch": batches}))
         trunks = trainer.train(trunks, "1/3 one trunk per batch")

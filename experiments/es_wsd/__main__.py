@@ -11,7 +11,6 @@ Then every contender gets three rates about its own optimum, and ends at equal t
 """
 
 import itertools
-from dataclasses import replace
 
 import pandas as pd
 
@@ -41,7 +40,7 @@ def experiment(study: Study) -> None:
     results = Results(study)
     base, execution = base_run(study.setup)
     options, shared = Options(study.resamples), study.shared_rate
-    with Trainer(study.setup.engine, replace(execution, forks=forks(study))) as trainer:
+    with Trainer(study.setup.engine, execution, forks(study)) as trainer:
         trunks = expand(base, trunk_overlays(study))
         trunks = trainer.train(trunks, "1/4 trunks")
         decays = trainer.train(annealed(study, trunks), "2/4 decay branches")
