@@ -113,6 +113,7 @@ class LocalEngine:
         process = self._worker(slot, log)
         assert process.stdin
         assert process.stdout
+        status = RunStatus("failed", message=f"worker {slot} died; see {log}")
         with contextlib.suppress(BrokenPipeError):
             job = {"run": to_dict(run), "execution": asdict(execution)}
             process.stdin.write(json.dumps(job) + "\n")
@@ -125,12 +126,14 @@ class LocalEngine:
                 elif event == "done":
                     return from_dict(RunStatus, answer["status"], strict=False)
                 elif event == "interrupted":
-                    self._end_worker(slot)
-                    return RunStatus("interrupted")
+                    status = RunStatus("interrupted")
+                    break
                 else:
                     return RunStatus("failed", message=answer["message"])
-        self._end_worker(slot)
-        return RunStatus("failed", message=f"worker {slot} died; see {log}")
+        with self._starting:
+            del self._processes[slot]
+        _end(process)
+        return status
 
     def _worker(self, slot: int, log: Path) -> subprocess.Popen[str]:
         with self._starting:
@@ -159,11 +162,6 @@ class LocalEngine:
             self._interrupted = True
             for process in self._processes.values():
                 process.terminate()
-
-    def _end_worker(self, slot: int) -> None:
-        with self._starting:
-            process = self._processes.pop(slot)
-        _end(process)
 
 
 def _outcome(future: Future[RunStatus]) -> RunStatus:

@@ -31,8 +31,7 @@ def measure(
         compared = compare(found, tuple(LAWS))
         fit = fit_es(found, compared.winner, options=Options(study.resamples))
         tables.append(found)
-        told = {"comparison": compared.to_dict(), "law": compared.winner}
-        fits[kind] = told | {"fit": fit.to_dict()}
+        fits[kind] = {"comparison": compared, "law": compared.winner, "fit": fit}
     return pd.concat(tables), fits
 
 

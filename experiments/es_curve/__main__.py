@@ -71,8 +71,8 @@ def experiment(study: Study) -> None:
         {
             "runs.parquet": runs,
             "points.csv": measured,
-            "fits.json": {name: fits[name].to_dict() for name in shown_laws(comparison)},
-            "comparison.json": comparison.to_dict(),
+            "fits.json": {name: fits[name] for name in shown_laws(comparison)},
+            "comparison.json": comparison,
             "schedule.json": described(study, plan) | {"law": law, "note": note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "throughput.csv": throughput_table(compared, trainer.statuses),

@@ -63,7 +63,7 @@ def experiment(study: Study) -> None:
             "runs.parquet": runs,
             "annealed.parquet": ended,
             "points.csv": pd.concat([table.assign(rates=rates) for _, rates, table in tables]),
-            "fits.json": {f"{kind}, {rates}": fits[kind, rates].to_dict() for kind, rates in fits},
+            "fits.json": {", ".join(key): laws for key, laws in fits.items()},
             "answers.csv": pd.DataFrame([answer(*entry) for entry in tables]),
             "crossings.csv": pd.concat(
                 [crossings(table).assign(kind=kind, rates=rates) for kind, rates, table in tables]
@@ -74,7 +74,7 @@ def experiment(study: Study) -> None:
                     for rates, some in horizons.items()
                 ]
             ),
-            "schedules.json": {name: str(schedule) for name, schedule in derived.items()},
+            "schedules.json": derived,
             "contenders.csv": tuned(contender_table(compared, trainer.statuses)),
         },
         trainer,

@@ -60,13 +60,6 @@ class Laws:
         names = [row["law"] for row in self.comparison.table]
         return self.fits[next(name for name in names if LAWS[name].joint)]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "comparison": self.comparison.to_dict(),
-            "fits": {name: fit.to_dict() for name, fit in self.fits.items()},
-        }
-
 
 def at_rate(table: pd.DataFrame, rate: float) -> pd.DataFrame:
     """The rows of runs at one peak rate."""
