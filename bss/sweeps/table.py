@@ -56,12 +56,11 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
 
 def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
     """A run's rows with those of its parents before the fork."""
-    before: list[dict[str, Any]] = []
-    if run.parent:
-        parent = read_config(parent_path(runs, run.parent))
-        rows = lineage_curve(runs, parent)
-        before = [row for row in rows if row["tokens"] <= run.parent.tokens]
-    return before + read_curve(run_path(runs, run))
+    rows = read_curve(run_path(runs, run))
+    if run.parent is None:
+        return rows
+    before = lineage_curve(runs, read_config(parent_path(runs, run.parent)))
+    return [row for row in before if row["tokens"] <= run.parent.tokens] + rows
 
 
 def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
