@@ -1,7 +1,7 @@
 """The next batches, made and placed on the devices by a thread while the current step runs."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -67,7 +67,7 @@ def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> Step
     )
 
 
-def prefetch(inputs: Iterator[T]) -> Iterator[T]:
+def prefetch(inputs: Iterator[T]) -> Generator[T, None, None]:
     """The items of an iterator, made ahead on a thread; errors surface where they are taken."""
     pool = ThreadPoolExecutor(1, "prefetch")
     try:
