@@ -45,7 +45,7 @@ class BatchSchedule:
 
     def __post_init__(self):
         starts = [_integer(start, "batch schedule start") for start in self.starts]
-        batches = [_integer(batch, "batch") for batch in self.batches]
+        batches = [_positive(batch, "batch") for batch in self.batches]
         if not starts or len(starts) != len(batches):
             raise InputError(
                 f"batch schedule: {len(starts)} starts for {len(batches)} batches; "
@@ -61,8 +61,6 @@ class BatchSchedule:
                     f"batch schedule: start {format_tokens(after)} follows "
                     f"{format_tokens(before)}; write starts in increasing order"
                 )
-        for batch in batches:
-            _positive(batch, "batch")
         kept = [i for i, batch in enumerate(batches) if i == 0 or batch != batches[i - 1]]
         object.__setattr__(self, "starts", tuple(starts[i] for i in kept))
         object.__setattr__(self, "batches", tuple(batches[i] for i in kept))
@@ -104,10 +102,7 @@ class BatchSchedule:
         _positive(total, "total")
         ends = [min(end, total) for end in (*self.starts[1:], total)]
         lengths = [max(0, end - start) for start, end in zip(self.starts, ends, strict=True)]
-        steps = sum(
-            (Fraction(n, batch) for n, batch in zip(lengths, self.batches, strict=True)),
-            start=Fraction(0),
-        )
+        steps = sum(Fraction(n, batch) for n, batch in zip(lengths, self.batches, strict=True))
         return float(total / steps)
 
     @classmethod
@@ -300,6 +295,7 @@ def _integer(value: int, field: str) -> int:
 
 
 def _positive(value: int, field: str) -> int:
-    if _integer(value, field) < 1:
+    number = _integer(value, field)
+    if number < 1:
         raise InputError(f"{field}: {value} is not positive; write an integer of at least 1")
-    return value
+    return number

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.registry import Registry
 
 LR_RULES: Registry[Callable[[float], float]] = Registry(
@@ -83,16 +83,14 @@ class Coupling:
                 raise InputError(
                     f"reference_batch: missing; {field} {rule!r} scales relative to it"
                 )
-        if self.reference_batch is not None and not self.reference_batch >= 1:
-            raise InputError(f"reference_batch: {self.reference_batch} given; write 1 or more")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise InputError(f"weight_decay: {self.weight_decay} given; write 0 or more")
-        for field in ("beta1", "beta2"):
-            if not 0 <= getattr(self, field) < 1:
-                raise InputError(f"{field}: {getattr(self, field)} given; write 0 <= {field} < 1")
-            tokens = getattr(self, f"{field}_half_life")
-            if tokens is not None and not (math.isfinite(tokens) and tokens > 0):
-                raise InputError(f"{field}_half_life: {tokens} given; write a positive count")
+        if self.reference_batch is not None:
+            check(self.reference_batch >= 1, "reference_batch", self.reference_batch, "1 or more")
+        check(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "0 or more")
+        for name in ("beta1", "beta2"):
+            beta, tokens = getattr(self, name), getattr(self, f"{name}_half_life")
+            check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
+            if tokens is not None:
+                check(0 < tokens < math.inf, f"{name}_half_life", tokens, "a positive count")
 
     def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
         """The settings of a step of this batch.
