@@ -31,11 +31,7 @@ class Registry(dict[str, T]):
         self.loaded: dict[str, T] = {}
 
     def __missing__(self, name: str) -> T:
-        """The value that `package.module:ATTRIBUTE` names.
-
-        Raises:
-            InputError: an unknown name, with those there are, or nothing to import there.
-        """
+        """The value that `package.module:ATTRIBUTE` names; else those there are are told."""
         if ":" in name:
             found = load(name, self.kind)
             self._check(name, found)
@@ -58,11 +54,7 @@ class Registry(dict[str, T]):
             raise InputError(f"{self.kind}: {name} is {type(found).__name__}; expected {expected}")
 
     def name_of(self, value: T) -> str:
-        """The name of a value: registered, loaded before, or else where it is imported from.
-
-        Raises:
-            InputError: it is neither registered nor importable, as what a notebook's cell defines.
-        """
+        """The name of a value: registered, loaded before, or else its `path_of`."""
         for name, known in (*self.items(), *self.loaded.items()):
             if known == value:
                 return name
@@ -85,11 +77,7 @@ class Chosen:
 
     @property
     def chosen(self) -> str:
-        """The registered name of its class, or where a worker process imports it from.
-
-        Raises:
-            InputError: its class cannot be imported, as one of a notebook's cell.
-        """
+        """The registered name of its class, or where a worker process imports it from."""
         return self.choices().name_of(type(self))
 
     @property

@@ -71,9 +71,6 @@ class SizeRow:
 def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
     """The model of that name, with `vocab_size` tokens or with its usual vocabulary.
 
-    Raises:
-      InputError: an unknown name.
-
     >>> named("nano", vocab_size=1024).vocab_size
     1024
     """

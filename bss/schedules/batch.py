@@ -25,14 +25,11 @@ class BatchSchedule:
     """Batch `batches[i]` from count `starts[i]` to `starts[i + 1]`; the last one has no end.
 
     Neighbours of equal batch are merged on construction, so that schedules which are equal as
-    functions are equal as values.
+    functions are equal as values; what is no such schedule is refused.
 
     Attributes:
         starts: counts, strictly increasing, the first 0.
         batches: sequences per step, each at least 1.
-
-    Raises:
-        InputError: on construction, if one of the above does not hold.
 
     Examples:
         >>> schedule = BatchSchedule((0, 2_000_000), (8, 16))
@@ -80,11 +77,7 @@ class BatchSchedule:
 
     @property
     def constant_batch(self) -> int:
-        """The batch of a schedule that has only one.
-
-        Raises:
-            InputError: the batch changes.
-        """
+        """The batch of a schedule that has only one; InputError where it changes."""
         if len(self.batches) != 1:
             raise InputError(f"batch: {self} changes on the way; expected one batch throughout")
         return self.batches[0]
@@ -109,12 +102,8 @@ class BatchSchedule:
     def parse(cls, text: str, total: int | None = None) -> Self:
         """Read the notation: "0:8 2M:16 6M:32", "0:1 50%:8", or "8" for a constant batch.
 
-        Args:
-            text: pairs start:batch, separated by blanks; starts as in `bss.units.parse_tokens`.
-            total: what a start in percent is a share of.
-
-        Raises:
-            InputError: the text is no such schedule.
+        Starts are as in `bss.units.parse_tokens`; `total` is what one in percent is a share of.
+        Any other text is an InputError.
         """
         pairs = [pair.partition(":") for pair in text.split()]
         if len(pairs) == 1 and not pairs[0][1]:

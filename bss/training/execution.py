@@ -63,11 +63,7 @@ class Execution:
         return Ladder(self.buckets, run.noise_scale.split)
 
     def plan(self, run: RunConfig) -> Plan:
-        """The run's plan, once its batches fit the buckets.
-
-        Raises:
-            InputError: the run cannot be planned, or a batch is a multiple of no bucket.
-        """
+        """The run's plan; InputError where there is none, or a batch is a multiple of no bucket."""
         plan = run.plan()
         self.ladder(run).capacity(plan)
         return plan

@@ -255,10 +255,8 @@ def throughput(
 ) -> tuple[Speed, ...]:
     """Tokens per second and model FLOP utilisation by batch size, from a curve.
 
-    Args:
-        rows: curve rows, with cumulative `seconds`.
-        peak_tokens_per_second: of the devices at their peak FLOP/s.
-        start: tokens consumed before the first row's steps.
+    Its rows have cumulative `seconds`; the peak is that of the devices at their peak FLOP/s;
+    `start` tokens were consumed before the first row's steps.
     """
     spans: dict[int, list[float]] = {}
     tokens, seconds = start, 0.0
