@@ -29,7 +29,7 @@ class Stream:
 
     Attributes:
         tokens: the tokens of the split.
-        seq_len: T, tokens predicted per sequence.
+        seq_len: T, tokens predicted per sequence, 1 or more.
         seed: the data seed, any integer from 0; compared runs share it.
         repeat: go on past one pass, each pass in an order of its own; otherwise the end of the
             pass is an error.

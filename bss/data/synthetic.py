@@ -161,8 +161,8 @@ def entropy(language: SyntheticLanguage, *, sequences: int = 65_536) -> Entropy:
 
     A Monte Carlo mean over prefixes of the exact entropy after each; the error is that of
     independent sequences: 0.0008 nats by default for the default law at V = 256, T = 128 (25 s on
-    one CPU core). Their number is rounded up to whole blocks of 1024; they are of a range of
-    positions that is neither trained nor evaluated on.
+    one CPU core). Their number, 1 or more, is rounded up to whole blocks of 1024; they are of
+    a range of positions that is neither trained nor evaluated on.
     """
     check_integer("sequences", sequences, 1)
     law = tables(language)

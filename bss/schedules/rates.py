@@ -77,14 +77,10 @@ class Rate:
             raise InputError("floor: an exponential decay never reaches 0; write a floor above 0")
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count.
+        """The rate at a count, of its shape.
 
-        Args:
-            count: a number or NumPy array, answered in float64 by NumPy, exact for counts below
-                2^53; or a jax array, traced or not, answered in jax's default float.
-
-        Returns:
-            The rate, of the count's shape.
+        A number or NumPy array is answered in float64 by NumPy, exact for counts below 2^53; a jax
+        array, traced or not, in jax's default float.
         """
         xp = jnp if isinstance(count, jax.Array) else np
         count = xp.asarray(count, dtype=float)
