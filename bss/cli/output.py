@@ -110,10 +110,8 @@ def estimate(told: Any) -> str:
         return "–"
     value, low, high = told.value, told.low, told.high
     if value is not None:
-        between = (
-            f" ({number(low)} – {number(high)})" if low is not None or high is not None else ""
-        )
-        return number(value) + between
+        unknown = low is None and high is None
+        return number(value) + ("" if unknown else f" ({number(low)} – {number(high)})")
     if low is not None:
         return f"> {number(low)}"
     return f"< {number(high)}" if high is not None else "–"

@@ -37,8 +37,7 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
-        style.panel_title(ax, ENDINGS[ending].title)
-        ax.set_xlabel(f"final {noun} (nats per token)")
+        style.panel_title(ax, ENDINGS[ending].title, xlabel=f"final {noun} (nats per token)")
     roles = set(contenders["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
     best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")

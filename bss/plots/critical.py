@@ -74,7 +74,8 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     if found.cbs.low and found.cbs.high:
         ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
     _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
-    _label(ax, f"batch B ({fit.unit})", "steps to the target S", f"{model}: what is critical")
+    labels = {"xlabel": f"batch B ({fit.unit})", "ylabel": "steps to the target S"}
+    style.panel_title(ax, f"{model}: what is critical", **labels)
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
@@ -127,8 +128,8 @@ def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     symbol = SYMBOLS[first.law.variables[-1]] if first.law else "N"
-    ax.set_xlabel(f"exponent of {symbol}, with {first.level:.0%} intervals")
-    style.panel_title(ax, "one set of steps, many exponents")
+    label = f"exponent of {symbol}, with {first.level:.0%} intervals"
+    style.panel_title(ax, "one set of steps, many exponents", xlabel=label)
     if len(fits) > 1:
         ax.legend(frameon=False, fontsize=8)
     return figure
@@ -157,7 +158,8 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     ax.set_ylim(bottom=min(low / 1.5, 1))
     style.batch_axis(ax.xaxis)
     style.batch_axis(ax.yaxis)
-    _label(ax, "samples D", "critical batch (samples)", "least squares, exact")
+    labels = {"xlabel": "samples D", "ylabel": "critical batch (samples)"}
+    style.panel_title(ax, "least squares, exact", **labels)
     return style.side_legend(figure, entries, "exponent at the last budgets")
 
 
@@ -181,8 +183,8 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
             ax.plot([at.cbs.value], [y], "D", ms=6.5, mfc="none", mec=look["color"], mew=1.3)
     ax.plot(grid, fit.reference / grid, color=style.FAINT, lw=1, ls="--", zorder=1)
     _log_axes(ax, grid, (lowest / 1.6, fit.reference / batches.min() * 1.4))
-    steps = f"steps relative to B = {fit.reference:g}"
-    _label(ax, f"batch B ({fit.unit})", steps, "steps to the target")
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel=f"steps relative to B = {fit.reference:g}")
+    style.panel_title(ax, "steps to the target")
 
 
 def draw_law(
@@ -210,7 +212,8 @@ def draw_law(
     ax.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     style.tokens_axis(ax.xaxis, most=4)
     style.count_axis(ax.yaxis)
-    _label(ax, NAMES[name], f"critical batch ({fit.unit})", title or law_title(law))
+    label = f"critical batch ({fit.unit})"
+    style.panel_title(ax, title or law_title(law), xlabel=NAMES[name], ylabel=label)
     if title:
         ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=style.SMALL)
 
@@ -250,8 +253,3 @@ def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
     ticks = [2.0**power for power in powers if x.min() <= 2.0**power <= x.max()]
     style.batch_axis(ax.xaxis, ticks[:: max(1, -(-len(ticks) // 6))])
     style.count_axis(ax.yaxis)
-
-
-def _label(ax: Axes, x: str, y: str, title: str) -> None:
-    ax.set(xlabel=x, ylabel=y)
-    style.panel_title(ax, title)

@@ -86,8 +86,7 @@ def noise_figure(table: pd.DataFrame) -> Figure:
             rows = table.loc[table["batch"] == batch]
             ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **look)
         _equal_axes(ax, *style.columns(table, column, "noise_scale"))
-        ax.set_xlabel(f"{label} (sequences)")
-        style.panel_title(ax, f"noise scale and {title}")
+        style.panel_title(ax, f"noise scale and {title}", xlabel=f"{label} (sequences)")
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
     entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
     return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])

@@ -35,8 +35,7 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         for name, table in curves.items():
             at, loss = style.columns(table, clock, "loss")
             ax.plot(at, loss, lw=1.3, ms=3.5, markevery=3, **looks[name])
-        ax.set_xlabel(clock)
-        style.panel_title(ax, f"at equal {clock}")
+        style.panel_title(ax, f"at equal {clock}", xlabel=clock)
     if len(curves) > 1:
         spans = [style.columns(table, "tokens", "loss") for table in curves.values()]
         ends = sorted(x[-1] for x, _ in spans)
@@ -78,8 +77,7 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
                 ax.plot(after, gap, lw=1.3, ms=3.5, **look)
                 ends = gap - error, gap + error
                 ax.fill_between(after, *ends, color=look["color"], alpha=0.15, lw=0)
-        ax.set_xlabel(f"{clock} after the switch")
-        style.panel_title(ax, title)
+        style.panel_title(ax, title, xlabel=f"{clock} after the switch")
     axes[0, 0].set_ylabel("difference of losses (nats per token)")
     style.tokens_axis(axes[0, 1].xaxis)
     switches = {format_tokens(int(at)): look for at, look in looks.items()}
@@ -146,12 +144,11 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
         line = [table["measured"].min(), table["measured"].max()]
         ax.set_ylim(line[0] - 0.3 * (line[1] - line[0]))  # room for the scores
         ax.plot(line, line, color=style.FAINT, lw=0.9, zorder=1)
-        ax.set_xlabel("predicted (nats per token)")
-        style.panel_title(ax, title)
+        style.panel_title(ax, title, xlabel="predicted (nats per token)")
         if column in told:
             score = told[column]
-            text = f"{score['schedules']} runs\nerror of differences: "
-            text += f"{score['ratio']:.2f}\nof their spread"
+            text = f"{score['schedules']} runs\nerror of differences: {score['ratio']:.2f}"
+            text += "\nof their spread"
             if np.isfinite(score["rank_correlation"]):
                 text += f"\nrank correlation {score['rank_correlation']:.2f}"
             place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}

@@ -143,8 +143,9 @@ def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None
     return figure
 
 
-def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
-    """A title above the left end of a panel, and a remark above the right one."""
+def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6, **labels: Any) -> None:
+    """A title above the left end of a panel, a remark above the right one, labels of the axes."""
+    ax.set(**labels)
     ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=pad)
     if note:
         ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)

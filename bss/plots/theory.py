@@ -42,8 +42,7 @@ def risk_figure(curves: Mapping[str, Curve], *, log_data: bool = True) -> Figure
     ax.set(xlabel="samples consumed", ylabel="excess risk", **_LOG_LOG)
     ax.margins(x=0)
     if not log_data:
-        ax.set_xscale("linear")
-        ax.set_xlim(left=0)
+        ax.set(xscale="linear", xlim=(0, None))
     style.tokens_axis(ax.xaxis)
     style.count_axis(ax.yaxis)
     return style.side_legend(figure, handles)
@@ -65,10 +64,8 @@ def law_figure(
         handles = _lines(ax, {name: (t, law) for name, (t, law, _) in curves.items()})
         for look, (_, _, (times, exact)) in zip(_LOOKS, curves.values(), strict=False):
             ax.plot(times, exact, **(look | _POINTS))
-        ax.set(xlabel=clock, ylabel="", **_LOG_LOG)
-        ax.set_xscale("linear")
+        style.panel_title(ax, title, xlabel=clock, yscale="log")
         style.tokens_axis(ax.xaxis)
-        style.panel_title(ax, title)
     axes[0, 0].set_ylabel("excess risk")
     style.count_axis(axes[0, 0].yaxis)
     return style.side_legend(figure, handles, "lines: law\npoints: exact")
@@ -107,8 +104,7 @@ def catch_up_figure(
     """
     figure, [[left, right]] = style.new_figure(3.4, columns=2)
     handles = _lines(left, curves)
-    left.set(xlabel="steps", ylabel="excess risk", **_LOG_LOG)
-    style.panel_title(left, "at equal steps")
+    style.panel_title(left, "at equal steps", xlabel="steps", ylabel="excess risk", **_LOG_LOG)
     style.tokens_axis(left.xaxis)
     style.count_axis(left.yaxis)
     first = len(curves)
@@ -117,8 +113,8 @@ def catch_up_figure(
         right.plot(steps, line, color=style.INK, linewidth=1)
         handles += right.plot(steps, gap, markevery=4, label=name, **(look | _POINTS))
         label, at = f"slope −{-theory[name]:.2f}", (steps[0], line[0])
-        offset: dict[str, Any] = {"xytext": (10, 6), "textcoords": "offset points"}
-        right.annotate(label, at, **offset, fontsize=8, color=style.INK)
+        look = {"fontsize": 8, "color": style.INK}
+        right.annotate(label, at, (10, 6), textcoords="offset points", **look)
     right.set(xlabel="steps since the switch", ylabel="gap to the large batch", **_LOG_LOG)
     style.panel_title(right, "the gap closes")
     style.tokens_axis(right.xaxis)
@@ -163,8 +159,7 @@ def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) ->
         for look, (name, ((data, values), slope)) in zip(_LOOKS, curves.items(), strict=False):
             handles += ax.plot(data, values, markersize=4.5, label=name, **_marks(look))
             ax.plot(data, _slope(data, values, slope), linewidth=1.2, **_line(look))
-        ax.set(xlabel="data budget $D$ (samples)", ylabel="", **_LOG_LOG)
-        style.panel_title(ax, title)
+        style.panel_title(ax, title, xlabel="data budget $D$ (samples)", **_LOG_LOG)
         style.tokens_axis(ax.xaxis, most=4)
     return style.side_legend(figure, handles, "points: optimum\nlines: theory")
 
@@ -186,11 +181,11 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _line(look: Mapping[str, Any]) -> dict[str, Any]:
-    return {"color": look["color"], "linestyle": look["linestyle"]}
+    return {**look, "marker": ""}
 
 
 def _marks(look: Mapping[str, Any]) -> dict[str, Any]:
-    return {"color": look["color"], "marker": look["marker"], "linestyle": ""}
+    return {**look, "linestyle": ""}
 
 
 def _slope(x: np.ndarray, y: np.ndarray, exponent: float) -> np.ndarray:

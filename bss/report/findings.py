@@ -66,7 +66,7 @@ def _winner(results: Results, ending: str, rows: list[Standing]) -> str:
     others = [
         f"{_name(row)} ends {_apart(row)} {_side(row.difference)} {_name(best)}"
         for row in rows
-        if row.role in ("schedule", "policy", "late") and row is not first
+        if row.role not in CONSTANT_ROLES and row is not first
     ]
     sentences = [told, " and ".join(others), _equal_steps(rows)]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
@@ -94,12 +94,13 @@ def _side(difference: float) -> str:
 
 
 def _name(row: Standing) -> str:
-    if row.role == "schedule":
-        return f"the derived schedule ({row.batch})"
-    if row.role == "late":
-        return f"the late switch ({row.batch})"
-    if row.role == "policy":
-        return f"the policy {row.name} ({row.batch})"
+    changing = {
+        "schedule": "derived schedule",
+        "late": "late switch",
+        "policy": f"policy {row.name}",
+    }
+    if row.role in changing:
+        return f"the {changing[row.role]} ({row.batch})"
     return f"constant batch {row.batch.removeprefix('0:')}"
 
 
@@ -135,24 +136,20 @@ def _optimal_batch(results: Results, law: str) -> str:
     fit = results.fits.get("", {}).get(law)
     if fit is None:
         return ""
+    name, count = fit.law.name, len(fit.fits)
     known = [
-        (found.target_loss, found.batches["B_opt"])
+        f"{estimate.value:.3g} at {found.target_loss:g}"
         for found in fit.fits
-        if found.status == "converged"
-        and "B_opt" in found.batches
-        and found.batches["B_opt"].value is not None
+        if found.status == "converged" and (estimate := found.batches.get("B_opt"))
+        if estimate.value is not None
     ]
     if not known:
-        return f"The {fit.law.name} law identifies B_opt at none of {len(fit.fits)} target losses."
-    listed = ", ".join(
-        f"{estimate.value:.3g} at {loss:g}" for loss, estimate in known if estimate.value
-    )
-    rest = len(fit.fits) - len(known)
-    unknown = f"; at {rest} of {len(fit.fits)} targets it is unidentified" if rest else ""
-    name = fit.law.name
+        return f"The {name} law identifies B_opt at none of {count} target losses."
+    rest = count - len(known)
+    unknown = f"; at {rest} of {count} targets it is unidentified" if rest else ""
     return (
         f"The batch that reaches a loss with the fewest tokens, B_opt by the {name} law, in "
-        f"sequences: {listed} nats{unknown}.{_caution(results, name)}"
+        f"sequences: {', '.join(known)} nats{unknown}.{_caution(results, name)}"
     )
 
 
