@@ -81,20 +81,12 @@ def models_table(fit: CriticalFit) -> Table:
 def definitions_table(fit: CriticalFit) -> Table:
     """Critical batches and the law's exponents, over definitions."""
     variables = fit.law.variables if fit.law else ()
-    columns = (
-        "definition",
-        *(at.curve.model for at in fit.fits),
-        *(f"exponent of {SYMBOLS[name]}" for name in variables),
-    )
-    rows = [
-        (
-            row.name,
-            *(number(value) for value in row.values),
-            *(estimate(exponent) for exponent in (row.law.exponents if row.law else ())),
-            *("–" for _ in variables if row.law is None),
-        )
-        for row in fit.definitions
-    ]
+    columns = ["definition", *(at.curve.model for at in fit.fits)]
+    columns += [f"exponent of {SYMBOLS[name]}" for name in variables]
+    rows = []
+    for row in fit.definitions:
+        exponents = row.law.exponents if row.law else [None] * len(variables)
+        rows.append((row.name, *map(number, row.values), *map(estimate, exponents)))
     return Table("the exponent depends on the definition", columns, rows)
 
 

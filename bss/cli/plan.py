@@ -48,11 +48,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def resolve_options(options: argparse.Namespace) -> Plan:
-    """The plan that the options describe.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """The plan that the options describe; a mistake is told by its option."""
     tokens = parse_budget(options.tokens)
     check_peak(options.lr)
     schedule = ScheduleConfig(
@@ -86,11 +82,7 @@ def parse_budget(text: str) -> int:
 
 
 def check_peak(lr: float) -> None:
-    """Refuses a peak learning rate that is none.
-
-    Raises:
-        InputError: zero, negative, infinite or NaN.
-    """
+    """Refuses a peak learning rate that is zero, negative, infinite or NaN."""
     if not 0 < lr < math.inf:
         raise InputError(f"--lr {lr}: expected a positive number, as 4e-3")
 

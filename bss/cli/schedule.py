@@ -60,12 +60,8 @@ def run(options: argparse.Namespace) -> Output:
         rate = rate or assumed_rate(fit, tokens)
     points = options.points and read_points(options.points, seq_len=fit.seq_len)
     basis = Basis(fit.seq_len, fit, points, rate)
-    limits = Limits(
-        options.stages,
-        options.multiple_of,
-        min_batch=options.min_batch,
-        max_batch=options.max_batch,
-    )
+    within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
+    limits = Limits(options.stages, options.multiple_of, **within)
     if isinstance(policy, FunctionalBest):
         schedule, rate = policy.search(basis, tokens, limits)
     else:

@@ -99,11 +99,7 @@ def run_risk(options: argparse.Namespace) -> Output:
 
 
 def _plan(batch: str, data: int) -> Plan:
-    """The schedule resolved over its budget, all of whose stages must be reached.
-
-    Raises:
-        InputError: a stage begins at or past the end of the budget.
-    """
+    """The schedule resolved over its budget, before whose end all stages must begin."""
     schedule = BatchSchedule.parse(batch, total=data)
     plan = resolve(schedule, data, seq_len=1)
     if schedule.starts[-1] >= data:

@@ -34,10 +34,11 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     panels = by_ending(contenders)
     most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
-    noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
-        style.panel_title(ax, ENDINGS[ending].title, xlabel=f"final {noun} (nats per token)")
+        style.panel_title(
+            ax, ENDINGS[ending].title, xlabel=f"final {loss_noun(contenders)} (nats per token)"
+        )
     roles = set(contenders["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
     best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")
@@ -55,19 +56,20 @@ def throughput_figure(throughput: pd.DataFrame) -> Figure:
         quantities["mfu"] = "model FLOP utilisation"
     figure, axes = style.new_figure(2.6, columns=len(quantities))
     changes = np.asarray(throughput.groupby("run")["batch"].transform("nunique")) > 1
-    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
-        "run of one batch": (~changes, {"marker": "o", "color": "#8a8a8a"}),
-        "run that changes\nits batch": (changes, {"marker": "D", "color": "#c2571a"}),
+    looks: dict[str, dict[str, Any]] = {
+        "run of one batch": {"marker": "o", "color": "#8a8a8a"},
+        "run that changes\nits batch": {"marker": "D", "color": "#c2571a"},
     }
+    kinds = np.array(list(looks))[changes.astype(int)]
     for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
-        for rows, look in kinds.values():
-            kept = throughput[rows]
+        for kind, look in looks.items():
+            kept = throughput[kinds == kind]
             ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **look)
         ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
         style.batch_axis(ax.xaxis)
         (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)
-    looks = {label: look for label, (rows, look) in kinds.items() if rows.any()}
-    return style.side_legend(figure, style.handles(looks, ls="none", ms=5))
+    seen = {kind: look for kind, look in looks.items() if kind in kinds}
+    return style.side_legend(figure, style.handles(seen, ls="none", ms=5))
 
 
 def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
@@ -76,9 +78,6 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set_ylim(most - 0.5, -0.5)
-    if not rows:
-        ax.text(0.5, 0.5, "no runs", transform=ax.transAxes, ha="center", color=style.FAINT)
-        return
     losses = np.array([row.loss for row in rows])
     # Far-off constants would squeeze those that are compared into a few pixels.
     edge = losses[0] + max(3 * float(np.median(losses - losses[0])), 1e-3)
@@ -101,6 +100,11 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
     # Room on the right for the numbers.
     ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
     ax.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def loss_noun(contenders: pd.DataFrame) -> str:
+    """The loss that contenders are compared by, in words."""
+    return "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
 
 
 def difference_text(row: Standing) -> str:

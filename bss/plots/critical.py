@@ -74,8 +74,8 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     if found.cbs.low and found.cbs.high:
         ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
     _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
-    labels = {"xlabel": f"batch B ({fit.unit})", "ylabel": "steps to the target S"}
-    style.panel_title(ax, f"{model}: what is critical", **labels)
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
+    style.panel_title(ax, f"{model}: what is critical")
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
@@ -158,8 +158,8 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     ax.set_ylim(bottom=min(low / 1.5, 1))
     style.batch_axis(ax.xaxis)
     style.batch_axis(ax.yaxis)
-    labels = {"xlabel": "samples D", "ylabel": "critical batch (samples)"}
-    style.panel_title(ax, "least squares, exact", **labels)
+    ax.set(xlabel="samples D", ylabel="critical batch (samples)")
+    style.panel_title(ax, "least squares, exact")
     return style.side_legend(figure, entries, "exponent at the last budgets")
 
 

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from bss.laws import CurveFit, predict_runs
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
-from bss.points.curve import Smooth
 from bss.tables import loss_column
 
 MOST = 10
@@ -62,7 +61,10 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     for curve in curves:
         look, seen = looks[curve.batch], curve.rows[curve.rows[column].notna()]
         top.plot(seen["tokens"], seen[column], color=look["color"], linewidth=1.5)
-        _mark_crossings(top, curve.fit, targets, look)
+        fit = curve.fit
+        met = [t for t in targets if fit.loss[-1] <= t < fit.loss[0]]
+        first = np.exp([np.interp(-t, -fit.loss, fit.log_tokens) for t in met])
+        top.plot(first, met, ls="none", ms=5.5, mec="white", mew=0.5, zorder=3, **look)
     _draw_excess(bottom, *excess(curves), looks)
     lowest = min(float(curve.fit.loss[-1]) for curve in curves)
     highest = max(float(curve.fit.loss[0]) for curve in curves)
@@ -77,13 +79,6 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     entries = style.handles(looks, "{:g}", lw=1.5, ms=5)
     entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
     return style.side_legend(figure, entries, "batch (sequences)")
-
-
-def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], look: dict) -> None:
-    met = [t for t in targets if curve.loss[-1] <= t < curve.loss[0]]
-    first = [np.interp(-t, -curve.loss, curve.log_tokens) for t in met]
-    edge = {"markeredgecolor": "white", "markeredgewidth": 0.5}
-    ax.plot(np.exp(first), met, linestyle="none", markersize=5.5, zorder=3, **edge, **look)
 
 
 def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], looks: dict) -> None:

@@ -39,7 +39,7 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     looks = style.law_styles(fits)
     for ax, target, fitted in panels:
         for law, found in fitted.items():
-            tokens = _law_tokens(fits[law], batches, target)
+            tokens = law_tokens(fits[law], batches.tolist(), target)
             ax.plot(batches, tokens, lw=1.6, zorder=2, **_line(looks[law]))
             if _has_optimum(found):
                 at = np.array([found.batches["B_opt"].value, found.E_min], float)
@@ -68,7 +68,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         for batch in measured:
             ax.plot(ends, batch * seq_len * ends, color="#cfcfcf", linewidth=0.6, zorder=1)
         for law in fitted:
-            tokens = _law_tokens(fits[law], batches, target)
+            tokens = np.array(law_tokens(fits[law], batches.tolist(), target))
             steps = tokens / (batches * seq_len)
             ax.plot(steps, tokens, lw=1.6, zorder=2, **_line(looks[law]))
         stages = {law: fits[law].law.stages(fits[law].parameters(target), target) for law in fitted}
@@ -177,7 +177,12 @@ def _panels(
         limits = _limits(here[x], margin), _limits(here["tokens_to_target"], 1.6)
         ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
         style.tokens_axis(ax.yaxis)
-        fitted = {law: found for law, fit in fits.items() if (found := _converged(fit, target))}
+        fitted = {
+            law: found
+            for law, fit in fits.items()
+            for found in fit.fits
+            if found.status == "converged" and np.isclose(found.target_loss, target)
+        }
         missing = ", ".join(law for law in fits if law not in fitted)
         style.panel_title(ax, f"loss {target:g}", f"no fit: {missing}" if missing else "", pad)
         panels.append((ax, target, fitted))
@@ -200,20 +205,6 @@ def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, looks: dict) -> None:
 
 def _limits(values: pd.Series, margin: float) -> tuple[float, float]:
     return values.min() / margin, values.max() * margin
-
-
-def _converged(fit: EsFit, target: float) -> TargetFit | None:
-    """The fit of a target, where there is one that converged."""
-    for found in fit.fits:
-        if np.isclose(found.target_loss, target) and found.status == "converged":
-            return found
-    return None
-
-
-def _law_tokens(fit: EsFit, batches: np.ndarray, target: float) -> np.ndarray:
-    """E in tokens at each batch; NaN where the law says that it is never reached."""
-    tokens = law_tokens(fit, batches.tolist(), target)
-    return np.where(np.isfinite(tokens), tokens, np.nan)
 
 
 def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> bool:

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from bss.laws.fitting.estimate import Estimate
-from bss.plots.contenders import millinats
-from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
+from bss.plots.contenders import loss_noun, millinats
+from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
 from bss.report.results import Results
 from bss.units import format_tokens
 
@@ -18,7 +18,8 @@ def short_answer(results: Results) -> list[str]:
     answers = []
     if results.contenders is not None:
         rows = by_ending(results.contenders)
-        answers += [_winner(results, ending, rows[ending]) for ending in rows]
+        noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
+        answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
     if results.schedule is not None:
         answers.append(_optimal_batch(results, results.schedule["law"]))
@@ -43,13 +44,12 @@ def interval_text(estimate: Estimate) -> str:
     return ", ".join(bounds) or "–"
 
 
-def _winner(results: Results, ending: str, rows: list[Standing]) -> str:
-    when, noun = ENDINGS[ending].when, _noun(results)
-    consumed = max(row.tokens for row in rows)
-    tokens = format_tokens(round((results.schedule or {"tokens": consumed})["tokens"]))
+def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
+    when, tokens = ENDINGS[ending].when, budget or max(row.tokens for row in rows)
     first, best = rows[0], next((row for row in rows if row.best), None)
     told = (
-        f"{when} and {tokens} tokens, {_name(first)} has the lowest {noun}, {first.loss:.4f} nats"
+        f"{when} and {format_tokens(round(tokens))} tokens, {_name(first)} has the lowest {noun}, "
+        f"{first.loss:.4f} nats"
     )
     if best is None:
         return f"{told}; no constant batch finished to compare it with."
@@ -106,11 +106,6 @@ def _name(row: Standing) -> str:
 
 def _apart(row: Standing) -> str:
     return f"{abs(row.difference):.4f} nats"
-
-
-def _noun(results: Results) -> str:
-    tested = results.contenders is not None and compared_loss(results.contenders) == "test_loss"
-    return "test loss" if tested else "held-out loss"
 
 
 def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
