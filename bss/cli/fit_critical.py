@@ -92,12 +92,11 @@ def definitions_table(fit: CriticalFit) -> Table:
 
 def law_line(law: PowerLaw) -> str:
     """A law in a line, as CBS = 93.2·N^0.468 with its interval."""
+    terms = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
     factors = [
         f"{SYMBOLS[name]}^{number(exponent.value)} ({number(exponent.low)} – "
         f"{number(exponent.high)} at {exponent.level:.0%}; leaving one out {low:.3g} – {high:.3g})"
-        for name, exponent, (low, high) in zip(
-            law.variables, law.exponents, law.leave_one_out, strict=True
-        )
+        for name, exponent, (low, high) in terms
     ]
     unit = {1e6: "in millions"}.get(law.unit, f"over {law.unit:g}")
     symbols = ", ".join(SYMBOLS[name] for name in law.variables)

@@ -249,7 +249,5 @@ def _law_handles() -> list[Line2D]:
 
 def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
     ax.set(yscale="log", xlim=(float(x.min()), float(x.max())), ylim=y)
-    powers = range(round(np.log2(x.min())), round(np.log2(x.max())) + 1)
-    ticks = [2.0**power for power in powers if x.min() <= 2.0**power <= x.max()]
-    style.batch_axis(ax.xaxis, ticks[:: max(1, -(-len(ticks) // 6))])
+    style.batch_axis(ax.xaxis, most=6)
     style.count_axis(ax.yaxis)

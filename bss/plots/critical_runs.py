@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit
@@ -28,8 +27,7 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
         draw_steps(ax, fit)
         style.panel_title(ax, title)
         ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
-        low, high = ax.get_ylim()
-        ax.set_ylim(low / 4, high)
+        ax.set_ylim(bottom=ax.get_ylim()[0] / 4)
         style.count_axis(ax.yaxis)
     return figure
 
@@ -85,16 +83,13 @@ def noise_figure(table: pd.DataFrame) -> Figure:
         for batch, look in looks.items():
             rows = table.loc[table["batch"] == batch]
             ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **look)
-        _equal_axes(ax, *style.columns(table, column, "noise_scale"))
+        x, y = style.columns(table, column, "noise_scale")
+        ends = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
+        ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=ends)
+        ax.plot(ends, ends, color=style.FAINT, lw=1, ls="--", zorder=1)
+        for axis in (ax.xaxis, ax.yaxis):
+            style.batch_axis(axis)
         style.panel_title(ax, f"noise scale and {title}", xlabel=f"{label} (sequences)")
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
     entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
     return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])
-
-
-def _equal_axes(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    low, high = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
-    ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=(low, high))
-    ax.plot([low, high], [low, high], color=style.FAINT, lw=1, ls="--", zorder=1)
-    style.batch_axis(ax.xaxis)
-    style.batch_axis(ax.yaxis)

@@ -4,7 +4,6 @@ After Wang et al. (arXiv 2602.14208). Bars and bands are 2 standard errors over 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -151,8 +150,9 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
             text += "\nof their spread"
             if np.isfinite(score["rank_correlation"]):
                 text += f"\nrank correlation {score['rank_correlation']:.2f}"
-            place: dict[str, Any] = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
-            ax.text(0.98, 0.03, text, fontsize=style.SMALL, **place)
+            ax.text(
+                0.98, 0.03, text, ha="right", va="bottom", size=style.SMALL, transform=ax.transAxes
+            )
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
     titled = {ENDINGS[kind].title: look for kind, look in looks.items()}
     equal = style.handle("equal", color=style.FAINT, lw=0.9)

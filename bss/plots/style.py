@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -72,12 +73,9 @@ def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
 def named_styles(names: Iterable[Any]) -> dict[Any, dict[str, Any]]:
     """Colour and marker of each name, in their order: darker comes first."""
     order = list(dict.fromkeys(names))
-    shades = np.linspace(0.0, 0.8, max(len(order), 2))
-    colours = matplotlib.colormaps["viridis"](shades)
-    return {
-        name: {"color": tuple(colours[i]), "marker": _MARKERS[i % len(_MARKERS)]}
-        for i, name in enumerate(order)
-    }
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.8, max(len(order), 2)))
+    looks = zip(order, colours, cycle(_MARKERS), strict=False)
+    return {name: {"color": tuple(colour), "marker": mark} for name, colour, mark in looks}
 
 
 def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -167,11 +165,11 @@ def count_axis(axis: Axis, most: int = 6) -> None:
     _ticks(axis, partial(_decimal_ticks, most=most))
 
 
-def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = ()) -> None:
+def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = (), most: int = 9) -> None:
     """Makes an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
     few = sorted(set(batches))
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
-    _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high))
+    _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high, most))
 
 
 def svg(figure: Figure) -> str:
@@ -179,9 +177,8 @@ def svg(figure: Figure) -> str:
     buffer = io.StringIO()
     with matplotlib.rc_context(_SVG_RC):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).strip()
+    text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    return text[text.index("<svg") :].strip()
 
 
 def _ticks(
