@@ -95,8 +95,7 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
         ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **look, **far)
         right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        text = difference_text(row)
-        ax.text(right, y, text, fontsize=style.SMALL, va="center", bbox=box, zorder=3)
+        ax.text(right, y, difference_text(row), size=style.SMALL, va="center", bbox=box, zorder=3)
     # Room on the right for the numbers.
     ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
     ax.xaxis.set_major_locator(MaxNLocator(5))

@@ -58,13 +58,13 @@ def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) 
             told += ": no schedule beats the best constant batch"
     elif first.role in CONSTANT_ROLES:
         told += (
-            f", {_apart(first)} below {_name(best)}, which has the lowest held-out loss "
+            f", {_apart(first.difference)} {_name(best)}, which has the lowest held-out loss "
             "of the constants"
         )
     else:
-        told += f", {_apart(first)} below the best {_name(best)} ({best.loss:.4f})"
+        told += f", {_apart(first.difference)} the best {_name(best)} ({best.loss:.4f})"
     others = [
-        f"{_name(row)} ends {_apart(row)} {_side(row.difference)} {_name(best)}"
+        f"{_name(row)} ends {_apart(row.difference)} {_name(best)}"
         for row in rows
         if row.role not in CONSTANT_ROLES and row is not first
     ]
@@ -82,30 +82,21 @@ def _equal_steps(rows: list[Standing]) -> str:
     steps = f"{control.steps:,} steps to the schedule's {derived.steps:,}"
     if control.best:
         return f"{_name(control)} is also the constant of most nearly equal steps ({steps})"
-    difference = derived.loss - control.loss
     return (
         f"against the constant of most nearly equal steps, batch {control.batch} ({steps}), "
-        f"the derived schedule ends {abs(difference):.4f} nats {_side(difference)}"
+        f"the derived schedule ends {_apart(derived.loss - control.loss)}"
     )
 
 
-def _side(difference: float) -> str:
-    return "below" if difference < 0 else "above"
-
-
 def _name(row: Standing) -> str:
-    changing = {
-        "schedule": "derived schedule",
-        "late": "late switch",
-        "policy": f"policy {row.name}",
-    }
-    if row.role in changing:
-        return f"the {changing[row.role]} ({row.batch})"
+    roles = {"schedule": "derived schedule", "late": "late switch", "policy": f"policy {row.name}"}
+    if row.role in roles:
+        return f"the {roles[row.role]} ({row.batch})"
     return f"constant batch {row.batch.removeprefix('0:')}"
 
 
-def _apart(row: Standing) -> str:
-    return f"{abs(row.difference):.4f} nats"
+def _apart(difference: float) -> str:
+    return f"{abs(difference):.4f} nats {'below' if difference < 0 else 'above'}"
 
 
 def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
