@@ -97,12 +97,6 @@ def check_positive(study: Any, *names: str) -> None:
             raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
 
 
-def check_seeds(study: Any) -> None:
-    """Refuses a study without seeds, or with one twice."""
-    if not study.seeds or len(set(study.seeds)) < len(study.seeds):
-        raise InputError(f"seeds are {list(study.seeds)}; expected different ones, at least one")
-
-
 @dataclass(frozen=True, kw_only=True)
 class SweepStudy:
     """What every study of a sweep asks for.
@@ -126,7 +120,8 @@ class SweepStudy:
 
     def __post_init__(self) -> None:
         check_counts(self, "resamples")
-        check_seeds(self)
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds are {list(self.seeds)}; expected different ones, at least one")
 
 
 @dataclass(frozen=True, kw_only=True)
