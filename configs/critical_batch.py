@@ -63,12 +63,11 @@ def grid(
     tokens). beta2 has a half-life in tokens, but is not below 0.95.
     """
     found = []
-    for k in range(round(math.log2(high / low)) + 1):
-        tokens = low << k
-        middle = rate * (tokens / reference) ** 0.37
-        tried_here = [float(f"{middle * 2.0 ** (i - tried // 2):.3g}") for i in range(tried)]
+    for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
+        lowest = rate * (tokens / reference) ** 0.37 / 2 ** (tried // 2)
+        rates = tuple(float(f"{lowest * 2**i:.3g}") for i in range(tried))
         beta2 = round(max(0.95, 2 ** (-tokens / half_life)), 5)
-        found.append({"tokens": tokens, "rates": tuple(tried_here), "beta2s": (beta2,)})
+        found.append({"tokens": tokens, "rates": rates, "beta2s": (beta2,)})
     return found
 
 

@@ -10,17 +10,45 @@ from it in one setting.
 """
 
 import itertools
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 
+from bss.errors import InputError
 from bss.plots.critical import least_squares_figure
 from bss.theory.critical import CriticalTable, critical_batches
-from bss.theory.least_squares import LeastSquares
-from experiments.critical_theory.study import Study
+from bss.theory.exponents import Powers
+from bss.theory.least_squares import LeastSquares, Procedure
 from experiments.main import run_experiment
 from experiments.results import Results
 from experiments.study import say
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is computed.
+
+    Attributes:
+        title: of the results.
+        tasks: by their exponents.
+        procedures: how critical batches are measured; the first is drawn.
+        modes: of the spectrum.
+        noise: variance of the label noise.
+        powers: first and last budget, as powers of 2.
+        results: directory of tables and figures.
+    """
+
+    title: str
+    tasks: tuple[Powers, ...]
+    procedures: tuple[Procedure, ...]
+    modes: int
+    noise: float
+    powers: tuple[int, int]
+    results: str
+
+    def __post_init__(self):
+        if not self.tasks or not self.procedures:
+            raise InputError("tasks, procedures: give at least one of each")
 
 
 def experiment(study: Study) -> None:
