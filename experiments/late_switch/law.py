@@ -50,16 +50,9 @@ def seed_means(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
 def fit_pilots(
     pilots: pd.DataFrame, starts: Sequence[int], warmup: int, resamples: int
 ) -> list[CurveFit]:
-    """The law with each clock, from each start; first what predicts the ends of left-out pilots.
+    """The law with each clock, from each start: tokens before which a run table is left out.
 
-    Args:
-        pilots: a run table.
-        starts: tokens before which losses are left out.
-        warmup: in tokens.
-        resamples: bootstrap refits.
-
-    Returns:
-        Lowest left-out error first; empty where the pilots are refused.
+    What predicts the ends of left-out pilots best is first; empty where the pilots are refused.
     """
     found: list[CurveFit] = []
     for start in starts:
@@ -97,13 +90,8 @@ def law_schedules(
 ) -> dict[str, BatchSchedule]:
     """The schedules of the lowest predicted loss under each kind of rate, by their names in LAW.
 
-    Args:
-        fit: the law.
-        base: its tokens are the budget.
-        rate: peak learning rate.
-        decay: last part of the tokens decayed to zero.
-        unit: batches are multiples of it, from the smallest measured
-        largest: to this one.
+    Over the tokens of the base run, at a peak rate, the last part `decay` of them decayed to zero;
+    batches are multiples of the unit, from the smallest measured to the largest given.
     """
     tokens, warmup = base.schedule.tokens, base.schedule.warmup
     shapes = {
@@ -132,10 +120,7 @@ def law_schedules(
 def law_switch(
     fit: CurveFit, tokens: int, rate: float, warmup: int, first: int, last: int
 ) -> tuple[float, float]:
-    """The best two-stage switch at constant rate by the law.
-
-    Returns:
-        Tokens after the switch, and the predicted loss.
+    """Tokens after the best two-stage switch at constant rate by the law, and the predicted loss.
 
     Raises:
         InputError: the fit does not identify how noise is forgotten.

@@ -142,10 +142,9 @@ def catch_up(
         continued: the large batch over more tokens, so that it takes as many steps.
 
     Returns:
-        Columns switch (tokens), tokens, steps, after_tokens, loss, and its differences at equal
-        tokens to_small, to_large, to_earliest, and at equal steps to_large_at_steps, each with its
-        error; NaN where the other run has not been there. The first row of a switch is the last
-        before it.
+        switch, tokens, steps, after_tokens, loss; its differences at equal tokens to_small,
+        to_large, to_earliest, and at equal steps to_large_at_steps, with their errors; NaN where
+        the other run has not been. The first row of a switch is the last before it.
     """
     earliest = switched[min(switched)]
     found = []
@@ -179,21 +178,15 @@ def switch_points(
     """The best switch at each budget, of those measured, at constant rate.
 
     A switch at 0 is the large batch throughout, one at the budget is the small batch. One run with
-    a switch serves every budget behind it, because its rate does not depend on its stop.
-
-    Args:
-        switched: as in `catch_up`.
-        small: the constant small batch.
-        large: the constant large batch.
-        budgets: in tokens; those at which the small batch has no loss are left out.
+    a switch serves every budget behind it, because its rate does not depend on its stop. Curves are
+    as in `catch_up`; budgets, in tokens, at which the small batch has no loss are left out.
 
     Returns:
-        Columns budget, source ("measured"), switches (how many were compared), best_measured
-        (tokens before the switch of the lowest mean loss), after (tokens after the best switch: the
-        minimum of a parabola in their logarithm through the best and its neighbours, mean of the
-        seeds' logarithms), after_error (2 standard errors of the logarithm), interior (whether
-        switches before and after were measured), loss, to_small (the best less the small batch
-        throughout) and its error.
+        budget, source ("measured"), switches (how many were compared), best_measured (tokens before
+        the switch of the lowest mean loss), after (tokens after the best switch, by a parabola in
+        their logarithm through the best and its neighbours, mean of the seeds' logarithms),
+        after_error (of the logarithm), interior (whether switches before and after were measured),
+        loss, to_small (the best less the small batch throughout) and its error.
     """
     rows = []
     for budget in budgets:
@@ -228,9 +221,8 @@ def switch_points(
 def exponent(table: pd.DataFrame, source: str) -> dict[str, Any]:
     """The exponent of the tokens after the best switch in the budget, over interior optima."""
     some = table.loc[(table["source"] == source) & table["interior"].astype(bool)]
-    budgets, after = some["budget"].to_numpy(float), some["after"].to_numpy(float)
-    errors = some["after_error"].to_numpy(float) / 2
-    known = errors if len(errors) and np.isfinite(errors).all() else None
+    budgets, after, errors = some[["budget", "after", "after_error"]].to_numpy(float).T
+    known = errors / 2 if len(errors) and np.isfinite(errors).all() else None
     try:
         law = fit_power(after, {"budget": budgets}, errors=known, level=0.90)
         found = law.exponents[0]

@@ -48,10 +48,10 @@ def predictions(
         statuses: of all of them, by their runs' ids.
 
     Returns:
-        Columns name, rate, peak_lr, batch, tokens, measured (mean over seeds) and error (2 standard
-        errors), predicted (NaN where the law cannot speak), mean_batch, mean_batch_constant (the
-        constant of as many steps at the same rate, interpolated in log batch; NaN beyond those
-        measured) and best_training (the lowest final loss that the fit has seen). Losses in nats.
+        name, rate, peak_lr, batch, tokens, measured (nats, mean over seeds), error, predicted (NaN
+        where the law cannot speak), mean_batch, mean_batch_constant (the constant of as many steps
+        at the same rate, interpolated in log batch; NaN beyond those measured), best_training (the
+        lowest final loss that the fit has seen).
     """
     seen = min(loss.value for _, loss in _final(training, statuses))
     flat: dict[tuple[str, float], dict[int, float]] = {}
@@ -101,16 +101,12 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
     """How well differences between unseen runs are predicted: all, at one rate, by its kind.
 
     Predictors are compared on the runs that all of them speak of; one that speaks of none is left
-    out.
-
-    Args:
-        table: of `predictions`.
-        shared_rate: peak learning rate of the second group.
+    out. The shared rate is that of the second group.
 
     Returns:
-        Columns group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root
-        mean squares over pairs of schedules), ratio of the two (0.5 or less is asked of the law;
-        1 is no skill), rank_correlation (Spearman's).
+        group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root mean
+        squares over pairs of schedules), ratio of the two (0.5 or less is asked of the law; 1 is no
+        skill), rank_correlation (Spearman's).
     """
     # Runs that end earlier differ for another reason than their schedules.
     every = table.loc[table["tokens"] == table["tokens"].max()]
@@ -131,20 +127,14 @@ def candidates(
 ) -> pd.DataFrame:
     """Every law that was tried, and how it would have done on schedules it has not seen.
 
-    The choice is made on left-out pilots; the scores show what hangs on it.
-
-    Args:
-        tried: fits, each with its table of `predictions`.
-        chosen: one of the fits.
-        shared_rate: as in `scores`.
+    The choice is made on left-out pilots; the scores of each fit's table of `predictions` show what
+    hangs on it: ratio and rank of all unseen schedules, and of those at one peak rate.
 
     Returns:
-        Columns since (tokens), clock, chosen, left_out_rmse and rmse (of log loss), unidentified,
-        and of all unseen schedules and of those at one peak rate ratio and rank.
+        CANDIDATES; since is in tokens, left_out_rmse and rmse are of log loss.
     """
     rows = []
     for fit, table in tried:
-        found = scores(table, shared_rate)
         row = {
             "since": fit.since,
             "clock": fit.clock,
@@ -153,8 +143,8 @@ def candidates(
             "rmse": fit.rmse,
             "unidentified": " ".join(fit.unidentified),
         }
-        for entry in found.to_dict("records"):
-            if entry["predictor"] == "predicted" and entry["group"] in ("all", "one peak rate"):
+        for entry in scores(table, shared_rate).to_dict("records"):
+            if entry["predictor"] == "predicted":
                 group = entry["group"].replace(" ", "_")
                 row |= {f"{group}_{key}": entry[key] for key in ("ratio", "rank_correlation")}
         rows.append(row)

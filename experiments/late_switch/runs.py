@@ -58,9 +58,10 @@ def by_law(
     """
     found: dict[str, list[Contender]] = {}
     for kind, name in LAW.items():
-        schedule = [schedules[name]] if name in schedules else []
-        entries = [Entry(name, str(one), (study.shared_rate,)) for one in schedule]
-        found[kind] = [contender for entry in entries for contender in of_entry(study, base, entry)]
+        found[kind] = []
+        if name in schedules:
+            entry = Entry(name, str(schedules[name]), (study.shared_rate,))
+            found[kind] += of_entry(study, base, entry)
     found["constant"] = sharing(found["constant"], known, study.fork_tokens)
     return found
 
@@ -81,15 +82,10 @@ def under_cosine(
 ) -> tuple[list[Contender], list[int]]:
     """Every constant and every schedule under a cosine, and where they keep checkpoints, in tokens.
 
-    Args:
-        study: with the part of the tokens that they have.
-        base: the run that they overlay.
-        lawful: the law's schedules, from the start at constant rate.
+    The law's schedules are given as from the start at constant rate.
     """
-    constants = [
-        Entry(f"constant {batch}", str(batch), rates) for batch, rates in study.rates.items()
-    ]
-    entries = [*constants, *(entry for entry in study.schedules if entry.until == 1)]
+    entries = [Entry(f"constant {batch}", str(batch), study.rates[batch]) for batch in study.rates]
+    entries += [entry for entry in study.schedules if entry.until == 1]
     found = [c for entry in entries for c in of_entry(study, base, entry)]
     found = [cosined(contender, study.cosine) for contender in [*found, *lawful]]
     starts = {start for c in found for start in c.run.schedule.batch.starts[1:]}
