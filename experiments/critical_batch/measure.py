@@ -70,20 +70,16 @@ def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
 def target_loss(reference: pd.DataFrame, budget: int) -> float | None:
     """The loss at a budget of the best setting of the reference batch, averaged over seeds.
 
-    Args:
-        reference: its runs, from `by_average`.
-        budget: D, in tokens.
-
-    Returns:
-        The least over settings that have the most seeds; None where no run got that far.
+    The reference's runs are from `by_average`, the budget is D in tokens. Of the settings that have
+    the most seeds, the least counts; None where no run got that far.
     """
     losses: dict[tuple, list[float]] = {}
     for _, run in reference.groupby("run", sort=False):
-        if run["tokens"].iloc[-1] < budget:
-            continue
-        curve = smooth_curve(run, "averaged")
-        at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
-        losses.setdefault((run["peak_lr"].iloc[0], run["hyper"].iloc[0]), []).append(at)
+        first, last = run.iloc[0], run.iloc[-1]
+        if last["tokens"] >= budget:
+            curve = smooth_curve(run, "averaged")
+            at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
+            losses.setdefault((first["peak_lr"], first["hyper"]), []).append(at)
     most = max(map(len, losses.values()), default=0)
     return min((sum(v) / most for v in losses.values() if len(v) == most), default=None)
 
@@ -128,10 +124,7 @@ def _points(table: pd.DataFrame, targets: dict) -> pd.DataFrame:
 
 
 def minima(measured: pd.DataFrame) -> pd.DataFrame:
-    """The best setting of each batch, as `bss.laws.critical.curves` takes it.
-
-    Args:
-        measured: from `measure`.
+    """The best setting of each batch of `measure`, as `bss.laws.critical.curves` takes it.
 
     Returns:
         CELL, batch, trials (settings that finished), steps and tokens_to_target (geometric means
@@ -175,12 +168,9 @@ def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
 def around_bend(cell: pd.DataFrame) -> list[int]:
     """The batch that needs nearest to twice the reference's tokens, and its two neighbours.
 
-    Twice, because that is where B = b/a.
-
-    Args:
-        cell: rows of one model and budget, from `with_overhead`.
+    Twice, because that is where B = b/a. A cell is one model and budget, from `with_overhead`.
     """
-    seen = cell.loc[cell["overhead"].notna()].sort_values(by="batch")
+    seen = cell.dropna(subset="overhead")
     if seen.empty:
         return []
     doubled = np.abs(np.log1p(seen["overhead"].to_numpy(float)) - math.log(2))
@@ -212,9 +202,8 @@ def repeats(study: Study, trials: Sequence[Trial], measured: pd.DataFrame) -> li
     found = []
     for _, cell in best.groupby(CELL, sort=False):
         chosen = {*around_bend(cell), study.reference // int(cell["seq_len"].iloc[0])}
-        for row in cell.to_dict("records"):
-            if not row["reached"] or row["batch"] not in chosen:
-                continue
+        reached = cell.loc[cell["reached"] & cell["batch"].isin([*chosen])]
+        for row in reached.to_dict("records"):
             trial = best_trial(trials, row)
             enough = round(study.margin * row["tokens_to_target"])
             length = min(trial.run.schedule.tokens, enough)

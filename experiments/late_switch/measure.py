@@ -38,9 +38,11 @@ Seeds = Mapping[int, Curve]
 
 def tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, Any]:
     """Every table by file name."""
-    ended = [*(c for c in trained.stable if is_whole(study, c)), *trained.decays, *trained.cosines]
+    annealed = [*trained.decays, *trained.cosines]
+    ended = [*(c for c in trained.stable if is_whole(study, c)), *annealed]
+    every = [*trained.stable, *trained.continued, *annealed]
     return {
-        "runs.parquet": named_runs(trained.contenders, trainer.runs),
+        "runs.parquet": named_runs(every, trainer.runs),
         **final_tables(study, ended, trainer),
         **switch_tables(study, trained, trainer.runs),
         "pilots.parquet": trained.means,
@@ -90,22 +92,21 @@ def prediction_tables(
 
 def switch_tables(study: Study, trained: Trained, runs: Path) -> dict[str, pd.DataFrame]:
     """Catch-up after each switch, and the best switch of each budget with its exponent."""
-    rate = study.shared_rate
-    constants = curves(runs, trained.constants, rate)
-    ends = [BatchSchedule.constant(batch) for batch in (study.small, study.large)]
-    small, large = (constants.get(end, {}) for end in ends)
-    late = [c for c in trained.stable if c.role == "late"]
-    every, whole = (
-        {schedule.starts[1]: seeds for schedule, seeds in curves(runs, some, rate).items()}
-        for some in (late, [c for c in late if is_whole(study, c)])
+    rate, ends = study.shared_rate, (study.small, study.large)
+    stable = curves(runs, trained.stable, rate)
+    whole = curves(runs, [c for c in trained.stable if is_whole(study, c)], rate)
+    small, large = (stable.get(BatchSchedule.constant(batch), {}) for batch in ends)
+    switched, to_the_end = (
+        {at.starts[1]: seeds for at, seeds in some.items() if at.batches == ends}
+        for some in (stable, whole)
     )
     budgets = [round(part * study.tokens) for part in study.budgets]
-    measured = switch_points(every, small, large, budgets)
+    measured = switch_points(switched, small, large, budgets)
     points = pd.concat([measured, law_points(study, trained.fit)])
-    continued = curves(runs, trained.continued, rate).get(ends[1], large)
+    continued = next(iter(curves(runs, trained.continued, rate).values()), large)
     exponents = [exponent(points, source) for source in ("measured", "law")]
     return {
-        "catch_up.csv": catch_up(whole, small, large, continued),
+        "catch_up.csv": catch_up(to_the_end, small, large, continued),
         "switch_points.csv": points,
         "exponents.csv": pd.DataFrame(exponents),
     }

@@ -157,8 +157,7 @@ class Trained:
     """What a study trained, and the law on the way.
 
     Attributes:
-        constants: at constant rate.
-        stable: they, the switches and the law's schedule, all at constant rate.
+        stable: constants, switches and the law's schedule, all at constant rate.
         continued: the large batch over more tokens.
         decays: of the stable that take all tokens, with their last part decayed to zero.
         cosines: from the start.
@@ -169,7 +168,6 @@ class Trained:
         lawful: the schedules that it recommends, by name.
     """
 
-    constants: list[Contender]
     stable: list[Contender]
     continued: list[Contender]
     decays: list[Contender]
@@ -179,11 +177,6 @@ class Trained:
     fits: list[CurveFit]
     fit: CurveFit | None
     lawful: dict[str, BatchSchedule]
-
-    @property
-    def contenders(self) -> list[Contender]:
-        """All of them."""
-        return [*self.stable, *self.continued, *self.decays, *self.cosines]
 
 
 def train(study: Study, base: RunConfig, trainer: Trainer) -> Trained:
@@ -212,4 +205,4 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> Trained:
     decays = trainer.contend(decays, "4/5 WSD", forks)
     cosines, own = under_cosine(study, base, by_rate["cosine"])
     cosines = trainer.contend(cosines, "5/5 cosine", own)
-    return Trained(constants, stable, continued, decays, cosines, pilots, means, fits, fit, lawful)
+    return Trained(stable, continued, decays, cosines, pilots, means, fits, fit, lawful)
