@@ -134,11 +134,6 @@ class Study(PricedStudy):
         if self.schedules is not None:
             _check_comparison(self, self.schedules)
 
-    @property
-    def least_budget(self) -> int:
-        """The smallest budget of all points."""
-        return min(point.tokens for design in self.designs for point in design.points)
-
     def cells(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Budgets by (model, sequence length), ascending; cells in the designs' order."""
         found: dict[tuple[str, int], set[int]] = {}
@@ -185,20 +180,20 @@ def _check_designs(study: Study) -> None:
     if not names or len(set(names)) < len(names):
         raise InputError(f"designs are {names}; expected one or more with different names")
     for design in study.designs:
+        where = f"design {design.name}"
         if design.unit not in ("sequences", "tokens"):
-            raise InputError(
-                f"design {design.name}: unit {design.unit!r}; write sequences or tokens"
-            )
+            raise InputError(f"{where}: unit {design.unit!r}; write sequences or tokens")
         if not design.points:
-            raise InputError(f"design {design.name} has no points; give it a model and a budget")
+            raise InputError(f"{where} has no points; give it a model and a budget")
         lengths = {study.cell(point)[1] for point in design.points}
         if len(lengths) > 1 and design.unit == "sequences":
-            raise InputError(f"design {design.name} mixes sequence lengths; set unit to tokens")
+            raise InputError(f"{where} mixes sequence lengths; set unit to tokens")
         for point in design.points:
             named(point.model)
             if point.tokens < 1:
-                raise InputError(f"design {design.name}: {point.tokens} tokens; give a budget")
-    warmup, least = study.setup.schedule.warmup, study.least_budget
+                raise InputError(f"{where}: {point.tokens} tokens; give a budget")
+    least = min(budgets[0] for budgets in study.cells().values())
+    warmup = study.setup.schedule.warmup
     if not study.warmup_share and warmup > MOST_WARMUP * least:
         raise InputError(
             f"setup.schedule.warmup is {warmup}; expected at most {MOST_WARMUP:.0%} of the "

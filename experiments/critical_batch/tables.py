@@ -108,10 +108,8 @@ def noise_table(
 ) -> pd.DataFrame:
     """The gradient noise scale where each batch's best run met its target, beside b/a and CBS.
 
-    Args:
-        table: run table with the column noise_scale, in sequences.
-        measured: from `measure`.
-        fits: by design; b/a and CBS are of the first with batches in sequences that has the curve.
+    The run table has the column noise_scale, in sequences; points are from `measure`. b/a and CBS
+    are of the first design with batches in sequences that has the curve.
     """
     known = {
         (at.curve.model, at.curve.target_loss): {"B_crit": at.B_crit.value, "cbs": at.cbs.value}

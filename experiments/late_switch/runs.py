@@ -32,14 +32,11 @@ def switching(study: Study, base: RunConfig, constants: Sequence[Contender]) -> 
 
 def going_on(study: Study, constants: Sequence[Contender]) -> list[Contender]:
     """The large batch at the shared rate over more tokens, from its last checkpoint."""
-    found = []
+    found, large = [], (BatchSchedule.constant(study.large), study.shared_rate)
     for contender in constants if study.continued > 1 else ():
         run = contender.run
-        if (
-            run.schedule.batch == BatchSchedule.constant(study.large)
-            and run.optimizer.lr == study.shared_rate
-            and run.seed in study.continued_seeds
-        ):
+        kind = run.schedule.batch, run.optimizer.lr
+        if kind == large and run.seed in study.continued_seeds:
             longer = overlay(run, {"schedule.tokens": round(study.continued * study.tokens)})
             branch = branched(longer, [run], study.fork_tokens)
             found.append(Contender(f"{contender.name} continued", "constant", "constant", branch))
@@ -67,9 +64,7 @@ def by_law(
 
 
 def decaying(
-    study: Study,
-    contenders: Sequence[Contender],
-    known: Sequence[Contender],
+    study: Study, contenders: Sequence[Contender], known: Sequence[Contender]
 ) -> list[Contender]:
     """The contenders with their last tokens decayed to zero, each from the nearest checkpoint."""
     trained = [contender.run for contender in known]
