@@ -6,8 +6,8 @@ seed; errors are 2 standard errors over seeds (derived here).
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,7 @@ from bss.errors import InputError
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds.
-
-    Attributes:
-        value: the mean.
-        error: 2 standard errors; None with fewer than two seeds.
-        seeds: how many.
-    """
+    """A mean over so many seeds, and 2 standard errors of it; None with fewer than two seeds."""
 
     value: float
     error: float | None
@@ -32,9 +26,8 @@ class Mean:
     @property
     def sign(self) -> int:
         """1 or -1 where the mean is beyond its error, else 0."""
-        if self.error is None or not abs(self.value) > self.error or math.isnan(self.error):
-            return 0
-        return int(math.copysign(1, self.value))
+        beyond = self.error is not None and abs(self.value) > self.error
+        return int(math.copysign(1, self.value)) if beyond else 0
 
 
 @dataclass(frozen=True)
@@ -48,8 +41,8 @@ class Optimum:
         log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
             each seed's best batch and its neighbours. A seed whose best batch is the smallest or
             the largest has that batch, which is only a bound.
-        over_smallest: log of the tokens of the smallest batch measured over those of `batch`.
-        over_largest: the same of the largest batch.
+        over_smallest, over_largest: log of the tokens of the smallest and of the largest batch
+            measured over those of `batch`.
     """
 
     target_loss: float
@@ -68,13 +61,9 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
-    """Where a parabola through the lowest of some points and its neighbours is lowest.
+    """Where a parabola through the lowest of points [N], x in order, and its neighbours is lowest.
 
     The lowest point itself where it is the first or the last, or the three are on a line.
-
-    Args:
-        x: [N], in order.
-        y: [N].
     """
     i = int(np.argmin(y))
     if not 0 < i < len(y) - 1:
@@ -86,32 +75,26 @@ def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
 def crossings(points: pd.DataFrame) -> pd.DataFrame:
     """For each pair of batches and each target, which needs more tokens.
 
-    Args:
-        points: table of points, one row for each batch, target and seed.
+    Of a table of points with one row for each batch, target and seed.
 
     Returns:
         Columns small, large, target_loss, log_ratio, error, seeds: log of the tokens of the small
         batch over those of the large one. Only seeds in which both reached the target count.
     """
     rows = []
-    for target, seeds in _by_target(points):
-        batches = sorted({batch for logs in seeds.values() for batch in logs})
-        for small, large in itertools.combinations(batches, 2):
-            both = [logs for logs in seeds.values() if small in logs and large in logs]
+    for target, logs in _log_tokens(points).items():
+        for small, large in itertools.combinations(logs, 2):
+            both = (logs[small] - logs[large]).dropna().tolist()
             if both:
-                found = mean([logs[small] - logs[large] for logs in both])
-                rows.append((small, large, target, found.value, found.error, found.seeds))
+                rows.append((small, large, target, *astuple(mean(both))))
     columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
-    """Pairs whose curves cross beyond 2 standard errors.
+    """Pairs in the table of `crossings` whose curves cross beyond 2 standard errors.
 
     The small batch needs fewer tokens to some loss, and more to a lower one.
-
-    Args:
-        table: of `crossings`.
     """
     found = []
     for _, rows in table.groupby(["small", "large"]):
@@ -129,65 +112,49 @@ def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
 def optima(points: pd.DataFrame) -> list[Optimum]:
     """The best batch at each target that every seed reached, highest loss first.
 
-    Only batches that reached it in every seed count.
-
-    Args:
-        points: table of points, one row for each batch, target and seed.
+    Only batches that reached it in every seed count; the points are as for `crossings`.
 
     Raises:
         InputError: no batch reached any target in every seed.
     """
     found = []
-    for target, seeds in _common(points):
-        tables = list(seeds.values())
-        batches = sorted(tables[0])
-        best = min(batches, key=lambda batch: sum(logs[batch] for logs in tables))
-        found.append(
-            Optimum(
-                target,
-                best,
-                batches[0] < best < batches[-1],
-                mean([_best_batch(logs) for logs in tables]),
-                mean([logs[batches[0]] - logs[best] for logs in tables]),
-                mean([logs[batches[-1]] - logs[best] for logs in tables]),
-            )
-        )
+    for target, logs in _common(points).items():
+        batches = logs.columns.tolist()
+        best = batches[int(np.argmin(logs.sum()))]
+        smallest, largest = ((logs[end] - logs[best]).tolist() for end in (batches[0], batches[-1]))
+        log2_batch = mean(_best_batches(logs).tolist())
+        interior = batches[0] < best < batches[-1]
+        found.append(Optimum(target, best, interior, log2_batch, mean(smallest), mean(largest)))
     return found
 
 
 def growth(points: pd.DataFrame) -> Mean:
     """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed."""
-    ends = _common(points)
-    first, last = ends[0][1], ends[-1][1]
-    return mean([_best_batch(last[seed]) - _best_batch(first[seed]) for seed in first])
+    tables = list(_common(points).values())
+    return mean((_best_batches(tables[-1]) - _best_batches(tables[0])).tolist())
 
 
-def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
-    """Targets, highest first, with log tokens by seed and batch where the target was reached."""
-    table: dict[float, dict[int, dict[float, float]]] = {}
-    for row in points.sort_values("target_loss", ascending=False).to_dict("records"):
-        if row["reached"]:
-            seeds = table.setdefault(row["target_loss"], {})
-            log_tokens = math.log(row["tokens_to_target"])
-            seeds.setdefault(row["seed"], {})[row["batch"]] = log_tokens
-    yield from table.items()
+def _log_tokens(points: pd.DataFrame) -> dict[float, pd.DataFrame]:
+    """By target, highest first: log tokens of each seed (row) and batch, NaN if not reached."""
+    reached = points[points["reached"].astype(bool)]
+    tables = {
+        target: rows.groupby(["seed", "batch"])["tokens_to_target"].last().map(math.log).unstack()
+        for target, rows in reached.groupby("target_loss")
+    }
+    return dict(sorted(tables.items(), reverse=True))  # type: ignore[arg-type]
 
 
-def _common(points: pd.DataFrame) -> list[tuple[float, dict[int, dict[float, float]]]]:
-    """`_by_target` at the batches that reached a target in every seed of the table."""
-    everyone = set(points["seed"])
-    found = []
-    for target, seeds in _by_target(points):
-        shared = set.intersection(*(set(logs) for logs in seeds.values()))
-        if shared and set(seeds) == everyone:
-            kept = {s: {b: logs[b] for b in sorted(shared)} for s, logs in sorted(seeds.items())}
-            found.append((target, kept))
+def _common(points: pd.DataFrame) -> dict[float, pd.DataFrame]:
+    """`_log_tokens` at the batches that reached a target in every seed of the table."""
+    seeds = points["seed"].nunique()
+    tables = {target: logs.dropna(axis=1) for target, logs in _log_tokens(points).items()}
+    found = {t: logs for t, logs in tables.items() if len(logs) == seeds and len(logs.columns)}
     if not found:
         raise InputError("points: no batch reached a target in every seed; choose higher targets")
     return found
 
 
-def _best_batch(logs: dict[float, float]) -> float:
-    """log2 of the batch at the minimum of one seed's curve: log tokens by batch."""
-    batches = sorted(logs)
-    return parabola_minimum(np.log2(batches), np.array([logs[batch] for batch in batches]))
+def _best_batches(logs: pd.DataFrame) -> np.ndarray:
+    """log2 of the batch at the minimum of each seed's curve."""
+    log_batch = np.log2(logs.columns.to_numpy(float))
+    return np.array([parabola_minimum(log_batch, row) for row in logs.to_numpy()])
