@@ -126,9 +126,9 @@ def unidentified(x: Mapping[str, ArrayLike]) -> str:
     is left (derived here).
     """
     logs = {name: np.log(np.asarray(values, float)) for name, values in x.items()}
-    count = min(len(values) for values in logs.values())
+    count, all_names = min(len(values) for values in logs.values()), " and ".join(logs)
     if count < len(logs) + 1:
-        return f"{count} points for the {len(logs) + 1} parameters of a law in {_listed(logs)}"
+        return f"{count} points for the {len(logs) + 1} parameters of a law in {all_names}"
     for name, values in logs.items():
         if np.ptp(values) < np.log(LEAST_SPREAD):
             return f"{name} spans less than a factor of {LEAST_SPREAD:g}; vary it more"
@@ -137,9 +137,9 @@ def unidentified(x: Mapping[str, ArrayLike]) -> str:
         design = np.stack([np.ones(count), *others], axis=1)
         rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
         if np.ptp(rest) < np.log(LEAST_SPREAD):
-            fixed = _listed([other for other in logs if other != name])
+            fixed = " and ".join(other for other in logs if other != name)
             return (
-                f"the exponents of {_listed(logs)} cannot be separated: at given {fixed}, {name} "
+                f"the exponents of {all_names} cannot be separated: at given {fixed}, {name} "
                 f"spans only a factor of {np.exp(np.ptp(rest)):.3g}; measure points that vary it "
                 f"by {LEAST_SPREAD:g} or more at fixed {fixed}"
             )
@@ -203,7 +203,3 @@ def _exponentiated(log: Estimate) -> Estimate:
         None if end is None else float(np.exp(end)) for end in (log.value, log.low, log.high)
     )
     return Estimate(value, low, high, log.level, log.note)
-
-
-def _listed(names) -> str:
-    return " and ".join(names)

@@ -141,18 +141,15 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
 
 def check_drive(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> None:
     """Raises InputError where what changes has an effect that the fit does not identify."""
-    if not batch_changes and not rate_changes:
-        return
-    reason = fit.status if fit.status != "converged" else ""
+    reasons = [] if fit.status == "converged" else [fit.status]
     if not fit.identified:
-        reason = reason or "noise is unidentified"
-    missing = fit.unidentified
-    if batch_changes and "m" in missing:
-        reason = reason or f"m is {missing['m']}"
-    if reason:
+        reasons.append("noise is unidentified")
+    if batch_changes and "m" in fit.unidentified:
+        reasons.append(f"m is {fit.unidentified['m']}")
+    if reasons and (batch_changes or rate_changes):
         raise InputError(
-            f"fit: {reason}; add runs that change their batch or rate after some losses, or ask "
-            "for a constant schedule"
+            f"fit: {reasons[0]}; add runs that change their batch or rate after some losses, or "
+            "ask for a constant schedule"
         )
 
 
