@@ -4,48 +4,43 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar, get_args
 
 from bss.errors import InputError
 
 T = TypeVar("T")
 
 
-class Registry(Mapping[str, T], Generic[T]):
-    """Values of one kind by name; a user's own are named by where they are imported from.
+class Registry(dict[str, T]):
+    """Values of one kind by registered name; a user's own, by where they are imported from.
 
     Attributes:
         kind: what they are, as the field is called in an error message.
-        known: by registered name.
         of: the class that a user's own must be an instance of; `type[X]` for a class under X.
+        loaded: a user's own that were asked for, by name.
+
+    Examples:
+        >>> Registry("number", {"one": 1})["one"], Registry("number", {})["math:tau"]
+        (1, 6.283185307179586)
     """
 
     def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
-        self.kind, self.known, self.of = kind, dict(known), of
+        super().__init__(known)
+        self.kind, self.of = kind, of
         self.loaded: dict[str, T] = {}
 
-    def __getitem__(self, name: str) -> T:
-        """The value of a registered name, or of `package.module:ATTRIBUTE`.
-
-        Raises:
-            InputError: an unknown name, with those there are, or nothing to import there.
-
-        Examples:
-            >>> Registry("number", {"one": 1})["one"], Registry("number", {})["math:tau"]
-            (1, 6.283185307179586)
-        """
-        if name in self.known:
-            return self.known[name]
+    def __missing__(self, name: str) -> T:
+        """The value that `package.module:ATTRIBUTE` names; else those there are are told."""
         if ":" in name:
             found = load(name, self.kind)
             self._check(name, found)
             self.loaded[name] = found
             return found
-        near = difflib.get_close_matches(name, self.known, n=1)
+        near = difflib.get_close_matches(name, self, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(
-            f"{self.kind}: {name!r} is unknown; {hint}choose one of {', '.join(self.known)}, "
+            f"{self.kind}: {name!r} is unknown; {hint}choose one of {', '.join(self)}, "
             "or name your own as package.module:ATTRIBUTE"
         )
 
@@ -58,22 +53,9 @@ class Registry(Mapping[str, T], Generic[T]):
         if not right:
             raise InputError(f"{self.kind}: {name} is {type(found).__name__}; expected {expected}")
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.known)
-
-    def __len__(self) -> int:
-        return len(self.known)
-
     def name_of(self, value: T) -> str:
-        """The name of a value: registered, loaded before, or else where it is imported from.
-
-        Raises:
-            InputError: it is neither registered nor importable, as what a notebook's cell defines.
-        """
-        for name, known in (*self.known.items(), *self.loaded.items()):
+        """The name of a value: registered, loaded before, or else its `path_of`."""
+        for name, known in (*self.items(), *self.loaded.items()):
             if known == value:
                 return name
         return path_of(value, self.kind)
@@ -95,11 +77,7 @@ class Chosen:
 
     @property
     def chosen(self) -> str:
-        """The registered name of its class, or where a worker process imports it from.
-
-        Raises:
-            InputError: its class cannot be imported, as one of a notebook's cell.
-        """
+        """The registered name of its class, or where a worker process imports it from."""
         return self.choices().name_of(type(self))
 
     @property

@@ -3,8 +3,10 @@
 Counts are exact Python integers at any size: 10^13 tokens are beyond int32 and float32.
 """
 
+import math
 import re
 from decimal import Decimal
+from fractions import Fraction
 
 from bss.errors import InputError
 
@@ -71,20 +73,14 @@ def _count(text: str, field: str, total: int | None) -> int:
             f"{field}: {text[:40]!r} is no count of 0 or more; "
             "write it like 250M, 1.5B, 200K, 1e6, 2^20 or 123456"
         )
-    digits, exponent, suffix = number[1], int(number[2] or 0), number[3].upper()
-    numerator, denominator = Decimal(digits).as_integer_ratio()
-    numerator *= 10**exponent
+    value, suffix = Fraction(Decimal(number[1])) * 10 ** int(number[2] or 0), number[3].upper()
     if suffix == "%":
-        return _share(text, numerator, denominator, field, total)
-    count, rest = divmod(numerator * SUFFIXES[suffix], denominator)
-    if rest:
+        if total is None:
+            raise InputError(f"{field}: {text} is a share of nothing here; write a count like 250M")
+        if value > 100:
+            raise InputError(f"{field}: {text} is more than the whole; write at most 100%")
+        return math.floor(value * total / 100)
+    count = value * SUFFIXES[suffix]
+    if count.denominator != 1:
         raise InputError(f"{field}: {text} is no whole number; write an exact count")
-    return count
-
-
-def _share(text: str, numerator: int, denominator: int, field: str, total: int | None) -> int:
-    if total is None:
-        raise InputError(f"{field}: {text} is a share of nothing here; write a count like 250M")
-    if numerator > 100 * denominator:
-        raise InputError(f"{field}: {text} is more than the whole; write at most 100%")
-    return numerator * total // (100 * denominator)
+    return int(count)

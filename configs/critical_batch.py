@@ -23,9 +23,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import PRICED, sized
 
 CHINCHILLA = (1_741_000_000, 3_072_000_000, 6_144_000_000, 12_288_000_000, 24_576_000_000)
 
@@ -65,12 +63,11 @@ def grid(
     tokens). beta2 has a half-life in tokens, but is not below 0.95.
     """
     found = []
-    for k in range(round(math.log2(high / low)) + 1):
-        tokens = low << k
-        middle = rate * (tokens / reference) ** 0.37
-        tried_here = [float(f"{middle * 2.0 ** (i - tried // 2):.3g}") for i in range(tried)]
+    for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
+        lowest = rate * (tokens / reference) ** 0.37 / 2 ** (tried // 2)
+        rates = tuple(float(f"{lowest * 2**i:.3g}") for i in range(tried))
         beta2 = round(max(0.95, 2 ** (-tokens / half_life)), 5)
-        found.append({"tokens": tokens, "rates": tuple(tried_here), "beta2s": (beta2,)})
+        found.append({"tokens": tokens, "rates": rates, "beta2s": (beta2,)})
     return found
 
 
@@ -111,9 +108,7 @@ BASE = {
     "noise_split": False,
     "resamples": 2000,
     "results": "runs/critical_batch_{size}/results",
-    "dry_run": False,
-    "peak_flops": 989e12,
-    "mfu": 0.4,
+    **PRICED,
     "setup": {
         "model": "pico",
         "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 32},
@@ -207,7 +202,4 @@ SIZES = {
     },
 }
 
-
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="cpu")

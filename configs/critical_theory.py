@@ -11,9 +11,7 @@ Expect, at cpu size and with the pinned procedure (the first): exponents of 0.41
 −0.02 for (a, b) = (1.5, 2.5), (1.5, 4.5), (2, 3), (2, 1.5); theory 0.400, 0.625, 0.333, 0.
 """
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import sized
 
 TASKS = ((1.5, 2.5), (1.5, 4.5), (2.0, 3.0), (2.0, 1.5))
 
@@ -52,7 +50,4 @@ SIZES = {
     "cpu": {},
 }
 
-
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="cpu")

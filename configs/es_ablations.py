@@ -25,9 +25,7 @@ CONTEST = ("4", LATE, GROWING)
 def changes(constants: tuple[str, ...], warmup: int) -> list[dict]:
     """The reference, and one thing changed at a time.
 
-    Args:
-        constants: batches of a whole E(S).
-        warmup: 4 times that of the reference, in tokens.
+    `constants` are the batches of a whole E(S), `warmup` is 4 times the reference's, in tokens.
     """
     longer = {"data.seq_len": 256, "evaluation.seq_len": 64}
     plain_sgd = {"optimizer.name": "sgd", "optimizer.beta1": 0.0, "optimizer.lr": 1.0}

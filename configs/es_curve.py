@@ -11,9 +11,7 @@ Expect, at demo size: curves of different batches that cross, B_opt between 2 an
 that grows as the target loss falls, and a growing batch that wins at constant learning rate.
 """
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import SETUP, sized
 
 BASE = {
     "title": "E(S) of a small language model under WSD",
@@ -27,26 +25,11 @@ BASE = {
     "policies": (),
     "resamples": 500,
     "results": "runs/{size}/results",
-    "setup": {
-        "model": "nano",
-        "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
-        "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.0},
-        "schedule": {"tokens": 1_500_000, "warmup": 50_000},
-        "evaluation": {
-            "tokens": 16_384,
-            "test_tokens": 131_072,
-            "per_efold": 20,
-            "first": 100_000,
-        },
-        "averages": ("4%",),
-        "engine": {
-            "runs": "runs/{size}",
-            "workers": 0,
-            "pin": True,
-            "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
-            "checkpoint_seconds": 30.0,
-        },
-    },
+    "setup": SETUP,
+    "setup.optimizer.beta2": 0.95,
+    "setup.schedule": {"tokens": 1_500_000, "warmup": 50_000},
+    "setup.evaluation": {"per_efold": 20, "first": 100_000},
+    "setup.engine": {"runs": "runs/{size}", "checkpoint_seconds": 30.0},
 }
 SIZES = {
     "smoke": {
@@ -61,7 +44,4 @@ SIZES = {
     "demo": {},
 }
 
-
-def get_config(size: str = "demo") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="demo")

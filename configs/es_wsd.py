@@ -18,9 +18,7 @@ those of `paper` are our choice. E(S) over model sizes: `configs/es_ablations.py
 
 from collections.abc import Mapping, Sequence
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import PRICED, SETUP, sized
 
 
 def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
@@ -52,29 +50,12 @@ BASE = {
     "late_factor": 8,
     "resamples": 500,
     "results": "runs/es_wsd_{size}/results",
-    "dry_run": False,
-    "peak_flops": 989e12,
-    "mfu": 0.4,
-    "setup": {
-        "model": "nano",
-        "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
-        "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2_half_life": 7_000, "weight_decay": 0.0},
-        "schedule": {"tokens": 1_000_000, "warmup": 50_000},
-        "evaluation": {
-            "tokens": 16_384,
-            "test_tokens": 131_072,
-            "per_efold": 15,
-            "first": 80_000,
-        },
-        "averages": ("4%",),
-        "engine": {
-            "runs": "runs/es_wsd_{size}",
-            "workers": 0,
-            "pin": True,
-            "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
-            "checkpoint_seconds": 60.0,
-        },
-    },
+    "setup": SETUP,
+    "setup.optimizer.beta2_half_life": 7_000,
+    "setup.schedule": {"tokens": 1_000_000, "warmup": 50_000},
+    "setup.evaluation": {"per_efold": 15, "first": 80_000},
+    "setup.engine.runs": "runs/es_wsd_{size}",
+    **PRICED,
 }
 ACCELERATOR = {
     "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
@@ -116,7 +97,4 @@ SIZES = {
     },
 }
 
-
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="cpu")

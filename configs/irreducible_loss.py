@@ -14,9 +14,7 @@ A vocabulary of 16 keeps the logits' rank, 15, within the width of pico, 32, so 
 come within 0.013 nats of the language.
 """
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import SETUP, sized
 
 BASE = {
     "title": "The irreducible loss that E(S) laws find, against the truth",
@@ -32,21 +30,14 @@ BASE = {
     "references": 2,
     "resamples": 500,
     "results": "runs/irreducible_loss_{size}/results",
-    "setup": {
-        "model": "pico",
-        "text": {"corpus": "synthetic", "tokenizer": "bytes", "root": "data", "seq_len": 32},
-        "optimizer": {"lr": 4e-3, "beta1": 0.9, "beta2_half_life": 7_000, "weight_decay": 0.0},
-        "schedule": {"tokens": 700_000, "warmup": 10_000},
-        "evaluation": {"tokens": 16_384, "test_tokens": 0, "per_efold": 20, "first": 50_000},
-        "averages": (),
-        "engine": {
-            "runs": "runs/irreducible_loss_{size}",
-            "workers": 0,
-            "pin": True,
-            "buckets": (1, 2, 4, 8),
-            "checkpoint_seconds": 60.0,
-        },
-    },
+    "setup": SETUP,
+    "setup.model": "pico",
+    "setup.text": {"corpus": "synthetic", "seq_len": 32},
+    "setup.optimizer.beta2_half_life": 7_000,
+    "setup.schedule": {"tokens": 700_000, "warmup": 10_000},
+    "setup.evaluation": {"test_tokens": 0, "per_efold": 20, "first": 50_000},
+    "setup.averages": (),
+    "setup.engine": {"runs": "runs/irreducible_loss_{size}", "buckets": (1, 2, 4, 8)},
 }
 SIZES = {
     "smoke": {},
@@ -58,7 +49,4 @@ SIZES = {
     },
 }
 
-
-def get_config(size: str = "smoke") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="smoke")

@@ -23,7 +23,7 @@ import itertools
 from ml_collections import ConfigDict
 
 from configs import es_wsd
-from configs.overlays import at_size
+from configs.overlays import PRICED, at_size
 
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
 LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
@@ -47,25 +47,27 @@ def schedules(
         rate: peak learning rate.
         from_es: schedules that E(S) calls for.
         late: rates of the late switch; none to tune it.
-        parts: of the tokens, at whose ends switches of their own are tried.
+        parts: of the tokens: runs that end there have the large batch in their last shares.
     """
     one = (rate,)
-    shares = ((f"at {share}%", f"0:{small} {share}%:{last}") for share in (85, 90, 95))
-    return [
-        {"name": "early", "batch": f"0:{small} 20%:{last}", "rates": one},
-        {"name": "middle", "batch": f"0:{small} 50.4%:{last}", "rates": one},
-        {"name": "late", "batch": f"0:{small} 70%:{last}", "rates": late},
-        *({"name": name, "batch": batch, "rates": one} for name, batch in shares),
-        {"name": "late, from twice", "batch": f"0:{2 * small} 70%:{last}", "rates": one},
-        {"name": "stages", "batch": stages(small, last), "rates": one},
-        {"name": "ramp", "batch": ramp(small, last), "rates": one},
-        *from_es,
-        *(
-            switch_point(part, share, small, last, rate)
-            for part, share in itertools.product(parts, LAST)
-            if round(part * (1 - share), 3) not in (0.2, 0.504)  # early and middle serve them
-        ),
-    ]
+    batches = {
+        "early": f"0:{small} 20%:{last}",
+        "middle": f"0:{small} 50.4%:{last}",
+        "late": f"0:{small} 70%:{last}",
+        **{f"at {share}%": f"0:{small} {share}%:{last}" for share in (85, 90, 95)},
+        "late, from twice": f"0:{2 * small} 70%:{last}",
+        "stages": stages(small, last),
+        "ramp": f"0:{max(small // 2, 1)} 25%:{small} 50%:{2 * small} 75%:{last}",
+    }
+    rates = dict.fromkeys(batches, one) | {"late": late}
+    found = [{"name": name, "batch": batches[name], "rates": rates[name]} for name in batches]
+    found += from_es
+    for part, share in itertools.product(parts, LAST):
+        at = part * (1 - share)
+        if round(at, 3) not in (0.2, 0.504):  # early and middle serve them
+            name, batch = f"last {share:.0%} of {part:.0%}", f"0:{small} {100 * at:.4g}%:{last}"
+            found.append({"name": name, "batch": batch, "rates": one, "until": part})
+    return found
 
 
 def stages(small: int, last: int) -> str:
@@ -73,21 +75,6 @@ def stages(small: int, last: int) -> str:
     if last == 4 * small:
         return f"0:{small} 50.4%:{2 * small} 75%:{last}"
     return f"0:{small} 50.4%:{2 * small} 70%:{4 * small} 80%:{last}"
-
-
-def ramp(small: int, last: int) -> str:
-    """Three switches at even distances, from half of the small batch."""
-    return f"0:{max(small // 2, 1)} 25%:{small} 50%:{2 * small} 75%:{last}"
-
-
-def switch_point(part: float, share: float, small: int, last: int, rate: float) -> dict:
-    """A run to a part of the tokens, whose last share has the large batch."""
-    return {
-        "name": f"last {share:.0%} of {part:.0%}",
-        "batch": f"0:{small} {100 * part * (1 - share):.4g}%:{last}",
-        "rates": (rate,),
-        "until": part,
-    }
 
 
 def growing(batch: str, rate: float) -> list[dict]:
@@ -123,9 +110,7 @@ BASE = {
     "continued_seeds": (0,),
     "resamples": 100,
     "results": "runs/late_switch_{size}/results",
-    "dry_run": False,
-    "peak_flops": 989e12,
-    "mfu": 0.4,
+    **PRICED,
 }
 SIZES = {
     "smoke": {

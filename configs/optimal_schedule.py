@@ -12,9 +12,7 @@ one; a gap that closes as δ^−0.76 (theory −0.75); exponents of the optimum 
 for (0.3, 4).
 """
 
-from ml_collections import ConfigDict
-
-from configs.overlays import at_size
+from configs.overlays import sized
 
 BASE = {
     "title": "Optimal batch schedules in theory",
@@ -40,7 +38,4 @@ SIZES = {
     "cpu": {},
 }
 
-
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="cpu")

@@ -1,10 +1,39 @@
-"""A config at several sizes: one base, and what each size has in place of it."""
+"""A config at several sizes: one base, what each size has in place of it, and what bases share."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
+
+SETUP = {
+    "model": "nano",
+    "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
+    "optimizer": {"lr": 4e-3, "beta1": 0.9, "weight_decay": 0.0},
+    "evaluation": {"tokens": 16_384, "test_tokens": 131_072},
+    "averages": ("4%",),
+    "engine": {
+        "workers": 0,
+        "pin": True,
+        "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
+        "checkpoint_seconds": 60.0,
+    },
+}
+"""How small models are trained on a CPU; a base adds to it by dotted paths."""
+
+PRICED = {"dry_run": False, "peak_flops": 989e12, "mfu": 0.4}
+"""What a study asks that can print its price."""
+
+
+def sized(
+    base: Mapping[str, Any], overlays: Mapping[str, Mapping[str, Any]], default: str
+) -> Callable[..., ConfigDict]:
+    """The `get_config` of an experiment: its config at a size, by name, or at the default one."""
+
+    def get_config(size: str = default) -> ConfigDict:
+        return at_size(size, base, overlays)
+
+    return get_config
 
 
 def at_size(
@@ -14,7 +43,7 @@ def at_size(
 
     Args:
         size: its name.
-        base: nested fields; `{size}` in their texts stands for the name.
+        base: values by dotted path; `{size}` in their texts stands for the name.
         overlays: by size, new values by dotted path; a group of fields is merged.
 
     Raises:
@@ -27,8 +56,8 @@ def at_size(
     """
     if size not in overlays:
         raise ValueError(f"size {size!r}: expected one of {', '.join(overlays)}")
-    config = ConfigDict(_named(base, size))
-    for path, value in overlays[size].items():
+    config = ConfigDict()
+    for path, value in [*_named(base, size).items(), *overlays[size].items()]:
         config.update(
             functools.reduce(lambda inner, key: {key: inner}, path.split(".")[::-1], value)
         )

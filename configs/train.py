@@ -8,10 +8,8 @@ That command takes under two minutes on 2 CPU cores, the preparation of the corp
 a held-out loss of 2.54.
 """
 
-from ml_collections import ConfigDict
-
 from bss.models.sizes import SIZES as NAMED
-from configs.overlays import at_size
+from configs.overlays import sized
 
 BASE = {
     "model": "{size}",
@@ -44,7 +42,4 @@ BASE = {
 }
 SIZES = {name: {} for name in NAMED}
 
-
-def get_config(size: str = "nano") -> ConfigDict:
-    """The run of a named size."""
-    return at_size(size, BASE, SIZES)
+get_config = sized(BASE, SIZES, default="nano")

@@ -5,10 +5,10 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from absl import app, flags, logging
-from ml_collections import ConfigDict, config_flags
+from ml_collections import config_flags
 
 from bss.errors import InputError
 from bss.values import from_dict
@@ -32,7 +32,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
         warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
-            experiment(from_dict(study, _plain(config.value)))
+            experiment(from_dict(study, json.loads(config.value.to_json_best_effort())))
         except (InputError, OSError) as error:
             say(f"{module()}: {_one_line(error)}")
             sys.exit(2)
@@ -58,7 +58,3 @@ def _one_line(error: Exception) -> str:
     lines = str(error).replace("\\n", "\n").splitlines()
     told = [line.strip().rstrip(".") for line in lines if line.strip()]
     return told[-1] if any("Traceback" in line for line in told) else " ".join(told)
-
-
-def _plain(config: ConfigDict) -> dict[str, Any]:
-    return json.loads(config.to_json_best_effort())

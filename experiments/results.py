@@ -45,7 +45,7 @@ class Results:
         """Writes the record and the files; each by its suffix.
 
         Args:
-            files: JSON values, data frames (CSV or Parquet) and figures (PNG) by name.
+            files: values for JSON, data frames (CSV or Parquet) and figures (PNG) by name.
             trainer: of the runs behind them.
             told: what the record says beside title and provenance.
         """
@@ -54,7 +54,7 @@ class Results:
         for name, value in {"experiment.json": record, **files}.items():
             path = self.directory / name
             if path.suffix == ".json":
-                write_json(path, value)
+                write_json(path, to_dict(value))
             elif path.suffix == ".png":
                 value.savefig(path, dpi=150)
             else:
@@ -69,7 +69,7 @@ class Results:
         those of all steps of all runs, without evaluation, compilation and saving, each on its
         worker.
         """
-        runs = trainer.finished if trainer else []
+        runs = [*trainer.finished.values()] if trainer else []
         spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
         cost = price(runs)
         return {

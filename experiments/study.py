@@ -1,6 +1,5 @@
 """What all experiments share: the set-up of their runs, and the checks of their studies."""
 
-import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,8 +49,17 @@ class EngineConfig:
 
 
 @dataclass(frozen=True)
-class Setup:
-    """The shared part of an experiment's config."""
+class RunSetup:
+    """What a run is made of.
+
+    Attributes:
+        model: a named size.
+        text: what it reads.
+        optimizer: at the first batch of the schedule.
+        schedule: tokens, batch and learning rate.
+        evaluation: of held-out tokens along the run.
+        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
+    """
 
     model: str = "nano"
     text: TextConfig = field(default_factory=TextConfig)
@@ -59,6 +67,12 @@ class Setup:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     averages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setup(RunSetup):
+    """The shared part of an experiment's config: the run that is overlaid, and what trains."""
+
     engine: EngineConfig = field(default_factory=EngineConfig)
 
 
@@ -81,12 +95,6 @@ def check_positive(study: Any, *names: str) -> None:
     for name in names:
         if not getattr(study, name) > 0:
             raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
-
-
-def check_seeds(study: Any) -> None:
-    """Refuses a study without seeds, or with one twice."""
-    if not study.seeds or len(set(study.seeds)) < len(study.seeds):
-        raise InputError(f"seeds are {list(study.seeds)}; expected different ones, at least one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,25 +120,20 @@ class SweepStudy:
 
     def __post_init__(self) -> None:
         check_counts(self, "resamples")
-        check_seeds(self)
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds are {list(self.seeds)}; expected different ones, at least one")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedStudy(SweepStudy):
-    """A study over a grid of batches and rates, which can print its price in place of running.
+class PricedStudy(SweepStudy):
+    """A study that can print its price in place of running.
 
     Attributes:
-        grid: constant batches with the rates each is tried at.
-        shared_rate: the one at which they are compared besides.
-        decay: last part of the tokens decayed to zero under WSD.
         dry_run: print what it costs, and stop.
         peak_flops: of one device, and
         mfu: the part of it that is reached: assumptions of the dry run.
     """
 
-    grid: tuple[BatchRates, ...]
-    shared_rate: float
-    decay: float = 0.2
     dry_run: bool = False
     peak_flops: float = 989e12
     mfu: float = 0.4
@@ -138,12 +141,6 @@ class TunedStudy(SweepStudy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "peak_flops", "mfu")
-        check_parts(self, "decay")
-
-    @property
-    def rates(self) -> dict[int, tuple[float, ...]]:
-        """The rates of each batch of the grid."""
-        return {entry.batch: entry.rates for entry in self.grid}
 
     def print_hours(self, costs: Mapping[str, float]) -> None:
         """Says what the parts of the study, in FLOPs by name, and all of it take of a device."""
@@ -153,13 +150,36 @@ class TunedStudy(SweepStudy):
         say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
 
 
-def planned_run(setup: Setup) -> RunConfig:
-    """The run that a sweep overlays, without its data: enough to price it."""
+@dataclass(frozen=True, kw_only=True)
+class TunedStudy(PricedStudy):
+    """A study over a grid of batches and rates.
+
+    Attributes:
+        grid: constant batches with the rates each is tried at.
+        shared_rate: the one at which they are compared besides.
+        decay: last part of the tokens decayed to zero under WSD.
+    """
+
+    grid: tuple[BatchRates, ...]
+    shared_rate: float
+    decay: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_parts(self, "decay")
+
+    @property
+    def rates(self) -> dict[int, tuple[float, ...]]:
+        """The rates of each batch of the grid."""
+        return {entry.batch: entry.rates for entry in self.grid}
+
+
+def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
+    """The run that a sweep overlays; without its data, enough to price it."""
     text = setup.text
-    data = DataConfig(text.corpus, text.tokenizer, "", text.seq_len)
     return RunConfig(
-        named(setup.model),
-        data,
+        named(setup.model, vocab_size),
+        DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
         setup.optimizer,
         setup.schedule,
         setup.evaluation,
@@ -169,26 +189,27 @@ def planned_run(setup: Setup) -> RunConfig:
 
 def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
     """The run that a sweep overlays, on shards that are prepared first where missing."""
+    return prepared_run(setup, setup.engine)
+
+
+def prepared_run(setup: RunSetup, engine: EngineConfig) -> tuple[RunConfig, Execution]:
+    """A run and how it is executed, on shards that are prepared first where missing."""
     text = setup.text
     if text.corpus == SYNTHETIC:
-        model, content, shards = named(setup.model), SYNTHETIC, ""
+        run, shards = planned_run(setup, content=SYNTHETIC), ""
     else:
         prepared = prepare(text.corpus, text.tokenizer, Path(text.root))
         stream = Stream(prepared.tokens("train"), text.seq_len, seed=0)
         stream.check(setup.schedule.tokens // text.seq_len)
-        model, content = named(setup.model, prepared.vocab_size), prepared.content_hash
+        run = planned_run(setup, prepared.vocab_size, prepared.content_hash)
         shards = str(prepared.directory)
-    planned = planned_run(setup)
-    data = dataclasses.replace(planned.data, content=content)
-    run = dataclasses.replace(planned, model=model, data=data)
-    execution = Execution(
-        runs=setup.engine.runs,
-        data=shards,
-        buckets=setup.engine.buckets,
-        checkpoint_seconds=setup.engine.checkpoint_seconds,
-        compilation_cache=str(Path(setup.engine.runs) / "compiled"),
+    return run, Execution(
+        engine.runs,
+        shards,
+        engine.buckets,
+        checkpoint_seconds=engine.checkpoint_seconds,
+        compilation_cache=str(Path(engine.runs) / "compiled"),
     )
-    return run, execution
 
 
 def batch_unit(setup: Setup) -> int:

@@ -34,13 +34,14 @@ class Trainer:
         execution: where and how runs are trained.
         engine: what trains them.
         statuses: of every run that was asked for, by id.
+        finished: the runs that came to their stop, by id.
     """
 
-    def __init__(self, config: EngineConfig, execution: Execution):
-        self.execution = execution
+    def __init__(self, config: EngineConfig, execution: Execution, forks: Sequence[int] = ()):
+        self.execution = replace(execution, forks=(*forks,))
         self.engine = LocalEngine(config.workers, pin=config.pin)
         self.statuses: dict[str, RunStatus] = {}
-        self._finished: dict[str, RunConfig] = {}
+        self.finished: dict[str, RunConfig] = {}
 
     def __enter__(self) -> "Trainer":
         return self
@@ -52,11 +53,6 @@ class Trainer:
     def runs(self) -> Path:
         """Directory of run directories."""
         return Path(self.execution.runs)
-
-    @property
-    def finished(self) -> list[RunConfig]:
-        """The runs that came to their stop, each once."""
-        return list(self._finished.values())
 
     def train(
         self, runs: Sequence[RunConfig], title: str, forks: Sequence[int] | None = None
@@ -71,7 +67,7 @@ class Trainer:
         if not runs:
             return []
         asked = distinct(runs)
-        new = [run for run in asked if self._finished.get(run.id) != run]
+        new = [run for run in asked if self.finished.get(run.id) != run]
         if new:
             say(f"{title}: {price(new)}")
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
@@ -80,7 +76,7 @@ class Trainer:
         for run in asked:
             status = statuses[run.id]
             if status.finished:
-                self._finished[run.id] = run
+                self.finished[run.id] = run
             else:
                 told = status.message or f"at {status.tokens:,} tokens"
                 say(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {told}")

@@ -7,17 +7,8 @@ import argparse
 import dataclasses
 import math
 
-import pandas as pd
-
-from bss.cli import fit_critical, fit_curve, fit_table
-from bss.cli.output import (
-    Output,
-    Table,
-    add_output_arguments,
-    estimate,
-    measured_tokens,
-    number,
-)
+from bss.cli import fit_critical, fit_curve, fit_table, output
+from bss.cli.output import Output, Table, estimate, measured_tokens, number
 from bss.cli.points import add_curve_arguments, measured_points
 from bss.errors import InputError
 from bss.laws import EsFit, fit_es
@@ -25,6 +16,12 @@ from bss.laws.es import LAWS
 from bss.laws.es.compare import Comparison, compare
 from bss.laws.es.law import Law
 from bss.laws.fitting.estimate import Options
+
+_OTHERS = {
+    "critical": (fit_critical, "critical batch sizes and their law, from steps to a target"),
+    "table": (fit_table, "the law of final losses over model size, tokens and batch"),
+    "curve": (fit_curve, "the functional scaling law, from loss curves under any schedule"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare", action="store_true", help="also: which law predicts left-out batches best"
     )
     es.add_argument("--resamples", type=int, default=500, help="bootstrap refits")
-    add_output_arguments(es, plot=True)
-    es.set_defaults(run=run_es)
-    text = "critical batch sizes and their law, from steps to a target"
-    fit_critical.add_arguments(laws.add_parser("critical", help=text, description=text))
-    text = "the law of final losses over model size, tokens and batch"
-    fit_table.add_arguments(laws.add_parser("table", help=text, description=text))
-    text = "the functional scaling law, from loss curves under any schedule"
-    fit_curve.add_arguments(laws.add_parser("curve", help=text, description=text))
+    output.add_output_arguments(es, run_es, plot=True)
+    for name, (law, text) in _OTHERS.items():
+        law.add_arguments(laws.add_parser(name, help=text, description=text))
 
 
 def run_es(options: argparse.Namespace) -> Output:
@@ -61,7 +53,8 @@ def run_es(options: argparse.Namespace) -> Output:
         payload["comparison"] = comparison.to_dict()
         tables.append(comparison_table(comparison))
     notes = [_formula(fit), *(f"warning: {text}" for text in fit.warnings)]
-    return Output(payload, tables, notes, figure=lambda: _figure(points, fit))
+    figure = output.drawing("laws.tokens_to_target", points, {fit.law.name: fit})
+    return Output(payload, tables, notes, figure=figure)
 
 
 def _law(options: argparse.Namespace) -> Law:
@@ -117,18 +110,11 @@ def es_table(fit: EsFit) -> Table:
         )
         for target in fit.fits
     ]
-    return Table(
-        f"E(S), {fit.law.name} law; S in steps, E in tokens, B in sequences", columns, rows
-    )
+    title = f"E(S), {fit.law.name} law; S in steps, E in tokens, B in sequences"
+    return Table(title, columns, rows)
 
 
 def _formula(fit: EsFit) -> str:
     """The law in symbols; the parameters too where all targets share them."""
     numbers = (f"{name} = {number(value)}" for name, value in (fit.surface or {}).items())
     return ": ".join(filter(None, (fit.law.formula, ", ".join(numbers))))
-
-
-def _figure(points: pd.DataFrame, fit: EsFit):
-    from bss.plots import tokens_to_target
-
-    return tokens_to_target(points, {fit.law.name: fit})

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
 from bss.errors import InputError
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Estimate, Options
@@ -19,11 +19,8 @@ SYMBOLS = {"params": "N", "tokens": "D"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit critical`."""
     add = parser.add_argument
-    add(
-        "points",
-        type=Path,
-        help="CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps",
-    )
+    told = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps"
+    add("points", type=Path, help=told)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
     add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
@@ -31,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
     add("--level", type=float, default=0.95, help="coverage of the intervals")
     add("--resamples", type=int, default=2000, help="bootstrap refits")
-    add_output_arguments(parser, plot=True)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -59,7 +55,7 @@ def run(options: argparse.Namespace) -> Output:
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
     notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
     notes += [f"warning: {text}" for text in fit.warnings]
-    return Output(payload, tables, notes, figure=lambda: _figure(fit))
+    return Output(payload, tables, notes, figure=drawing("critical.critical_figure", fit))
 
 
 def models_table(fit: CriticalFit) -> Table:
@@ -85,31 +81,22 @@ def models_table(fit: CriticalFit) -> Table:
 def definitions_table(fit: CriticalFit) -> Table:
     """Critical batches and the law's exponents, over definitions."""
     variables = fit.law.variables if fit.law else ()
-    columns = (
-        "definition",
-        *(at.curve.model for at in fit.fits),
-        *(f"exponent of {SYMBOLS[name]}" for name in variables),
-    )
-    rows = [
-        (
-            row.name,
-            *(number(value) for value in row.values),
-            *(estimate(exponent) for exponent in (row.law.exponents if row.law else ())),
-            *("–" for _ in variables if row.law is None),
-        )
-        for row in fit.definitions
-    ]
+    columns = ["definition", *(at.curve.model for at in fit.fits)]
+    columns += [f"exponent of {SYMBOLS[name]}" for name in variables]
+    rows = []
+    for row in fit.definitions:
+        exponents = row.law.exponents if row.law else [None] * len(variables)
+        rows.append((row.name, *map(number, row.values), *map(estimate, exponents)))
     return Table("the exponent depends on the definition", columns, rows)
 
 
 def law_line(law: PowerLaw) -> str:
     """A law in a line, as CBS = 93.2·N^0.468 with its interval."""
+    terms = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
     factors = [
         f"{SYMBOLS[name]}^{number(exponent.value)} ({number(exponent.low)} – "
         f"{number(exponent.high)} at {exponent.level:.0%}; leaving one out {low:.3g} – {high:.3g})"
-        for name, exponent, (low, high) in zip(
-            law.variables, law.exponents, law.leave_one_out, strict=True
-        )
+        for name, exponent, (low, high) in terms
     ]
     unit = {1e6: "in millions"}.get(law.unit, f"over {law.unit:g}")
     symbols = ", ".join(SYMBOLS[name] for name in law.variables)
@@ -121,9 +108,3 @@ def _forecasts(fit: CriticalFit, text: str) -> Mapping[int, Estimate]:
         raise InputError("--forecast: there is no law in one variable to forecast with; leave out")
     sizes = [parse_tokens(part, field="--forecast") for part in text.split(",")]
     return {size: predict(fit.law, {fit.law.variables[0]: size}) for size in sizes}
-
-
-def _figure(fit: CriticalFit):
-    from bss.plots.critical import critical_figure
-
-    return critical_figure(fit)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
@@ -16,26 +16,18 @@ LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit curve`."""
-    parser.add_argument(
-        "runs",
-        type=Path,
-        help="CSV or Parquet: run, batch, lr, loss (or eval_loss), step or tokens, "
-        "seq_len or batch_tokens; constant runs, and some that change batch or rate",
+    add = parser.add_argument
+    told = (
+        "CSV or Parquet: run, batch, lr, loss (or eval_loss), step or tokens, "
+        "seq_len or batch_tokens; constant runs, and some that change batch or rate"
     )
-    parser.add_argument(
-        "--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better"
-    )
-    parser.add_argument(
-        "--warmup", default="0", help="tokens of warm-up, whose losses are left out"
-    )
-    parser.add_argument(
-        "--since",
-        default="0",
-        help="leave losses before out: tokens, or a percentage of the longest run",
-    )
-    parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
-    add_output_arguments(parser, plot=True)
-    parser.set_defaults(run=run)
+    add("runs", type=Path, help=told)
+    add("--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better")
+    add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
+    told = "leave losses before out: tokens, or a percentage of the longest run"
+    add("--since", default="0", help=told)
+    add("--resamples", type=int, default=100, help="bootstrap refits")
+    add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -45,19 +37,8 @@ def run(options: argparse.Namespace) -> Output:
     runs = read_runs(options.runs)
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
-    fit = fit_curve(
-        runs,
-        clock=options.clock,
-        warmup=warmup,
-        since=since,
-        options=Options(options.resamples),
-    )
-
-    def figure():
-        from bss.plots.loss_curve import fitted_curves
-
-        return fitted_curves(fit, runs, warmup=warmup)
-
+    how = Options(options.resamples)
+    fit = fit_curve(runs, clock=options.clock, warmup=warmup, since=since, options=how)
     notes = [
         f"{LAW}, ν = lr^p/B^m",
         f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
@@ -67,6 +48,7 @@ def run(options: argparse.Namespace) -> Output:
         ),
         *(f"warning: {text}" for text in fit.warnings),
     ]
+    figure = drawing("curves.fitted_curves", fit, runs, warmup=warmup)
     return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)
 
 
@@ -74,12 +56,7 @@ def parameters_table(fit: CurveFit) -> Table:
     """The parameters with their intervals; a held one is the value that predictions use."""
     law = fit.law._asdict()
     rows = [
-        (
-            name,
-            estimate(value),
-            number(float(law[name])),
-            value.note.partition(":")[0],
-        )
+        (name, estimate(value), number(float(law[name])), value.note.partition(":")[0])
         for name, value in fit.parameters.items()
     ]
     told = fit.status if fit.identified or fit.status != "converged" else "noise unidentified"

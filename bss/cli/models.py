@@ -11,23 +11,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss models`."""
     parser.add_argument("--seq-len", type=int, default=512, help="for the FLOPs of attention")
     parser.add_argument("--vocab-size", type=int, help="instead of each size's usual one")
-    add_output_arguments(parser)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Lists the sizes."""
     rows = sizes.table(options.seq_len, options.vocab_size)
-    columns = (
-        "model",
-        "layers",
-        "d_model",
-        "heads",
-        "vocab",
-        "non-embedding",
-        "total",
-        "FLOPs/token",
-    )
+    columns = ["model", "layers", "d_model", "heads", "vocab"]
+    columns += ["non-embedding", "total", "FLOPs/token"]
     cells = [
         (
             r.name,

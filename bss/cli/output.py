@@ -1,6 +1,7 @@
 """What a command gives back, and how it is shown."""
 
 import argparse
+import importlib
 import json
 import math
 import sys
@@ -41,11 +42,24 @@ class Output:
     figure: Callable[[], Any] | None = field(default=None)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, *, plot: bool = False) -> None:
-    """Adds --json and, where a picture helps, --plot."""
+def add_output_arguments(
+    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Any], *, plot: bool = False
+) -> None:
+    """Adds what is run, --json and, where a picture helps, --plot."""
+    parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if plot:
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
+
+
+def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
+    """Draws a figure of `bss.plots`, named as file.function, once it is asked for."""
+
+    def draw() -> Any:
+        file, function = name.split(".")
+        return getattr(importlib.import_module(f"bss.plots.{file}"), function)(*values, **options)
+
+    return draw
 
 
 def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
@@ -96,10 +110,8 @@ def estimate(told: Any) -> str:
         return "–"
     value, low, high = told.value, told.low, told.high
     if value is not None:
-        between = (
-            f" ({number(low)} – {number(high)})" if low is not None or high is not None else ""
-        )
-        return number(value) + between
+        unknown = low is None and high is None
+        return number(value) + ("" if unknown else f" ({number(low)} – {number(high)})")
     if low is not None:
         return f"> {number(low)}"
     return f"< {number(high)}" if high is not None else "–"

@@ -4,7 +4,7 @@ import argparse
 import math
 from typing import Any, get_args
 
-from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.cli.output import Output, Table, add_output_arguments, drawing, number
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import RateName, ScheduleConfig
@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--buckets", help="ladder of bucket sizes, as 8,32")
     add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
     add("--export", choices=TRAINERS, help="print another trainer's settings")
-    add_output_arguments(parser, plot=True)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -44,15 +43,12 @@ def run(options: argparse.Namespace) -> Output:
     text = export(plan, options.export) if options.export else None
     payload = {**plan_entry(plan, ladder), **({"export": text} if text else {})}
     notes = plan_notes(plan, ladder)
-    return Output(payload, [plan_table(plan, ladder)], notes, text, lambda: _figure(plan))
+    figure = drawing("schedules.schedule_figure", plan)
+    return Output(payload, [plan_table(plan, ladder)], notes, text, figure)
 
 
 def resolve_options(options: argparse.Namespace) -> Plan:
-    """The plan that the options describe.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """The plan that the options describe; a mistake is told by its option."""
     tokens = parse_budget(options.tokens)
     check_peak(options.lr)
     schedule = ScheduleConfig(
@@ -86,11 +82,7 @@ def parse_budget(text: str) -> int:
 
 
 def check_peak(lr: float) -> None:
-    """Refuses a peak learning rate that is none.
-
-    Raises:
-        InputError: zero, negative, infinite or NaN.
-    """
+    """Refuses a peak learning rate that is zero, negative, infinite or NaN."""
     if not 0 < lr < math.inf:
         raise InputError(f"--lr {lr}: expected a positive number, as 4e-3")
 
@@ -140,9 +132,3 @@ def plan_notes(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> list[str]:
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
         f"{len(ladder.capacity(plan))} compiled programs"
     ]
-
-
-def _figure(plan: Plan):
-    from bss.plots import schedule_figure
-
-    return schedule_figure(plan)

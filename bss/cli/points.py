@@ -17,18 +17,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss points`."""
     add_curve_arguments(parser)
     parser.add_argument("--out", type=Path, help="save the points (.csv or .parquet)")
-    add_output_arguments(parser)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run)
 
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
     """What `bss points` and the fits from curves share: the runs, the targets, the smoothing."""
-    parser.add_argument(
-        "runs",
-        type=Path,
-        help="CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
-        "seq_len or batch_tokens",
-    )
+    told = "CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
+    told += "seq_len or batch_tokens"
+    parser.add_argument("runs", type=Path, help=told)
     parser.add_argument("--targets", help="losses in nats, as 1.8,1.7; by default five are chosen")
     parser.add_argument("--smooth", help="window over a noisy training loss, in tokens")
     parser.add_argument("--warmup", default="0", help="tokens of warm-up, for default targets")
@@ -39,6 +35,7 @@ def run(options: argparse.Namespace) -> Output:
     points = measured_points(options)
     if options.out:
         write_table(points, options.out)
+    records = points.to_dict("records")
     columns = ("run", "batch", "target loss", "steps", "tokens", "known to")
     rows = [
         (
@@ -49,11 +46,10 @@ def run(options: argparse.Namespace) -> Output:
             ("" if row["reached"] else "> ") + measured_tokens(row["tokens_to_target"]),
             f"{row['resolution']:.1%}" if row["reached"] else "not reached",
         )
-        for row in points.to_dict("records")
+        for row in records
     ]
-    records = points.to_dict("records")
-    title = "steps and tokens to each target loss"
-    return Output({"points": records}, [Table(title, columns, rows)])
+    table = Table("steps and tokens to each target loss", columns, rows)
+    return Output({"points": records}, [table])
 
 
 def measured_points(options: argparse.Namespace) -> pd.DataFrame:

@@ -11,8 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss report`."""
     parser.add_argument("results", type=Path, help="results directory of an experiment")
     parser.add_argument("-o", dest="file", type=Path, help="the page; RESULTS/report.html if none")
-    add_output_arguments(parser)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:

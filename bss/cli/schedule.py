@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from bss.cli.output import Output, add_output_arguments, number
+from bss.cli.output import Output, add_output_arguments, drawing, number
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
 from bss.errors import InputError
 from bss.files import read_json
@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, help="of a `fit curve`: the constant batch of --optimise lr")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
     add("--export", choices=TRAINERS, help="print another trainer's settings")
-    add_output_arguments(parser, plot=True)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -61,12 +60,8 @@ def run(options: argparse.Namespace) -> Output:
         rate = rate or assumed_rate(fit, tokens)
     points = options.points and read_points(options.points, seq_len=fit.seq_len)
     basis = Basis(fit.seq_len, fit, points, rate)
-    limits = Limits(
-        options.stages,
-        options.multiple_of,
-        min_batch=options.min_batch,
-        max_batch=options.max_batch,
-    )
+    within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
+    limits = Limits(options.stages, options.multiple_of, **within)
     if isinstance(policy, FunctionalBest):
         schedule, rate = policy.search(basis, tokens, limits)
     else:
@@ -97,7 +92,8 @@ def run(options: argparse.Namespace) -> Output:
         }
         notes[1:1] = _expected(expected, rate)
         notes += _warnings(fit, plan)
-    return Output(payload, [plan_table(plan)], notes, text, lambda: _figure(plan))
+    figure = drawing("schedules.schedule_figure", plan)
+    return Output(payload, [plan_table(plan)], notes, text, figure)
 
 
 def _policy(options: argparse.Namespace, name: str) -> Policy:
@@ -148,9 +144,3 @@ def _warnings(fit: CurveFit, plan: Plan) -> list[str]:
             f"{format_tokens(fit.tokens)}; the law extrapolates"
         )
     return told
-
-
-def _figure(plan: Plan):
-    from bss.plots import schedule_figure
-
-    return schedule_figure(plan)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss train`."""
     parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
-    add_output_arguments(parser)
-    parser.set_defaults(run=run)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output | int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bss.data.documents import fingerprint, fraction, standard_library
+from bss.data.documents import SHARES, fingerprint, fraction, standard_library
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,17 +27,13 @@ _EMBEDDED = ("stdlib", "files")
 
 @dataclass(frozen=True)
 class Corpus:
-    """The name of a text corpus and where to find it.
+    """The name of a text corpus and where to find it; roots that do not go with it are refused.
 
     Attributes:
         name: "stdlib", "files" or the name of a tfds data set ("c4/en", "c4/en:3.1.0").
         roots: folders of Python files; beside the standard library, or all there is in "files".
         data_dir: folder of prepared tfds data sets; None for tfds' own (~/tensorflow_datasets).
         text_feature: the feature of a tfds data set that holds the text.
-
-    Raises:
-        InputError: roots that are no folders, are missing for "files", or given to a tfds data
-            set.
     """
 
     name: str = "stdlib"
@@ -126,43 +122,29 @@ def source_of(corpus: Corpus) -> dict:
 
 
 def open_text(corpus: Corpus, source: Mapping, text_dir: Path) -> Text:
-    """Opens a corpus' text; Python files are first written to ArrayRecord under `text_dir`.
+    """Opens the text of a corpus, of which `source` is the `source_of`.
 
-    The three splits of a tfds data set are its own where it has them. With only one of
-    validation and test (C4), its documents are divided between the two by their hash; with
-    neither, all documents are divided, 90%, 5% and 5%.
-
-    Args:
-        corpus: the corpus.
-        source: `source_of(corpus)`.
-        text_dir: folder for the text of embedded corpora.
+    Python files are first written to ArrayRecord under `text_dir`. The three splits of a tfds data
+    set are its own where it has them. With only one of validation and test (C4), its documents are
+    divided between the two by their hash; with neither, all documents are divided, 90%, 5% and 5%.
     """
     if corpus.name in _EMBEDDED:
         from bss.data.python_sources import build
 
-        builder = build(corpus.folders, text_dir / source["fingerprint"][:16])
+        builder, feature = build(corpus.folders, text_dir / source["fingerprint"][:16]), "text"
     else:
-        builder = _prepared(corpus)
-    feature = "text" if corpus.name in _EMBEDDED else corpus.text_feature
+        builder, feature = _prepared(corpus), corpus.text_feature
     return Text(builder, feature, _shares(set(builder.info.splits)))
 
 
 def _shares(splits: set[str]) -> dict[str, tuple[str, float, float]]:
     held_out = sorted(splits & {"validation", "test"})
+    if not held_out:
+        return {split: ("train", *share) for split, share in SHARES.items()}
+    whole = {split: (split, 0.0, 1.0) for split in ("train", *held_out)}
     if len(held_out) == 2:
-        return {split: (split, 0.0, 1.0) for split in ("train", *held_out)}
-    if held_out:
-        (only,) = held_out
-        return {
-            "train": ("train", 0.0, 1.0),
-            "validation": (only, 0.0, 0.5),
-            "test": (only, 0.5, 1.0),
-        }
-    return {
-        "train": ("train", 0.0, 0.9),
-        "validation": ("train", 0.9, 0.95),
-        "test": ("train", 0.95, 1.0),
-    }
+        return whole
+    return whole | {"validation": (held_out[0], 0.0, 0.5), "test": (held_out[0], 0.5, 1.0)}
 
 
 def _prepared(corpus: Corpus) -> "tfds.core.DatasetBuilder":

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SPLITS = ("train", "validation", "test")
+SHARES = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "test": (0.95, 1.0)}
+"""By split of a corpus that comes without: the documents whose `fraction` is in [low, high)."""
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -22,16 +24,11 @@ def standard_library() -> Path:
 def python_documents(roots: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
     """Yields the name and content of every `.py` file below the roots that is text, sorted.
 
-    Folders named site-packages or dist-packages below a root are left out: they become part of a
-    corpus by being a root themselves. So are empty files, files that are not UTF-8 and files that
-    cannot be read. Links to folders are not followed.
-
-    Args:
-        roots: folders, walked in the order given.
-
-    Yields:
-        The file's name in the corpus ("0/asyncio/base_events.py": the root's position and the
-        path below it, the same on every machine) and its content.
+    The name is that in the corpus, the same on every machine: the root's position, in the order
+    given, and the path below it, "0/asyncio/base_events.py". Folders named site-packages or
+    dist-packages below a root are left out: they become part of a corpus by being a root
+    themselves. So are empty files, files that are not UTF-8 and files that cannot be read. Links
+    to folders are not followed.
     """
     for position, root in enumerate(roots):
         for folder, subfolders, names in os.walk(root):
@@ -66,4 +63,4 @@ def fraction(content: bytes) -> float:
 def split_of(content: bytes) -> str:
     """The split of a document in a corpus that comes without splits: 90%, 5% and 5%."""
     place = fraction(content)
-    return "train" if place < 0.9 else "validation" if place < 0.95 else "test"
+    return next(split for split, (_, below) in SHARES.items() if place < below)

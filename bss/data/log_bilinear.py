@@ -23,7 +23,7 @@ _LEVEL_BITS, _LEVELS = 8, 4096
 
 @dataclass(frozen=True)
 class SyntheticLanguage:
-    """The law of a language and the length of its sequences.
+    """The law of a language and the length of its sequences; a value out of range is refused.
 
     Attributes:
         vocab_size: V, 2 to 16384 tokens, the frequent ones first.
@@ -36,9 +36,6 @@ class SyntheticLanguage:
         zipf: exponent of the tokens' frequencies, 0 to 3.
         mode_decay: exponent of the modes' standard deviations, 0 to 3.
         range_decay: exponent of the ranges' shares of the variance, 0 to 3.
-
-    Raises:
-        InputError: a value out of its range.
     """
 
     vocab_size: int
@@ -70,11 +67,7 @@ class SyntheticLanguage:
 
 
 def check_integer(name: str, value: object, low: int, high: float = math.inf) -> None:
-    """Refuses a value that is no integer from low to high.
-
-    Raises:
-        InputError: naming it.
-    """
+    """Refuses a value that is no integer from low to high."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         bound = f" to {high}" if high < math.inf else ""
         raise InputError(f"{name}={value!r}: expected an integer from {low}{bound}")

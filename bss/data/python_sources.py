@@ -37,7 +37,6 @@ class PythonSources(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager):
-        del dl_manager
         return {split: self._generate_examples(split) for split in SPLITS}
 
     def _generate_examples(self, split: str) -> Iterator[tuple[int, dict]]:
@@ -53,12 +52,11 @@ def build(roots: Sequence[Path], data_dir: Path) -> tfds.core.DatasetBuilder:
         InputError: so few documents that a split has none.
     """
     counts = Counter(split_of(content) for _, content in python_documents(roots))
-    for split in SPLITS:
-        if not counts[split]:
-            raise InputError(
-                f"corpus: {counts.total()} Python files are too small a corpus, its {split} split "
-                "has none of them; add roots"
-            )
+    if empty := [split for split in SPLITS if not counts[split]]:
+        raise InputError(
+            f"corpus: {counts.total()} Python files are too small a corpus, its {empty[0]} split "
+            "has none of them; add roots"
+        )
     builder = PythonSources(roots=roots, data_dir=str(data_dir), file_format="array_record")
     # tfds reports on stdout, which belongs to the command that called us.
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

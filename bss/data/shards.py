@@ -165,11 +165,7 @@ class Shards:
         return self.manifest.tokenizer.vocab_size
 
     def split(self, name: str) -> Split:
-        """The counts and files of a split.
-
-        Raises:
-            InputError: no such split.
-        """
+        """The counts and files of a split; InputError where there is none of that name."""
         if name not in self.manifest.splits:
             raise InputError(
                 f"split: no {name!r}; expected one of {', '.join(self.manifest.splits)}"
@@ -178,13 +174,10 @@ class Shards:
 
     def tokens(self, split: str) -> TokenArray:
         """All tokens of a split, memory-mapped."""
+        paths = (self.directory / file.name for file in self.split(split).files)
         # A plain view: slicing a np.memmap costs ten times as much.
-        return TokenArray(
-            tuple(
-                np.asarray(np.memmap(self.directory / file.name, self.manifest.dtype, mode="r"))
-                for file in self.split(split).files
-            )
-        )
+        parts = (np.asarray(np.memmap(path, self.manifest.dtype, mode="r")) for path in paths)
+        return TokenArray(tuple(parts))
 
     def bytes_per_token(self, split: str) -> float:
         """Bytes of text per token, end-of-document tokens counted as tokens.
@@ -195,11 +188,7 @@ class Shards:
         return counts.bytes / counts.tokens
 
     def require(self, content_hash: str) -> None:
-        """Refuses tokens other than those a run was started on.
-
-        Raises:
-            InputError: another content hash.
-        """
+        """Refuses tokens of another content hash than those a run was started on."""
         if content_hash != self.content_hash:
             raise InputError(
                 f"corpus: the tokens in {self.directory} have hash {self.content_hash[:12]}, the "
@@ -208,12 +197,10 @@ class Shards:
 
 
 def open_shards(directory: Path, *, verify: bool = False) -> Shards:
-    """Opens a directory of shards and checks it.
+    """Opens a directory that `bss.data.prepare` wrote and checks it.
 
-    Args:
-        directory: a directory written by `bss.data.prepare`.
-        verify: read every byte and compare its hash (about 1 s per GB), besides the manifest and
-            the size of every file, which are always checked.
+    The manifest and the size of every file are always checked; to verify is to read every byte
+    besides and compare its hash (about 1 s per GB).
 
     Raises:
         InputError: no manifest, or a corrupt, truncated or foreign one; a shard that is missing,

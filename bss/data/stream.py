@@ -21,7 +21,7 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Sequences of a split in their training order.
+    """Sequences of a split in their training order; fewer than 4 are refused.
 
     Sequence k of the split is its tokens k·T to (k+1)·T inclusive, T = seq_len: inputs and
     targets in one array, overlapping the next by one token, so that every token but the first is
@@ -29,13 +29,10 @@ class Stream:
 
     Attributes:
         tokens: the tokens of the split.
-        seq_len: T, tokens predicted per sequence.
+        seq_len: T, tokens predicted per sequence, 1 or more.
         seed: the data seed, any integer from 0; compared runs share it.
         repeat: go on past one pass, each pass in an order of its own; otherwise the end of the
             pass is an error.
-
-    Raises:
-        InputError: a length below 1, a negative seed, or fewer than 4 sequences.
     """
 
     tokens: TokenArray
@@ -60,14 +57,7 @@ class Stream:
         return max(len(self.tokens) - 1, 0) // self.seq_len
 
     def check(self, sequences: int) -> None:
-        """Refuses a run that needs more sequences than there are.
-
-        Args:
-            sequences: how many the whole run takes, from position 0.
-
-        Raises:
-            InputError: more than one pass without `repeat`.
-        """
+        """Refuses a run of more sequences, from position 0, than one pass, without `repeat`."""
         there = self.num_sequences
         if not self.repeat and sequences > there:
             raise InputError(
@@ -106,17 +96,11 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 
 
 def held_out(shards: Shards, split: str, seq_len: int, tokens: int) -> np.ndarray:
-    """Fixed sequences for evaluation: the same for every run that is compared.
+    """Fixed sequences of "validation" or "test": the same for every run that is compared.
 
     tokens // seq_len sequences, spread evenly over the split's consecutive, non-overlapping
     sequences: n of N take numbers i·N // n. They depend on the split, the length and the
     count alone, so not on any batch, seed or schedule.
-
-    Args:
-        shards: the token shards.
-        split: "validation" or "test".
-        seq_len: tokens predicted per sequence.
-        tokens: how many tokens to evaluate on, rounded down to whole sequences.
 
     Returns:
         int32 [tokens // seq_len, seq_len + 1]; inputs are [:, :-1], targets [:, 1:].

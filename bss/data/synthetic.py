@@ -58,13 +58,7 @@ def _multiply_high(a, b):
 def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
     """The sequences at positions 2^32·high + low; jitted, and callable inside other programs.
 
-    Each draws 32 random bits per token, from the key folded with high, then low.
-
-    Args:
-        tables: the language.
-        high_n: uint32, upper words of the positions.
-        low_n: uint32, lower words.
-        seq_len: T, static.
+    Each draws 32 random bits per token, from the key folded with high, then low; both are uint32.
 
     Returns:
         int32 (n, seq_len + 1); inputs are [:, :-1], targets [:, 1:].
@@ -93,10 +87,6 @@ def truth(tables: Tables, sequences_nxT1) -> tuple[jax.Array, jax.Array]:
     On held-out sequences, minus the mean log-probability is the loss of a perfect model on that
     very set, which is what a model's loss there is to be compared with; it differs from L_0 by the
     sampling of the set.
-
-    Args:
-        tables: the language.
-        sequences_nxT1: integer tokens (n, T + 1).
 
     Returns:
         float32 (n, T) log-probabilities of the targets, and (n, T) conditional entropies, in nats.
@@ -137,24 +127,12 @@ def words(position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
-    """The sequences at positions [position, position + count), as a stream gives them.
-
-    Returns:
-        int32 (count, seq_len + 1) on the default device.
-
-    Raises:
-        InputError: positions outside 0 to 2^64.
-    """
+    """The sequences at [position, position + count): int32 (count, seq_len + 1) on the device."""
     return generate(tables(language), *words(position, count), language.seq_len)
 
 
 def held_out(language: SyntheticLanguage, split: str, tokens: int) -> np.ndarray:
-    """Fixed sequences for evaluation, the same for every run on this language.
-
-    Args:
-        language: the language.
-        split: "validation" or "test".
-        tokens: how many tokens to evaluate on, rounded down to whole sequences.
+    """Fixed sequences of "validation" or "test", the same for every run on this language.
 
     Returns:
         int32 (tokens // seq_len, seq_len + 1).
@@ -183,15 +161,8 @@ def entropy(language: SyntheticLanguage, *, sequences: int = 65_536) -> Entropy:
 
     A Monte Carlo mean over prefixes of the exact entropy after each; the error is that of
     independent sequences: 0.0008 nats by default for the default law at V = 256, T = 128 (25 s on
-    one CPU core).
-
-    Args:
-        language: the language.
-        sequences: how many to average over, rounded up to whole blocks of 1024; they are of a range
-            of positions that is neither trained nor evaluated on.
-
-    Raises:
-        InputError: no sequences.
+    one CPU core). Their number, 1 or more, is rounded up to whole blocks of 1024; they are of
+    a range of positions that is neither trained nor evaluated on.
     """
     check_integer("sequences", sequences, 1)
     law = tables(language)

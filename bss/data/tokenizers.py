@@ -100,9 +100,8 @@ class FileTokenizer(Tokenizer):
 def name_of(spec: str) -> str:
     """The name of the tokenizer that a text asks for, without making it.
 
-    Raises:
-        InputError: none of "bytes", "bpe-SIZE" and an existing file; a size that cannot hold the
-            256 bytes and the end of a document.
+    Refused are what is none of "bytes", "bpe-SIZE" and an existing file, and a size that cannot
+    hold the 256 bytes and the end of a document.
     """
     if spec == "bytes":
         return spec

@@ -22,13 +22,9 @@ def _size(
     return TransformerConfig(vocab_size, layers, d_model, heads, d_ff=4 * d_model, **choices)
 
 
-def _published(layers: int, d_model: int, heads: int) -> TransformerConfig:
-    choices = {"activation": "gelu", "norm": "layer", "dtype": "bfloat16", "scan_layers": True}
-    return _size(layers, d_model, heads, vocab_size=50_280, **choices)
-
-
 _BYTES = 256  # 0xFF, which UTF-8 never uses, ends a document
 _ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True}
+_PUBLISHED = {"vocab_size": 50_280, "activation": "gelu", "norm": "layer", **_ACCELERATOR}
 
 # Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus
 # for the middle, the paper's for the published. Those named layers x width fill in for laws in N;
@@ -49,11 +45,11 @@ SIZES: MappingProxyType[str, TransformerConfig] = MappingProxyType(
         "10M": _size(6, 384, 6, vocab_size=8192, **_ACCELERATOR),
         "25M": _size(8, 512, 8, vocab_size=8192, **_ACCELERATOR),
         "49M": _size(10, 640, 10, vocab_size=8192, **_ACCELERATOR),
-        "85M": _published(12, 768, 12),
-        "151M": _published(12, 1024, 16),
-        "302M": _published(24, 1024, 16),
-        "604M": _published(12, 2048, 16),
-        "1.2B": _published(24, 2048, 32),
+        "85M": _size(12, 768, 12, **_PUBLISHED),
+        "151M": _size(12, 1024, 16, **_PUBLISHED),
+        "302M": _size(24, 1024, 16, **_PUBLISHED),
+        "604M": _size(12, 2048, 16, **_PUBLISHED),
+        "1.2B": _size(24, 2048, 32, **_PUBLISHED),
     }
 )
 
@@ -75,9 +71,6 @@ class SizeRow:
 def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
     """The model of that name, with `vocab_size` tokens or with its usual vocabulary.
 
-    Raises:
-      InputError: an unknown name.
-
     >>> named("nano", vocab_size=1024).vocab_size
     1024
     """
@@ -90,25 +83,13 @@ def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
 
 
 def table(seq_len: int = 512, vocab_size: int | None = None) -> list[SizeRow]:
-    """Every named size, counted at sequences of `seq_len` and its usual or the given vocabulary.
-
-    Raises:
-      InputError: a length that is not positive.
-    """
+    """Every named size, counted at sequences of `seq_len` and its usual or the given vocabulary."""
     if seq_len < 1:
         raise InputError(f"seq_len={seq_len}: expected a positive number of tokens")
     return [_row(name, named(name, vocab_size), seq_len) for name in SIZES]
 
 
-def _row(name: str, config: TransformerConfig, seq_len: int) -> SizeRow:
-    counts = config.counts()
-    return SizeRow(
-        name=name,
-        layers=config.num_layers,
-        d_model=config.d_model,
-        heads=config.num_heads,
-        vocab_size=config.vocab_size,
-        non_embedding=counts.non_embedding,
-        total=counts.total,
-        flops_per_token=config.training_flops_per_token(seq_len),
-    )
+def _row(name: str, model: TransformerConfig, seq_len: int) -> SizeRow:
+    counts, flops = model.counts(), model.training_flops_per_token(seq_len)
+    shape = (model.num_layers, model.d_model, model.num_heads, model.vocab_size)
+    return SizeRow(name, *shape, counts.non_embedding, counts.total, flops)

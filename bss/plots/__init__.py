@@ -6,8 +6,7 @@ reads the same printed in grey. A fit that did not converge is named and not dra
 
 from bss.plots.contenders import contenders_figure, throughput_figure
 from bss.plots.curves import loss_curves
-from bss.plots.law_batches import batch_against_loss
-from bss.plots.laws import es_panels, tokens_to_target
+from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.schedules import schedule_figure
 
 __all__ = [

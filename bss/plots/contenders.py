@@ -1,5 +1,6 @@
 """Final losses of schedules and constants at equal tokens, and the speed they ran at."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,19 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bss.plots.style import (
-    FAINT,
-    GRID,
-    SMALL,
-    batch_axis,
-    count_axis,
-    handle,
-    handles,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
 from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,17 +32,17 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
     """
     panels = by_ending(contenders)
-    most = max((len(rows) for rows in panels.values()), default=1)
-    figure, axes = new_figure((0.9 + 0.25 * most) * max(len(panels), 1), rows=max(len(panels), 1))
-    noun = "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
+    most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
+    figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
-        panel_title(ax, ENDINGS[ending].title)
-        ax.set_xlabel(f"final {noun} (nats per token)")
+        style.panel_title(
+            ax, ENDINGS[ending].title, xlabel=f"final {loss_noun(contenders)} (nats per token)"
+        )
     roles = set(contenders["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
-    best = handle("best constant", color=FAINT, lw=1, ls="--")
-    return side_legend(figure, [*handles(looks, ls="none", ms=6), best])
+    best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
 
 
 def throughput_figure(throughput: pd.DataFrame) -> Figure:
@@ -65,22 +54,22 @@ def throughput_figure(throughput: pd.DataFrame) -> Figure:
     quantities = {"tokens_per_second": "tokens per second"}
     if np.isfinite(throughput["mfu"].to_numpy(float)).any():
         quantities["mfu"] = "model FLOP utilisation"
-    figure, axes = new_figure(2.6, columns=len(quantities))
+    figure, axes = style.new_figure(2.6, columns=len(quantities))
     changes = np.asarray(throughput.groupby("run")["batch"].transform("nunique")) > 1
-    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
-        "run of one batch": (~changes, {"marker": "o", "color": "#8a8a8a"}),
-        "run that changes\nits batch": (changes, {"marker": "D", "color": "#c2571a"}),
+    looks: dict[str, dict[str, Any]] = {
+        "run of one batch": {"marker": "o", "color": "#8a8a8a"},
+        "run that changes\nits batch": {"marker": "D", "color": "#c2571a"},
     }
+    kinds = np.array(list(looks))[changes.astype(int)]
     for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
-        for rows, style in kinds.values():
-            kept = throughput[rows]
-            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **style)
-        ax.set_xscale("log", base=2)
+        for kind, look in looks.items():
+            kept = throughput[kinds == kind]
+            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **look)
         ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
-        batch_axis(ax.xaxis)
-        (tokens_axis if column == "tokens_per_second" else count_axis)(ax.yaxis)
-    looks = {label: style for label, (rows, style) in kinds.items() if rows.any()}
-    return side_legend(figure, handles(looks, ls="none", ms=5))
+        style.batch_axis(ax.xaxis)
+        (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)
+    seen = {kind: look for kind, look in looks.items() if kind in kinds}
+    return style.side_legend(figure, style.handles(seen, ls="none", ms=5))
 
 
 def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
@@ -89,34 +78,47 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set_ylim(most - 0.5, -0.5)
-    if not rows:
-        ax.text(0.5, 0.5, "no runs", transform=ax.transAxes, ha="center", color=FAINT)
-        return
     losses = np.array([row.loss for row in rows])
     # Far-off constants would squeeze those that are compared into a few pixels.
     edge = losses[0] + max(3 * float(np.median(losses - losses[0])), 1e-3)
     span = min(edge, losses[-1]) - losses[0] or 1e-3
     for y, row in enumerate(rows):
-        style = ROLES[row.role][1]
-        ax.axhline(y, color=GRID, linewidth=0.7, zorder=0)
+        look = ROLES[row.role][1]
+        ax.axhline(y, color=style.GRID, linewidth=0.7, zorder=0)
         if row.best:
-            ax.axvline(row.loss, color=FAINT, linewidth=1, linestyle="--", zorder=1)
+            ax.axvline(row.loss, color=style.FAINT, linewidth=1, linestyle="--", zorder=1)
         seeds = [float(loss) for loss in row.losses.values() if loss <= edge]
         if len(row.losses) > 1 and row.loss <= edge:
-            ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **style)
+            ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **look)
         far: dict[str, Any] = {"mfc": "white"} if row.loss > edge else {}
         x = float(min(row.loss, edge))
-        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **style, **far)
+        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **look, **far)
         right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        ax.text(right, y, _difference(row), fontsize=SMALL, va="center", bbox=box, zorder=3)
+        ax.text(right, y, difference_text(row), size=style.SMALL, va="center", bbox=box, zorder=3)
     # Room on the right for the numbers.
     ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
     ax.xaxis.set_major_locator(MaxNLocator(5))
 
 
-def _difference(row: Standing) -> str:
-    if row.best:
-        return "best constant"
-    error = "" if row.error is None else f" ± {1e3 * row.error:.1f}"
-    return f"{1e3 * row.difference:+.1f}{error}".replace("-", "−")
+def loss_noun(contenders: pd.DataFrame) -> str:
+    """The loss that contenders are compared by, in words."""
+    return "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
+
+
+def difference_text(row: Standing) -> str:
+    """What stands beside a contender: its difference to the best constant, in 1e-3 nats."""
+    return "best constant" if row.best else millinats(row.difference, row.error)
+
+
+def millinats(difference: float, error: float | None = None) -> str:
+    """A difference in 1e-3 nats, with 2 standard errors where they are known.
+
+    Examples:
+        >>> millinats(-0.0123), millinats(0.004, 0.001)
+        ('−12.3', '+4.0 ± 1.0')
+    """
+    if math.isnan(difference):
+        return "–"
+    spread = "" if error is None else f" ± {1e3 * error:.1f}"
+    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")

@@ -15,20 +15,7 @@ from matplotlib.lines import Line2D
 from bss.errors import InputError
 from bss.laws import CriticalFit
 from bss.laws.fitting.power import PowerLaw, predict
-from bss.plots.style import (
-    FAINT,
-    INK,
-    SMALL,
-    batch_axis,
-    batch_styles,
-    count_axis,
-    handle,
-    named_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
 from bss.theory.critical import CriticalTable
 
 OURS, PUBLISHED = "#10375c", "#c2571a"
@@ -39,21 +26,21 @@ _BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 def critical_figure(fit: CriticalFit) -> Figure:
     """Steps against batch with the definition drawn, beside critical batch against size."""
-    figure, axes = new_figure(3.5, columns=2)
-    draw_steps(axes[0, 0], fit)
-    shown = [name for name in SYMBOLS if name in fit.laws]
-    if shown:
-        draw_law(axes[0, 1], fit, shown[0])
-        return side_legend(figure, [*curve_handles(fit), *_law_handles()])
-    axes[0, 1].set_axis_off()
-    return side_legend(figure, curve_handles(fit))
+    figure, [[left, right]] = style.new_figure(3.5, columns=2)
+    draw_steps(left, fit)
+    name = next((name for name in SYMBOLS if name in fit.laws), None)
+    if name is None:
+        right.set_axis_off()
+        return style.side_legend(figure, curve_handles(fit))
+    draw_law(right, fit, name)
+    return style.side_legend(figure, [*curve_handles(fit), *_law_handles()])
 
 
 def relative_steps(fit: CriticalFit) -> Figure:
     """Steps relative to the reference batch, against the batch."""
-    figure, axes = new_figure(3.6)
-    draw_steps(axes[0, 0], fit)
-    return side_legend(figure, curve_handles(fit))
+    figure, [[ax]] = style.new_figure(3.6)
+    draw_steps(ax, fit)
+    return style.side_legend(figure, curve_handles(fit))
 
 
 def definition_figure(fit: CriticalFit, model: str) -> Figure:
@@ -70,25 +57,26 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     if found is None or found.cbs.value is None or found.S_min.value is None:
         known = ", ".join(at.curve.model for at in fit.fits if at.cbs.value is not None)
         raise InputError(f"model: {model!r} has no critical batch; choose one of {known}")
-    figure, axes = new_figure(3.6)
-    ax, curve, cbs = axes[0, 0], found.curve, found.cbs.value
+    figure, [[ax]] = style.new_figure(3.6)
+    curve, cbs = found.curve, found.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
     S_ref = float(found.steps(np.array(fit.reference)))
     linear = S_ref * fit.reference / batch
     ax.plot(batch, found.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
-    ax.plot(curve.batch, curve.steps, "o", color=INK, ms=5, label="measured")
-    ax.plot(batch, linear, color=FAINT, lw=1.2, ls="--", label="linear scaling")
+    ax.plot(curve.batch, curve.steps, "o", color=style.INK, ms=5, label="measured")
+    ax.plot(batch, linear, color=style.FAINT, lw=1.2, ls="--", label="linear scaling")
     allowed = f"{1 + fit.overhead:g} × linear scaling"
     ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
-    ax.axhline(found.S_min.value, color=FAINT, lw=0.8, label="$S_{min}$ = a")
-    ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=INK, ms=7, label="reference")
+    ax.axhline(found.S_min.value, color=style.FAINT, lw=0.8, label="$S_{min}$ = a")
+    ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
     at = float(found.steps(np.array(cbs)))
     ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
     if found.cbs.low and found.cbs.high:
         ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
     _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
-    _label(ax, f"batch B ({fit.unit})", "steps to the target S", f"{model}: what is critical")
-    return side_legend(figure, ax.get_legend_handles_labels()[0])
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
+    style.panel_title(ax, f"{model}: what is critical")
+    return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
 def laws_figure(
@@ -112,39 +100,36 @@ def laws_figure(
     ]
     if not panels:
         raise InputError("fits: no law in one variable to draw; see their warnings")
-    figure, axes = new_figure(3.4, columns=len(panels), width=1.8 + 3.4 * len(panels))
+    figure, axes = style.new_figure(3.4, columns=len(panels), width=1.8 + 3.4 * len(panels))
     for ax, (title, fit, name) in zip(axes[0], panels, strict=True):
         draw_law(ax, fit, name, (forecasts or {}).get(name, ()), title)
         if published and name in published:
             coefficient, exponent = published[name]
             x = np.array(ax.get_xlim())
             ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
-    beside = [handle("published law", **_BESIDE)] if published else []
-    return side_legend(figure, [*_law_handles(), *beside])
+    beside = [style.handle("published law", **_BESIDE)] if published else []
+    return style.side_legend(figure, [*_law_handles(), *beside])
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
     """The law's exponent over definitions of the critical batch, with intervals."""
     first = next(iter(fits.values()))
     names = [row.name for row in first.definitions]
-    figure, axes = new_figure(0.9 + 0.34 * len(names))
-    ax = axes[0, 0]
+    figure, [[ax]] = style.new_figure(0.9 + 0.34 * len(names))
     looks = [{"color": OURS, "marker": "o"}, {"color": PUBLISHED, "marker": "s"}]
     for i, ((label, fit), look) in enumerate(zip(fits.items(), looks, strict=False)):
-        laws = {row.name: row.law for row in fit.definitions if row.law is not None}
-        for k, name in enumerate(names):
-            if name not in laws:
+        for row in fit.definitions:
+            if row.law is None or row.name not in names:
                 continue
-            p = laws[name].exponents[-1]
+            p, k = row.law.exponents[-1], names.index(row.name)
             y = k + 0.16 * (i - (len(fits) - 1) / 2)
-            if p.low is not None and p.high is not None:
-                ax.plot([p.low, p.high], [y, y], color=look["color"], lw=1.4)
+            ax.plot(np.array([p.low, p.high], float), [y, y], color=look["color"], lw=1.4)
             ax.plot([p.value], [y], ms=5.5, ls="none", label=label if k == 0 else None, **look)
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     symbol = SYMBOLS[first.law.variables[-1]] if first.law else "N"
-    ax.set_xlabel(f"exponent of {symbol}, with {first.level:.0%} intervals")
-    panel_title(ax, "one set of steps, many exponents")
+    label = f"exponent of {symbol}, with {first.level:.0%} intervals"
+    style.panel_title(ax, "one set of steps, many exponents", xlabel=label)
     if len(fits) > 1:
         ax.legend(frameon=False, fontsize=8)
     return figure
@@ -156,25 +141,26 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     Args:
         tables: by the name of their task.
     """
-    figure, axes = new_figure(3.6)
-    ax, entries = axes[0, 0], []
-    looks = named_styles(tables)
-    for name, table in tables.items():
-        look = looks[name]
+    figure, [[ax]] = style.new_figure(3.6)
+    entries = []
+    for (name, look), table in zip(
+        style.named_styles(tables).items(), tables.values(), strict=True
+    ):
         data = np.array([point.data for point in table.points], float)
         cbs = np.array([point.cbs for point in table.points])
         ax.plot(data, cbs, ls="none", ms=5.5, **look)
         ax.plot(data, cbs[-1] * (data / data[-1]) ** table.theory, color=look["color"], lw=1)
         label = f"{name}: {table.exponent:.3f}, theory {table.theory:.3f}"
-        entries.append(handle(label, lw=1, ms=5.5, **look))
+        entries.append(style.handle(label, lw=1, ms=5.5, **look))
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     low = min(point.cbs for table in tables.values() for point in table.points)
     ax.set_ylim(bottom=min(low / 1.5, 1))
-    batch_axis(ax.xaxis)
-    batch_axis(ax.yaxis)
-    _label(ax, "samples D", "critical batch (samples)", "least squares, exact")
-    return side_legend(figure, entries, "exponent at the last budgets")
+    style.batch_axis(ax.xaxis)
+    style.batch_axis(ax.yaxis)
+    ax.set(xlabel="samples D", ylabel="critical batch (samples)")
+    style.panel_title(ax, "least squares, exact")
+    return style.side_legend(figure, entries, "exponent at the last budgets")
 
 
 def draw_steps(ax: Axes, fit: CriticalFit) -> None:
@@ -195,10 +181,10 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
         if fitted and at.cbs.value is not None:
             y = float(at.steps(np.array(at.cbs.value))) / scale
             ax.plot([at.cbs.value], [y], "D", ms=6.5, mfc="none", mec=look["color"], mew=1.3)
-    ax.plot(grid, fit.reference / grid, color=FAINT, lw=1, ls="--", zorder=1)
+    ax.plot(grid, fit.reference / grid, color=style.FAINT, lw=1, ls="--", zorder=1)
     _log_axes(ax, grid, (lowest / 1.6, fit.reference / batches.min() * 1.4))
-    steps = f"steps relative to B = {fit.reference:g}"
-    _label(ax, f"batch B ({fit.unit})", steps, "steps to the target")
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel=f"steps relative to B = {fit.reference:g}")
+    style.panel_title(ax, "steps to the target")
 
 
 def draw_law(
@@ -207,13 +193,12 @@ def draw_law(
     """Critical batches with intervals on axes, the law in `name` alone, its prediction band."""
     law = fit.laws[name]
     sizes = [getattr(at.curve, name) for at in fit.fits]
-    for size, at in zip(sizes, fit.fits, strict=True):
-        if at.cbs.value is not None and at.cbs.low is not None and at.cbs.high is not None:
-            ax.plot([size, size], [at.cbs.low, at.cbs.high], color=INK, lw=1.2, zorder=3)
-        if at.cbs.value is not None:
-            ax.plot([size], [at.cbs.value], "o", color=INK, ms=5, zorder=4)
-        if at.interpolated.value is not None:
-            ax.plot([size], [at.interpolated.value], "x", color=FAINT, ms=5, zorder=2)
+    for x, cbs in zip(sizes, (at.cbs for at in fit.fits), strict=True):
+        if cbs.value is not None:
+            ax.plot([x, x], np.array([cbs.low, cbs.high], float), color=style.INK, lw=1.2, zorder=3)
+            ax.plot([x], [cbs.value], "o", color=style.INK, ms=5, zorder=4)
+    beside = np.array([at.interpolated.value for at in fit.fits], float)
+    ax.plot(sizes, beside, "x", color=style.FAINT, ms=5, zorder=2)
     grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
@@ -225,11 +210,12 @@ def draw_law(
         if told.value is not None:
             ax.plot([x], [told.value], "D", mfc="white", mec=OURS, ms=6, mew=1.3)
     ax.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
-    tokens_axis(ax.xaxis, most=4)
-    count_axis(ax.yaxis)
-    _label(ax, NAMES[name], f"critical batch ({fit.unit})", title or law_title(law))
+    style.tokens_axis(ax.xaxis, most=4)
+    style.count_axis(ax.yaxis)
+    label = f"critical batch ({fit.unit})"
+    style.panel_title(ax, title or law_title(law), xlabel=NAMES[name], ylabel=label)
     if title:
-        ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=SMALL)
+        ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=style.SMALL)
 
 
 def law_title(law: PowerLaw) -> str:
@@ -240,36 +226,28 @@ def law_title(law: PowerLaw) -> str:
 
 
 def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
-    return list(batch_styles(range(len(fit.fits))).values())
+    return list(style.batch_styles(range(len(fit.fits))).values())
 
 
 def curve_handles(fit: CriticalFit) -> list[Line2D]:
     """What a legend of `draw_steps` needs."""
     models = zip(fit.fits, _looks(fit), strict=True)
     return [
-        *(handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),
-        handle("critical batch", ls="none", marker="D", mfc="none", mec=INK),
-        handle("linear scaling", color=FAINT, ls="--"),
+        *(style.handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),
+        style.handle("critical batch", ls="none", marker="D", mfc="none", mec=style.INK),
+        style.handle("linear scaling", color=style.FAINT, ls="--"),
     ]
 
 
 def _law_handles() -> list[Line2D]:
     return [
-        handle("by S = a + b/B", ls="none", marker="o", ms=5, color=INK),
-        handle("interpolated", ls="none", marker="x", ms=5, color=FAINT),
-        handle("power law, with the\ninterval of a new value", color=OURS, lw=1.5),
+        style.handle("by S = a + b/B", ls="none", marker="o", ms=5, color=style.INK),
+        style.handle("interpolated", ls="none", marker="x", ms=5, color=style.FAINT),
+        style.handle("power law, with the\ninterval of a new value", color=OURS, lw=1.5),
     ]
 
 
 def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
-    ax.set_xscale("log", base=2)
     ax.set(yscale="log", xlim=(float(x.min()), float(x.max())), ylim=y)
-    powers = range(round(np.log2(x.min())), round(np.log2(x.max())) + 1)
-    ticks = [2.0**power for power in powers if x.min() <= 2.0**power <= x.max()]
-    batch_axis(ax.xaxis, ticks[:: max(1, -(-len(ticks) // 6))])
-    count_axis(ax.yaxis)
-
-
-def _label(ax: Axes, x: str, y: str, title: str) -> None:
-    ax.set(xlabel=x, ylabel=y)
-    panel_title(ax, title)
+    style.batch_axis(ax.xaxis, most=6)
+    style.count_axis(ax.yaxis)

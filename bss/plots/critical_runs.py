@@ -7,25 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit
+from bss.plots import style
 from bss.plots.critical import curve_handles, draw_steps
-from bss.plots.style import (
-    FAINT,
-    batch_axis,
-    batch_styles,
-    columns,
-    count_axis,
-    handle,
-    handles,
-    hollow,
-    named_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-)
 
 _MARGIN = 1.5
 
@@ -36,14 +22,13 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
     Args:
         fits: by the title of their panels.
     """
-    figure, axes = new_figure(3.8, columns=len(fits), width=0.4 + 3.7 * len(fits))
+    figure, axes = style.new_figure(3.8, columns=len(fits), width=0.4 + 3.7 * len(fits))
     for ax, (title, fit) in zip(axes[0], fits.items(), strict=True):
         draw_steps(ax, fit)
-        panel_title(ax, title)
+        style.panel_title(ax, title)
         ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
-        low, high = ax.get_ylim()
-        ax.set_ylim(low / 4, high)
-        count_axis(ax.yaxis)
+        ax.set_ylim(bottom=ax.get_ylim()[0] / 4)
+        style.count_axis(ax.yaxis)
     return figure
 
 
@@ -55,18 +40,16 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
             "above" or "below" where they are a bound.
         noise: standard deviation of the logarithm of a ratio, shown twice about 1.
     """
-    figure, axes = new_figure(3.6)
-    ax, entries = axes[0, 0], []
-    looks = named_styles(table["schedule"])
-    ends, tips = (table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN), []
+    figure, [[ax]] = style.new_figure(3.6)
+    looks, entries, tips = style.named_styles(table["schedule"]), [], []
     if np.isfinite(noise):
-        band = np.exp([-2 * noise, 2 * noise])
-        entries.append(ax.axhspan(*band, color=FAINT, alpha=0.18, lw=0, label="2 s.d. of seeds"))
-    ax.axhline(1, color=FAINT, lw=1)
+        band = {"color": style.FAINT, "alpha": 0.18, "lw": 0, "label": "2 s.d. of seeds"}
+        entries.append(ax.axhspan(*np.exp([-2 * noise, 2 * noise]), **band))
+    ax.axhline(1, color=style.FAINT, lw=1)
     for i, (name, look) in enumerate(looks.items()):
         rows = table.loc[table["schedule"] == name].sort_values(by="batch")
         beside = 1.07 ** (i - (len(looks) - 1) / 2)
-        at, relative = columns(rows, "batch", "relative")
+        at, relative = style.columns(rows, "batch", "relative")
         ax.plot(at * beside, relative, color=look["color"], lw=0.7, alpha=0.6)
         for x, y, side in zip(at * beside, relative, rows["bound"], strict=True):
             face = "white" if side else look["color"]
@@ -75,17 +58,16 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
                 tips.append(y * (1.08 if side == "above" else 1 / 1.08))
                 arrow = {"arrowstyle": "->", "color": look["color"]}
                 ax.annotate("", (x, tips[-1]), (x, y), arrowprops=arrow)
-    entries += handles(looks, ms=6, lw=0.7)
+    entries += style.handles(looks, ms=6, lw=0.7)
     if any(table["bound"]):
-        entries.append(hollow("open, with an arrow: a bound"))
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(*ends)
+        entries.append(style.hollow("open, with an arrow: a bound"))
+    ax.set_xlim(table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN)
     low, high = ax.get_ylim()
     ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
-    batch_axis(ax.xaxis, sorted(set(table["batch"])))
+    style.batch_axis(ax.xaxis, table["batch"])
     ax.set(xlabel="batch B (sequences)", ylabel=f"steps over those of\n{next(iter(looks))}")
-    panel_title(ax, "schedules to one target")
-    return side_legend(figure, entries)
+    style.panel_title(ax, "schedules to one target")
+    return style.side_legend(figure, entries)
 
 
 def noise_figure(table: pd.DataFrame) -> Figure:
@@ -94,25 +76,20 @@ def noise_figure(table: pd.DataFrame) -> Figure:
     Args:
         table: rows with batch, noise_scale, B_crit and cbs, all in sequences.
     """
-    figure, axes = new_figure(3.6, columns=2)
-    styles = batch_styles(table["batch"])
-    measured = {"B_crit": "b/a of the steps (sequences)", "cbs": "critical batch (sequences)"}
-    for ax, (column, label) in zip(axes[0], measured.items(), strict=True):
-        for batch, rows in table.groupby("batch"):
-            ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **styles[batch])  # type: ignore[index]
-        _equal_axes(ax, table[column].to_numpy(float), table["noise_scale"].to_numpy(float))
-        ax.set_xlabel(label)
+    figure, axes = style.new_figure(3.6, columns=2)
+    looks = style.batch_styles(table["batch"])
+    measured = {"B_crit": ("b/a of the steps", "b/a"), "cbs": ("critical batch", "critical batch")}
+    for ax, (column, (label, title)) in zip(axes[0], measured.items(), strict=True):
+        for batch, look in looks.items():
+            rows = table.loc[table["batch"] == batch]
+            ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **look)
+        x, y = style.columns(table, column, "noise_scale")
+        ends = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
+        ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=ends)
+        ax.plot(ends, ends, color=style.FAINT, lw=1, ls="--", zorder=1)
+        for axis in (ax.xaxis, ax.yaxis):
+            style.batch_axis(axis)
+        style.panel_title(ax, f"noise scale and {title}", xlabel=f"{label} (sequences)")
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
-    panel_title(axes[0, 0], "noise scale and b/a")
-    panel_title(axes[0, 1], "noise scale and critical batch")
-    entries = handles(styles, "B = {:g}", ls="none", ms=5)
-    return side_legend(figure, [*entries, handle("equal", color=FAINT, ls="--")])
-
-
-def _equal_axes(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    ax.set(xscale="log", yscale="log")
-    low, high = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
-    ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=(low, high))
-    ax.plot([low, high], [low, high], color=FAINT, lw=1, ls="--", zorder=1)
-    batch_axis(ax.xaxis)
-    batch_axis(ax.yaxis)
+    entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
+    return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])

@@ -1,4 +1,4 @@
-"""Held-out loss against tokens for constant batches, and where their curves cross."""
+"""Loss against tokens: of one run, of constant batches whose curves cross, of a fitted law."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,35 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.plots.style import (
-    FAINT,
-    batch_styles,
-    handle,
-    handles,
-    new_figure,
-    side_legend,
-    tokens_axis,
-)
+from bss.laws import CurveFit, predict_runs
+from bss.plots import style
 from bss.points.batches import batch_curves, excess
-from bss.points.curve import Smooth
 from bss.tables import loss_column
+
+MOST = 10
+
+
+def run_figure(curve: pd.DataFrame) -> Figure:
+    """Held-out losses, and the training loss between evaluations, over the batch of each row.
+
+    Args:
+        curve: a run table of one run.
+    """
+    figure, [[top], [bottom]] = style.new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
+    tokens, batch, loss = style.columns(curve, "tokens", "batch", "loss")
+    handles = top.plot(tokens, loss, color=style.FAINT, lw=1.2, label="training")
+    for name in [n for n in curve.columns if n.startswith("eval_loss")]:
+        average = name.removeprefix("eval_loss").removeprefix("_avg_")
+        label = f"held-out, average of {average}" if average else "held-out"
+        look = {"linestyle": "--"} if average else {"color": style.INK}
+        handles += top.plot(tokens, *style.columns(curve, name), lw=1.8, label=label, **look)
+    top.set_ylabel("loss (nats per token)")
+    bottom.plot(tokens, batch, drawstyle="steps-pre", color=style.INK, lw=2)
+    bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
+    style.batch_axis(bottom.yaxis, batch)
+    bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, handles)
 
 
 def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
@@ -37,52 +54,90 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     """
     column = loss_column(runs)
     curves = batch_curves(runs, column)
-    styles = batch_styles(curve.batch for curve in curves)
-    figure, axes = new_figure(6.4, rows=2, sharex=True, height_ratios=(1.7, 1))
-    top, bottom = axes[:, 0]
+    looks = style.batch_styles(curve.batch for curve in curves)
+    figure, [[top], [bottom]] = style.new_figure(6.4, rows=2, sharex=True, height_ratios=(1.7, 1))
     for target in targets:
-        top.axhline(target, color=FAINT, linewidth=0.8, zorder=1)
+        top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
     for curve in curves:
-        style, seen = styles[curve.batch], curve.rows[curve.rows[column].notna()]
-        top.plot(seen["tokens"], seen[column], color=style["color"], linewidth=1.5)
-        _mark_crossings(top, curve.fit, targets, style)
-    _draw_excess(bottom, *excess(curves), styles)
-    _limit(top, curves, targets)
+        look, seen = looks[curve.batch], curve.rows[curve.rows[column].notna()]
+        top.plot(seen["tokens"], seen[column], color=look["color"], linewidth=1.5)
+        fit = curve.fit
+        met = [t for t in targets if fit.loss[-1] <= t < fit.loss[0]]
+        first = np.exp([np.interp(-t, -fit.loss, fit.log_tokens) for t in met])
+        top.plot(first, met, ls="none", ms=5.5, mec="white", mew=0.5, zorder=3, **look)
+    _draw_excess(bottom, *excess(curves), looks)
+    lowest = min(float(curve.fit.loss[-1]) for curve in curves)
+    highest = max(float(curve.fit.loss[0]) for curve in curves)
+    if targets:
+        highest = min(highest, max(targets) + 0.35 * (max(targets) - lowest))
+    margin = 0.04 * (highest - lowest)
     noun = "held-out loss" if column == "eval_loss" else "training loss"
-    top.set_ylabel(f"{noun} (nats per token)")
+    top.set(ylim=(lowest - margin, highest + margin), ylabel=f"{noun} (nats per token)")
     bottom.set_ylabel("excess over the best\nbatch (nats per token)")
     bottom.set(xlabel="tokens consumed", xscale="log")
-    tokens_axis(bottom.xaxis)
-    entries = handles(styles, "{:g}", lw=1.5, ms=5)
-    entries.append(handle("target loss", color=FAINT, lw=0.8))
-    return side_legend(figure, entries, "batch (sequences)")
+    style.tokens_axis(bottom.xaxis)
+    entries = style.handles(looks, "{:g}", lw=1.5, ms=5)
+    entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
+    return style.side_legend(figure, entries, "batch (sequences)")
 
 
-def _mark_crossings(ax: Axes, curve: Smooth, targets: Sequence[float], style: dict) -> None:
-    met = [t for t in targets if curve.loss[-1] <= t < curve.loss[0]]
-    first = [np.interp(-t, -curve.loss, curve.log_tokens) for t in met]
-    ax.plot(
-        np.exp(first), met, linestyle="none", markersize=5.5, markeredgecolor="white",
-        markeredgewidth=0.5, zorder=3, **style,
-    )  # fmt: skip
-
-
-def _draw_excess(
-    ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], styles: dict
-) -> None:
-    for i, (batch, style) in enumerate(styles.items()):
-        offset = (i * 2, 2 * len(styles))
-        ax.plot(tokens, above[batch], **style, markevery=offset, ms=4, linewidth=1.5)
+def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], looks: dict) -> None:
+    for i, (batch, look) in enumerate(looks.items()):
+        offset = (i * 2, 2 * len(looks))
+        ax.plot(tokens, above[batch], **look, markevery=offset, ms=4, linewidth=1.5)
     # The best batches change places in a narrow band; those far from it may leave the panel.
     last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
     top = max(2 * float(np.quantile(last, 0.7)), 1e-3)
     ax.set_ylim(-0.04 * top, top)
 
 
-def _limit(ax: Axes, curves: list, targets: Sequence[float]) -> None:
-    lowest = min(float(curve.fit.loss[-1]) for curve in curves)
-    highest = max(float(curve.fit.loss[0]) for curve in curves)
-    if targets:
-        highest = min(highest, max(targets) + 0.35 * (max(targets) - lowest))
-    margin = 0.04 * (highest - lowest)
-    ax.set_ylim(lowest - margin, highest + margin)
+def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:
+    """Loss against tokens as measured (marks) and by the law (lines), and the law's errors.
+
+    Where there are more kinds of schedule than can be told apart, as many are drawn, the runs
+    between left out; the errors are of the runs drawn.
+
+    Args:
+        fit: the law; where it did not converge only the measurements are drawn.
+        runs: a run table.
+        warmup: as in `bss.laws.functional.fit.fit_curve`.
+    """
+    table = predict_runs(fit, runs, warmup=warmup)
+    names = _names(runs)
+    kinds = list(dict.fromkeys(names.values()))
+    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
+    looks = style.named_styles(kinds[i] for i in shown)
+    figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
+    drawn = fit.status != "not converged"
+    for run, rows in table.groupby("run", sort=False):
+        look = looks.get(names[str(run)])
+        if look is None:
+            continue
+        at, loss, predicted = rows["tokens"], rows["loss"], rows["predicted"]
+        top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
+        if drawn:
+            top.plot(at, predicted, color=look["color"], lw=1.2)
+            bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **look)
+    bottom.axhline(0, color=style.FAINT, linewidth=0.8, zorder=1)
+    note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
+    style.panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
+    top.set_ylabel("loss (nats per token)")
+    bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, style.handles(looks, lw=1.2, ms=4), "batch (lr)")
+
+
+def _names(runs: pd.DataFrame) -> dict[str, str]:
+    """What to call each run: its batches, and the peak rate where that is not the same for all."""
+    rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None
+    peaks = {} if rates is None else {run: rows[rates].max() for run, rows in runs.groupby("run")}
+    several = len({f"{peak:.3g}" for peak in peaks.values()}) > 1
+    entries = []
+    for run, rows in runs.groupby("run", sort=False):
+        every = rows["batch"].tolist()
+        batches = [b for i, b in enumerate(every) if i == 0 or b != every[i - 1]]
+        short = batches if len(batches) < 4 else [batches[0], "…", batches[-1]]
+        text = "→".join(str(b) for b in short)
+        name = f"{text} ({peaks[run]:.3g})" if several else text
+        entries.append((len(batches), batches, peaks.get(run, 0.0), str(run), name))
+    return {run: name for *_, run, name in sorted(entries)}

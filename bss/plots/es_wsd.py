@@ -8,30 +8,16 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bss.laws import EsFit
 from bss.laws.es.values import tokens_to_target as law_tokens
-from bss.plots.style import (
-    FAINT,
-    INK,
-    bars,
-    batch_axis,
-    batch_styles,
-    columns,
-    handle,
-    handles,
-    hollow,
-    named_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-)
+from bss.plots import style
 from bss.units import format_tokens
 
 PAIRS = 4
+FALLING = "target loss (nats), falling →"
 LEAST_RATIO, MOST_RATIO = 0.5, 1.35
 
 
@@ -44,28 +30,29 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
     Args:
         panels: a title to the table of `bss.points.crossings.crossings` and the fitted hyperbola.
     """
-    figure, axes = new_figure(3.6, columns=len(panels), sharey=True)
-    smallest = min(columns(table, "small")[0].min() for table, _ in panels.values())
+    figure, axes = style.new_figure(3.6, columns=len(panels), sharey=True)
+    smallest = min(style.columns(table, "small")[0].min() for table, _ in panels.values())
     larger = sorted({float(b) for table, _ in panels.values() for b in table["large"]})[:PAIRS]
-    looks = named_styles(larger)
+    looks = style.named_styles(larger)
     for ax, (title, (table, law)) in zip(axes[0], panels.items(), strict=True):
-        ax.axhline(1, color=INK, lw=0.8, zorder=1)
+        ax.axhline(1, color=style.INK, lw=0.8, zorder=1)
         for batch, look in looks.items():
-            pair = np.asarray((table["small"] == smallest) & (table["large"] == batch))
-            x, log, errors = columns(table, "target_loss", "log_ratio", "error", where=pair)
-            bars(ax, x, np.exp(log), np.exp(log - errors), np.exp(log + errors), look)
+            pair = table.loc[(table["small"] == smallest) & (table["large"] == batch)]
+            x, log, errors = style.columns(pair, "target_loss", "log_ratio", "error")
+            style.bars(ax, x, np.exp(log), np.exp(log - errors), np.exp(log + errors), look)
             if law is not None:
                 at = [fit.target_loss for fit in law.fits if fit.status == "converged"]
                 tokens = np.array([law_tokens(law, [smallest, batch], t) for t in at])
                 ax.plot(at, tokens[:, 0] / tokens[:, 1], color=look["color"], lw=1.1, ls="--")
-        _falling(ax, [float(t) for t in table["target_loss"]])
-        panel_title(ax, title)
+        ax.set_xlim(style.falling(table["target_loss"]))
+        ax.set_xlabel(FALLING, fontsize=8)
+        style.panel_title(ax, title)
     label = f"tokens of batch {smallest:g}\nover those of the larger batch"
     axes[0, 0].set(ylim=(LEAST_RATIO, MOST_RATIO), ylabel=label)
-    entries = handles(looks, f"{smallest:g} over {{:g}}", ms=5, lw=1.4)
+    entries = style.handles(looks, f"{smallest:g} over {{:g}}", ms=5, lw=1.4)
     if any(law is not None for _, law in panels.values()):
-        entries.append(handle("the hyperbola's", color=FAINT, lw=1.1, ls="--"))
-    return side_legend(figure, entries)
+        entries.append(style.handle("the hyperbola's", color=style.FAINT, lw=1.1, ls="--"))
+    return style.side_legend(figure, entries)
 
 
 def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
@@ -76,27 +63,27 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
     Args:
         panels: a title to named tables of target_loss, batch, low, high (sequences) and interior.
     """
-    looks = named_styles(name for lines in panels.values() for name in lines)
-    figure, axes = new_figure(3.3, columns=len(panels), sharey=True)
+    looks = style.named_styles(name for lines in panels.values() for name in lines)
+    figure, axes = style.new_figure(3.3, columns=len(panels), sharey=True)
     for ax, (title, lines) in zip(axes[0], panels.items(), strict=True):
-        losses = [float(t) for table in lines.values() for t in table["target_loss"]]
-        dodge = 0.012 * (max(losses) - min(losses))
+        losses = pd.concat(lines.values())["target_loss"]
+        dodge = 0.012 * (losses.max() - losses.min())
         for i, (name, table) in enumerate(lines.items()):
-            x, y, low, high = columns(table, "target_loss", "batch", "low", "high")
+            x, y, low, high = style.columns(table, "target_loss", "batch", "low", "high")
             x = x + dodge * (i - (len(lines) - 1) / 2)
-            bars(ax, x, y, low, high, looks[name], table["interior"])
-        _falling(ax, losses)
-        ax.set_yscale("log", base=2)
-        panel_title(ax, title)
-    tables = [table for lines in panels.values() for table in lines.values()]
-    values = np.concatenate([columns(t, "batch", "low", "high") for t in tables], axis=1)
-    axes[0, 0].set_ylim(np.nanmin(values) / 1.5, np.nanmax(values) * 1.5)
-    batch_axis(axes[0, 0].yaxis)
-    axes[0, 0].set_ylabel("$B_{opt}$ (sequences)")
-    entries = handles(looks, ms=5, lw=1.4)
-    if not all(t["interior"].all() for t in tables):
-        entries.append(hollow("at an edge of those\nthat reached the loss", ms=5))
-    return side_legend(figure, entries)
+            style.bars(ax, x, y, low, high, looks[name], table["interior"])
+        ax.set_xlim(style.falling(losses))
+        ax.set_xlabel(FALLING, fontsize=8)
+        style.panel_title(ax, title)
+    every = pd.concat([table for lines in panels.values() for table in lines.values()])
+    values = style.columns(every, "batch", "low", "high")
+    limits = np.nanmin(values) / 1.5, np.nanmax(values) * 1.5
+    axes[0, 0].set(ylim=limits, ylabel="$B_{opt}$ (sequences)")
+    style.batch_axis(axes[0, 0].yaxis)
+    entries = style.handles(looks, ms=5, lw=1.4)
+    if not every["interior"].to_numpy(bool).all():
+        entries.append(style.hollow("at an edge of those\nthat reached the loss", ms=5))
+    return style.side_legend(figure, entries)
 
 
 def horizons_figure(horizons: pd.DataFrame) -> Figure:
@@ -109,27 +96,25 @@ def horizons_figure(horizons: pd.DataFrame) -> Figure:
         horizons: columns rates, horizon, batch, excess, excess_error, law_best.
     """
     titles = list(dict.fromkeys(horizons["rates"]))
-    looks = batch_styles(horizons["horizon"])
-    figure, axes = new_figure(3.4, columns=len(titles), sharey=True)
+    looks = style.batch_styles(horizons["horizon"])
+    figure, axes = style.new_figure(3.4, columns=len(titles), sharey=True)
     near = []
     for ax, title in zip(axes[0], titles, strict=True):
-        ax.axhline(0, color=INK, lw=0.8, zorder=1)
+        ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
         for i, (end, look) in enumerate(looks.items()):
-            here = np.asarray((horizons["rates"] == title) & (horizons["horizon"] == end))
-            x, y, error = columns(horizons, "batch", "excess", "excess_error", where=here)
+            rows = horizons.loc[(horizons["rates"] == title) & (horizons["horizon"] == end)]
+            x, y, error = style.columns(rows, "batch", "excess", "excess_error")
             near.append(np.sort(y)[min(3, len(y) - 1)])
             x = x * 1.03 ** (i - (len(looks) - 1) / 2)
-            other = ~np.asarray(horizons["law_best"], bool)[here]
-            bars(ax, x, y, y - error, y + error, look, other)
-        ax.set_xscale("log", base=2)
-        batch_axis(ax.xaxis)
-        ax.set_xlabel("batch (sequences)")
-        panel_title(ax, title)
+            style.bars(ax, x, y, y - error, y + error, look, ~rows["law_best"].to_numpy(bool))
+        style.batch_axis(ax.xaxis)
+        style.panel_title(ax, title, xlabel="batch (sequences)")
     top = max(1.3 * max(near), 1e-3)
     label = "test loss above the best\nbatch (nats per token)"
     axes[0, 0].set(ylim=(-0.25 * top, top), ylabel=label)
-    entries = handles({format_tokens(int(end)): look for end, look in looks.items()}, ms=5, lw=1.4)
-    return side_legend(figure, [*entries, hollow("the law's choice", ms=5)], "horizon (tokens)")
+    ends = {format_tokens(int(end)): look for end, look in looks.items()}
+    entries = [*style.handles(ends, ms=5, lw=1.4), style.hollow("the law's choice", ms=5)]
+    return style.side_legend(figure, entries, "horizon (tokens)")
 
 
 def changes_figure(table: pd.DataFrame) -> Figure:
@@ -140,24 +125,23 @@ def changes_figure(table: pd.DataFrame) -> Figure:
     """
     contenders = list(dict.fromkeys(table["contender"]))
     changes = list(dict.fromkeys(table["change"]))
-    looks = named_styles(table["weights"])
+    looks = style.named_styles(table["weights"])
     height = 0.9 + 0.3 * len(changes)
-    figure, axes = new_figure(height, columns=len(contenders), sharex=True, sharey=True)
+    figure, axes = style.new_figure(height, columns=len(contenders), sharex=True, sharey=True)
     for ax, contender in zip(axes[0], contenders, strict=True):
-        ax.axvline(0, color=INK, lw=0.8, zorder=1)
+        ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
         for i, (kind, look) in enumerate(looks.items()):
-            here = np.asarray((table["contender"] == contender) & (table["weights"] == kind))
-            rows = [changes.index(change) for change in table["change"][here]]
-            y = np.array(rows) + 0.22 * (i - (len(looks) - 1) / 2)
-            x, error = columns(table, "difference", "error", where=here)
-            known = np.where(np.isfinite(error), error, 0)
-            ax.errorbar(x, y, xerr=known, ls="none", ms=5.5, capsize=2.5, lw=1, **look)
+            rows = table.loc[(table["contender"] == contender) & (table["weights"] == kind)]
+            places = np.array([changes.index(change) for change in rows["change"]])
+            y = places + 0.22 * (i - (len(looks) - 1) / 2)
+            x, error = style.columns(rows, "difference", "error")
+            error = np.where(np.isfinite(error), error, 0)
+            ax.errorbar(x, y, xerr=error, ls="none", ms=5.5, capsize=2.5, lw=1, **look)
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        ax.set_xlabel("difference (nats per token)")
-        panel_title(ax, contender)
+        style.panel_title(ax, contender, xlabel="difference (nats per token)")
     axes[0, 0].set_yticks(range(len(changes)), changes)
     axes[0, 0].set_ylim(len(changes) - 0.5, -0.5)
-    return side_legend(figure, handles(looks, ls="none", ms=5.5))
+    return style.side_legend(figure, style.handles(looks, ls="none", ms=5.5))
 
 
 def irreducible_figure(estimates: pd.DataFrame) -> Figure:
@@ -168,29 +152,21 @@ def irreducible_figure(estimates: pd.DataFrame) -> Figure:
     Args:
         estimates: columns seed, law, L_0, low, high, truth, reached.
     """
-    looks = named_styles(estimates["law"])
-    figure, axes = new_figure(3.4)
-    ax = axes[0, 0]
+    looks = style.named_styles(estimates["law"])
+    figure, [[ax]] = style.new_figure(3.4)
     seeds = sorted(set(estimates["seed"]))
     for i, (law, look) in enumerate(looks.items()):
-        here = np.asarray(estimates["law"] == law)
-        seed, y, low, high = columns(estimates, "seed", "L_0", "low", "high", where=here)
+        rows = estimates.loc[estimates["law"] == law]
+        seed, y, low, high = style.columns(rows, "seed", "L_0", "low", "high")
         x = np.searchsorted(seeds, seed) + 0.16 * (i - (len(looks) - 1) / 2)
-        bars(ax, x, y, low, high, look | {"linestyle": "none"})
+        style.bars(ax, x, y, low, high, look | {"linestyle": "none"})
     truth, reached = (float(estimates[name].iloc[0]) for name in ("truth", "reached"))
-    ax.axhline(truth, color=INK, lw=1, zorder=1)
-    ax.axhline(reached, color=FAINT, lw=1, ls="--", zorder=1)
-    (values,) = columns(estimates, "L_0")
-    span = max(values.max(), reached) - values.min()
-    ax.set_ylim(values.min() - 0.3 * span, max(values.max(), reached) + 0.2 * span)
+    own = ax.axhline(truth, color=style.INK, lw=1, zorder=1, label="the language's")
+    run = ax.axhline(reached, color=style.FAINT, lw=1, ls="--", zorder=1)
+    run.set_label("lowest loss of a\nlong run")
+    lowest, highest = estimates["L_0"].min(), max(estimates["L_0"].max(), reached)
+    span = highest - lowest
+    ax.set_ylim(lowest - 0.3 * span, highest + 0.2 * span)
     ax.set_xticks(range(len(seeds)), [str(seed) for seed in seeds])
     ax.set(xlabel="seed", ylabel="$L_0$ (nats per token)")
-    own = handle("the language's", color=INK, lw=1)
-    lowest = handle("lowest loss of a\nlong run", color=FAINT, lw=1, ls="--")
-    return side_legend(figure, [*handles(looks, ls="none", ms=5), own, lowest])
-
-
-def _falling(ax: Axes, losses: list[float]) -> None:
-    margin = 0.08 * (max(losses) - min(losses)) or 0.1
-    ax.set_xlim(max(losses) + margin, min(losses) - margin)
-    ax.set_xlabel("target loss (nats), falling →", fontsize=8)
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=5), own, run])

@@ -1,9 +1,9 @@
-"""Points of steps and tokens to a target loss, and the laws E(S) fitted to them.
+"""The laws E(S): the points they are fitted to, the laws themselves, the batches they call for.
 
 S is in steps, E in tokens, B in sequences. Any law of `bss.laws.es` is drawn.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,20 +17,8 @@ from bss.errors import InputError
 from bss.laws import EsFit
 from bss.laws.es.values import TargetFit
 from bss.laws.es.values import tokens_to_target as law_tokens
-from bss.plots.style import (
-    INK,
-    SMALL,
-    batch_axis,
-    batch_styles,
-    count_axis,
-    handle,
-    handles,
-    law_styles,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.laws.fitting.estimate import Estimate
+from bss.plots import style
 
 CURVE_POINTS = 400
 STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
@@ -46,29 +34,19 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         points: table of points.
         fits: fitted laws by name.
     """
-    figure, panels = _panels(points)
-    styles = batch_styles(points["batch"].tolist())
-    batches = np.geomspace(min(styles) / 1.4, max(styles) * 1.4, CURVE_POINTS)
-    looks = law_styles(fits)
-    for target, ax in panels:
-        rows = points.loc[points["target_loss"] == target]
-        _draw_points(ax, rows, "batch", styles)
-        limits = _limits(rows, "batch", 1.5), _limits(rows, "tokens_to_target", 1.6)
-        for law, fit in fits.items():
-            found = _converged(fit, target)
-            if found is None:
-                continue
-            tokens = _law_tokens(fit, batches, target)
+    figure, panels = _panels(points, fits, "batch", 1.5)
+    batches = np.geomspace(points["batch"].min() / 1.4, points["batch"].max() * 1.4, CURVE_POINTS)
+    looks = style.law_styles(fits)
+    for ax, target, fitted in panels:
+        for law, found in fitted.items():
+            tokens = law_tokens(fits[law], batches.tolist(), target)
             ax.plot(batches, tokens, lw=1.6, zorder=2, **_line(looks[law]))
             if _has_optimum(found):
                 at = np.array([found.batches["B_opt"].value, found.E_min], float)
                 ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
-        _finish(ax, target, fits, limits)
-        batch_axis(ax.xaxis)
-        tokens_axis(ax.yaxis)
+        style.batch_axis(ax.xaxis)
     figure.supxlabel("batch B (sequences)", fontsize=9)
-    figure.supylabel("tokens to the target E", fontsize=9)
-    return side_legend(figure, _handles(points, fits, styles, optimum=True))
+    return style.side_legend(figure, _handles(points, fits, optimum=True))
 
 
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
@@ -81,138 +59,190 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         points: table of points.
         fits: fitted laws by name.
     """
-    figure, panels = _panels(points)
-    styles = batch_styles(points["batch"].tolist())
-    seq_len = int(points["seq_len"].iloc[0])
-    batches = np.geomspace(min(styles) / 8, max(styles) * 8, 2 * CURVE_POINTS)
-    looks, shaded = law_styles(fits), []
-    for target, ax in panels:
-        rows = points.loc[points["target_loss"] == target]
-        limits = _limits(rows, "steps", 1.7), _limits(rows, "tokens_to_target", 1.6)
-        for batch in styles:
-            line = np.array(limits[0])
-            ax.plot(line, batch * seq_len * line, color="#cfcfcf", linewidth=0.6, zorder=1)
-        _draw_points(ax, rows, "steps", styles)
-        for law, fit in fits.items():
-            if _converged(fit, target) is not None:
-                tokens = _law_tokens(fit, batches, target)
-                steps = tokens / (batches * seq_len)
-                ax.plot(steps, tokens, lw=1.6, zorder=2, **_line(looks[law]))
-        shaded.append(_mark_stages(ax, fits, target, limits[0]))
-        _finish(ax, target, fits, limits, pad=20)
-        count_axis(ax.xaxis, most=4)
-        tokens_axis(ax.yaxis)
+    figure, panels = _panels(points, fits, "steps", 1.7, pad=20)
+    measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
+    batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
+    looks, shaded = style.law_styles(fits), False
+    for ax, target, fitted in panels:
+        ends = np.array(ax.get_xlim())
+        for batch in measured:
+            ax.plot(ends, batch * seq_len * ends, color="#cfcfcf", linewidth=0.6, zorder=1)
+        for law in fitted:
+            tokens = np.array(law_tokens(fits[law], batches.tolist(), target))
+            steps = tokens / (batches * seq_len)
+            ax.plot(steps, tokens, lw=1.6, zorder=2, **_line(looks[law]))
+        stages = {law: fits[law].law.stages(fits[law].parameters(target), target) for law in fitted}
+        if stages:
+            law = max(reversed(stages), key=lambda law: len(stages[law]))
+            shaded |= _mark_stages(ax, stages[law], looks[law]["color"])
+        style.count_axis(ax.xaxis, most=4)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
-    figure.supylabel("tokens to the target E", fontsize=9)
-    entries: list[Any] = _handles(points, fits, styles, optimum=False)
-    entries.append(handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
-    if any(shaded):
+    entries: list[Any] = _handles(points, fits, optimum=False)
+    entries.append(style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
+    if shaded:
         entries.append(Patch(color=STAGES[1], label="transition stage"))
-    return side_legend(figure, entries)
+    return style.side_legend(figure, entries)
 
 
-def _panels(points: pd.DataFrame) -> tuple[Figure, Iterator[tuple[float, Axes]]]:
-    """A figure with a panel for each target that some run reached, highest loss first."""
+def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
+    """B_opt and B_min of each law against the target loss, with their intervals.
+
+    Only what a design identifies is a point; a bound on one side is an arrow, and what is not
+    known at all is counted above the panel. A law that has neither is not shown.
+
+    Args:
+        fits: fitted laws by name.
+    """
+    figure, axes = style.new_figure(3.3, columns=2, sharex=True)
+    names = "B_opt", "B_min"
+    shown = {law: fit for law, fit in fits.items() if set(names) & set(fit.law.batches)}
+    looks = style.law_styles(shown)
+    for ax, name in zip(axes[0], names, strict=True):
+        notes, ends = [], []
+        for i, (law, fit) in enumerate(shown.items()):
+            if name not in fit.law.batches:
+                continue
+            known = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
+            ends += [end for e in known for end in ((e.value,) if e.value else (e.low, e.high))]
+            if len(known) < len(fit.fits):
+                notes.append(f"{law}: none at {len(fit.fits) - len(known)} of {len(fit.fits)}")
+        symbol = f"${name[0]}_{{{name[2:]}}}$"
+        style.panel_title(ax, symbol, "; ".join(notes))
+        label = "target loss (nats per token), falling →"
+        ax.set(xlabel=label, ylabel=f"{symbol} (sequences)", ylim=(1, 16))
+        # From below the lowest to above the highest value or bound; long intervals may leave.
+        if numbers := [end for end in ends if end]:
+            ax.set_ylim(min(numbers) / 3, max(numbers) * 3)
+        else:
+            ax.text(
+                0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT
+            )
+        style.batch_axis(ax.yaxis)
+    losses = [found.target_loss for fit in shown.values() for found in fit.fits]
+    if losses:
+        axes[0, 0].set_xlim(style.falling(losses))
+    bound = style.handle("one-sided bound", color=style.INK, marker=r"$\uparrow$", ls="none", ms=8)
+    return style.side_legend(figure, [*style.handles(looks, ms=5), bound])
+
+
+def _draw_batches(
+    ax: Axes, look: dict[str, Any], fit: EsFit, name: str, shift: float
+) -> list[Estimate]:
+    """Draw one law's estimates; returns those with a value or a bound."""
+    losses = [found.target_loss for found in fit.fits]
+    dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
+    known, points = [], []
+    for found in fit.fits:
+        estimate, x = found.batches.get(name), found.target_loss + dodge
+        if found.status != "converged" or estimate is None:
+            continue
+        value, bound = estimate.value, estimate.high if estimate.low is None else estimate.low
+        if value is not None:
+            points.append((x, value, estimate.low, estimate.high))
+        elif bound is not None:
+            ax.plot([x], [bound], marker="_", ms=8, color=look["color"], linestyle="none")
+            away = (0, -18 if estimate.low is None else 18)
+            arrow = {"arrowstyle": "<|-", "color": look["color"], "lw": 1.1}
+            ax.annotate("", (x, bound), away, textcoords="offset points", arrowprops=arrow)
+        if value is not None or bound is not None:
+            known.append(estimate)
+    if points:
+        at, values, low, high = np.array(points, float).T
+        spread = np.maximum(np.nan_to_num([values - low, high - values]), 0)
+        ax.errorbar(at, values, yerr=spread, capsize=3, lw=1.4, elinewidth=1, ms=5.5, **look)
+    return known
+
+
+def _panels(
+    points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float, pad: float = 6
+) -> tuple[Figure, list[tuple[Axes, float, dict[str, TargetFit]]]]:
+    """The points of each target that some run reached, a panel each, highest loss first.
+
+    Returns:
+        The figure; axes, target and the fits that converged there, for each panel.
+    """
     targets = sorted(set(points.loc[points["reached"], "target_loss"]), reverse=True)
     if not targets:
         raise InputError("points: no target was reached; choose targets that runs reach")
     columns = min(len(targets), 3)
     rows = -(-len(targets) // columns)
-    figure, axes = new_figure(0.6 + 2.5 * rows, rows, columns)
+    figure, axes = style.new_figure(0.6 + 2.5 * rows, rows, columns)
+    figure.supylabel("tokens to the target E", fontsize=9)
     for ax in axes.flat[len(targets) :]:
         ax.set_axis_off()
-    return figure, zip(targets, axes.flat, strict=False)
+    looks, panels = style.batch_styles(points["batch"]), []
+    for target, ax in zip(targets, axes.flat, strict=False):
+        here = points.loc[points["target_loss"] == target]
+        _draw_points(ax, here, x, looks)
+        limits = _limits(here[x], margin), _limits(here["tokens_to_target"], 1.6)
+        ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
+        style.tokens_axis(ax.yaxis)
+        fitted = {
+            law: found
+            for law, fit in fits.items()
+            for found in fit.fits
+            if found.status == "converged" and np.isclose(found.target_loss, target)
+        }
+        missing = ", ".join(law for law in fits if law not in fitted)
+        style.panel_title(ax, f"loss {target:g}", f"no fit: {missing}" if missing else "", pad)
+        panels.append((ax, target, fitted))
+    return figure, panels
 
 
-def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, styles: dict) -> None:
+def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, looks: dict) -> None:
     for (batch, reached), group in rows.groupby(["batch", "reached"]):  # type: ignore[misc]
-        style = styles[float(batch)]
+        look = looks[float(batch)]
         where = group[x], group["tokens_to_target"]
         if reached:
-            ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **style)
+            ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **look)
         else:
             shift = {"xytext": (0, 15), "textcoords": "offset points"}
-            arrow = {"arrowstyle": "<|-", "color": style["color"], "lw": 1.2}
+            arrow = {"arrowstyle": "<|-", "color": look["color"], "lw": 1.2}
             for at in zip(*where, strict=True):
                 ax.annotate("", at, **shift, arrowprops=arrow)
-            ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **style)
+            ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **look)
 
 
-def _limits(rows: pd.DataFrame, column: str, margin: float) -> tuple[float, float]:
-    values = rows[column].to_numpy(float)
-    return float(values.min()) / margin, float(values.max()) * margin
+def _limits(values: pd.Series, margin: float) -> tuple[float, float]:
+    return values.min() / margin, values.max() * margin
 
 
-def _converged(fit: EsFit, target: float) -> TargetFit | None:
-    """The fit of a target, where there is one that converged."""
-    for found in fit.fits:
-        if np.isclose(found.target_loss, target) and found.status == "converged":
-            return found
-    return None
-
-
-def _law_tokens(fit: EsFit, batches: np.ndarray, target: float) -> np.ndarray:
-    """E in tokens at each batch; NaN where the law says that it is never reached."""
-    tokens = law_tokens(fit, batches.tolist(), target)
-    return np.where(np.isfinite(tokens), tokens, np.nan)
-
-
-def _finish(
-    ax: Axes, target: float, fits: Mapping[str, EsFit], limits: tuple, pad: float = 6
-) -> None:
-    ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
-    missing = [law for law, fit in fits.items() if _converged(fit, target) is None]
-    note = f"no fit: {', '.join(missing)}" if missing else ""
-    panel_title(ax, f"loss {target:g}", note, pad)
-
-
-def _mark_stages(
-    ax: Axes, fits: Mapping[str, EsFit], target: float, limits: tuple[float, float]
-) -> bool:
-    """Mark the steps of the law with the most stages; returns whether it has a transition."""
-    stages = {
-        name: fit.law.stages(fit.parameters(target), target)
-        for name, fit in fits.items()
-        if _converged(fit, target) is not None
-    }
-    law = max(reversed(stages), key=lambda name: len(stages[name]), default=None)
-    if law is None:
-        return False
-    marks, colour = stages[law], law_styles(fits)[law]["color"]
+def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> bool:
+    """Mark the steps between a law's stages; returns whether it has a transition."""
+    low, high = ax.get_xlim()
     shaded = {"S_1", "S_2"} <= set(marks)
     if shaded:
-        edges = (limits[0], marks["S_1"], marks["S_2"], limits[1])
-        for tint, low, high in zip(STAGES, edges[:-1], edges[1:], strict=True):
-            ax.axvspan(low, high, color=tint, zorder=0, linewidth=0)
+        edges = (low, marks["S_1"], marks["S_2"], high)
+        for tint, start, end in zip(STAGES, edges[:-1], edges[1:], strict=True):
+            ax.axvspan(start, end, color=tint, zorder=0, linewidth=0)
     before, raised = 0.0, False
     for name, value in sorted(marks.items(), key=lambda mark: mark[1]):
-        if not limits[0] < value < limits[1]:
+        if not low < value < high:
             continue
         ax.axvline(value, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
-        near = before > 0 and np.log(value / before) < 0.13 * np.log(limits[1] / limits[0])
+        near = before > 0 and np.log(value / before) < 0.13 * np.log(high / low)
         raised = near and not raised
         ax.annotate(
             f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
             xytext=(0, 8 if raised else 1), textcoords="offset points", ha="center", va="bottom",
-            fontsize=SMALL, color=colour,
+            fontsize=style.SMALL, color=colour,
         )  # fmt: skip
         before = value
     return shaded
 
 
-def _handles(
-    points: pd.DataFrame, fits: Mapping[str, EsFit], styles: dict, *, optimum: bool
-) -> list[Line2D]:
-    entries = handles(styles, "batch {:g}", ls="none", ms=5.5)
+def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) -> list[Line2D]:
+    entries = style.handles(style.batch_styles(points["batch"]), "batch {:g}", ls="none", ms=5.5)
     if not points["reached"].to_numpy(bool).all():
-        entries.append(handle("not reached", ls="none", color=INK, marker=r"$\uparrow$", ms=8))
-    looks = law_styles(fits)
+        arrow = {"ls": "none", "color": style.INK, "marker": r"$\uparrow$", "ms": 8}
+        entries.append(style.handle("not reached", **arrow))
+    looks = style.law_styles(fits)
     for law, fit in fits.items():
         if not any(found.status == "converged" for found in fit.fits):
             continue
-        entries.append(handle(law, **_line(looks[law]), lw=1.6))
+        entries.append(style.handle(law, **_line(looks[law]), lw=1.6))
         if optimum and any(_has_optimum(found) for found in fit.fits):
-            entries.append(handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
+            entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
     return entries
 
 

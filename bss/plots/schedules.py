@@ -6,17 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.plots.style import FAINT, INK, batch_axis, new_figure, side_legend, tokens_axis
+from bss.plots import style
 from bss.schedules.plan import Plan
 
 SAMPLES = 400
 
 
 def schedule_figure(
-    plan: Plan,
-    optimal: Callable[[int], float] | None = None,
-    *,
-    decayed: Plan | None = None,
+    plan: Plan, optimal: Callable[[int], float] | None = None, *, decayed: Plan | None = None
 ) -> Figure:
     """Batch in sequences and learning rate of a plan, against tokens consumed.
 
@@ -28,24 +25,20 @@ def schedule_figure(
         optimal: the law's B_opt in sequences as a function of tokens consumed, drawn behind.
         decayed: the same schedule with a decay, drawn as a second rate.
     """
-    figure, axes = new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))
-    top, bottom = axes[:, 0]
+    figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))
     handles = []
     if optimal is not None:
         positions = np.linspace(plan.start, plan.tokens, SAMPLES)[1:]
         ideal = [optimal(round(tokens)) for tokens in positions]
         label = "$B_{opt}$ of the law"
-        handles += top.plot(positions, ideal, color=FAINT, ls="--", lw=2.2, label=label)
-    edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
-    batches = [segment.batch for segment in plan.segments]
-    handles += top.plot(
-        edges, [*batches, batches[-1]], drawstyle="steps-post", color=INK, lw=2, label="batch"
-    )
+        handles += top.plot(positions, ideal, color=style.FAINT, ls="--", lw=2.2, label=label)
+    edges, batches = stairs(plan)
+    handles += top.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch")
     top.set_yscale("log", base=2)
     top.set_ylabel("batch (sequences)")
     low, high = top.get_ylim()
     top.set_ylim(max(low, min(batches) / 4) / 1.1, max(high, 1.6 * max(batches)))
-    batch_axis(top.yaxis, batches)
+    style.batch_axis(top.yaxis, batches)
     handles += _draw_rate(bottom, plan, "learning rate", "-")
     if decayed is not None:
         handles += _draw_rate(bottom, decayed, "learning rate,\nwith the decay", "--")
@@ -55,8 +48,15 @@ def schedule_figure(
     bottom.yaxis.get_offset_text().set_fontsize(8)
     bottom.set_xlabel("tokens consumed")
     bottom.set_xlim(plan.start, plan.budget)
-    tokens_axis(bottom.xaxis)
-    return side_legend(figure, handles)
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, handles)
+
+
+def stairs(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Where segments start, and the end; the batch from there on, the last one twice."""
+    edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
+    batches = [segment.batch for segment in plan.segments]
+    return np.array(edges), np.array([*batches, batches[-1]])
 
 
 def _draw_rate(ax: Axes, plan: Plan, label: str, linestyle: str):

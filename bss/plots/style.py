@@ -4,13 +4,14 @@ import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -72,12 +73,9 @@ def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
 def named_styles(names: Iterable[Any]) -> dict[Any, dict[str, Any]]:
     """Colour and marker of each name, in their order: darker comes first."""
     order = list(dict.fromkeys(names))
-    shades = np.linspace(0.0, 0.8, max(len(order), 2))
-    colours = matplotlib.colormaps["viridis"](shades)
-    return {
-        name: {"color": tuple(colours[i]), "marker": _MARKERS[i % len(_MARKERS)]}
-        for i, name in enumerate(order)
-    }
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.8, max(len(order), 2)))
+    looks = zip(order, colours, cycle(_MARKERS), strict=False)
+    return {name: {"color": tuple(colour), "marker": mark} for name, colour, mark in looks}
 
 
 def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -88,10 +86,9 @@ def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
     return dict(zip(names, styles, strict=True))
 
 
-def columns(table: pd.DataFrame, *names: str, where: Any = None) -> list[np.ndarray]:
-    """Columns as floats, of all rows or of those where a mask is true."""
-    kept = slice(None) if where is None else where
-    return [np.asarray(table[name], float)[kept] for name in names]
+def columns(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
+    """Columns as floats."""
+    return [table[name].to_numpy(float) for name in names]
 
 
 def handle(label: str, **look: Any) -> Line2D:
@@ -144,30 +141,35 @@ def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None
     return figure
 
 
-def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6) -> None:
-    """A title above the left end of a panel, and a remark above the right one."""
+def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6, **labels: Any) -> None:
+    """A title above the left end of a panel, a remark above the right one, labels of the axes."""
+    ax.set(**labels)
     ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=pad)
     if note:
         ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
 
 
+def falling(losses: Collection[float]) -> tuple[float, float]:
+    """Limits of an axis from above the highest loss to below the lowest."""
+    margin = 0.08 * (max(losses) - min(losses)) or 0.1
+    return max(losses) + margin, min(losses) - margin
+
+
 def tokens_axis(axis: Axis, most: int = 6) -> None:
     """Ticks like 200K and 1M, on a linear or logarithmic axis whose limits are set."""
-    _ticks(axis, partial(_decimal_ticks, most=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: format_tokens(max(round(value), 0))))
+    _ticks(axis, partial(_decimal_ticks, most=most), lambda at: format_tokens(max(round(at), 0)))
 
 
 def count_axis(axis: Axis, most: int = 6) -> None:
     """Plain decimal ticks, on a linear or logarithmic axis whose limits are set."""
     _ticks(axis, partial(_decimal_ticks, most=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
-def batch_axis(axis: Axis, batches: Iterable[float] = ()) -> None:
-    """Ticks at a few batches, else at powers of 2, on a logarithmic axis whose limits are set."""
+def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = (), most: int = 9) -> None:
+    """Makes an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
     few = sorted(set(batches))
-    _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
+    _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high, most))
 
 
 def svg(figure: Figure) -> str:
@@ -175,12 +177,16 @@ def svg(figure: Figure) -> str:
     buffer = io.StringIO()
     with matplotlib.rc_context(_SVG_RC):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL).strip()
+    text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    return text[text.index("<svg") :].strip()
 
 
-def _ticks(axis: Axis, choose: Callable[[float, float], list[float]]) -> None:
+def _ticks(
+    axis: Axis,
+    choose: Callable[[float, float], list[float]],
+    text: Callable[[float], str] = "{:,.6g}".format,
+) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     if axis.get_scale() == "log":
         low, high = sorted(axis.get_view_interval())
         ticks = choose(low, high)

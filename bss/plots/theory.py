@@ -7,15 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.plots.style import (
-    INK,
-    batch_axis,
-    count_axis,
-    new_figure,
-    panel_title,
-    side_legend,
-    tokens_axis,
-)
+from bss.plots import style
+from bss.plots.schedules import stairs
 from bss.schedules.plan import Plan
 from bss.theory.optimal import OptimalSchedule, sampled
 from bss.theory.switch import Switch
@@ -44,17 +37,15 @@ def risk_figure(curves: Mapping[str, Curve], *, log_data: bool = True) -> Figure
         curves: by name.
         log_data: on a logarithmic axis; late switches show better on a linear one.
     """
-    figure, axes = new_figure(3.6)
-    ax = axes[0, 0]
+    figure, [[ax]] = style.new_figure(3.6)
     handles = _lines(ax, curves)
     ax.set(xlabel="samples consumed", ylabel="excess risk", **_LOG_LOG)
     ax.margins(x=0)
     if not log_data:
-        ax.set_xscale("linear")
-        ax.set_xlim(left=0)
-    tokens_axis(ax.xaxis)
-    count_axis(ax.yaxis)
-    return side_legend(figure, handles)
+        ax.set(xscale="linear", xlim=(0, None))
+    style.tokens_axis(ax.xaxis)
+    style.count_axis(ax.yaxis)
+    return style.side_legend(figure, handles)
 
 
 def law_figure(
@@ -67,19 +58,17 @@ def law_figure(
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
         clock: what the times are.
     """
-    figure, axes = new_figure(3.4, columns=len(panels), sharey=True)
+    figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
     handles = []
     for ax, (title, curves) in zip(axes[0], panels.items(), strict=True):
         handles = _lines(ax, {name: (t, law) for name, (t, law, _) in curves.items()})
         for look, (_, _, (times, exact)) in zip(_LOOKS, curves.values(), strict=False):
             ax.plot(times, exact, **(look | _POINTS))
-        ax.set(xlabel=clock, ylabel="", **_LOG_LOG)
-        ax.set_xscale("linear")
-        tokens_axis(ax.xaxis)
-        panel_title(ax, title)
+        style.panel_title(ax, title, xlabel=clock, yscale="log")
+        style.tokens_axis(ax.xaxis)
     axes[0, 0].set_ylabel("excess risk")
-    count_axis(axes[0, 0].yaxis)
-    return side_legend(figure, handles, "lines: law\npoints: exact")
+    style.count_axis(axes[0, 0].yaxis)
+    return style.side_legend(figure, handles, "lines: law\npoints: exact")
 
 
 def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str, float]) -> Figure:
@@ -87,8 +76,7 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
 
     A line of the theory's slope passes through the last budget of its task.
     """
-    figure, axes = new_figure(3.8)
-    ax = axes[0, 0]
+    figure, [[ax]] = style.new_figure(3.8)
     handles = []
     for look, (name, found) in zip(_LOOKS, switches.items(), strict=False):
         data = np.array([s.data for s in found], np.float64)
@@ -97,14 +85,11 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
         label = f"slope {theory[name]:.3f} of the theory"
         line = _slope(data, after, theory[name])
         handles += ax.plot(data, line, linewidth=1.4, label=label, **_line(look))
-    ax.set(
-        xlabel="data budget $D$ (samples)",
-        ylabel="data after the best switch, $D - P^*$",
-        **_LOG_LOG,
-    )
+    ax.set(xlabel="data budget $D$ (samples)", **_LOG_LOG)
+    ax.set_ylabel("data after the best switch, $D - P^*$")
     for axis in (ax.xaxis, ax.yaxis):
-        tokens_axis(axis)
-    return side_legend(figure, handles)
+        style.tokens_axis(axis)
+    return style.side_legend(figure, handles)
 
 
 def catch_up_figure(
@@ -117,25 +102,23 @@ def catch_up_figure(
         gaps: named (steps since the switch [N], gap to the large batch [N]).
         theory: the slope of each gap.
     """
-    figure, axes = new_figure(3.4, columns=2)
-    left, right = axes[0]
+    figure, [[left, right]] = style.new_figure(3.4, columns=2)
     handles = _lines(left, curves)
-    left.set(xlabel="steps", ylabel="excess risk", **_LOG_LOG)
-    panel_title(left, "at equal steps")
-    tokens_axis(left.xaxis)
-    count_axis(left.yaxis)
+    style.panel_title(left, "at equal steps", xlabel="steps", ylabel="excess risk", **_LOG_LOG)
+    style.tokens_axis(left.xaxis)
+    style.count_axis(left.yaxis)
     first = len(curves)
     for look, (name, (steps, gap)) in zip(_LOOKS[first:], gaps.items(), strict=False):
         line = _slope(steps, gap, theory[name])
-        right.plot(steps, line, color=INK, linewidth=1)
+        right.plot(steps, line, color=style.INK, linewidth=1)
         handles += right.plot(steps, gap, markevery=4, label=name, **(look | _POINTS))
         label, at = f"slope −{-theory[name]:.2f}", (steps[0], line[0])
-        offset: dict[str, Any] = {"xytext": (10, 6), "textcoords": "offset points"}
-        right.annotate(label, at, **offset, fontsize=8, color=INK)
+        look = {"fontsize": 8, "color": style.INK}
+        right.annotate(label, at, (10, 6), textcoords="offset points", **look)
     right.set(xlabel="steps since the switch", ylabel="gap to the large batch", **_LOG_LOG)
-    panel_title(right, "the gap closes")
-    tokens_axis(right.xaxis)
-    return side_legend(figure, handles)
+    style.panel_title(right, "the gap closes")
+    style.tokens_axis(right.xaxis)
+    return style.side_legend(figure, handles)
 
 
 def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = None) -> Figure:
@@ -145,28 +128,22 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = No
         optima: by name.
         plan: its stages in whole batches, drawn over the first panel.
     """
-    figure, axes = new_figure(3.5, columns=2, sharey=True)
-    left, right = axes[0]
-    handles = []
-    for look, (name, best) in zip(_LOOKS, optima.items(), strict=False):
-        style = {**_line(look), "linewidth": 1.8}
-        remaining, batch, share = sampled(best)
-        handles += left.plot(share, batch, label=name, **style)
-        right.plot(remaining, batch, **style)
+    figure, [[left, right]] = style.new_figure(3.5, columns=2, sharey=True)
+    found = {name: sampled(best) for name, best in optima.items()}
+    handles = _lines(left, {name: (share, batch) for name, (_, batch, share) in found.items()})
+    _lines(right, {name: (remaining, batch) for name, (remaining, batch, _) in found.items()})
     if plan is not None:
-        edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
-        batches = [s.batch for s in plan.segments]
-        shares = [edge / plan.budget for edge in edges]
-        batches.append(batches[-1])
+        edges, batches = stairs(plan)
+        shares = edges / plan.budget
         handles += left.plot(shares, batches, ds="steps-post", label="in stages", **_STAGES)
     left.set_yscale("log")
     low, high = left.get_ylim()
-    (tokens_axis if high / low > _WIDE else batch_axis)(left.yaxis)
+    (style.tokens_axis if high / low > _WIDE else style.batch_axis)(left.yaxis)
     left.set(xlabel="share of the data consumed", ylabel=_BATCH)
     right.set(xlabel="1 + intrinsic time left", xscale="log")
     right.invert_xaxis()
-    tokens_axis(right.xaxis)
-    return side_legend(figure, handles)
+    style.tokens_axis(right.xaxis)
+    return style.side_legend(figure, handles)
 
 
 def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) -> Figure:
@@ -175,17 +152,16 @@ def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) ->
     Args:
         panels: what is measured to named ((budgets [N], values [N]), slope in theory).
     """
-    figure, axes = new_figure(3.2, columns=len(panels))
+    figure, axes = style.new_figure(3.2, columns=len(panels))
     handles = []
     for ax, (title, curves) in zip(axes[0], panels.items(), strict=True):
         handles = []
         for look, (name, ((data, values), slope)) in zip(_LOOKS, curves.items(), strict=False):
             handles += ax.plot(data, values, markersize=4.5, label=name, **_marks(look))
             ax.plot(data, _slope(data, values, slope), linewidth=1.2, **_line(look))
-        ax.set(xlabel="data budget $D$ (samples)", ylabel="", **_LOG_LOG)
-        panel_title(ax, title)
-        tokens_axis(ax.xaxis, most=4)
-    return side_legend(figure, handles, "points: optimum\nlines: theory")
+        style.panel_title(ax, title, xlabel="data budget $D$ (samples)", **_LOG_LOG)
+        style.tokens_axis(ax.xaxis, most=4)
+    return style.side_legend(figure, handles, "points: optimum\nlines: theory")
 
 
 def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Figure:
@@ -194,25 +170,22 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     Args:
         members: named (share of the data consumed [N], batches [N], rates [N]).
     """
-    figure, axes = new_figure(3.3, columns=2)
-    handles = []
-    for look, (name, (share, batches, rates)) in zip(_LOOKS, members.items(), strict=False):
-        style = {**_line(look), "linewidth": 1.8}
-        handles += axes[0, 0].plot(share, batches, label=name, **style)
-        axes[0, 1].plot(share, rates, **style)
-    for ax, label in zip(axes[0], (_BATCH, "learning rate"), strict=True):
+    figure, [[left, right]] = style.new_figure(3.3, columns=2)
+    handles = _lines(left, {name: (share, batch) for name, (share, batch, _) in members.items()})
+    _lines(right, {name: (share, rate) for name, (share, _, rate) in members.items()})
+    for ax, label in ((left, _BATCH), (right, "learning rate")):
         ax.set(xlabel="share of the data consumed", ylabel=label, yscale="log")
-    batch_axis(axes[0, 0].yaxis)
-    count_axis(axes[0, 1].yaxis)
-    return side_legend(figure, handles)
+    style.batch_axis(left.yaxis)
+    style.count_axis(right.yaxis)
+    return style.side_legend(figure, handles)
 
 
 def _line(look: Mapping[str, Any]) -> dict[str, Any]:
-    return {"color": look["color"], "linestyle": look["linestyle"]}
+    return {**look, "marker": ""}
 
 
 def _marks(look: Mapping[str, Any]) -> dict[str, Any]:
-    return {"color": look["color"], "marker": look["marker"], "linestyle": ""}
+    return {**look, "linestyle": ""}
 
 
 def _slope(x: np.ndarray, y: np.ndarray, exponent: float) -> np.ndarray:

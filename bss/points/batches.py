@@ -25,25 +25,16 @@ class BatchCurve:
 
 def alike(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs of one batch that share model, sequence length and rate, of the most batches."""
-    sizes: dict[tuple, set[float]] = {}
-    members: dict[tuple, list[pd.DataFrame]] = {}
+    constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
+    if constant.empty:
+        return constant
     columns = [column for column in SETTING if column in runs]
-    for _, run in runs.groupby("run", sort=False):
-        if len(set(run["batch"])) == 1:
-            setting = tuple(str(run[column].iloc[0]) for column in columns)
-            sizes.setdefault(setting, set()).update(run["batch"])
-            members.setdefault(setting, []).append(run)
-    if not sizes:
-        return runs.head(0)
-    return pd.concat(members[max(sizes, key=lambda setting: len(sizes[setting]))])
+    settings = constant.groupby(columns, dropna=False, sort=False)
+    return constant.loc[settings.ngroup() == settings["batch"].nunique().argmax()]
 
 
 def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:
-    """Every run of one batch with at least 3 losses, ascending in batch.
-
-    Args:
-        runs: a run table; runs that change their batch are left out.
-        column: the loss, in nats.
+    """Every run of one batch with at least 3 losses in a column, ascending in batch.
 
     Raises:
         InputError: there is none.

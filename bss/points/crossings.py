@@ -6,8 +6,8 @@ seed; errors are 2 standard errors over seeds (derived here).
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 import numpy as np
@@ -26,13 +26,7 @@ _REVERSED: dict[Bound, Bound] = {
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds.
-
-    Attributes:
-        value: the mean.
-        error: 2 standard errors; None with fewer than two seeds.
-        seeds: how many.
-    """
+    """A mean over so many seeds, and 2 standard errors of it; None with fewer than two seeds."""
 
     value: float
     error: float | None
@@ -41,9 +35,8 @@ class Mean:
     @property
     def sign(self) -> int:
         """1 or -1 where the mean is beyond its error, else 0."""
-        if self.error is None or not abs(self.value) > self.error or math.isnan(self.error):
-            return 0
-        return int(math.copysign(1, self.value))
+        beyond = self.error is not None and abs(self.value) > self.error
+        return int(math.copysign(1, self.value)) if beyond else 0
 
 
 @dataclass(frozen=True)
@@ -59,8 +52,8 @@ class Optimum:
             the largest has that batch. No error where that is so of every seed.
         bound: what log2_batch is where some seed's best batch is the smallest ("at most") or the
             largest ("at least") of those that reached the target.
-        over_smallest: log of the tokens of the smallest batch measured over those of `batch`.
-        over_largest: the same of the largest batch.
+        over_smallest, over_largest: log of the tokens of the smallest and of the largest batch
+            measured over those of `batch`.
     """
 
     target_loss: float
@@ -109,13 +102,9 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
-    """Where a parabola through the lowest of some points and its neighbours is lowest.
+    """Where a parabola through the lowest of points [N], x in order, and its neighbours is lowest.
 
     The lowest point itself where it is the first or the last, or the three are on a line.
-
-    Args:
-        x: [N], in order.
-        y: [N].
     """
     i = int(np.argmin(y))
     if not 0 < i < len(y) - 1:
@@ -127,32 +116,26 @@ def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
 def crossings(points: pd.DataFrame) -> pd.DataFrame:
     """For each pair of batches and each target, which needs more tokens.
 
-    Args:
-        points: table of points, one row for each batch, target and seed.
+    Of a table of points with one row for each batch, target and seed.
 
     Returns:
         Columns small, large, target_loss, log_ratio, error, seeds: log of the tokens of the small
         batch over those of the large one. Only seeds in which both reached the target count.
     """
     rows = []
-    for target, seeds in _by_target(points):
-        batches = sorted({batch for logs in seeds.values() for batch in logs})
-        for small, large in itertools.combinations(batches, 2):
-            both = [logs for logs in seeds.values() if small in logs and large in logs]
+    for target, logs in _log_tokens(points).items():
+        for small, large in itertools.combinations(logs, 2):
+            both = (logs[small] - logs[large]).dropna().tolist()
             if both:
-                found = mean([logs[small] - logs[large] for logs in both])
-                rows.append((small, large, target, found.value, found.error, found.seeds))
+                rows.append((small, large, target, *astuple(mean(both))))
     columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
-    """Pairs whose curves cross beyond 2 standard errors.
+    """Pairs in the table of `crossings` whose curves cross beyond 2 standard errors.
 
     The small batch needs fewer tokens to some loss, and more to a lower one.
-
-    Args:
-        table: of `crossings`.
     """
     found = []
     for _, rows in table.groupby(["small", "large"]):
@@ -170,82 +153,64 @@ def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
 def optima(points: pd.DataFrame) -> list[Optimum]:
     """The best batch at each target that every seed reached, highest loss first.
 
-    Only batches that reached it in every seed count.
-
-    Args:
-        points: table of points, one row for each batch, target and seed.
+    Only batches that reached it in every seed count; the points are as for `crossings`.
 
     Raises:
         InputError: no batch reached any target in every seed.
     """
     found = []
-    for target, seeds in _common(points):
-        tables = list(seeds.values())
-        batches = sorted(tables[0])
-        best = min(batches, key=lambda batch: sum(logs[batch] for logs in tables))
-        logs_of_best = mean([_best_batch(logs) for logs in tables])
-        bounds: list[Bound] = [_edge(logs) for logs in tables]
+    for target, logs in _common(points).items():
+        batches, bounds = logs.columns.tolist(), _bounds(logs)
+        best = batches[int(np.argmin(logs.sum()))]
+        smallest, largest = ((logs[end] - logs[best]).tolist() for end in (batches[0], batches[-1]))
+        log2_batch = mean(_best_batches(logs).tolist())
+        if all(bounds):
+            log2_batch = Mean(log2_batch.value, None, log2_batch.seeds)
+        interior, bound = batches[0] < best < batches[-1], _joined(bounds)
         found.append(
-            Optimum(
-                target,
-                best,
-                batches[0] < best < batches[-1],
-                Mean(logs_of_best.value, None, len(tables)) if all(bounds) else logs_of_best,
-                _joined(bounds),
-                mean([logs[batches[0]] - logs[best] for logs in tables]),
-                mean([logs[batches[-1]] - logs[best] for logs in tables]),
-            )
+            Optimum(target, best, interior, log2_batch, bound, mean(smallest), mean(largest))
         )
     return found
 
 
 def growth(points: pd.DataFrame) -> Growth:
     """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed."""
-    ends = _common(points)
-    first, last = ends[0][1], ends[-1][1]
-    doublings = tuple(_best_batch(last[seed]) - _best_batch(first[seed]) for seed in first)
-    bounds: list[Bound] = [_REVERSED[_edge(logs)] for logs in first.values()]
-    bounds += [_edge(logs) for logs in last.values()]
-    return Growth(doublings, _joined(bounds))
+    tables = list(_common(points).values())
+    first, last = tables[0], tables[-1]
+    doublings = tuple((_best_batches(last) - _best_batches(first)).tolist())
+    return Growth(doublings, _joined([*(_REVERSED[b] for b in _bounds(first)), *_bounds(last)]))
 
 
-def _by_target(points: pd.DataFrame) -> Iterator[tuple[float, dict[int, dict[float, float]]]]:
-    """Targets, highest first, with log tokens by seed and batch where the target was reached."""
-    table: dict[float, dict[int, dict[float, float]]] = {}
-    for row in points.sort_values("target_loss", ascending=False).to_dict("records"):
-        if row["reached"]:
-            seeds = table.setdefault(row["target_loss"], {})
-            log_tokens = math.log(row["tokens_to_target"])
-            seeds.setdefault(row["seed"], {})[row["batch"]] = log_tokens
-    yield from table.items()
+def _log_tokens(points: pd.DataFrame) -> dict[float, pd.DataFrame]:
+    """By target, highest first: log tokens of each seed (row) and batch, NaN if not reached."""
+    reached = points[points["reached"].astype(bool)]
+    tables = {
+        target: rows.groupby(["seed", "batch"])["tokens_to_target"].last().map(math.log).unstack()
+        for target, rows in reached.groupby("target_loss")
+    }
+    return dict(sorted(tables.items(), reverse=True))  # type: ignore[arg-type]
 
 
-def _common(points: pd.DataFrame) -> list[tuple[float, dict[int, dict[float, float]]]]:
-    """`_by_target` at the batches that reached a target in every seed of the table."""
-    everyone = set(points["seed"])
-    found = []
-    for target, seeds in _by_target(points):
-        shared = set.intersection(*(set(logs) for logs in seeds.values()))
-        if shared and set(seeds) == everyone:
-            kept = {s: {b: logs[b] for b in sorted(shared)} for s, logs in sorted(seeds.items())}
-            found.append((target, kept))
+def _common(points: pd.DataFrame) -> dict[float, pd.DataFrame]:
+    """`_log_tokens` at the batches that reached a target in every seed of the table."""
+    seeds = points["seed"].nunique()
+    tables = {target: logs.dropna(axis=1) for target, logs in _log_tokens(points).items()}
+    found = {t: logs for t, logs in tables.items() if len(logs) == seeds and len(logs.columns)}
     if not found:
         raise InputError("points: no batch reached a target in every seed; choose higher targets")
     return found
 
 
-def _best_batch(logs: dict[float, float]) -> float:
-    """log2 of the batch at the minimum of one seed's curve: log tokens by batch."""
-    batches = sorted(logs)
-    return parabola_minimum(np.log2(batches), np.array([logs[batch] for batch in batches]))
-
-
-def _edge(logs: dict[float, float]) -> Bound:
-    """What one seed's best batch is: a bound where it is the smallest or the largest."""
-    best = min(sorted(logs), key=lambda batch: logs[batch])
-    if best == min(logs):
-        return "unknown" if best == max(logs) else "at most"
-    return "at least" if best == max(logs) else ""
+def _bounds(logs: pd.DataFrame) -> list[Bound]:
+    """What each seed's best batch is: a bound where it is the smallest or the largest."""
+    smallest, largest = logs.columns[0], logs.columns[-1]
+    names: dict[tuple[bool, bool], Bound] = {
+        (True, True): "unknown",
+        (True, False): "at most",
+        (False, True): "at least",
+        (False, False): "",
+    }
+    return [names[best == smallest, best == largest] for best in logs.idxmin(axis=1)]
 
 
 def _joined(bounds: Iterable[Bound]) -> Bound:
@@ -254,3 +219,9 @@ def _joined(bounds: Iterable[Bound]) -> Bound:
     if len(found) > 1:
         return "unknown"
     return found[0] if found else ""
+
+
+def _best_batches(logs: pd.DataFrame) -> np.ndarray:
+    """log2 of the batch at the minimum of each seed's curve."""
+    log_batch = np.log2(logs.columns.to_numpy(float))
+    return np.array([parabola_minimum(log_batch, row) for row in logs.to_numpy()])

@@ -85,15 +85,18 @@ def points(
         kind: of the losses: "stable", "averaged" or "annealed".
 
     Returns:
-        The columns POINTS and run. `batch` is E/S in sequences, the run's batch where that is
-        constant. `resolution` is the spacing of evaluations around the crossing, in log tokens. A
-        target that was not reached has the run's last step and tokens and `reached` False.
+        The columns POINTS and run. `batch` is E/S in sequences, the run's where that is constant;
+        `resolution` the spacing of evaluations around the crossing, in log tokens. A target that
+        was not reached has the run's last step and tokens and `reached` False.
 
     Raises:
         InputError: no targets, one that is not positive, or one that no run reaches.
     """
     column = column or loss_column(runs)
-    curves = {name: (run, smooth_curve(run, column, smooth)) for name, run in _each(runs)}
+    curves = {
+        name: (run, smooth_curve(run, column, smooth))
+        for name, run in runs.groupby("run", sort=False)
+    }
     if not targets or not all(math.isfinite(t) and t > 0 for t in targets):
         raise InputError(f"targets: {list(targets)} must be positive losses in nats, at least one")
     lowest = min(curve.loss[-1] for _, curve in curves.values())
@@ -102,9 +105,8 @@ def points(
             f"targets: no run reaches {min(targets):g}; the lowest loss reached is {lowest:.4f}, "
             "so choose targets above it"
         )
-    if column != "loss" and kind != "annealed":  # an annealed curve has a point per horizon
-        _warn_of_sparse(curves)
-    _warn_of_early(curves, max(targets))
+    # an annealed curve has a point per horizon
+    _warn(curves, max(targets), sparse_too=column != "loss" and kind != "annealed")
     rows = [
         _row(run, curve, float(target), kind)
         for run, curve in curves.values()
@@ -125,12 +127,10 @@ def default_targets(
     """Evenly spaced targets, from below every batch's loss at twice the warm-up.
 
     Args:
-        runs: a run table.
+        runs, smooth, column: as in `points`.
         count: how many.
         warmup_tokens: of the learning-rate schedule.
         share: the lowest target is one that this share of the batches reaches.
-        smooth: as in `points`.
-        column: as in `points`.
 
     Raises:
         InputError: no such losses exist: the runs are too short for their warm-up; or a count
@@ -141,7 +141,7 @@ def default_targets(
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
     highest, reached = math.inf, {}
-    for _, run in _each(runs):
+    for _, run in runs.groupby("run", sort=False):
         curve = smooth_curve(run, column, smooth)
         highest = min(highest, float(np.interp(start, curve.log_tokens, curve.loss)))
         batch = run["batch"].iloc[-1]
@@ -157,39 +157,30 @@ def default_targets(
     return tuple(math.ceil(target * 10**decimals) / 10**decimals for target in spaced)
 
 
-def _each(runs: pd.DataFrame):
-    return runs.groupby("run", sort=False)
-
-
 def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict:
     first = run.iloc[0]
     reached = bool(curve.loss[-1] <= target)
+    tokens, steps, resolution = float(curve.tokens[-1]), float(curve.steps[-1]), math.nan
     if reached:
         i = int(np.argmax(curve.loss <= target))
-        log_tokens = _interpolate(curve, i, target)
-        tokens = math.exp(log_tokens)
+        tokens = math.exp(_interpolate(curve, i, target))
         steps = float(np.interp(tokens, np.append(0, curve.tokens), np.append(0, curve.steps)))
-        before = max(i, 1)
-        resolution = float(curve.log_tokens[before] - curve.log_tokens[before - 1])
-    else:
-        tokens, steps, resolution = float(curve.tokens[-1]), float(curve.steps[-1]), math.nan
-    row = {column: first.get(column, math.nan) for column in ("params", "seed", "data_seed")}
-    mean_batch = tokens / (steps * first["seq_len"])
+        resolution = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
     constant = len(np.unique(run["batch"])) == 1
-    return row | {
+    numbers = ("params", "seed", "data_seed", "peak_lr")
+    return {
         "run": first["run"],
-        "model": first.get("model", ""),
+        **{name: first.get(name, "") for name in ("model", "hyper")},
+        **{name: first.get(name, math.nan) for name in numbers},
         "budget_tokens": int(curve.tokens[-1]),
         "target_loss": target,
         "kind": kind,
-        "batch": first["batch"] if constant else mean_batch,
+        "batch": first["batch"] if constant else tokens / (steps * first["seq_len"]),
         "steps": steps,
         "tokens_to_target": tokens,
         "reached": reached,
         "resolution": resolution,
         "seq_len": int(first["seq_len"]),
-        "peak_lr": first.get("peak_lr", math.nan),
-        "hyper": first.get("hyper", ""),
     }
 
 
@@ -220,27 +211,26 @@ def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarra
     return level + mean_v + slope * (u - mean_u)
 
 
-def _warn_of_early(curves: dict, highest: float) -> None:
-    """A run that starts below a target has met it at some unknown time before."""
+def _warn(curves: dict, highest: float, sparse_too: bool) -> None:
+    """Of runs that met a target before their first loss, and of too few evaluations.
+
+    Ten evaluations per e-fold of tokens make the crossing's error negligible.
+    """
     early = [name for name, (_, curve) in curves.items() if curve.loss[0] <= highest]
-    if early:
-        warnings.warn(
-            f"points: {len(early)} runs (the first: {early[0]}) are below target {highest:g} at "
-            "their first loss, which is taken for the crossing; choose lower targets",
-            stacklevel=3,
-        )
-
-
-def _warn_of_sparse(curves: dict) -> None:
-    """Ten evaluations per e-fold of tokens make the crossing's error negligible."""
     sparse = [
         name
         for name, (_, curve) in curves.items()
-        if len(curve.log_tokens) < LEAST_EVALUATIONS * np.ptp(curve.log_tokens)
+        if sparse_too and len(curve.log_tokens) < LEAST_EVALUATIONS * np.ptp(curve.log_tokens)
     ]
     if sparse:
         warnings.warn(
             f"points: {len(sparse)} runs have fewer than {LEAST_EVALUATIONS} evaluations per "
             f"e-fold of tokens (the first: {sparse[0]}); crossings will be coarse",
+            stacklevel=3,
+        )
+    if early:
+        warnings.warn(
+            f"points: {len(early)} runs (the first: {early[0]}) are below target {highest:g} at "
+            "their first loss, which is taken for the crossing; choose lower targets",
             stacklevel=3,
         )

@@ -6,6 +6,8 @@ tokens (derived here). It is a minimum over trials, so it is optimistic by more 
 is taken over: the count is kept beside it, and whether the best rate has rates on both sides.
 """
 
+from operator import itemgetter
+
 import numpy as np
 import pandas as pd
 
@@ -41,11 +43,8 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
                 f"points: batch {batch:g} at target {target:g} has one rate twice; "
                 "keep one run for each rate and seed"
             )
-        reached = [record for record in records if record["reached"]]
-        if reached:
-            best = min(reached, key=lambda record: record["tokens_to_target"])
-        else:
-            best = max(records, key=lambda record: record["tokens_to_target"])
+        reached, tokens = [r for r in records if r["reached"]], itemgetter("tokens_to_target")
+        best = min(reached, key=tokens) if reached else max(records, key=tokens)
         bracketed = bool(reached) and tried[0] < best["peak_lr"] < tried[-1]
         rows.append({**best, "trials": len(tried), "bracketed": bracketed})
     return pd.DataFrame(rows)

@@ -10,9 +10,9 @@ A win is a mean difference beyond 2 standard errors; "no worse" is an upper 90% 
 t) of at most 0.003 nats.
 """
 
-import math
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pandas as pd
@@ -53,18 +53,15 @@ class Standing:
     """One contender at one ending, over its seeds.
 
     Attributes:
-        name: of the contender.
-        batch: its batch schedule as text.
-        role: "constant", "average", "schedule" or "late".
+        name, batch: of the contender, and its batch schedule as text.
+        role: one of ROLES.
         losses: final loss of each seed in nats per token: of the test split where there is one.
         eval_loss: mean held-out loss.
-        loss: mean of losses.
-        tokens: consumed by each run.
-        steps: taken by each run.
+        tokens, steps: consumed and taken by each run.
         best: whether it is the best constant, which differences are taken to.
         difference: loss minus that of the best constant, mean over paired seeds.
-        error: 2 standard errors of the difference; None with fewer than two seeds.
-        upper: 90% upper bound of the difference; None with fewer than two seeds.
+        error: 2 standard errors of the difference; None with fewer than two seeds, as the next.
+        upper: 90% upper bound of the difference.
     """
 
     name: str
@@ -72,13 +69,17 @@ class Standing:
     role: str
     losses: dict[int, float]
     eval_loss: float
-    loss: float
     tokens: int
     steps: int
     best: bool
     difference: float
     error: float | None
     upper: float | None
+
+    @property
+    def loss(self) -> float:
+        """The mean of losses."""
+        return float(np.mean(list(self.losses.values())))
 
     @property
     def verdict(self) -> str:
@@ -116,21 +117,15 @@ def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
     rows = contenders[contenders["rate"] == ending]
     column = compared_loss(contenders)
     groups = {str(name): group.set_index("seed") for name, group in rows.groupby("name")}
-    held_out = {
-        name: group["eval_loss"].mean()
-        for name, group in groups.items()
-        if group["role"].iloc[0] in CONSTANT_ROLES
-    }
-    best = min(held_out, key=lambda name: held_out[name]) if held_out else None
+    constants = [name for name in groups if groups[name]["role"].iloc[0] in CONSTANT_ROLES]
+    best = min(constants, key=lambda name: groups[name]["eval_loss"].mean(), default=None)
     found = []
     for name, group in groups.items():
-        first, losses = group.iloc[0], group[column].to_numpy(float)
-        difference, error, upper = math.nan, None, None
-        if best is not None:
-            apart = mean((group[column] - groups[best][column]).dropna().tolist())
-            difference, error = apart.value, apart.error
-            if error is not None:
-                upper = difference + float(student.ppf(0.9, apart.seeds - 1)) * error / 2
+        first, losses = group.iloc[0], group[column]
+        apart = mean([] if best is None else (losses - groups[best][column]).dropna().tolist())
+        upper = None
+        if apart.error is not None:
+            upper = apart.value + float(student.ppf(0.9, apart.seeds - 1)) * apart.error / 2
         found.append(
             Standing(
                 name=name,
@@ -138,12 +133,11 @@ def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
                 role=str(first["role"]),
                 losses=dict(zip(group.index.tolist(), losses.tolist(), strict=True)),
                 eval_loss=float(group["eval_loss"].to_numpy(float).mean()),
-                loss=float(losses.mean()),
                 tokens=int(first["tokens"]),
                 steps=int(first["steps"]),
                 best=name == best,
-                difference=difference,
-                error=error,
+                difference=apart.value,
+                error=apart.error,
                 upper=upper,
             )
         )
@@ -171,11 +165,9 @@ def tuned(table: pd.DataFrame, by: Sequence[str] = ("name", "rate")) -> pd.DataF
 
 
 def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Final losses of some contenders less those of every other at the same rates.
+    """Final losses of the contenders of these names less those of every other at the same rates.
 
-    Args:
-        contenders: a table of final losses, one peak_lr for each name and rate.
-        names: whose.
+    Of a table of final losses with one peak_lr for each name and rate.
 
     Returns:
         Columns rate, name, peak_lr, against, against_lr, difference, error, seeds, verdict.
@@ -184,26 +176,17 @@ def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     rows = []
     for rate, some in contenders.groupby("rate", sort=False):
         table = {name: rows.set_index("seed") for name, rows in some.groupby("name", sort=False)}
-        for name in (name for name in names if name in table):
-            ours = table[name]
-            for other, theirs in table.items():
-                apart = (ours[column] - theirs[column]).dropna().tolist()
-                if other != name and apart:
-                    found = mean(apart)
-                    rows.append(
-                        {
-                            "rate": rate,
-                            "name": name,
-                            "peak_lr": ours["peak_lr"].iloc[0],
-                            "against": other,
-                            "against_lr": theirs["peak_lr"].iloc[0],
-                            "difference": found.value,
-                            "error": found.error,
-                            "seeds": found.seeds,
-                            "verdict": VERDICTS[found.sign],
-                        }
-                    )
-    return pd.DataFrame(rows)
+        for name, other in itertools.product(names, table):
+            if name not in table or name == other:
+                continue
+            ours, theirs = table[name], table[other]
+            found = mean((ours[column] - theirs[column]).dropna().tolist())
+            if found.seeds:
+                lr, against_lr = ours["peak_lr"].iloc[0], theirs["peak_lr"].iloc[0]
+                compared = (rate, name, lr, other, against_lr)
+                rows.append((*compared, *astuple(found), VERDICTS[found.sign]))
+    columns = ["rate", "name", "peak_lr", "against", "against_lr"]
+    return pd.DataFrame(rows, columns=[*columns, "difference", "error", "seeds", "verdict"])
 
 
 def ends(contenders: pd.DataFrame, ending: str) -> pd.DataFrame:

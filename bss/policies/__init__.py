@@ -53,15 +53,13 @@ def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
         return policy
     if not is_dataclass(policy):
         raise InputError(f"policy: {name} has no settings; leave out {settings[0]!r}")
-    changed = dict(_setting(text) for text in settings)
-    return from_dict(type(policy), to_dict(policy) | changed, f"{name}.")
-
-
-def _setting(text: str) -> tuple[str, object]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"setting {text!r}: expected NAME=VALUE, as at=0.8")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value
+    changed = to_dict(policy)
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"setting {text!r}: expected NAME=VALUE, as at=0.8")
+        try:
+            changed[key] = json.loads(value)
+        except json.JSONDecodeError:
+            changed[key] = value
+    return from_dict(type(policy), changed, f"{name}.")

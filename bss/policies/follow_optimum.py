@@ -16,7 +16,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.laws import EsFit
 from bss.laws.es import FAMILIES
-from bss.policies.policy import Basis, Limits
+from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
 from bss.theory.exponents import slope
 
@@ -58,9 +58,10 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
             "sides of the minimum, or give a schedule"
         )
     if fit.law.joint:
-        log_tokens, log_batch = _along_losses(fit)
-        return lambda count: math.exp(np.interp(math.log(max(count, 1)), log_tokens, log_batch))
-    return _power_law(*np.array(sorted(identified)).T)
+        return through(*_along_losses(fit))
+    tokens, batch = np.array(sorted(identified)).T
+    power = slope(tokens, batch).value if len(tokens) > 1 else 0.0
+    return through(np.log(tokens), np.log(batch), power)
 
 
 def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
@@ -73,16 +74,3 @@ def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
     E_min, B_opt = found["E_min"], found["B_opt"]
     known = np.isfinite(E_min) & (np.diff(E_min, prepend=0) > 0)
     return np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])
-
-
-def _power_law(tokens: np.ndarray, batch: np.ndarray) -> Callable[[float], float]:
-    """Linear in log-log between the points; beyond them of the slope through all of them."""
-    log_tokens, log_batch = np.log(tokens), np.log(batch)
-    power = slope(tokens, batch).value if len(tokens) > 1 else 0.0
-
-    def at(count: float) -> float:
-        x = math.log(max(count, 1))
-        beyond = power * (x - np.clip(x, log_tokens[0], log_tokens[-1]))
-        return math.exp(np.interp(x, log_tokens, log_batch) + beyond)
-
-    return at

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -53,17 +53,17 @@ class _Search:
 
     def best(self, candidates: Sequence["_Candidate"]) -> tuple[tuple[float, ...], "_Candidate"]:
         """The candidate of the lowest score: loss, steps breaking ties; or steps to the target."""
-        scored = []
-        for candidate, (loss, steps) in zip(candidates, self.measured(candidates), strict=True):
-            missed = 0.0 if self.target is None else max(loss - self.target, 0.0)
-            excess = math.log(loss - float(self.fit.law.L_0)) + TIE * math.log(steps)
-            score = (excess,) if self.target is None else (missed, steps, loss)
-            scored.append((score, candidate))
-        return min(scored, key=lambda entry: entry[0])
+
+        def score(loss: float, steps: int) -> tuple[float, ...]:
+            if self.target is not None:
+                return max(loss - self.target, 0.0), steps, loss
+            return (math.log(loss - float(self.fit.law.L_0)) + TIE * math.log(steps),)
+
+        scores = [score(*measured) for measured in self.measured(candidates)]
+        return min(zip(scores, candidates, strict=True), key=lambda entry: entry[0])
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     schedule: BatchSchedule
     rate: Rate
 
@@ -102,11 +102,8 @@ class FunctionalBest:
     def search(self, basis: Basis, tokens: int, limits: Limits) -> tuple[BatchSchedule, Rate]:
         """The schedule, and its rate: the one of the basis, unless it is optimised too.
 
-        Args:
-            basis: a fit of loss curves that identifies how noise is forgotten, and a rate whose
-                peak bounds the rates searched; by default as `assumed_rate`.
-            tokens: budget.
-            limits: what the schedule may be made of.
+        The fit of loss curves must identify how noise is forgotten; the peak of the rate (by
+        default `assumed_rate`) bounds the rates searched.
 
         Raises:
             InputError: the fit does not identify what is optimised, or the target is below every
@@ -136,8 +133,8 @@ class FunctionalBest:
             before = score
             if self.optimise != "batch":
                 rates = _rates(rate, search.fit.rates[0])
-                options = [chosen, *(replace(chosen, rate=r) for r in rates)]
-                options += [replace(chosen, schedule=s) for s in constants]
+                options = [chosen, *(chosen._replace(rate=r) for r in rates)]
+                options += [chosen._replace(schedule=s) for s in constants]
                 score, chosen = search.best(options)
             if self.optimise != "lr":
                 score, chosen = _improved(search, chosen)
@@ -192,7 +189,7 @@ def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Can
     score, chosen = search.best([chosen])
     for _ in range(ROUNDS):
         before = score
-        moved = [replace(chosen, schedule=s) for s in _neighbours(chosen.schedule, search)]
+        moved = [chosen._replace(schedule=s) for s in _neighbours(chosen.schedule, search)]
         score, chosen = search.best([chosen, *moved])
         if score >= before:
             break

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.errors import InputError
-from bss.policies.policy import Basis, Limits
+from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
 
 
@@ -39,7 +39,4 @@ class Measured:
             batch, least = min(needed.items(), key=lambda item: item[1])
             best.append((least, math.log(float(str(batch)))))
         log_tokens, log_batch = np.array(sorted(best)).T
-        return limits.within(basis.measured).follow(
-            lambda count: math.exp(np.interp(math.log(max(count, 1)), log_tokens, log_batch)),
-            tokens,
-        )
+        return limits.within(basis.measured).follow(through(log_tokens, log_batch), tokens)

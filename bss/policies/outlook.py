@@ -34,14 +34,7 @@ class Outlook:
 def outlook(
     fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, large_batch: int
 ) -> Outlook:
-    """Asks the law.
-
-    Args:
-        fit: the law.
-        schedule: batches in sequences.
-        tokens: budget.
-        rate: over these tokens.
-        large_batch: the constant to compare with.
+    """Asks the law of a schedule, and of the constant largest batch beside it.
 
     Raises:
         InputError: the fit does not identify what the schedule or the rate changes.

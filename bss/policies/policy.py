@@ -21,8 +21,7 @@ class Choices:
     """The batches that a policy may choose, all in sequences.
 
     Attributes:
-        low: the smallest.
-        high: the largest; infinite for none.
+        low, high: the smallest and the largest, which is infinite for none.
         multiple_of: all multiples of it between the two ...
         listed: ... unless these are all there are, ascending.
         stages: how many constant stages at most.
@@ -56,12 +55,7 @@ class Choices:
         return tuple(sorted({round(unit) * self.multiple_of for unit in units}))
 
     def follow(self, ideal: Callable[[int], float], tokens: int) -> BatchSchedule:
-        """Follows a batch that is a function of tokens consumed, in stages of these choices.
-
-        Args:
-            ideal: count of tokens to the batch in sequences; brought within the bounds.
-            tokens: budget of the run.
-        """
+        """Follows a batch that is a function of tokens consumed, in stages of these choices."""
         return BatchSchedule.follow(
             lambda count: min(max(ideal(count), self.low), self.high),
             tokens,
@@ -71,13 +65,22 @@ class Choices:
         )
 
     def check_switch(self) -> None:
-        """Refuses a single stage, for a policy that switches once.
-
-        Raises:
-            InputError: only one stage may be taken.
-        """
+        """Raises InputError where only one stage may be taken, for a policy that switches once."""
         if self.stages < 2:
             raise InputError(f"stages: {self.stages} given; a late switch has 2, allow as many")
+
+
+def through(
+    log_tokens: np.ndarray, log_batch: np.ndarray, power: float = 0.0
+) -> Callable[[float], float]:
+    """A batch over tokens consumed: a power law between points, and beyond them of this power."""
+
+    def at(count: float) -> float:
+        x = math.log(max(count, 1))
+        beyond = power * (x - np.clip(x, log_tokens[0], log_tokens[-1]))
+        return math.exp(np.interp(x, log_tokens, log_batch) + beyond)
+
+    return at
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,7 @@ class Limits:
         stages: how many constant stages at most.
         multiple_of: batches are multiples of it ...
         allowed: ... unless the batches to choose from are given, in sequences.
-        min_batch: by default the smallest batch allowed or measured.
-        max_batch: by default the largest batch allowed or measured.
+        min_batch, max_batch: by default the smallest and the largest batch allowed or measured.
     """
 
     stages: int = 4
@@ -157,11 +159,7 @@ class Basis:
         return () if self.points is None else tuple(self.points["batch"].unique())
 
     def fitted(self, kind: type[Fit]) -> Fit:
-        """The fit, where it is one of this kind.
-
-        Raises:
-            InputError: it is of another kind, or there is none.
-        """
+        """The fit, where it is one of this kind; raises InputError where it is not."""
         if isinstance(self.fit, kind):
             return self.fit
         maker = {EsFit: "bss fit es", CurveFit: "bss fit curve"}[kind]

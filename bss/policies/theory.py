@@ -13,8 +13,7 @@ class Theory:
     """Water-filling over the intrinsic time left (Wang et al., arXiv 2602.14208).
 
     Attributes:
-        source: s; it has no default.
-        capacity: β; nor has it.
+        source, capacity: s and β; they have no default.
         lr: η, the constant rate of the theory.
         noise: σ².
     """

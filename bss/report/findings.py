@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from bss.laws.fitting.estimate import Estimate
-from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
+from bss.plots.contenders import loss_noun, millinats
+from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
 from bss.report.results import Results
 from bss.units import format_tokens
 
@@ -17,26 +18,14 @@ def short_answer(results: Results) -> list[str]:
     answers = []
     if results.contenders is not None:
         rows = by_ending(results.contenders)
-        answers += [_winner(results, ending, rows[ending]) for ending in rows]
+        noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
+        answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
     if results.schedule is not None:
         answers.append(_optimal_batch(results, results.schedule["law"]))
     if "" in results.comparisons:
         answers.append(_best_law(results.comparisons[""]))
     return [answer for answer in answers if answer]
-
-
-def millinats(difference: float, error: float | None = None) -> str:
-    """A difference in 1e-3 nats, with 2 standard errors where they are known.
-
-    Examples:
-        >>> millinats(-0.0123), millinats(0.004, 0.001)
-        ('−12.3', '+4.0 ± 1.0')
-    """
-    if math.isnan(difference):
-        return "–"
-    spread = "" if error is None else f" ± {1e3 * error:.1f}"
-    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")
 
 
 def interval_text(estimate: Estimate) -> str:
@@ -55,13 +44,12 @@ def interval_text(estimate: Estimate) -> str:
     return ", ".join(bounds) or "–"
 
 
-def _winner(results: Results, ending: str, rows: list[Standing]) -> str:
-    when, noun = ENDINGS[ending].when, _noun(results)
-    consumed = max(row.tokens for row in rows)
-    tokens = format_tokens(round((results.schedule or {"tokens": consumed})["tokens"]))
+def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
+    when, tokens = ENDINGS[ending].when, budget or max(row.tokens for row in rows)
     first, best = rows[0], next((row for row in rows if row.best), None)
     told = (
-        f"{when} and {tokens} tokens, {_name(first)} has the lowest {noun}, {first.loss:.4f} nats"
+        f"{when} and {format_tokens(round(tokens))} tokens, {_name(first)} has the lowest {noun}, "
+        f"{first.loss:.4f} nats"
     )
     if best is None:
         return f"{told}; no constant batch finished to compare it with."
@@ -70,15 +58,15 @@ def _winner(results: Results, ending: str, rows: list[Standing]) -> str:
             told += ": no schedule beats the best constant batch"
     elif first.role in CONSTANT_ROLES:
         told += (
-            f", {_apart(first)} below {_name(best)}, which has the lowest held-out loss "
+            f", {_apart(first.difference)} {_name(best)}, which has the lowest held-out loss "
             "of the constants"
         )
     else:
-        told += f", {_apart(first)} below the best {_name(best)} ({best.loss:.4f})"
+        told += f", {_apart(first.difference)} the best {_name(best)} ({best.loss:.4f})"
     others = [
-        f"{_name(row)} ends {_apart(row)} {_side(row.difference)} {_name(best)}"
+        f"{_name(row)} ends {_apart(row.difference)} {_name(best)}"
         for row in rows
-        if row.role in ("schedule", "policy", "late") and row is not first
+        if row.role not in CONSTANT_ROLES and row is not first
     ]
     sentences = [told, " and ".join(others), _equal_steps(rows)]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
@@ -94,34 +82,21 @@ def _equal_steps(rows: list[Standing]) -> str:
     steps = f"{control.steps:,} steps to the schedule's {derived.steps:,}"
     if control.best:
         return f"{_name(control)} is also the constant of most nearly equal steps ({steps})"
-    difference = derived.loss - control.loss
     return (
         f"against the constant of most nearly equal steps, batch {control.batch} ({steps}), "
-        f"the derived schedule ends {abs(difference):.4f} nats {_side(difference)}"
+        f"the derived schedule ends {_apart(derived.loss - control.loss)}"
     )
 
 
-def _side(difference: float) -> str:
-    return "below" if difference < 0 else "above"
-
-
 def _name(row: Standing) -> str:
-    if row.role == "schedule":
-        return f"the derived schedule ({row.batch})"
-    if row.role == "late":
-        return f"the late switch ({row.batch})"
-    if row.role == "policy":
-        return f"the policy {row.name} ({row.batch})"
+    roles = {"schedule": "derived schedule", "late": "late switch", "policy": f"policy {row.name}"}
+    if row.role in roles:
+        return f"the {roles[row.role]} ({row.batch})"
     return f"constant batch {row.batch.removeprefix('0:')}"
 
 
-def _apart(row: Standing) -> str:
-    return f"{abs(row.difference):.4f} nats"
-
-
-def _noun(results: Results) -> str:
-    tested = results.contenders is not None and compared_loss(results.contenders) == "test_loss"
-    return "test loss" if tested else "held-out loss"
+def _apart(difference: float) -> str:
+    return f"{abs(difference):.4f} nats {'below' if difference < 0 else 'above'}"
 
 
 def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
@@ -147,24 +122,20 @@ def _optimal_batch(results: Results, law: str) -> str:
     fit = results.fits.get("", {}).get(law)
     if fit is None:
         return ""
+    name, count = fit.law.name, len(fit.fits)
     known = [
-        (found.target_loss, found.batches["B_opt"])
+        f"{estimate.value:.3g} at {found.target_loss:g}"
         for found in fit.fits
-        if found.status == "converged"
-        and "B_opt" in found.batches
-        and found.batches["B_opt"].value is not None
+        if found.status == "converged" and (estimate := found.batches.get("B_opt"))
+        if estimate.value is not None
     ]
     if not known:
-        return f"The {fit.law.name} law identifies B_opt at none of {len(fit.fits)} target losses."
-    listed = ", ".join(
-        f"{estimate.value:.3g} at {loss:g}" for loss, estimate in known if estimate.value
-    )
-    rest = len(fit.fits) - len(known)
-    unknown = f"; at {rest} of {len(fit.fits)} targets it is unidentified" if rest else ""
-    name = fit.law.name
+        return f"The {name} law identifies B_opt at none of {count} target losses."
+    rest = count - len(known)
+    unknown = f"; at {rest} of {count} targets it is unidentified" if rest else ""
     return (
         f"The batch that reaches a loss with the fewest tokens, B_opt by the {name} law, in "
-        f"sequences: {listed} nats{unknown}.{_caution(results, name)}"
+        f"sequences: {', '.join(known)} nats{unknown}.{_caution(results, name)}"
     )
 
 

@@ -21,16 +21,9 @@ from bss.plots.style import svg
 from bss.points.batches import alike
 from bss.points.standings import compared_loss
 from bss.policies.follow_optimum import optimal_batch
+from bss.report import tables
 from bss.report.findings import short_answer
 from bss.report.results import Results, read_results
-from bss.report.tables import (
-    batch_table,
-    comparison_table,
-    contender_tables,
-    parameter_table,
-    plain_table,
-    throughput_table,
-)
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
@@ -82,31 +75,27 @@ def _content(results: Results) -> dict[str, Any]:
     fits = [fit for group in results.fits.values() for fit in group.values()]
     contenders, throughput = results.contenders, results.throughput
     runs = None if results.runs is None else alike(results.runs)
-    return {
-        "experiment": results.experiment,
+    return vars(results) | {
         "question": results.experiment.get("question", ""),
         "answers": short_answer(results) or results.experiment.get("conclusions", []),
         "figures": {name: Markup(svg(it)) for name, it in _figures(results, runs).items()},
         "runs": runs,
-        "points": results.points,
-        "fits": {group: batch_table(found) for group, found in results.fits.items()},
+        "fits": {group: tables.batch_table(found) for group, found in results.fits.items()},
         "warnings": sorted({warning for fit in fits for warning in fit.warnings}),
         "intervals": fits[0] if fits else None,
         "comparisons": {
-            group: (comparison_table(found), found) for group, found in results.comparisons.items()
+            group: (tables.comparison_table(it), it) for group, it in results.comparisons.items()
         },
-        "curve_fit": results.curve_fit,
-        "parameters": parameter_table(results.curve_fit) if results.curve_fit else None,
-        "schedule": results.schedule,
+        "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
-        "contenders": {} if contenders is None else contender_tables(contenders),
+        "contenders": {} if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and compared_loss(contenders) == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
-        "throughput": None if throughput is None else throughput_table(throughput),
+        "throughput": None if throughput is None else tables.throughput_table(throughput),
         "recompilations": None
         if throughput is None
         else int(throughput.drop_duplicates("run")["recompilations"].to_numpy().sum()),
-        "tables": {name: plain_table(table) for name, table in results.tables.items()},
+        "tables": {name: tables.plain_table(table) for name, table in results.tables.items()},
         "pictures": {n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
         "tokens": format_tokens,
     }

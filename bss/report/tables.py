@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bss.laws import CurveFit, EsFit
+from bss.plots.contenders import difference_text
 from bss.points.standings import ENDINGS, by_ending, compared_loss
-from bss.report.findings import interval_text, millinats
+from bss.report.findings import interval_text
 
 MOST_ROWS = 40
 
@@ -49,21 +50,18 @@ def batch_table(fits: Mapping[str, EsFit]) -> Table:
 
 def comparison_table(comparison: Mapping[str, Any]) -> Table:
     """How well each law predicts left-out batches; the chosen one is strong."""
-    columns = [
-        "law", "parameters", "points", "rms error in loss (nats)", "rms error in log E",
-        "the same at the edges",
-    ]  # fmt: skip
-    rows = [
-        [
-            entry["law"],
-            f"{entry['parameters']}",
-            f"{entry['points']}",
-            *(number(entry[key], ".4f") for key in ("interior_loss",)),
-            *(number(entry[key], ".3f") for key in ("interior_log_E", "edge_log_E")),
-        ]
-        for entry in comparison["table"]
-    ]
-    return Table(columns, rows, [e["law"] == comparison["winner"] for e in comparison["table"]])
+    columns = {
+        "law": ("law", ""),
+        "parameters": ("parameters", ""),
+        "points": ("points", ""),
+        "interior_loss": ("rms error in loss (nats)", ".4f"),
+        "interior_log_E": ("rms error in log E", ".3f"),
+        "edge_log_E": ("the same at the edges", ".3f"),
+    }
+    entries = comparison["table"]
+    rows = [[number(e[key], form) for key, (_, form) in columns.items()] for e in entries]
+    strong = [entry["law"] == comparison["winner"] for entry in entries]
+    return Table([title for title, _ in columns.values()], rows, strong)
 
 
 def parameter_table(fit: CurveFit) -> Table:
@@ -87,7 +85,7 @@ def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:
                 f"{row.steps:,}",
                 f"{row.eval_loss:.4f}",
                 *[f"{row.loss:.4f}"] * tested,
-                "best constant" if row.best else millinats(row.difference, row.error),
+                difference_text(row),
             ]
             for row in rows
         ]
@@ -130,6 +128,6 @@ def plain_table(table: pd.DataFrame) -> Table:
     return Table([str(column) for column in table], rows, (), len(table) - len(shown))
 
 
-def number(value: float | None, form: str) -> str:
+def number(value: Any, form: str) -> str:
     """A number as text, a dash where there is none."""
     return "–" if value is None or value != value else format(value, form)

@@ -25,14 +25,11 @@ class BatchSchedule:
     """Batch `batches[i]` from count `starts[i]` to `starts[i + 1]`; the last one has no end.
 
     Neighbours of equal batch are merged on construction, so that schedules which are equal as
-    functions are equal as values.
+    functions are equal as values; what is no such schedule is refused.
 
     Attributes:
         starts: counts, strictly increasing, the first 0.
         batches: sequences per step, each at least 1.
-
-    Raises:
-        InputError: on construction, if one of the above does not hold.
 
     Examples:
         >>> schedule = BatchSchedule((0, 2_000_000), (8, 16))
@@ -45,7 +42,7 @@ class BatchSchedule:
 
     def __post_init__(self):
         starts = [_integer(start, "batch schedule start") for start in self.starts]
-        batches = [_integer(batch, "batch") for batch in self.batches]
+        batches = [_positive(batch, "batch") for batch in self.batches]
         if not starts or len(starts) != len(batches):
             raise InputError(
                 f"batch schedule: {len(starts)} starts for {len(batches)} batches; "
@@ -61,8 +58,6 @@ class BatchSchedule:
                     f"batch schedule: start {format_tokens(after)} follows "
                     f"{format_tokens(before)}; write starts in increasing order"
                 )
-        for batch in batches:
-            _positive(batch, "batch")
         kept = [i for i, batch in enumerate(batches) if i == 0 or batch != batches[i - 1]]
         object.__setattr__(self, "starts", tuple(starts[i] for i in kept))
         object.__setattr__(self, "batches", tuple(batches[i] for i in kept))
@@ -82,11 +77,7 @@ class BatchSchedule:
 
     @property
     def constant_batch(self) -> int:
-        """The batch of a schedule that has only one.
-
-        Raises:
-            InputError: the batch changes.
-        """
+        """The batch of a schedule that has only one; InputError where it changes."""
         if len(self.batches) != 1:
             raise InputError(f"batch: {self} changes on the way; expected one batch throughout")
         return self.batches[0]
@@ -104,22 +95,15 @@ class BatchSchedule:
         _positive(total, "total")
         ends = [min(end, total) for end in (*self.starts[1:], total)]
         lengths = [max(0, end - start) for start, end in zip(self.starts, ends, strict=True)]
-        steps = sum(
-            (Fraction(n, batch) for n, batch in zip(lengths, self.batches, strict=True)),
-            start=Fraction(0),
-        )
+        steps = sum(Fraction(n, batch) for n, batch in zip(lengths, self.batches, strict=True))
         return float(total / steps)
 
     @classmethod
     def parse(cls, text: str, total: int | None = None) -> Self:
         """Read the notation: "0:8 2M:16 6M:32", "0:1 50%:8", or "8" for a constant batch.
 
-        Args:
-            text: pairs start:batch, separated by blanks; starts as in `bss.units.parse_tokens`.
-            total: what a start in percent is a share of.
-
-        Raises:
-            InputError: the text is no such schedule.
+        Starts are as in `bss.units.parse_tokens`; `total` is what one in percent is a share of.
+        Any other text is an InputError.
         """
         pairs = [pair.partition(":") for pair in text.split()]
         if len(pairs) == 1 and not pairs[0][1]:
@@ -300,6 +284,7 @@ def _integer(value: int, field: str) -> int:
 
 
 def _positive(value: int, field: str) -> int:
-    if _integer(value, field) < 1:
+    number = _integer(value, field)
+    if number < 1:
         raise InputError(f"{field}: {value} is not positive; write an integer of at least 1")
-    return value
+    return number

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.registry import Registry
 
 LR_RULES: Registry[Callable[[float], float]] = Registry(
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Coupling:
-    """How the settings of a step depend on its batch B.
+    """How the settings of a step depend on its batch B; values out of range are refused.
 
     Attributes:
         lr: the rule of the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear"
@@ -61,9 +61,6 @@ class Coupling:
         beta1, beta2: per step, whatever the batch ...
         beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
             beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
-
-    Raises:
-        InputError: on construction, if a value is out of range or a reference is missing.
     """
 
     lr: str = "none"
@@ -83,24 +80,17 @@ class Coupling:
                 raise InputError(
                     f"reference_batch: missing; {field} {rule!r} scales relative to it"
                 )
-        if self.reference_batch is not None and not self.reference_batch >= 1:
-            raise InputError(f"reference_batch: {self.reference_batch} given; write 1 or more")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise InputError(f"weight_decay: {self.weight_decay} given; write 0 or more")
-        for field in ("beta1", "beta2"):
-            if not 0 <= getattr(self, field) < 1:
-                raise InputError(f"{field}: {getattr(self, field)} given; write 0 <= {field} < 1")
-            tokens = getattr(self, f"{field}_half_life")
-            if tokens is not None and not (math.isfinite(tokens) and tokens > 0):
-                raise InputError(f"{field}_half_life: {tokens} given; write a positive count")
+        if self.reference_batch is not None:
+            check(self.reference_batch >= 1, "reference_batch", self.reference_batch, "1 or more")
+        check(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "0 or more")
+        for name in ("beta1", "beta2"):
+            beta, tokens = getattr(self, name), getattr(self, f"{name}_half_life")
+            check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
+            if tokens is not None:
+                check(0 < tokens < math.inf, f"{name}_half_life", tokens, "a positive count")
 
     def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
-        """The settings of a step of this batch.
-
-        Args:
-            lr: the scheduled rate, before coupling.
-            batch: sequences in the step.
-            seq_len: tokens per sequence.
+        """The settings of a step of this batch, in sequences; `lr` is the rate before coupling.
 
         Examples:
             >>> coupling = Coupling(lr="sqrt", reference_batch=8, beta2_half_life=4096)
@@ -119,23 +109,14 @@ class Coupling:
 
 
 def check_rules(lr: str, weight_decay: str) -> None:
-    """Refuses rules that are not there.
-
-    Raises:
-        InputError: an unknown name, with those there are, or nothing to import.
-    """
+    """Refuses rules that are neither registered nor can be imported."""
     _ = LR_RULES[lr], DECAY_RULES[weight_decay]
 
 
 def half_life(beta: float, batch_tokens: int) -> float:
-    """The half-life, in tokens, of an average with this beta per step (arXiv 2507.07101).
+    """The half-life, in tokens, of an average with this beta per step of so many tokens.
 
-    Args:
-        beta: per step, in (0, 1).
-        batch_tokens: tokens in the step at which beta is meant.
-
-    Raises:
-        InputError: beta is not strictly between 0 and 1.
+    Beta lies strictly between 0 and 1 (arXiv 2507.07101).
 
     Examples:
         >>> round(half_life(0.95, 1024))

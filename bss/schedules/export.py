@@ -15,6 +15,7 @@ version you run:
 """
 
 import itertools
+from collections.abc import Iterator
 
 from bss.errors import InputError
 from bss.schedules.coupling import Settings
@@ -40,130 +41,110 @@ def export(plan: Plan, trainer: str) -> str:
         raise InputError(f"export: {trainer!r} is unknown; choose one of {', '.join(trainers)}")
     if plan.start:
         raise InputError(f"export: the plan starts at {plan.start}; export a plan from position 0")
-    return trainers[trainer](plan)
+    return "\n".join((*_about(plan), *trainers[trainer](plan))) + "\n"
 
 
-def megatron(plan: Plan) -> str:
+def megatron(plan: Plan) -> Iterator[str]:
     """Command-line flags of Megatron-LM, one a line, all lengths in samples (sequences)."""
-    first = plan.at(0).settings
-    lines = _about(plan)
+    first, rate = plan.at(0).settings, plan.rate
     schedule = " ".join(f"{s.start_tokens}:{s.batch}" for s in plan.segments)
-    lines += [
-        f"--seq-length {plan.seq_len}",
-        f"--train-samples {plan.tokens // plan.seq_len}",
-        f'--step-batch-size-schedule "{schedule}"',
-        f"--adam-beta1 {first.beta1!r}",
-        f"--adam-beta2 {first.beta2!r}",
-        f"--weight-decay {first.weight_decay!r}",
-    ]
-    rate = plan.rate
+    yield f"--seq-length {plan.seq_len}"
+    yield f"--train-samples {plan.tokens // plan.seq_len}"
+    yield f'--step-batch-size-schedule "{schedule}"'
+    yield f"--adam-beta1 {first.beta1!r}"
+    yield f"--adam-beta2 {first.beta2!r}"
+    yield f"--weight-decay {first.weight_decay!r}"
     if isinstance(rate, Rate):
-        peak = _peak(plan, rate)
-        lines += [f"--lr {peak!r}", f"--lr-warmup-samples {_samples(plan, rate.warmup)}"]
+        peak, lengths = _peak(plan, rate), (rate.warmup, rate.total, rate.decay)
+        warmup, total, decay = (int(length) // plan.seq_len for length in lengths)
+        yield f"--lr {peak!r}"
+        yield f"--lr-warmup-samples {warmup}"
         if rate.decay:
-            shape = MEGATRON_SHAPES.get(rate.shape, "exponential")
-            lines += [
-                f"--min-lr {rate.floor * peak!r}",
-                "--lr-decay-style WSD",
-                f"--lr-decay-samples {_samples(plan, rate.total)}",
-                f"--lr-wsd-decay-style {shape}",
-                f"--lr-wsd-decay-samples {_samples(plan, rate.decay)}",
-            ]
+            yield f"--min-lr {rate.floor * peak!r}"
+            yield "--lr-decay-style WSD"
+            yield f"--lr-decay-samples {total}"
+            yield f"--lr-wsd-decay-style {MEGATRON_SHAPES.get(rate.shape, 'exponential')}"
+            yield f"--lr-wsd-decay-samples {decay}"
         else:
-            lines += ["--lr-decay-style constant"]
-        lines += ["# Megatron-LM takes the rate at a step's first sample; the plan, at its middle."]
-        if any(length % plan.seq_len for length in (rate.warmup, rate.decay, rate.total)):
-            lines += ["# Lengths of the rate are rounded down to whole samples."]
+            yield "--lr-decay-style constant"
+        yield "# Megatron-LM takes the rate at a step's first sample; the plan, at its middle."
+        if any(length % plan.seq_len for length in lengths):
+            yield "# Lengths of the rate are rounded down to whole samples."
         if rate.decay and rate.shape not in MEGATRON_SHAPES:
-            lines += ["# Its exponential is 2*0.5^x - 1 between lr and min-lr, not floor^x."]
-    return _text(lines + _changes(plan, "Megatron-LM"))
+            yield "# Its exponential is 2*0.5^x - 1 between lr and min-lr, not floor^x."
+    yield from _changes(plan, "Megatron-LM")
 
 
-def olmo_core(plan: Plan) -> str:
+def olmo_core(plan: Plan) -> Iterator[str]:
     """A Python snippet with OLMo-core's configs; batches and all lengths in tokens.
 
     OLMo-core refuses a rate in steps beside a batch schedule, so the rate is in tokens.
     """
     first, batches = plan.at(0).settings, [s.batch * plan.seq_len for s in plan.segments]
     starts = ", ".join(f"Duration.tokens({s.start_tokens})" for s in plan.segments)
-    rate, lr = plan.rate, ""
-    if isinstance(rate, Rate):
-        lr = f"lr={_peak(plan, rate)!r}, "
-    lines = [
-        *_about(plan),
-        f"sequence_length = {plan.seq_len}",
-        f"data_loader = NumpyDataLoaderConfig(global_batch_size={batches[0]}, ...)  # tokens",
-        f"max_duration = Duration.tokens({plan.tokens})",
-        f"batch_size = BatchSizeSchedulerCallback(batch_sizes={batches}, schedule=[{starts}])",
+    lr = f"lr={_peak(plan, plan.rate)!r}, " if isinstance(plan.rate, Rate) else ""
+    yield f"sequence_length = {plan.seq_len}"
+    yield f"data_loader = NumpyDataLoaderConfig(global_batch_size={batches[0]}, ...)  # tokens"
+    yield f"max_duration = Duration.tokens({plan.tokens})"
+    yield f"batch_size = BatchSizeSchedulerCallback(batch_sizes={batches}, schedule=[{starts}])"
+    yield (
         f"optim = AdamWConfig({lr}betas=({first.beta1!r}, {first.beta2!r}), "
-        f"weight_decay={first.weight_decay!r})",
-    ]
-    if isinstance(rate, Rate):
-        lines += _olmo_scheduler(plan, rate)
+        f"weight_decay={first.weight_decay!r})"
+    )
+    if isinstance(plan.rate, Rate):
+        yield from _olmo_scheduler(plan, plan.rate)
     for before, after in itertools.pairwise(batches):
         if max(before, after) % min(before, after):
-            lines += [
+            yield (
                 f"# OLMo-core refuses the change from {before} to {after} tokens: "
                 "it changes the batch by whole factors only."
-            ]
+            )
     if any(after > before for before, after in itertools.pairwise(batches)):
-        lines += [
-            "# OLMo-core delays an increase until the batches done are a multiple of its factor."
-        ]
+        yield "# OLMo-core delays an increase until the batches done are a multiple of its factor."
     if len(batches) > 1 and plan.coupling.lr != "sqrt":
-        lines += [
+        yield (
             "# OLMo-core multiplies lr by the square root of every batch change; the plan's "
             f"coupling is {plan.coupling.lr!r}."
-        ]
-    return _text(lines + _changes(plan, "OLMo-core", ("beta1", "beta2", "weight_decay")))
+        )
+    yield from _changes(plan, "OLMo-core", ("beta1", "beta2", "weight_decay"))
 
 
-def levanter(plan: Plan) -> str:
+def levanter(plan: Plan) -> Iterator[str]:
     """YAML for Levanter; batch schedule and learning rate in steps of the plan."""
     first = plan.at(0).settings
-    batches = [f"    - {{start: {s.start_step}, value: {s.batch}}}" for s in plan.segments]
-    lines = [
-        *_about(plan),
-        "trainer:",
-        f"  num_train_steps: {plan.steps}",
-        "  train_batch_size:",
-        *batches,
-        "optimizer:",
-        "  type: adam",
-        f"  beta1: {first.beta1!r}",
-        f"  beta2: {first.beta2!r}",
-        f"  weight_decay: {first.weight_decay!r}",
-    ]
+    yield "trainer:"
+    yield f"  num_train_steps: {plan.steps}"
+    yield "  train_batch_size:"
+    yield from (f"    - {{start: {s.start_step}, value: {s.batch}}}" for s in plan.segments)
+    yield "optimizer:"
+    yield "  type: adam"
+    yield f"  beta1: {first.beta1!r}"
+    yield f"  beta2: {first.beta2!r}"
+    yield f"  weight_decay: {first.weight_decay!r}"
     if isinstance(plan.rate, Rate):
-        lines += _levanter_rate(plan, plan.rate)
-    return _text(lines + _changes(plan, "Levanter"))
+        yield from _levanter_rate(plan, plan.rate)
+    yield from _changes(plan, "Levanter")
 
 
-def _olmo_scheduler(plan: Plan, rate: Rate) -> list[str]:
+def _olmo_scheduler(plan: Plan, rate: Rate) -> Iterator[str]:
     units, warmup = "units=SchedulerUnits.tokens", int(rate.warmup)
     if not rate.decay:
         kind = f"ConstantWithWarmup({units}, warmup={warmup})" if warmup else "ConstantScheduler()"
-        lines = [f"scheduler = {kind}"]
+        yield f"scheduler = {kind}"
     elif rate.shape == "cosine" and rate.warmup + rate.decay == rate.total:
-        lines = [
-            f"scheduler = CosWithWarmup({units}, warmup={warmup}, "
-            f"alpha_f={rate.floor!r}, t_max={int(rate.total)})"
-        ]
+        ending = f"alpha_f={rate.floor!r}, t_max={int(rate.total)}"
+        yield f"scheduler = CosWithWarmup({units}, warmup={warmup}, {ending})"
     else:
-        lines = [
-            f"scheduler = WSD({units}, warmup={warmup}, decay={int(rate.decay)}, "
-            f"decay_fraction=None, decay_min_lr={rate.floor * _peak(plan, rate)!r})"
-        ]
+        ending = f"decay_fraction=None, decay_min_lr={rate.floor * _peak(plan, rate)!r}"
+        yield f"scheduler = WSD({units}, warmup={warmup}, decay={int(rate.decay)}, {ending})"
         if rate.shape != "linear":
-            lines += [f"# OLMo-core's WSD decays linearly only; the plan's shape is {rate.shape}."]
+            yield f"# OLMo-core's WSD decays linearly only; the plan's shape is {rate.shape}."
         if rate.total != plan.tokens:
-            lines += [
-                f"# OLMo-core ends the decay at max_duration; the plan, at {int(rate.total)}."
-            ]
-    return [*lines, "# OLMo-core takes the rate at a step's last token; the plan, at its middle."]
+            yield f"# OLMo-core ends the decay at max_duration; the plan, at {int(rate.total)}."
+    yield "# OLMo-core takes the rate at a step's last token; the plan, at its middle."
 
 
-def _levanter_rate(plan: Plan, rate: Rate) -> list[str]:
+def _levanter_rate(plan: Plan, rate: Rate) -> Iterator[str]:
     def steps(count: int) -> str:
         # Levanter reads numbers up to 1 as a fraction of the run, so one step needs care.
         return str(count) if count != 1 else repr(1.5 / plan.steps)
@@ -171,48 +152,43 @@ def _levanter_rate(plan: Plan, rate: Rate) -> list[str]:
     warmup = plan.step_at(min(int(rate.warmup), plan.budget))
     decay = plan.steps - plan.step_at(min(int(rate.total - rate.decay), plan.budget))
     shape = rate.shape if rate.shape in ("linear", "cosine") else "linear"
-    lines = [
-        f"  learning_rate: {_peak(plan, rate)!r}",
-        f"  warmup: {steps(warmup)}",
-        f"  min_lr_ratio: {rate.floor!r}",
-        f"  lr_schedule: {shape if rate.decay and decay else 'constant'}",
-    ]
+    yield f"  learning_rate: {_peak(plan, rate)!r}"
+    yield f"  warmup: {steps(warmup)}"
+    yield f"  min_lr_ratio: {rate.floor!r}"
+    yield f"  lr_schedule: {shape if rate.decay and decay else 'constant'}"
     if rate.decay and decay:
-        lines += [f"  decay: {steps(decay)}"]
+        yield f"  decay: {steps(decay)}"
         if shape != rate.shape:
-            lines += [f"# Levanter has no {rate.shape} decay; the decay here is linear."]
+            yield f"# Levanter has no {rate.shape} decay; the decay here is linear."
         if rate.total != plan.tokens:
-            lines += [f"# Levanter ends the decay at the last step; the plan, at {rate.total}."]
+            yield f"# Levanter ends the decay at the last step; the plan, at {rate.total}."
     edges = (rate.warmup, rate.total - rate.decay if rate.decay else plan.budget)
     if any(s.start_tokens < edges[0] or s.start_tokens > edges[1] for s in plan.segments[1:]):
-        lines += ["# Levanter's rate moves by steps; the plan's by tokens, across a batch change."]
-    return [*lines, "# Levanter takes the rate at a step's start; the plan, at its middle."]
+        yield "# Levanter's rate moves by steps; the plan's by tokens, across a batch change."
+    yield "# Levanter takes the rate at a step's start; the plan, at its middle."
 
 
-def _about(plan: Plan) -> list[str]:
-    lines = [
+def _about(plan: Plan) -> Iterator[str]:
+    yield (
         f"# {plan.schedule} over {format_tokens(plan.budget)} tokens: {plan.steps} steps of "
         f"sequences of {plan.seq_len} tokens; {plan.remainder_tokens} tokens remain"
-    ]
+    )
     if plan.rate is None:
-        lines += ["# The plan has no learning rate."]
+        yield "# The plan has no learning rate."
     elif not isinstance(plan.rate, Rate):
-        lines += ["# The plan's learning rate is a function of its own and is not exported."]
-    return lines
+        yield "# The plan's learning rate is a function of its own and is not exported."
 
 
 def _changes(
     plan: Plan, trainer: str, fields: tuple[str, ...] = ("lr", "beta1", "beta2", "weight_decay")
-) -> list[str]:
+) -> Iterator[str]:
     """Comments on what the plan changes with the batch and the trainer does not."""
-    lines = []
     for field in fields:
         values = [getattr(_settings_at(plan, s.batch), field) for s in plan.segments]
         if len(set(values)) > 1:
             name = "lr as multiples of the rate" if field == "lr" else field
             told = ", ".join(f"{v:.6g}" for v in values)
-            lines += [f"# {trainer} cannot change this at a batch change; {name} would be {told}."]
-    return lines
+            yield f"# {trainer} cannot change this at a batch change; {name} would be {told}."
 
 
 def _settings_at(plan: Plan, batch: int) -> Settings:
@@ -222,11 +198,3 @@ def _settings_at(plan: Plan, batch: int) -> Settings:
 def _peak(plan: Plan, rate: Rate) -> float:
     """The peak rate at the plan's first batch."""
     return rate.peak * _settings_at(plan, plan.segments[0].batch).lr
-
-
-def _samples(plan: Plan, tokens: float) -> int:
-    return int(tokens) // plan.seq_len
-
-
-def _text(lines: list[str]) -> str:
-    return "\n".join(lines) + "\n"

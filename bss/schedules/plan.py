@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, Settings
 from bss.units import format_tokens
@@ -95,7 +95,11 @@ class Plan:
 
     def step_at(self, tokens: int) -> int:
         """How many steps are complete at a position in [start, budget]."""
-        self._check_position(tokens)
+        if not self.start <= tokens <= self.budget:
+            raise InputError(
+                f"tokens: {tokens} is outside the plan; "
+                f"write a position from {self.start} to {self.budget}"
+            )
         i = bisect_right(self.segments, tokens, key=lambda s: s.start_tokens) - 1
         segment = self.segments[i]
         done = (tokens - segment.start_tokens) // (segment.batch * self.seq_len)
@@ -127,25 +131,15 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON: segments and totals."""
-        segments = [asdict(segment) for segment in self.segments]
-        for segment in segments:
-            del segment["start_step"]
-        return {
-            "segments": segments,
-            "steps": self.steps,
-            "tokens": self.tokens,
-            "remainder_tokens": self.remainder_tokens,
-        }
+        totals = ("steps", "tokens", "remainder_tokens")
+        segments = [
+            {name: value for name, value in asdict(segment).items() if name != "start_step"}
+            for segment in self.segments
+        ]
+        return {"segments": segments, **{name: getattr(self, name) for name in totals}}
 
     def _segment(self, step: int) -> Segment:
         return self.segments[bisect_right(self.segments, step, key=lambda s: s.start_step) - 1]
-
-    def _check_position(self, tokens: int) -> None:
-        if not self.start <= tokens <= self.budget:
-            raise InputError(
-                f"tokens: {tokens} is outside the plan; "
-                f"write a position from {self.start} to {self.budget}"
-            )
 
 
 def resolve(
@@ -176,8 +170,7 @@ def resolve(
         >>> [(s.batch, s.steps) for s in plan.segments], plan.remainder_tokens
         ([(8, 1954), (16, 487)], 1728)
     """
-    if seq_len < 1:
-        raise InputError(f"seq_len: {seq_len} given; write a positive number of tokens")
+    check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
     if start < 0 or tokens < 1:
         raise InputError(f"tokens: from {start} to {tokens} given; write a positive budget")
     coupling = coupling or Coupling()

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 
 Shape = Literal["linear", "1-sqrt", "cosine", "exponential"]
 
@@ -42,6 +42,11 @@ class Rate:
     Raises:
         InputError: on construction: a NaN, infinite or negative value, warmup and decay longer
             than the total, an unknown shape, or an exponential decay to zero.
+
+    Examples:
+        >>> rate = Rate(peak=1.0, total=10, warmup=2, decay=4)
+        >>> [float(rate(count)) for count in (0, 1, 2, 6, 8, 10)]
+        [0.0, 0.5, 1.0, 1.0, 0.5, 0.0]
     """
 
     peak: float
@@ -54,12 +59,10 @@ class Rate:
     def __post_init__(self):
         for field in ("peak", "total"):
             value = getattr(self, field)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(f"{field}: {value} given; write a positive number")
+            check(0 < value < math.inf, field, value, "a positive number")
         for field in ("warmup", "decay"):
             value = getattr(self, field)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{field}: {value} given; write a length of 0 or more")
+            check(0 <= value < math.inf, field, value, "a length of 0 or more")
         if self.warmup + self.decay > self.total:
             raise InputError(
                 f"warmup, decay: {self.warmup} and {self.decay} are together longer than the "
@@ -69,20 +72,15 @@ class Rate:
             raise InputError(
                 f"shape: {self.shape!r} is unknown; choose one of {', '.join(get_args(Shape))}"
             )
-        if not 0 <= self.floor <= 1:
-            raise InputError(f"floor: {self.floor} given; write a fraction of the peak, 0 to 1")
+        check(0 <= self.floor <= 1, "floor", self.floor, "a fraction of the peak, 0 to 1")
         if self.shape == "exponential" and self.decay and not self.floor:
             raise InputError("floor: an exponential decay never reaches 0; write a floor above 0")
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count.
+        """The rate at a count, of its shape.
 
-        Args:
-            count: a number or NumPy array, answered in float64 by NumPy, exact for counts below
-                2^53; or a jax array, traced or not, answered in jax's default float.
-
-        Returns:
-            The rate, of the count's shape.
+        A number or NumPy array is answered in float64 by NumPy, exact for counts below 2^53; a jax
+        array, traced or not, in jax's default float.
         """
         xp = jnp if isinstance(count, jax.Array) else np
         count = xp.asarray(count, dtype=float)
@@ -107,22 +105,8 @@ class Rate:
         return self.floor + (1.0 - self.floor) * left
 
 
-def wsd(
-    peak: float,
-    total: float,
-    warmup: float,
-    decay: float,
-    shape: Shape = "linear",
-    floor: float = 0.0,
-) -> Rate:
-    """Warmup, stable phase, decay; see `Rate` for the arguments, formulas and errors.
-
-    Examples:
-        >>> rate = wsd(peak=1.0, total=10, warmup=2, decay=4)
-        >>> [float(rate(count)) for count in (0, 1, 2, 6, 8, 10)]
-        [0.0, 0.5, 1.0, 1.0, 0.5, 0.0]
-    """
-    return Rate(peak, total, warmup, decay, shape, floor)
+wsd = Rate
+"""Warmup, stable phase, decay."""
 
 
 def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:

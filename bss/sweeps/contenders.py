@@ -103,8 +103,8 @@ def late_contenders(
     (first, last), at = schedule.batches, schedule.starts[1]
     for coupling in couplings:
         label = _coupled(f"{name} {first} → {last}", coupling)
+        changes = {"schedule.lr_coupling": coupling}
         for trunk in constants(base, first, rates_near(rates, first), seeds):
-            changes = {"schedule.lr_coupling": coupling}
             run = overlay(late_switch(trunk, at, last), changes)
             yield Contender(label, "late", "constant", run)
 
@@ -143,16 +143,11 @@ def contender_table(
                 "steps": status.step,
                 "eval_loss": status.losses[f"eval_loss{suffix}"],
                 "test_loss": status.losses[f"test_loss{suffix}"],
+                "peak_lr": run.optimizer.lr,
             }
             for ending, suffix in losses.items()
         ]
     return pd.DataFrame(rows)
-
-
-def with_rates(table: pd.DataFrame, contenders: Sequence[Contender]) -> pd.DataFrame:
-    """A contender table with the peak rate of each run, `peak_lr`."""
-    rates = {contender.run.id: contender.run.optimizer.lr for contender in contenders}
-    return table.assign(peak_lr=[rates[run] for run in table["run"]])
 
 
 def _coupled(name: str, coupling: str) -> str:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -60,47 +61,59 @@ class LocalEngine:
         that was refused has "failed" and a message.
         """
         self._interrupted = False
-        queue = _Queue(runs, execution, progress or Progress("runs", quiet=True))
-        threads = [
-            threading.Thread(target=self._serve, args=(slot, queue, execution))
-            for slot in range(min(self.workers, len(runs)))
-        ]
-        with queue.progress:
-            for thread in threads:
-                thread.start()
+        progress = progress or Progress("runs", quiet=True)
+        statuses: dict[str, RunStatus] = {}
+
+        def finish(run: RunConfig, status: RunStatus) -> None:
+            statuses[run.id] = status
+            progress.finish(run.id, status.status)
+
+        for run in runs:
+            plan = execution.plan(run)
+            progress.add(run.id, plan.tokens - run.start)
+            if is_done(run, plan, execution):
+                finish(run, read_status(run_path(execution.runs, run)))
+        waiting, asked = [run for run in runs if run.id not in statuses], {run.id for run in runs}
+        slots = list(range(self.workers))
+        training: dict[Future[RunStatus], tuple[int, RunConfig]] = {}
+        with progress, ThreadPoolExecutor(self.workers) as pool:
             try:
-                for thread in threads:
-                    while thread.is_alive():
-                        thread.join(0.1)
+                while waiting or training:
+                    for run in tuple(waiting):
+                        parent = run.parent.run if run.parent else None
+                        if parent in asked and parent not in statuses:
+                            continue
+                        if parent in asked and not statuses[parent].finished:
+                            waiting.remove(run)
+                            finish(run, RunStatus("skipped", message=f"{parent} failed"))
+                        elif slots:
+                            waiting.remove(run)
+                            slot = slots.pop(0)
+                            future = pool.submit(self._train_one, slot, run, execution, progress)
+                            training[future] = slot, run
+                    for future in wait(training, return_when=FIRST_COMPLETED).done:
+                        slot, run = training.pop(future)
+                        slots.append(slot)
+                        finish(run, _outcome(future))
             except BaseException:
-                queue.stop()
                 self._interrupt()
-                for thread in threads:
-                    thread.join()
                 raise
-        return queue.statuses
+        return statuses
 
     def close(self) -> None:
         """Ends the workers."""
-        for process in self._processes.values():
-            _close_stdin(process)
-        while self._processes:
-            _end(self._processes.popitem()[1])
-
-    def _serve(self, slot: int, queue: "_Queue", execution: Execution) -> None:
-        while (run := queue.take()) is not None:
-            try:
-                status = self._train_one(slot, run, execution, queue.progress)
-            except Exception as error:  # told as the run's status: others may wait for it
-                status = RunStatus("failed", message=f"{type(error).__name__}: {error}")
-            queue.finish(run, status)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(_end, self._processes.values()))
+        self._processes.clear()
 
     def _train_one(
         self, slot: int, run: RunConfig, execution: Execution, progress: Progress
     ) -> RunStatus:
-        process = self._worker(slot, Path(execution.runs))
+        log = Path(execution.runs) / "logs" / f"worker-{slot}.log"
+        process = self._worker(slot, log)
         assert process.stdin
         assert process.stdout
+        status = RunStatus("failed", message=f"worker {slot} died; see {log}")
         with contextlib.suppress(BrokenPipeError):
             job = {"run": to_dict(run), "execution": asdict(execution)}
             process.stdin.write(json.dumps(job) + "\n")
@@ -113,24 +126,24 @@ class LocalEngine:
                 elif event == "done":
                     return from_dict(RunStatus, answer["status"], strict=False)
                 elif event == "interrupted":
-                    self._end_worker(slot)
-                    return RunStatus("interrupted")
+                    status = RunStatus("interrupted")
+                    break
                 else:
                     return RunStatus("failed", message=answer["message"])
-        self._end_worker(slot)
-        log = _log(slot, Path(execution.runs))
-        return RunStatus("failed", message=f"worker {slot} died; see {log}")
+        with self._starting:
+            del self._processes[slot]
+        _end(process)
+        return status
 
-    def _worker(self, slot: int, runs: Path) -> subprocess.Popen[str]:
+    def _worker(self, slot: int, log: Path) -> subprocess.Popen[str]:
         with self._starting:
             if self._interrupted:
                 raise InterruptedError("the sweep was asked to stop")
             if slot not in self._processes:
-                self._processes[slot] = self._start(slot, runs)
+                self._processes[slot] = self._start(slot, log)
             return self._processes[slot]
 
-    def _start(self, slot: int, runs: Path) -> subprocess.Popen[str]:
-        log = _log(slot, runs)
+    def _start(self, slot: int, log: Path) -> subprocess.Popen[str]:
         log.parent.mkdir(parents=True, exist_ok=True)
         pin = [f"--core={self._cores[slot % len(self._cores)]}"] if self._cores else []
         with open(log, "a") as stderr:
@@ -150,81 +163,18 @@ class LocalEngine:
             for process in self._processes.values():
                 process.terminate()
 
-    def _end_worker(self, slot: int) -> None:
-        with self._starting:
-            process = self._processes.pop(slot)
-        _end(process)
 
-
-class _Queue:
-    """Runs to train, parents before their branches; shared by the engine's threads."""
-
-    def __init__(self, runs: Sequence[RunConfig], execution: Execution, progress: Progress):
-        self.statuses: dict[str, RunStatus] = {}
-        self.progress = progress
-        self._waiting: list[RunConfig] = []
-        self._changed = threading.Condition()
-        self._ids = {run.id for run in runs}
-        self._stopped = False
-        for run in runs:
-            plan = execution.plan(run)
-            progress.add(run.id, plan.tokens - run.start)
-            if is_done(run, plan, execution):
-                status = read_status(run_path(execution.runs, run))
-                self.statuses[run.id] = status
-                progress.finish(run.id, status.status)
-            else:
-                self._waiting.append(run)
-
-    def take(self) -> RunConfig | None:
-        """The next run whose parent is done; waits for one, None when nothing is left."""
-        with self._changed:
-            while self._waiting and not self._stopped:
-                for run in self._waiting:
-                    parent = run.parent.run if run.parent else None
-                    if parent not in self._ids or parent in self.statuses:
-                        self._waiting.remove(run)
-                        if parent not in self._ids or self.statuses[parent].finished:
-                            return run
-                        self._record(run, RunStatus("skipped", message=f"{parent} failed"))
-                        break
-                else:
-                    self._changed.wait()
-            return None
-
-    def finish(self, run: RunConfig, status: RunStatus) -> None:
-        """Records a run's status and wakes the threads that wait for it."""
-        with self._changed:
-            self._record(run, status)
-
-    def stop(self) -> None:
-        """Hands out no more runs."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
-    def _record(self, run: RunConfig, status: RunStatus) -> None:
-        self.statuses[run.id] = status
-        self.progress.finish(run.id, status.status)
-        self._changed.notify_all()
-
-
-def _log(slot: int, runs: Path) -> Path:
-    return runs / "logs" / f"worker-{slot}.log"
-
-
-def _close_stdin(process: subprocess.Popen[str]) -> None:
-    assert process.stdin
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
+def _outcome(future: Future[RunStatus]) -> RunStatus:
+    """What became of a run; an error of the engine itself is told too, others may wait for it."""
+    if error := future.exception():
+        return RunStatus("failed", message=f"{type(error).__name__}: {error}")
+    return future.result()
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    _close_stdin(process)
+    """Closes the pipe, the signal to save and leave, and waits."""
     try:
-        process.wait(_GRACE_SECONDS)
+        process.communicate(timeout=_GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
-    assert process.stdout
-    process.stdout.close()
+        process.communicate()

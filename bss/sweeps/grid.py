@@ -1,15 +1,7 @@
 """A sweep is a list of overlays on one run: dotted field names and the values they take.
 
-product({"schedule.batch": ["4", "8"], "seed": [0, 1]})      four overlays
-zipped({"schedule.batch": ["4", "8"], "optimizer.lr": [2e-3, 4e-3]})      two
-product(...) + [{"optimizer.name": "sgd"}]      overlays are dicts in a list
-
-An axis is such a list, or a function of your own from a run to the runs it stands for:
-
-def half_and_whole(run):
-    return [overlay(run, {"schedule.tokens": n}) for n in (5_000_000, 10_000_000)]
-
-expand(base, product({"seed": [0, 1]}), half_and_whole)      four runs
+An axis is such a list (of `product`, of `zipped`, or your own), or a function of your own from a
+run to the runs it stands for; `expand` takes several.
 """
 
 import itertools

@@ -34,24 +34,17 @@ class Price:
 def price(runs: Sequence[RunConfig]) -> Price:
     """What a list of runs costs; no data are read."""
     runs = distinct(runs)
-    trained, evaluated = [_trained(run) for run in runs], [_evaluated(run) for run in runs]
-    flops = sum(
-        run.model.training_flops_per_token(run.data.seq_len) * tokens
-        + run.model.forward_flops_per_token(run.data.seq_len) * held_out
-        for run, tokens, held_out in zip(runs, trained, evaluated, strict=True)
-    )
-    return Price(len(runs), sum(trained), sum(evaluated), flops)
+    trained, evaluated, flops = 0, 0, 0.0
+    for run in runs:
+        tokens = run.plan().tokens - run.start
+        along = len(run.evaluation_tokens()) * run.evaluation.tokens
+        held_out = (1 + len(run.averages)) * (along + run.evaluation.test_tokens)
+        trained, evaluated = trained + tokens, evaluated + held_out
+        flops += tokens * run.model.training_flops_per_token(run.data.seq_len)
+        flops += held_out * run.model.forward_flops_per_token(run.data.seq_len)
+    return Price(len(runs), trained, evaluated, flops)
 
 
 def hours(flops: float, peak_flops: float, mfu: float) -> float:
     """Hours of one device that reaches a part `mfu` of its peak FLOP/s."""
     return flops / (peak_flops * mfu) / 3600
-
-
-def _trained(run: RunConfig) -> int:
-    return run.plan().tokens - run.start
-
-
-def _evaluated(run: RunConfig) -> int:
-    along = len(run.evaluation_tokens()) * run.evaluation.tokens
-    return (1 + len(run.averages)) * (along + run.evaluation.test_tokens)

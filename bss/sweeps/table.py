@@ -33,8 +33,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     records = []
     for path in sorted(p.parent for p in runs.glob("*/config.json")):
         run, status = read_config(path), read_status(path)
-        rows = read_curve(path)
-        state = status.status
+        rows, s, state = read_curve(path), run.schedule, status.status
         if state == "running" and not is_being_written(path):
             state = "interrupted"
         records.append(
@@ -42,10 +41,10 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "run": run.id,
                 "status": state,
                 "tokens": status.tokens,
-                "stop": run.schedule.tokens,
-                "batch": str(run.schedule.batch),
+                "stop": s.tokens,
+                "batch": str(s.batch),
                 "peak_lr": run.optimizer.lr,
-                "rate": _rate_label(run),
+                "rate": "stable" if s.rate == "wsd" and s.decay == 0 else s.rate,
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
@@ -55,19 +54,13 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _rate_label(run: RunConfig) -> str:
-    s = run.schedule
-    return "stable" if s.rate == "wsd" and s.decay == 0 else s.rate
-
-
 def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
     """A run's rows with those of its parents before the fork."""
-    before: list[dict[str, Any]] = []
-    if run.parent:
-        parent = read_config(parent_path(runs, run.parent))
-        rows = lineage_curve(runs, parent)
-        before = [row for row in rows if row["tokens"] <= run.parent.tokens]
-    return before + read_curve(run_path(runs, run))
+    rows = read_curve(run_path(runs, run))
+    if run.parent is None:
+        return rows
+    before = lineage_curve(runs, read_config(parent_path(runs, run.parent)))
+    return [row for row in before if row["tokens"] <= run.parent.tokens] + rows
 
 
 def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
@@ -82,13 +75,11 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     if not chosen:
         raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
     varied = differing(chosen)
-    frames = []
+    rows = []
     for run in chosen:
-        frame = pd.DataFrame(lineage_curve(runs, run))
-        for position, (name, value) in enumerate(_identity(run).items()):
-            frame.insert(position, name, value)
-        frames.append(frame.assign(**varied[run.id]))
-    return pd.concat(frames, ignore_index=True)
+        known, own = _identity(run), varied[run.id]
+        rows += [known | row | own for row in lineage_curve(runs, run)]
+    return pd.DataFrame(rows)
 
 
 def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:

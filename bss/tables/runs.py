@@ -67,9 +67,8 @@ def _checked_runs(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     if frame.empty:
         raise InputError(f"{origin.source}: has no rows; write at least one")
     runs = frame.reset_index(drop=True).copy()
-    for i, missing in enumerate(runs["run"].isna()):
-        if missing:
-            origin.refuse(i, "run is missing; name the run of every row")
+    for i in np.flatnonzero(runs["run"].isna())[:1]:
+        origin.refuse(i, "run is missing; name the run of every row")
     runs["run"] = runs["run"].astype(str)
     runs["batch"] = counts(runs, "batch", origin)
     runs["seq_len"] = _sequence_lengths(runs, origin)
@@ -90,14 +89,13 @@ def _integrated(run: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     if "tokens" not in run:
         taken = np.diff(run["step"].to_numpy(), prepend=0)
         return run.assign(tokens=np.cumsum(taken * size))
-    if "step" not in run:
-        consumed = np.diff(run["tokens"].to_numpy(), prepend=0)
-        steps = np.rint(np.cumsum(consumed / size)).astype(np.int64)
-        derived = run.assign(step=steps)
-        _refuse_going_back(derived, "step", origin)
-        return derived
-    _refuse_contradiction(run, size, origin)
-    return run
+    if "step" in run:
+        _refuse_contradiction(run, size, origin)
+        return run
+    consumed = np.diff(run["tokens"].to_numpy(), prepend=0)
+    derived = run.assign(step=np.rint(np.cumsum(consumed / size)).astype(np.int64))
+    _refuse_going_back(derived, "step", origin)
+    return derived
 
 
 def _refuse_contradiction(run: pd.DataFrame, size: np.ndarray, origin: Origin) -> None:
@@ -129,13 +127,10 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> pd.Series:
     if "batch_tokens" not in runs:
         return counts(runs, "seq_len", origin)
     size = counts(runs, "batch_tokens", origin)
+    lengths, rule = size // runs["batch"], "a multiple of batch"
     if "seq_len" in runs:
-        lengths = counts(runs, "seq_len", origin)
-        wrong, rule = size != runs["batch"] * lengths, "batch times seq_len"
-    else:
-        lengths = size // runs["batch"]
-        wrong, rule = size % runs["batch"] != 0, "a multiple of batch"
-    for i in np.flatnonzero(wrong)[:1]:
+        lengths, rule = counts(runs, "seq_len", origin), "batch times seq_len"
+    for i in np.flatnonzero(size != runs["batch"] * lengths)[:1]:
         origin.refuse(
             i,
             f"batch_tokens {size[i]} is not {rule} (batch {runs['batch'][i]}); correct one of them",

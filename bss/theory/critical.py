@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import check
 from bss.theory.exponents import slope
 from bss.theory.least_squares import LeastSquares, Procedure, risk_curve
 
@@ -54,17 +54,11 @@ def critical_batches(
 ) -> CriticalTable:
     """Critical batches at budgets of D samples, and their exponent over the last four.
 
-    Args:
-        task: the problem.
-        data: budgets D, ascending, two at least.
-        procedure: how they are measured.
-
-    Raises:
-        InputError: too few budgets, or budgets that are not ascending.
+    Budgets that are not ascending, or fewer than two, are an InputError.
     """
     procedure = procedure or Procedure()
-    if len(data) < 2 or any(b <= a for a, b in itertools.pairwise(data)) or data[0] < 4:
-        raise InputError(f"data: {list(data)} given; write two or more ascending budgets above 3")
+    ascending = all(a < b for a, b in itertools.pairwise([3, *data]))
+    check(len(data) > 1 and ascending, "data", list(data), "two or more ascending budgets above 3")
     most = (1 + procedure.overhead) * 1.15 * data[-1]
     octaves = np.arange(0, math.log2(data[-1]) - 1, 1 / procedure.per_octave)
     curves = [
@@ -72,8 +66,8 @@ def critical_batches(
         for batch in 2.0**octaves
     ]
     points = tuple(_critical(budget, curves, procedure.overhead) for budget in data)
-    last = points[-LAST_POINTS:]
-    fitted = slope(*np.array([(point.data, point.cbs) for point in last]).T, level=0.95)
+    last = [(point.data, point.cbs) for point in points[-LAST_POINTS:]]
+    fitted = slope(*np.array(last).T, level=0.95)
     theory = task.exponent
     if procedure.average == "tail" and procedure.tail < 1 and task.source > task.capacity:
         theory = 1 - task.capacity / task.source

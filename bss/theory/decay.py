@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import check
 from bss.theory.exponents import exponents, regime
 from bss.theory.fsl import Drive, Law, law_curve, limit_law
 from bss.theory.search import minimum
@@ -61,17 +61,11 @@ def best_peak(
 
 
 def decay_order(source: float, capacity: float, data: np.ndarray, share: float) -> np.ndarray:
-    """The order of the best risk in D, logarithms included, up to a constant (Li et al.).
+    """The order of the best risk [N] in D, `data` [N], up to a constant (Li et al.).
 
-    Args:
-        source: s.
-        capacity: β.
-        data: [N], budgets D.
-        share: as in `decayed_risk`.
-
-    Returns:
-        [N]. Constant D^−s/(1+s). Exponential (D/log D)^p with p the power of the optimum, −s for
-        hard and −sβ/(1+sβ) for easy tasks. WSD D^p for hard, D^p (log D)^((sβ−s)/(1+sβ)) for easy.
+    Constant D^−s/(1+s). Exponential (D/log D)^p with p the power of the optimum, −s for hard and
+    −sβ/(1+sβ) for easy tasks. WSD D^p for hard, D^p (log D)^((sβ−s)/(1+sβ)) for easy. Which it
+    is, `share` tells as in `decayed_risk`.
 
     Examples:
         >>> budgets = np.array([1e4, 1e8])
@@ -89,7 +83,5 @@ def decay_order(source: float, capacity: float, data: np.ndarray, share: float) 
 
 
 def _check(data: float, share: float) -> None:
-    if not 1 < data < math.inf:
-        raise InputError(f"data: {data} given; write a number of samples above 1")
-    if not 0 <= share <= 1:
-        raise InputError(f"share: {share} given; write a part of the samples, 0 to 1")
+    check(1 < data < math.inf, "data", data, "a number of samples above 1")
+    check(0 <= share <= 1, "share", share, "a part of the samples, 0 to 1")

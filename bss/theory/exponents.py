@@ -108,12 +108,9 @@ class Slope:
 
 
 def slope(x: np.ndarray, y: np.ndarray, *, level: float = 0.90) -> Slope:
-    """Fits log y against log x.
+    """Fits log y against log x, [N], positive, with an interval of nominal coverage `level`.
 
-    Args:
-        x: [N], positive, at least two of them distinct; of two points the interval is open.
-        y: [N], positive.
-        level: nominal coverage of the interval.
+    At least two x must be distinct; of two points the interval is open.
     """
     log_x, log_y = np.log(x) - np.mean(np.log(x)), np.log(y)
     value = float(log_x @ log_y / (log_x @ log_x))

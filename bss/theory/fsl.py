@@ -41,13 +41,9 @@ class Law:
 
 
 def limit_law(source: float, capacity: float, noise: float, longest: float) -> Law:
-    """The law at infinite width, up to constants (Li et al.).
+    """The law at infinite width, up to constants (Li et al.), for s > 0, β > 1 and noise σ².
 
-    Args:
-        source: s > 0.
-        capacity: β > 1.
-        noise: σ².
-        longest: the intrinsic time up to which it will be asked.
+    `longest` is the intrinsic time up to which it will be asked.
     """
     check_exponents(source, capacity)
 
@@ -94,17 +90,11 @@ def drive_of(run: Sequence[Stage]) -> Drive:
 def law_curve(
     law: Law, drive: Drive, at: Sequence[float] | np.ndarray, *, tolerance: float = TOLERANCE
 ) -> np.ndarray:
-    """The law at intrinsic times.
+    """The law's excess risk, [N] float64, at intrinsic times `at` [N] of 0 or more, in any order.
 
-    Args:
-        law: which.
-        drive: γ(t).
-        at: [N] times of 0 or more, in any order.
-        tolerance: relative error to which γ · (e + σ²) is resolved, and so of the noise.
-
-    Returns:
-        [N] float64, excess risk. The cost is O(N + panels) times the law's exponentials, where
-        the panels grow as the logarithm of time, and of 1/tolerance.
+    The tolerance is the relative error to which γ · (e + σ²) is resolved, and so of the noise. The
+    cost is O(N + panels) times the law's exponentials, where the panels grow as the logarithm of
+    time, and of 1/tolerance.
 
     Raises:
         InputError: a time is negative, no number or beyond the law's.

@@ -56,17 +56,9 @@ class Member:
 def water_fill(
     weight: np.ndarray, widths: np.ndarray, total: float, low: float, high: float = np.inf
 ) -> np.ndarray:
-    """The r in [low, high] that minimises Σ widths·weight/r with Σ widths·r = total.
+    """The r [N] in [low, high] that minimises Σ widths·weight/r with Σ widths·r = total.
 
-    Args:
-        weight: [N], positive.
-        widths: [N], positive.
-        total: to be spent.
-        low: lower bound of r, positive.
-        high: upper bound.
-
-    Returns:
-        [N], C·sqrt(weight) clipped to the bounds.
+    It is C·sqrt(weight) clipped to the bounds; weight and widths [N] and low are positive.
 
     Raises:
         InputError: no r within the bounds spends the total.
@@ -95,10 +87,8 @@ def water_fill(
 def joint_optimum(budget: Budget, *, feedback: bool = True) -> JointOptimum:
     """The best horizon and ratio for a budget; the budget's max_batch binds no ratio.
 
-    Args:
-        budget: its lr is the largest rate, its min_batch the smallest batch.
-        feedback: weigh the noise by e + σ², as the law does; else by σ² alone, as in
-            `bss.theory.optimal`.
+    With `feedback` the noise is weighed by e + σ², as the law does; else by σ² alone, as in
+    `bss.theory.optimal`. The budget's lr is the largest rate.
     """
     longest = budget.data * budget.lr / budget.min_batch
     grid = np.linspace(-14, 14, GRID)
@@ -113,13 +103,10 @@ def joint_optimum(budget: Budget, *, feedback: bool = True) -> JointOptimum:
 def member(best: JointOptimum, share: float) -> Member:
     """The member in which the batch takes a share of the ratio's growth and the rate the rest.
 
-    Args:
-        best: the optimum.
-        share: 0 for a constant batch, 1 for a constant rate.
+    A share of 0 is a constant batch, of 1 a constant rate.
     """
     growth = best.ratio * best.budget.lr / best.budget.min_batch
-    batches = best.budget.min_batch * growth**share
-    return _member(best, batches)
+    return _member(best, best.budget.min_batch * growth**share)
 
 
 def fewest_steps(best: JointOptimum) -> Member:
@@ -133,13 +120,14 @@ def unroll(best: JointOptimum, one: Member) -> tuple[np.ndarray, np.ndarray]:
     Batches stay real numbers; the last step may reach beyond the horizon.
     """
     log_rates, log_batches = np.log(one.rates), np.log(one.batches)
-    left, rates, batches = best.horizon, [], []
+    left, places, rates = best.horizon, [], []
     while left > 0:
+        places.append(left)
         rates.append(np.exp(np.interp(left, best.left, log_rates)))
-        batches.append(np.exp(np.interp(left, best.left, log_batches)))
         left -= rates[-1]
-    smallest = best.budget.min_batch  # exp(log(batch)) may fall below it
-    return np.array(rates), np.maximum(batches, smallest)
+    batches = np.exp(np.interp(places, best.left, log_batches))
+    # exp(log(batch)) may fall below the smallest.
+    return np.array(rates), np.maximum(batches, best.budget.min_batch)
 
 
 def _member(best: JointOptimum, batches: np.ndarray) -> Member:

@@ -37,13 +37,9 @@ class Exponentials:
 
 
 def power_kernel(exponent: float, longest: float) -> Exponentials:
-    """(1 + t)^−exponent on [0, longest], to a relative 1e-12.
+    """(1 + t)^−exponent on [0, longest], to a relative 1e-12, for an exponent q of 0.5 at least.
 
     (1 + t)^−q = ∫ e^{qu} exp(−e^u (1 + t)) du / Γ(q), by the trapezoid rule.
-
-    Args:
-        exponent: q, at least 0.5.
-        longest: the longest time.
     """
     low = -math.log(1 + longest) - 30 / exponent
     log_rates = np.arange(low, math.log(45), _STEP)
@@ -99,17 +95,10 @@ def resolve_function(
 
 
 def convolve(kernel: Exponentials, panels: Panels, at: Sequence[float] | np.ndarray) -> np.ndarray:
-    """∫ kernel(t − z) f(z) dz from the first edge to t.
+    """∫ kernel(t − z) f(z) dz from the first edge to times t, `at` [N]; [N] float64.
 
-    The exponentials are integrated exactly against the polynomials, however short they are.
-
-    Args:
-        kernel: the memory.
-        panels: f; every time asked for must be an edge.
-        at: [N], in any order.
-
-    Returns:
-        [N] float64.
+    The exponentials are integrated exactly against the polynomials, however short they are. The
+    times come in any order, and each must be an edge of f's panels.
     """
     widths = np.diff(panels.edges)
     memory = np.zeros(len(kernel.rates))

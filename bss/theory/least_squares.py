@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 
 AVERAGES = ("start", "tail", "exponential")
 PER_OCTAVE = 8
@@ -29,16 +29,13 @@ WINDOWS = 8
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """A task.
+    """A task; a value out of its range is an InputError.
 
     Attributes:
         capacity: a > 1.
         source: b > 1.
         modes: how many of the spectrum are kept.
         noise: σ².
-
-    Raises:
-        InputError: on construction, if one of them is out of range.
     """
 
     capacity: float
@@ -48,12 +45,9 @@ class LeastSquares:
 
     def __post_init__(self):
         for name, value in (("capacity", self.capacity), ("source", self.source)):
-            if not 1 < value < math.inf:
-                raise InputError(f"{name}: {value} given; write an exponent above 1")
-        if self.modes < 1:
-            raise InputError(f"modes: {self.modes} given; write a positive number of modes")
-        if not 0 <= self.noise < math.inf:
-            raise InputError(f"noise: {self.noise} given; write a variance of 0 or more")
+            check(1 < value < math.inf, name, value, "an exponent above 1")
+        check(self.modes >= 1, "modes", self.modes, "a positive number of modes")
+        check(0 <= self.noise < math.inf, "noise", self.noise, "a variance of 0 or more")
 
     @property
     def eigenvalues(self) -> np.ndarray:
@@ -79,7 +73,9 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class Procedure:
-    """How risks and critical batches are measured; the exponent depends on it.
+    """How risks and critical batches are measured, on which the exponent depends.
+
+    A value out of its range is an InputError.
 
     Attributes:
         overhead: r, samples that a critical batch may take above D.
@@ -88,9 +84,6 @@ class Procedure:
         average: "start", "tail" or "exponential".
         tail: share of the iterates that a tail's average takes.
         per_octave: batches tried per factor of 2.
-
-    Raises:
-        InputError: on construction, if one of them is out of range.
     """
 
     overhead: float = 0.2
@@ -101,16 +94,13 @@ class Procedure:
     per_octave: int = 2
 
     def __post_init__(self):
-        if not 0 < self.overhead <= 1:
-            raise InputError(f"overhead: {self.overhead} given; write a fraction up to 1, as 0.2")
-        if not 0 < self.rate_cap < 1:
-            raise InputError(f"rate cap: {self.rate_cap} given; write a share between 0 and 1")
+        check(0 < self.overhead <= 1, "overhead", self.overhead, "a fraction up to 1, as 0.2")
+        check(0 < self.rate_cap < 1, "rate cap", self.rate_cap, "a share between 0 and 1")
         if self.rates < 3 or self.per_octave < 1:
             raise InputError("rates: give at least 3 step sizes and a batch per octave")
         if self.average not in AVERAGES:
             raise InputError(f"average: {self.average!r} given; choose of {', '.join(AVERAGES)}")
-        if not 0 < self.tail <= 1:
-            raise InputError(f"tail: {self.tail} given; write a share of at most 1")
+        check(0 < self.tail <= 1, "tail", self.tail, "a share of at most 1")
 
 
 def risk_curve(
@@ -137,17 +127,9 @@ def risk_curve(
 def risks_at_rates(
     task: LeastSquares, batch: float, steps: int, rates: np.ndarray, procedure: Procedure
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Excess risks [K, G] of the averaged iterate at each of the step sizes [G].
+    """Step counts [K], and excess risks [K, G] of the averaged iterate at step sizes γ [G].
 
-    Args:
-        task: the problem.
-        batch: B.
-        steps: the most that are taken.
-        rates: [G] step sizes γ.
-        procedure: which average.
-
-    Returns:
-        Step counts [K] and risks.
+    Arguments as in `risk_curve`; of the procedure only the average counts.
     """
     octaves = math.log2(max(steps, 1))
     counts = np.unique(np.rint(2.0 ** np.arange(0, octaves + 1e-9, 1 / PER_OCTAVE)).astype(int))
@@ -181,11 +163,8 @@ def _averaged_risks(problem: list, counts: np.ndarray, procedure: Procedure) -> 
     state = (first, jnp.zeros_like(first), jnp.zeros_like(first))
     kept, risks = [(0, state)], []
     for count in counts:
-        taken = kept[-1][0]
-        state = _advance(state, int(count) - taken, spectrum, rates, batch, noise)
-        start = 0.0
-        if procedure.average == "tail":
-            start = (1 - procedure.tail) * count
+        state = _advance(state, int(count) - kept[-1][0], spectrum, rates, batch, noise)
+        start = (1 - procedure.tail) * count if procedure.average == "tail" else 0.0
         # The recorded count nearest to where the tail should begin.
         since, before = min(kept, key=lambda entry: abs(entry[0] - start))
         risks.append(_tail_risk(state, before, int(count) - since, spectrum, rates))
@@ -201,11 +180,9 @@ def _exponential_risks(problem: list, counts: np.ndarray, windows: np.ndarray) -
     first = jnp.broadcast_to(errors, (rates.size, errors.size))
     decay = jnp.asarray(np.exp(-1 / windows))[:, None, None]
     moments = jnp.broadcast_to(first, (windows.size, *first.shape))
-    state, taken, risks = (first, moments, moments), 0, []
-    for count in counts:
-        steps = int(count) - taken
-        state = _advance_exponential(state, steps, spectrum, rates, batch, noise, decay)
-        taken = int(count)
+    state, risks = (first, moments, moments), []
+    for steps in np.diff(counts, prepend=0):
+        state = _advance_exponential(state, int(steps), spectrum, rates, batch, noise, decay)
         risks.append(np.asarray((spectrum[None] * state[2]).sum(-1).min(axis=0)))
     return np.stack(risks)
 

@@ -17,13 +17,9 @@ class Sampled:
 
 
 def simulate(task: Task, run: Sequence[Stage], *, runs: int, seed: int) -> Sampled:
-    """Trains `runs` independent models on their own samples.
+    """Trains `runs` models, 2 at least, on Gaussian samples of their own.
 
-    Args:
-        task: what is learnt; features are Gaussian.
-        run: stages with whole batches and steps.
-        runs: independent repetitions, at least 2.
-        seed: of the samples.
+    The stages have whole batches and steps; the seed is that of the samples.
     """
     draw = np.random.default_rng(seed)
     scale, target = np.sqrt(task.eigenvalues), np.sqrt(task.target)

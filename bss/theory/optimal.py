@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.schedules.batch import BatchSchedule
 from bss.theory.exponents import regime
 from bss.theory.search import minimum
@@ -30,6 +30,8 @@ GRID = 400
 class Budget:
     """A task under the law, and what may be spent on it.
 
+    A value out of its range, or data that allow no step, is an InputError.
+
     Attributes:
         source: s.
         capacity: β.
@@ -38,9 +40,6 @@ class Budget:
         noise: σ², positive: without noise there is nothing to optimise.
         min_batch: B_min, at least 1.
         max_batch: B_max; infinite for none.
-
-    Raises:
-        InputError: on construction, if one is out of range or the data allow no step.
     """
 
     source: float
@@ -54,8 +53,8 @@ class Budget:
     def __post_init__(self):
         regime(self.source, self.capacity)
         for field in ("lr", "noise"):
-            if not 0 < getattr(self, field) < math.inf:
-                raise InputError(f"{field}: {getattr(self, field)} given; write a positive number")
+            value = getattr(self, field)
+            check(0 < value < math.inf, field, value, "a positive number")
         if not 1 <= self.min_batch <= self.max_batch:
             raise InputError(
                 f"batches: from {self.min_batch:g} to {self.max_batch:g}; write a minimum of at "
@@ -124,11 +123,11 @@ def data_left(
     budget: Budget, multiplier: np.ndarray | float, left: np.ndarray | float
 ) -> np.ndarray:
     """Samples consumed in the last `left` intrinsic time of the schedule of a multiplier."""
-    clipped, growing, stable = _parts(budget, multiplier, left)
+    clipped, growing = _parts(budget, multiplier, left)
     rest = 1 - budget.power
     grown = multiplier * ((1 + growing) ** rest - (1 + clipped) ** rest) / rest
     capped = np.where(clipped > 0, budget.max_batch, 0.0) * clipped if _bounded(budget) else 0.0
-    return (capped + grown + budget.min_batch * (stable - growing)) / budget.lr
+    return (capped + grown + budget.min_batch * (left - growing)) / budget.lr
 
 
 def optimum(budget: Budget) -> OptimalSchedule:
@@ -226,18 +225,15 @@ def _bounded(budget: Budget) -> bool:
 
 def _parts(
     budget: Budget, multiplier: np.ndarray | float, left: np.ndarray | float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times before the end that end the parts at B_max, growing, and at B_min."""
-    stable = np.asarray(left, np.float64)
-    growing = np.minimum(time_left(budget, multiplier), stable)
-    clipped = np.minimum(time_left(budget, multiplier, budget.max_batch), growing)
-    return clipped, growing, stable
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times before the end, `left` at most, that end the parts at B_max and growing."""
+    growing = np.minimum(time_left(budget, multiplier), left)
+    return np.minimum(time_left(budget, multiplier, budget.max_batch), growing), growing
 
 
 def _horizon(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
     """The horizon at which the schedule of a multiplier has spent the budget."""
-    multiplier = np.asarray(multiplier, np.float64)
-    clipped, growing, _ = _parts(budget, multiplier, np.inf)
+    clipped, growing = _parts(budget, multiplier, np.inf)
     spent = budget.lr * budget.data
     capped = budget.max_batch * clipped if _bounded(budget) else 0.0 * clipped
     with_growth = data_left(budget, multiplier, growing) * budget.lr
@@ -256,15 +252,15 @@ def _horizon(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
 def _risk(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
     """The functional of the schedule that a multiplier stands for."""
     horizon = _horizon(budget, multiplier)
-    clipped, growing, stable = _parts(budget, multiplier, horizon)
+    clipped, growing = _parts(budget, multiplier, horizon)
     memory, rest = 1 - 1 / budget.capacity, 1 - budget.power
     at_most = (1 - (1 + clipped) ** -memory) / memory / budget.max_batch
     grown = ((1 + growing) ** rest - (1 + clipped) ** rest) / rest / multiplier
-    at_least = ((1 + growing) ** -memory - (1 + stable) ** -memory) / memory / budget.min_batch
+    at_least = ((1 + growing) ** -memory - (1 + horizon) ** -memory) / memory / budget.min_batch
     noise = at_most + grown + at_least
     return (1 + horizon) ** -budget.source + budget.lr * budget.noise * noise
 
 
 def _with_multiplier(budget: Budget, multiplier: float) -> OptimalSchedule:
-    horizon, risk = _horizon(budget, multiplier), _risk(budget, multiplier)
-    return OptimalSchedule(budget, multiplier, float(horizon), float(risk))
+    horizon, risk = float(_horizon(budget, multiplier)), float(_risk(budget, multiplier))
+    return OptimalSchedule(budget, multiplier, horizon, risk)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import root_scalar
 from scipy.special import zeta
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.theory.secular import Diagonalisation, diagonalise
@@ -29,16 +29,13 @@ MOST_MODES = 2**14  # whose eigenvectors take 2 GB
 
 @dataclass(frozen=True)
 class Task:
-    """A regression task.
+    """A regression task; a value out of its range is an InputError.
 
     Attributes:
         source: s > 0; the smaller, the harder the target.
         capacity: β > 1, the decay of the spectrum.
         modes: M, how many are learnt: the width.
         noise: σ², variance of the labels' noise.
-
-    Raises:
-        InputError: on construction, if one of them is out of range.
     """
 
     source: float
@@ -50,8 +47,7 @@ class Task:
         check_exponents(self.source, self.capacity)
         if not 1 <= self.modes <= MOST_MODES:
             raise InputError(f"modes: {self.modes} given; write a number from 1 to {MOST_MODES}")
-        if not 0 <= self.noise < math.inf:
-            raise InputError(f"noise: {self.noise} given; write a variance of 0 or more")
+        check(0 <= self.noise < math.inf, "noise", self.noise, "a variance of 0 or more")
         if not self.eigenvalues[-1] > 1e-150:
             raise InputError(
                 f"modes: {self.modes} modes of capacity {self.capacity} have eigenvalues below "
@@ -84,11 +80,7 @@ def on_whole_target(task: Task) -> Task:
 
 
 def check_exponents(source: float, capacity: float) -> None:
-    """Refuses exponents outside the theory.
-
-    Raises:
-        InputError: capacity ≤ 1 (the features would have infinite variance) or source ≤ 0.
-    """
+    """Refuses capacity ≤ 1 (the features would have infinite variance) and source ≤ 0."""
     if not 0 < source < math.inf:
         raise InputError(f"source: {source} given; the source exponent s must be above 0")
     if not 1 < capacity < math.inf:
@@ -131,13 +123,8 @@ def stable_rate(task: Task, batch: float) -> float:
 
 
 def check_rate(task: Task, rate: float, batch: float) -> None:
-    """Refuses a rate that is not stable.
-
-    Raises:
-        InputError: with the bound.
-    """
-    if not batch >= 1:
-        raise InputError(f"batch: {batch} given; write a batch of at least 1")
+    """Refuses a rate that is not stable, and tells the bound."""
+    check(batch >= 1, "batch", batch, "a batch of at least 1")
     bound = stable_rate(task, batch)
     if not 0 < rate < bound:
         raise InputError(
@@ -164,11 +151,7 @@ class Propagator:
 
 
 def propagator(task: Task, rate: float, batch: float) -> Propagator:
-    """Diagonalises a step of SGD, in O(M²).
-
-    Raises:
-        InputError: the rate is not stable.
-    """
+    """Diagonalises a step of SGD, in O(M²); a rate that is not stable is an InputError."""
     check_rate(task, rate, batch)
     eigenvalues, coupling = task.eigenvalues, rate**2 / batch
     diagonal = eigenvalues * (2 * rate - (rate**2 + coupling) * eigenvalues)
@@ -209,15 +192,7 @@ def final_risk(task: Task, run: Sequence[Stage]) -> float:
 
 
 def risk_curve(task: Task, run: Sequence[Stage], at: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Excess risk after the given numbers of steps.
-
-    Args:
-        task: what is learnt.
-        run: stages in order.
-        at: [N] step counts in [0, total steps], in any order.
-
-    Returns:
-        [N] float64.
+    """Excess risk [N], float64, after `at` [N] steps of the stages, in any order.
 
     Raises:
         InputError: a rate is not stable, or a count lies outside the run.
@@ -235,6 +210,5 @@ def risk_curve(task: Task, run: Sequence[Stage], at: Sequence[float] | np.ndarra
         start = coordinates(step, moments)
         inside = (counts >= begin) & ((counts < end) | (i == len(run) - 1))
         risks[inside] = evolve(step, start, counts[inside] - begin) @ step.readout
-        moments = evolve(step, start, stage.steps) @ step.basis.vectors.T
-        begin = end
+        moments, begin = evolve(step, start, stage.steps) @ step.basis.vectors.T, end
     return risks

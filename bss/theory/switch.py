@@ -11,14 +11,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.theory.exponents import Slope, slope
-from bss.theory.regression import (
-    Propagator,
-    Task,
-    advance,
-    coordinates,
-    evolve,
-    propagator,
-)
+from bss.theory.regression import Propagator, Task, advance, coordinates, evolve, propagator
 from bss.theory.search import minimum
 
 GRID = 400
@@ -27,15 +20,7 @@ ASYMPTOTIC = 2**16  # budgets from which exponents are measured
 
 @dataclass(frozen=True)
 class TwoStage:
-    """SGD with batch `first` and then `last`, both diagonalised.
-
-    Attributes:
-        task: what is learnt.
-        first: the small batch, in samples.
-        last: the large one.
-        small: propagator at the small batch.
-        large: propagator at the large batch.
-    """
+    """SGD with batch `first` and then `last`, in samples, and the propagators of both."""
 
     task: Task
     first: int
@@ -45,11 +30,7 @@ class TwoStage:
 
 
 def two_stage(task: Task, rate: float, first: int, last: int) -> TwoStage:
-    """Diagonalises both stages.
-
-    Raises:
-        InputError: the batches do not grow, or the rate is not stable at one of them.
-    """
+    """Diagonalises both stages; the batches must grow, the rate be stable at both."""
     if not 1 <= first < last:
         raise InputError(
             f"batches: from {first} to {last}; write a minimum of at least 1 below the maximum"

@@ -12,15 +12,9 @@ from bss.theory.regression import Task, check_rate
 
 
 def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndarray:
-    """Excess risk before the first step and after each.
+    """Excess risk, [K + 1] float64, before the first step and after each, from zero.
 
-    Args:
-        task: what is learnt, from zero.
-        rates: [K], 0 or more.
-        batches: [K], samples per step.
-
-    Returns:
-        [K + 1] float64.
+    Rates [K] are 0 or more, batches [K] are samples per step.
 
     Raises:
         InputError: the arrays do not match, or a rate is not stable at its batch.

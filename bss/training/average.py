@@ -27,20 +27,12 @@ class Averages(NamedTuple):
 
 
 def check_half_life(text: str) -> None:
-    """Refuses what is neither a count of tokens nor a percentage.
-
-    Raises:
-        InputError: naming the half-life.
-    """
+    """Refuses what is neither a count of tokens nor a percentage."""
     half_life(text, 100)
 
 
 def half_life(text: str, tokens: int) -> float:
-    """A half-life in tokens.
-
-    Args:
-        text: "50K" tokens, or "4%" of the tokens consumed.
-        tokens: consumed so far.
+    """A half-life in tokens: "50K", or "4%" of the `tokens` consumed so far.
 
     Examples:
         >>> half_life("50K", 1_000_000), half_life("4%", 1_000_000)

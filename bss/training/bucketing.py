@@ -18,9 +18,6 @@ class Ladder:
         sizes: sequences per micro-batch; empty for any up to 32.
         split: make every step of a batch above 1 from two buckets or more.
 
-    Raises:
-        InputError: on construction, if a size is not positive.
-
     Examples:
         >>> ladder = Ladder((8, 32))
         >>> ladder.bucket(16), ladder.bucket(64)
@@ -35,11 +32,7 @@ class Ladder:
             raise InputError(f"buckets: {self.sizes} given; write positive integers, like 8,32")
 
     def bucket(self, batch: int) -> int:
-        """The bucket of a batch, both in sequences.
-
-        Raises:
-            InputError: the batch is a multiple of no bucket.
-        """
+        """The bucket of a batch, both in sequences; InputError where none divides it."""
         choices = self.sizes or range(1, 33)
         fitting = [bucket for bucket in choices if batch % bucket == 0]
         if not fitting:
@@ -54,11 +47,7 @@ class Ladder:
         return max(fitting)
 
     def capacity(self, plan: Plan) -> dict[int, int]:
-        """The buckets of a plan, ascending, each with the most of it that one step accumulates.
-
-        Raises:
-            InputError: a batch of the plan is a multiple of no bucket.
-        """
+        """The buckets of a plan, ascending, each with the most of it that one step accumulates."""
         most: dict[int, int] = {}
         for batch in sorted(segment.batch for segment in plan.segments):
             bucket = self.bucket(batch)

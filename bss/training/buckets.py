@@ -24,7 +24,6 @@ _compilations: Counter[int] = Counter()
 
 
 def _count(event: str, duration_secs: float, **_: Any) -> None:
-    del duration_secs
     if event == _COMPILE_EVENT:
         _compilations[threading.get_ident()] += 1
 
@@ -62,14 +61,9 @@ class Programs:
         run: RunConfig,
         mesh: Mesh,
     ):
-        """Starts compiling.
+        """Starts compiling a step, from `make_step`, for the shapes and dtypes of a state.
 
-        Args:
-            step: from `make_step`.
-            abstract_state: shapes and dtypes of the state.
-            capacity: by bucket, the most of it that one step accumulates.
-            run: its sequence length, and how many weight averages it has.
-            mesh: with one axis, "data".
+        `capacity` is by bucket the most of it that one step accumulates.
 
         Raises:
             InputError: where a bucket cannot be split over the devices of the mesh.
@@ -82,12 +76,8 @@ class Programs:
                 )
         self.capacity = capacity
         whole, split = replicated(mesh), sequence_sharding(mesh)
-        jitted = jax.jit(
-            step,
-            in_shardings=(whole, split, whole, whole),
-            out_shardings=whole,
-            donate_argnums=0,
-        )
+        shardings = (whole, split, whole, whole)
+        jitted = jax.jit(step, in_shardings=shardings, out_shardings=whole, donate_argnums=0)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
         shares = jax.ShapeDtypeStruct((len(run.averages),), jnp.float32)
 
@@ -99,8 +89,7 @@ class Programs:
 
         pool = ThreadPoolExecutor(1, "compile")
         self._futures: dict[int, Future] = {
-            bucket: pool.submit(build, bucket, capacity)
-            for bucket, capacity in self.capacity.items()
+            bucket: pool.submit(build, bucket, most) for bucket, most in capacity.items()
         }
         pool.shutdown(wait=False)
 

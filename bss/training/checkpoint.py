@@ -38,21 +38,20 @@ class Checkpoints:
         self._damaged = directory / "damaged"
         self._recent = _manager(directory / "checkpoints", max_to_keep=2)
         self._forks = _manager(directory / "forks")
+        self._both = self._recent, self._forks
 
     def save(self, tokens: int, state: State, record: dict[str, Any], *, fork: bool) -> None:
         """Starts saving and returns; a fork point is kept for good."""
         manager = self._forks if fork else self._recent
         if tokens in manager.all_steps():
             return
-        args = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
-        )
+        parts = {"state": ocp.args.StandardSave(state), "record": ocp.args.JsonSave(record)}
         with _full_disk_told(manager):
-            manager.save(tokens, args=args, force=True)
+            manager.save(tokens, args=ocp.args.Composite(**parts), force=True)
 
     def tokens(self) -> list[int]:
         """Token counts of all checkpoints, newest first."""
-        return sorted({*self._recent.all_steps(), *self._forks.all_steps()}, reverse=True)
+        return sorted({t for manager in self._both for t in manager.all_steps()}, reverse=True)
 
     def forks(self) -> list[int]:
         """Token counts of the fork points, in order."""
@@ -83,7 +82,7 @@ class Checkpoints:
 
     def _put_aside(self, tokens: int) -> None:
         self._damaged.mkdir(exist_ok=True)
-        for manager in (self._recent, self._forks):
+        for manager in self._both:
             if tokens in manager.all_steps():
                 name = f"{tokens}-{time.time_ns()}"
                 (Path(manager.directory) / str(tokens)).rename(self._damaged / name)
@@ -91,13 +90,13 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Returns when everything saved so far is on disk."""
-        for manager in (self._recent, self._forks):
+        for manager in self._both:
             with _full_disk_told(manager):
                 manager.wait_until_finished()
 
     def close(self) -> None:
         """Waits and releases the threads."""
-        for manager in (self._recent, self._forks):
+        for manager in self._both:
             with _full_disk_told(manager):
                 manager.close()
 
@@ -105,11 +104,8 @@ class Checkpoints:
 @contextmanager
 def open_checkpoints(directory: Path) -> Iterator[Checkpoints]:
     """The checkpoints of a run directory, closed on leaving."""
-    checkpoints = Checkpoints(directory)
-    try:
+    with closing(Checkpoints(directory)) as checkpoints:
         yield checkpoints
-    finally:
-        checkpoints.close()
 
 
 def missing_forks(directory: Path, wanted: set[int]) -> set[int]:
@@ -145,13 +141,10 @@ def abstract(state_shapes: Any, sharding: jax.sharding.Sharding) -> Any:
     )
 
 
-def _manager(
-    directory: Path, *, max_to_keep: int | None = None, read_only: bool = False
-) -> ocp.CheckpointManager:
-    options = ocp.CheckpointManagerOptions(
-        max_to_keep=max_to_keep, read_only=read_only, cleanup_tmp_directories=not read_only
-    )
-    return ocp.CheckpointManager(directory.absolute(), options=options)
+def _manager(directory: Path, *, read_only: bool = False, **options: Any) -> ocp.CheckpointManager:
+    options |= {"read_only": read_only, "cleanup_tmp_directories": not read_only}
+    chosen = ocp.CheckpointManagerOptions(**options)
+    return ocp.CheckpointManager(directory.absolute(), options=chosen)
 
 
 @contextmanager
@@ -166,10 +159,6 @@ def _full_disk_told(manager: ocp.CheckpointManager) -> Iterator[None]:
 
 
 def _restore(manager: ocp.CheckpointManager, tokens: int, abstract_state: Any) -> Restored:
-    found = manager.restore(
-        tokens,
-        args=ocp.args.Composite(
-            state=ocp.args.StandardRestore(abstract_state), record=ocp.args.JsonRestore()
-        ),
-    )
+    parts = {"state": ocp.args.StandardRestore(abstract_state), "record": ocp.args.JsonRestore()}
+    found = manager.restore(tokens, args=ocp.args.Composite(**parts))
     return Restored(tokens, State(*found["state"]), found["record"])

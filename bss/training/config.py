@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from bss.errors import InputError
+from bss.errors import InputError, check_least
 from bss.models import ModelFamily
 from bss.registry import Chosen
 from bss.schedules.config import ScheduleConfig
@@ -43,9 +43,6 @@ class DataConfig:
     repeat: bool = False
 
 
-_LEAST_EVALUATION = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
-
-
 @dataclass(frozen=True)
 class EvaluationConfig:
     """Fixed held-out tokens, the same for every run that is compared.
@@ -66,11 +63,8 @@ class EvaluationConfig:
     seq_len: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in _LEAST_EVALUATION.items():
-            if getattr(self, name) < low:
-                raise InputError(
-                    f"evaluation.{name} is {getattr(self, name)}; expected {low} or more"
-                )
+        least = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
+        check_least("evaluation", self, **least)
 
 
 @dataclass(frozen=True)
@@ -87,8 +81,7 @@ class NoiseScaleConfig:
     split: bool = False
 
     def __post_init__(self) -> None:
-        if self.half_life < 0:
-            raise InputError(f"noise_scale.half_life is {self.half_life}; expected 0 or more")
+        check_least("noise_scale", self, half_life=0)
         if self.split and not self.half_life:
             raise InputError(
                 "noise_scale.split is on without a noise_scale.half_life; give one, in tokens"
@@ -197,11 +190,12 @@ class RunConfig:
 
 
 def _non_default(value: Any) -> dict[str, Any]:
-    """Fields of a dataclass that differ from their defaults, nested, empty branches dropped.
+    """What of a dataclass differs from its defaults, nested, empty branches dropped.
 
-    A float field is a float however it was written: 1 and 1.0 name the same run.
+    A class that was chosen is named where it is not the default's. A float field is a float
+    however it was written: 1 and 1.0 name the same run.
     """
-    found = _class(value)
+    found: dict[str, Any] = {}
     for f in dataclasses.fields(value):
         v = getattr(value, f.name)
         if dataclasses.is_dataclass(v) and not hasattr(v, "parse"):
@@ -210,10 +204,6 @@ def _non_default(value: Any) -> dict[str, Any]:
         elif v != f.default:
             plain = to_dict(v)
             found[f.name] = float(plain) if f.type is float else plain
+    if isinstance(value, Chosen) and not value.is_default:
+        found[value.key] = value.chosen
     return found
-
-
-def _class(value: Any) -> dict[str, Any]:
-    """The name of a class that was chosen, where it is not the default's."""
-    chosen = isinstance(value, Chosen) and not value.is_default
-    return {value.key: value.chosen} if chosen else {}

@@ -78,11 +78,7 @@ def parent_path(runs: str | Path, parent: Parent) -> Path:
 
 @contextmanager
 def open_run(path: Path) -> Iterator[RunDirectory]:
-    """Opens a run directory for writing, for the life of this block.
-
-    Raises:
-        InputError: where another process writes it.
-    """
+    """Opens a run directory for writing, for this block; refused where another process writes."""
     path.mkdir(parents=True, exist_ok=True)
     with open(path / "lock", "a") as lock:
         try:
@@ -105,11 +101,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def read_config(path: Path) -> RunConfig:
-    """The run that a directory holds.
-
-    Raises:
-        InputError: where its config cannot be read.
-    """
+    """The run that a directory holds; InputError where its config cannot be read."""
     values = read_json(path / "config.json", "name a run directory")
     values.pop("id", None)
     return from_dict(RunConfig, values)

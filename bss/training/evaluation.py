@@ -23,15 +23,7 @@ class Evaluation:
     def __init__(
         self, run: RunConfig, sequences_nxT1: np.ndarray, mesh: Mesh, bucket: int, state: State
     ):
-        """Compiles the programs.
-
-        Args:
-            run: its model and its averages.
-            sequences_nxT1: int32, held-out sequences.
-            mesh: with one axis, "data".
-            bucket: sequences at once on each device.
-            state: abstract: shapes and shardings.
-        """
+        """Compiles the programs; the sequences are int32, the state is shapes and shardings."""
         n, width = sequences_nxT1.shape
         size = min(bucket, -(-n // mesh.size)) * mesh.size
         full, rest = divmod(n, size)
@@ -55,27 +47,17 @@ class Evaluation:
             return total
 
         whole = replicated(mesh)
-
         self._choose = choose = run.optimizer.evaluation_params
         # What is trained and evaluated as it is needs no program, and no copy.
         if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
-            self._choose = (
-                jax.jit(choose, in_shardings=whole, out_shardings=whole)
-                .lower(state.params, state.optimizer)
-                .compile()
-            )
-        self._total_loss = (
-            jax.jit(total_loss, in_shardings=(whole, sequence_sharding(mesh)))
-            .lower(state.params, self._sequences_NxbxT1)
-            .compile()
-        )
+            jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
+            self._choose = jitted.lower(state.params, state.optimizer).compile()
+        jitted = jax.jit(total_loss, in_shardings=(whole, sequence_sharding(mesh)))
+        self._total_loss = jitted.lower(state.params, self._sequences_NxbxT1).compile()
         if run.averages:
             index = jax.ShapeDtypeStruct((), jnp.int32)
-            self._pick = (
-                jax.jit(pick, in_shardings=whole, out_shardings=whole)
-                .lower(state.averages, index)
-                .compile()
-            )
+            jitted = jax.jit(pick, in_shardings=whole, out_shardings=whole)
+            self._pick = jitted.lower(state.averages, index).compile()
 
     def losses(self, state: State, name: str) -> dict[str, float]:
         """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages.

@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-import time
+import timeit
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh
 
-from bss.errors import InputError
+from bss.errors import InputError, check_least
 from bss.schedules.plan import Plan
 from bss.training.bucketing import Ladder
 from bss.training.config import RunConfig
@@ -56,22 +56,14 @@ class Execution:
     compilation_cache: str = ""
 
     def __post_init__(self) -> None:
-        for name, low in (("devices", 0), ("checkpoint_seconds", 0), ("evaluation_bucket", 1)):
-            if not getattr(self, name) >= low:
-                raise InputError(
-                    f"execution.{name} is {getattr(self, name)}; expected {low} or more"
-                )
+        check_least("execution", self, devices=0, checkpoint_seconds=0, evaluation_bucket=1)
 
     def ladder(self, run: RunConfig) -> Ladder:
         """The buckets that a run's steps may be done in."""
         return Ladder(self.buckets, run.noise_scale.split)
 
     def plan(self, run: RunConfig) -> Plan:
-        """The run's plan, once its batches fit the buckets.
-
-        Raises:
-            InputError: the run cannot be planned, or a batch is a multiple of no bucket.
-        """
+        """The run's plan; InputError where there is none, or a batch is a multiple of no bucket."""
         plan = run.plan()
         self.ladder(run).capacity(plan)
         return plan
@@ -106,22 +98,17 @@ def peak_flops() -> tuple[float, str]:
             return flops, f"{name} data sheet, dense bf16"
     x = jnp.ones((1024, 1024), jnp.float32)
     product = jax.jit(jnp.matmul).lower(x, x).compile()
-    seconds = []
-    for _ in range(8):
-        start = time.perf_counter()
-        product(x, x).block_until_ready()
-        seconds.append(time.perf_counter() - start)
+    seconds = timeit.repeat(lambda: product(x, x).block_until_ready(), repeat=8, number=1)
     return 2 * 1024**3 / min(seconds), "measured float32 matrix product"
 
 
 @cache
 def commit() -> str:
     """The repository's commit, "+" behind it where the tree differs; "" outside a checkout."""
-    here = Path(__file__).parent
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
-            cwd=here,
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             timeout=10,

@@ -17,11 +17,11 @@ from bss.schedules.plan import Plan
 from bss.training.buckets import compilations
 from bss.training.checkpoint import missing_forks, open_checkpoints
 from bss.training.config import RunConfig
-from bss.training.directory import RunDirectory, open_run, read_curve, read_status, run_path
+from bss.training.directory import open_run, read_curve, read_status, run_path
 from bss.training.execution import Execution, make_mesh, peak_flops
-from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
-from bss.training.prefetch import Prefetched, StepInput, step_inputs
-from bss.training.session import Session, fork_points, open_session
+from bss.training.noise_scale import estimates, noise_scale, update
+from bss.training.prefetch import StepInput, prefetch, step_inputs
+from bss.training.session import Session, fork_points
 from bss.training.source import open_source
 from bss.training.status import RunStatus, Speed
 from bss.training.step import Metrics
@@ -74,8 +74,8 @@ def train(
     with open_run(path) as directory, open_checkpoints(path) as checkpoints:
         directory.check_config(run)
         try:
-            session = open_session(run, execution, plan, source, mesh, directory, checkpoints)
-            loop = _Loop(session, directory, report, stop or Event())
+            session = Session(run, execution, plan, source, mesh, directory, checkpoints)
+            loop = _Loop(session, report, stop or Event())
             loop.run()
             status = loop.summary()
         except Diverged as diverged:
@@ -104,9 +104,9 @@ def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
 class _Loop:
     """The steps that are left of a run, and what happens between them."""
 
-    def __init__(self, session: Session, directory: RunDirectory, report: Report, stop: Event):
-        self.session, self.directory, self.report, self.stop = session, directory, report, stop
-        self.position = session.position
+    def __init__(self, session: Session, report: Report, stop: Event):
+        self.session, self.report, self.stop = session, report, stop
+        self.directory, self.position = session.directory, session.position
         self.recompilations = 0
         self._unread: tuple[StepInput, Metrics] | None = None
         self._saved_at = self._reported_at = time.monotonic()
@@ -114,6 +114,7 @@ class _Loop:
     def run(self) -> None:
         """Runs the steps; between two events it does nothing but dispatch and read."""
         session = self.session
+        events = session.rows | session.forks
         self.directory.write_status(RunStatus("running", self.position.tokens))
         peak_flops()  # takes a measurement on CPUs: not between two steps
         plan = session.plan
@@ -122,11 +123,11 @@ class _Loop:
         ladder = session.execution.ladder(session.run)
         inputs = step_inputs(plan, first, session.source, ladder, session.run.averages)
         compiled_before = compilations()
-        with contextlib.closing(Prefetched(inputs)) as prefetched:
+        with contextlib.closing(prefetch(inputs)) as prefetched:
             self._clock = time.perf_counter()
             for item in prefetched:
                 self._dispatch(item)
-                if self._is_event(item.end_tokens):
+                if item.end_tokens in events or self._is_due() or self.stop.is_set():
                     self._handle(item)
         self.recompilations = compilations() - compiled_before
         self._save()
@@ -189,18 +190,9 @@ class _Loop:
         position, spec = self.position, item.spec
         count = int(item.buckets)
         moments = estimates(squares / count, grad_norm**2, item.bucket, count)
-        averages = NoiseAverages(position.noise_trace, position.noise_square)
         tokens, half_life = item.end_tokens - spec.tokens, self.session.run.noise_scale.half_life
-        position.noise_trace, position.noise_square = update(averages, *moments, tokens, half_life)
-
-    def _is_event(self, tokens: int) -> bool:
-        session = self.session
-        return (
-            tokens in session.rows
-            or tokens in session.forks
-            or self._is_due()
-            or self.stop.is_set()
-        )
+        noise = update(position.noise, *moments, tokens, half_life)
+        position.noise_trace, position.noise_square = noise
 
     def _is_due(self) -> bool:
         seconds = self.session.execution.checkpoint_seconds
@@ -235,19 +227,11 @@ class _Loop:
             "loss": position.loss_sum / position.loss_steps,
             **losses,
             "grad_norm": grad_norm,
-            **self._noise_scale(item),
-            "seconds": position.seconds,
         }
-        self.directory.append_row(row)
+        if self.session.run.noise_scale.half_life:  # missing where the batch is one bucket
+            row["noise_scale"] = noise_scale(position.noise) if item.buckets > 1 else None
+        self.directory.append_row(row | {"seconds": position.seconds})
         position.loss_sum, position.loss_steps = 0.0, 0
-
-    def _noise_scale(self, item: StepInput) -> dict[str, float | None]:
-        """The column of a run that measures it; missing where the batch is one bucket."""
-        if not self.session.run.noise_scale.half_life:
-            return {}
-        averages = NoiseAverages(self.position.noise_trace, self.position.noise_square)
-        told = item.buckets > 1
-        return {"noise_scale": noise_scale(averages) if told else None}
 
     def _save(self) -> None:
         session, tokens = self.session, self.position.tokens
@@ -271,10 +255,8 @@ def throughput(
 ) -> tuple[Speed, ...]:
     """Tokens per second and model FLOP utilisation by batch size, from a curve.
 
-    Args:
-        rows: curve rows, with cumulative `seconds`.
-        peak_tokens_per_second: of the devices at their peak FLOP/s.
-        start: tokens consumed before the first row's steps.
+    Its rows have cumulative `seconds`; the peak is that of the devices at their peak FLOP/s;
+    `start` tokens were consumed before the first row's steps.
     """
     spans: dict[int, list[float]] = {}
     tokens, seconds = start, 0.0

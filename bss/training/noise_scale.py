@@ -24,16 +24,13 @@ class NoiseAverages(NamedTuple):
 def estimates(
     bucket_square: float, batch_square: float, bucket: int, buckets: int
 ) -> tuple[float, float]:
-    """Unbiased tr Σ and |G|² from one step.
+    """Unbiased tr Σ of the gradient of one sequence's mean loss, and |G|², from one step.
 
     Args:
         bucket_square: |G_bucket|², averaged over the step's buckets.
         batch_square: |G_batch|² of their mean.
         bucket: sequences in a bucket.
         buckets: how many there are, 2 or more.
-
-    Returns:
-        tr Σ of the gradient of one sequence's mean loss, and |G|².
 
     Examples:
         >>> estimates(5.0, 2.0, bucket=4, buckets=4)  # 1 + 16/4 and 1 + 16/16
@@ -46,15 +43,7 @@ def estimates(
 def update(
     averages: NoiseAverages, trace: float, square: float, tokens: int, half_life: int
 ) -> NoiseAverages:
-    """The averages after a step's estimates.
-
-    Args:
-        averages: before it.
-        trace: its tr Σ.
-        square: its |G|².
-        tokens: consumed by the step.
-        half_life: of the averages, in tokens.
-    """
+    """The averages after a step's tr Σ and |G|², by the tokens it consumed and a half-life."""
     share = -math.expm1(-math.log(2) * tokens / half_life)
     return NoiseAverages(
         averages.trace + share * (trace - averages.trace),

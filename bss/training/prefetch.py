@@ -1,10 +1,9 @@
 """The next batches, made and placed on the devices by a thread while the current step runs."""
 
-import contextlib
-import queue
-import threading
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -15,7 +14,8 @@ from bss.training.bucketing import Ladder
 from bss.training.optimizers.base import StepSettings
 from bss.training.source import Source
 
-_DEPTH = 2
+T = TypeVar("T")
+_AHEAD = 3
 
 
 class StepInput(NamedTuple):
@@ -39,14 +39,7 @@ def step_inputs(
     """Inputs of the steps of a plan from `first` on.
 
     A step takes the sequences from its position on: position is tokens over sequence length,
-    whatever the batch was before.
-
-    Args:
-        plan: of the run.
-        first: the first step.
-        source: of the sequences.
-        ladder: its buckets.
-        half_lives: of the weight averages.
+    whatever the batch was before. `half_lives` are those of the weight averages.
     """
     capacity = ladder.capacity(plan)
     for index in range(first, plan.steps):
@@ -74,41 +67,13 @@ def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> Step
     )
 
 
-class Prefetched:
-    """An iterator run ahead on a thread; errors surface where the value is taken."""
-
-    def __init__(self, source: Iterator[StepInput]):
-        self._queue: queue.Queue = queue.Queue(_DEPTH)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._fill, args=(source,), daemon=True)
-        self._thread.start()
-
-    def _fill(self, source: Iterator[StepInput]) -> None:
-        try:
-            for item in source:
-                self._put((item, None))
-                if self._stop.is_set():
-                    return
-            self._put((None, StopIteration()))
-        except Exception as error:
-            self._put((None, error))
-
-    def _put(self, pair: tuple) -> None:
-        while not self._stop.is_set():
-            with contextlib.suppress(queue.Full):
-                self._queue.put(pair, timeout=0.1)
-                return
-
-    def __iter__(self) -> Iterator[StepInput]:
-        while True:
-            item, error = self._queue.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
+def prefetch(inputs: Iterator[T]) -> Generator[T, None, None]:
+    """The items of an iterator, made ahead on a thread; errors surface where they are taken."""
+    pool = ThreadPoolExecutor(1, "prefetch")
+    try:
+        ahead = deque(pool.submit(next, inputs, None) for _ in range(_AHEAD))
+        while (item := ahead.popleft().result()) is not None:
+            ahead.append(pool.submit(next, inputs, None))
             yield item
-
-    def close(self) -> None:
-        """Stops the thread."""
-        self._stop.set()
-        self._thread.join()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -95,7 +95,6 @@ class SyntheticSource:
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """See `Source`; all sequences are made, one shape for every batch of the bucket."""
-        del count
         high_n, low_n = synthetic.words(self._offset + position, capacity * bucket)
         return self._generate(high_n, low_n, bucket)
 

@@ -14,12 +14,7 @@ import pandas as pd
 
 from bss.plots.critical import critical_figure
 from bss.training.config import RunConfig
-from experiments.critical_batch.measure import (
-    fit_design,
-    measure,
-    next_trials,
-    repeats,
-)
+from experiments.critical_batch.measure import fit_design, measure, next_trials, repeats
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
 from experiments.critical_batch.study import Study
 from experiments.critical_batch.tables import tables
@@ -41,8 +36,7 @@ def experiment(study: Study) -> None:
         trials, measured = swept(study, trainer, base)
         others = compared(study, trainer, trials, measured)
     say("measuring steps to the targets, fitting the laws")
-    fits = {design.name: fit_design(study, design, measured) for design in study.designs}
-    fits = {name: fit for name, fit in fits.items() if fit is not None}
+    fits = {d.name: fit for d in study.designs if (fit := fit_design(study, d, measured))}
     files = tables(study, trials, measured, fits)
     files |= {f"critical_{name}.png": critical_figure(fit) for name, fit in fits.items()}
     if study.schedules is not None:
@@ -68,10 +62,7 @@ def swept(study: Study, trainer: Trainer, base: RunConfig) -> tuple[list[Trial],
 
 
 def compared(
-    study: Study,
-    trainer: Trainer,
-    trials: list[Trial],
-    measured: pd.DataFrame,
+    study: Study, trainer: Trainer, trials: list[Trial], measured: pd.DataFrame
 ) -> dict[str, list[Trial]]:
     """The finished trials of the other schedules, by name."""
     if study.schedules is None:

@@ -24,6 +24,7 @@ from experiments.critical_batch.trials import Trial
 from experiments.study import say
 
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
+BATCH = [*CELL, "batch"]
 LENGTHEN = 1.5
 
 
@@ -31,12 +32,10 @@ def curves(trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
     """The run table of trials, each up to the stop it has here, with size and betas."""
     table = run_table(runs, [trial.run for trial in trials])
     by_run = {trial.run.id: trial for trial in trials}
-    stops = np.array([by_run[run].run.schedule.tokens for run in table["run"]])
-    table = table[table["tokens"].to_numpy() <= stops].reset_index(drop=True)
-    return table.assign(
-        size=[by_run[run].model for run in table["run"]],
-        hyper=[betas(by_run[run]) for run in table["run"]],
-    )
+    of = [by_run[run] for run in table["run"]]
+    table = table.assign(size=[trial.model for trial in of], hyper=[betas(trial) for trial in of])
+    stops = np.array([trial.run.schedule.tokens for trial in of])
+    return table.loc[table["tokens"].to_numpy() <= stops].reset_index(drop=True)
 
 
 def betas(trial: Trial) -> str:
@@ -71,20 +70,16 @@ def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
 def target_loss(reference: pd.DataFrame, budget: int) -> float | None:
     """The loss at a budget of the best setting of the reference batch, averaged over seeds.
 
-    Args:
-        reference: its runs, from `by_average`.
-        budget: D, in tokens.
-
-    Returns:
-        The least over settings that have the most seeds; None where no run got that far.
+    The reference's runs are from `by_average`, the budget is D in tokens. Of the settings that have
+    the most seeds, the least counts; None where no run got that far.
     """
     losses: dict[tuple, list[float]] = {}
     for _, run in reference.groupby("run", sort=False):
-        if run["tokens"].iloc[-1] < budget:
-            continue
-        curve = smooth_curve(run, "averaged")
-        at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
-        losses.setdefault((run["peak_lr"].iloc[0], run["hyper"].iloc[0]), []).append(at)
+        first, last = run.iloc[0], run.iloc[-1]
+        if last["tokens"] >= budget:
+            curve = smooth_curve(run, "averaged")
+            at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
+            losses.setdefault((first["peak_lr"], first["hyper"]), []).append(at)
     most = max(map(len, losses.values()), default=0)
     return min((sum(v) / most for v in losses.values() if len(v) == most), default=None)
 
@@ -110,98 +105,72 @@ def measure(study: Study, trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
         if budget := targets.pop(None, None):
             say(f"{size} at {seq_len}: no reference run reached {budget} tokens; left out")
         if targets:
-            found.append(_points(table, {t: d for t, d in targets.items() if t}))
+            found.append(_points(table, targets))
     if not found:
         raise InputError("grid: no run of the reference batch finished, so there is no target")
     return pd.concat(found, ignore_index=True)
 
 
-def _points(table: pd.DataFrame, targets: dict[float, int]) -> pd.DataFrame:
+def _points(table: pd.DataFrame, targets: dict) -> pd.DataFrame:
+    """Points of one cell's runs, at the targets of its budgets."""
     with warnings.catch_warnings():
         # A large batch has few steps to evaluate at; the column `resolution` tells it.
         warnings.filterwarnings("ignore", "points: .* fewer than")
         met = points(table, list(targets), column="averaged", kind="averaged")
-    lowest = {run: rows["averaged"].to_numpy(float).min() for run, rows in table.groupby("run")}
-    trials = dict(zip(table["run"], table["trial"], strict=True))
-    return met.assign(
-        size=table["size"].iloc[0],
-        trial=[trials[run] for run in met["run"]],
-        budget_tokens=[targets[target] for target in met["target_loss"]],
-        lowest_loss=[lowest[run] for run in met["run"]],
+    by_run = table.groupby("run").agg(
+        size=("size", "first"), trial=("trial", "first"), lowest_loss=("averaged", "min")
     )
+    return met.assign(budget_tokens=met["target_loss"].map(targets.get)).join(by_run, on="run")
 
 
 def minima(measured: pd.DataFrame) -> pd.DataFrame:
-    """The best setting of each batch, as `bss.laws.critical.curves` takes it.
-
-    Args:
-        measured: from `measure`.
+    """The best setting of each batch of `measure`, as `bss.laws.critical.curves` takes it.
 
     Returns:
-        CELL, batch, reached, steps and tokens_to_target (geometric means over seeds; where not
-        reached, the most taken), seeds, trials (settings that finished), peak_lr, hyper,
-        bracketed (a higher and a lower rate were tried), seed_noise (standard deviation of log
-        steps).
+        CELL, batch, trials (settings that finished), steps and tokens_to_target (geometric means
+        over seeds; where not reached, the most taken), peak_lr, hyper, reached, seeds, bracketed (a
+        higher and a lower rate were tried), seed_noise (standard deviation of log steps).
     """
-    rows = []
-    for key, here in measured.groupby([*CELL, "batch"], sort=False):
-        row: dict[str, Any] = dict(zip([*CELL, "batch"], key, strict=True))  # type: ignore[arg-type]
-        rates = here["peak_lr"]
-        row["trials"] = len(here.drop_duplicates(["peak_lr", "hyper"]))
-        reached = here.loc[here["reached"]]
-        if reached.empty:
-            farthest = max(here.to_dict("records"), key=lambda r: r["tokens_to_target"])
-            kept = {k: farthest[k] for k in ("steps", "tokens_to_target", "peak_lr", "hyper")}
-            rows.append(row | kept | {"reached": False, "seeds": 0, "bracketed": False})
-            continue
-        settings = [group for _, group in reached.groupby(["peak_lr", "hyper"], sort=False)]
-        most = max(map(len, settings))
-        best = min((g for g in settings if len(g) == most), key=_mean_log_steps)
-        lr = best["peak_lr"].iloc[0]
-        noise = float(np.log(best["steps"].to_numpy(float)).std(ddof=1)) if most > 1 else math.nan
-        rows.append(
-            row
-            | {
-                "steps": math.exp(_mean_log_steps(best)),
-                "tokens_to_target": float(
-                    np.exp(np.log(best["tokens_to_target"].to_numpy(float)).mean())
-                ),
-                "peak_lr": lr,
-                "hyper": best["hyper"].iloc[0],
-                "reached": True,
-                "seeds": most,
-                "bracketed": bool(rates.min() < lr < rates.max()),
-                "seed_noise": noise,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _mean_log_steps(group: pd.DataFrame) -> float:
-    return float(np.log(group["steps"].to_numpy(float)).mean())
+    setting = [*BATCH, "peak_lr", "hyper"]
+    counts = ("steps", "tokens_to_target")
+    reached = measured.loc[measured["reached"]]
+    reached = reached.assign(**{name: np.log(reached[name]) for name in counts})
+    means = reached.groupby(setting, sort=False, as_index=False).agg(
+        steps=("steps", "mean"),
+        tokens_to_target=("tokens_to_target", "mean"),
+        seeds=("steps", "size"),
+        seed_noise=("steps", "std"),
+    )
+    means = means.sort_values(["seeds", "steps"], ascending=[False, True], kind="stable")
+    means = means.assign(**{name: np.exp(means[name]) for name in counts})
+    # Where no setting reached the target, the run that went farthest stands for the batch.
+    farthest = measured.sort_values("tokens_to_target", ascending=False, kind="stable")
+    ranked = pd.concat([means.assign(reached=True), farthest.assign(reached=False, seeds=0)])
+    tried = measured.drop_duplicates(setting).groupby(BATCH, sort=False, as_index=False)
+    tried = tried.agg(trials=("hyper", "size"), low=("peak_lr", "min"), high=("peak_lr", "max"))
+    best = tried.merge(ranked.drop_duplicates(BATCH), on=BATCH, how="left")
+    inside = (best["low"] < best["peak_lr"]) & (best["peak_lr"] < best["high"])
+    best["bracketed"] = best["reached"] & inside
+    told = ["trials", *counts, "peak_lr", "hyper", "reached", "seeds", "bracketed", "seed_noise"]
+    return best.reindex(columns=[*BATCH, *told])
 
 
 def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
     """Adds `overhead`: tokens to the target over those of the reference batch, less 1."""
-    frames = []
-    for _, cell in best.groupby(CELL, sort=False):
-        at = cell["reached"] & (cell["batch"] * cell["seq_len"] == reference_tokens)
-        needed = cell.loc[at, "tokens_to_target"].to_numpy(float)
-        relative = cell["tokens_to_target"].to_numpy(float) / (needed[0] if len(needed) else np.nan)
-        overhead = np.where(cell["reached"], relative - 1, np.nan)
-        frames.append(cell.assign(overhead=overhead).sort_values(by="batch"))
-    return pd.concat(frames, ignore_index=True)
+    cells = best.groupby(CELL, sort=False).ngroup()
+    at_reference = best["reached"] & (best["batch"] * best["seq_len"] == reference_tokens)
+    needed = best["tokens_to_target"].where(at_reference).groupby(cells).transform("max")
+    overhead = (best["tokens_to_target"] / needed - 1).where(best["reached"])
+    order = np.lexsort((best["batch"], cells))
+    return best.assign(overhead=overhead).iloc[order].reset_index(drop=True)
 
 
 def around_bend(cell: pd.DataFrame) -> list[int]:
     """The batch that needs nearest to twice the reference's tokens, and its two neighbours.
 
-    Twice, because that is where B = b/a.
-
-    Args:
-        cell: rows of one model and budget, from `with_overhead`.
+    Twice, because that is where B = b/a. A cell is one model and budget, from `with_overhead`.
     """
-    seen = cell.loc[cell["overhead"].notna()].sort_values(by="batch")
+    seen = cell.dropna(subset="overhead")
     if seen.empty:
         return []
     doubled = np.abs(np.log1p(seen["overhead"].to_numpy(float)) - math.log(2))
@@ -212,9 +181,7 @@ def around_bend(cell: pd.DataFrame) -> list[int]:
 def next_trials(trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
     """Longer runs where a batch missed a target, and the next rate where the best is at an end."""
     found = []
-    lowest = {
-        run: rows["lowest_loss"].to_numpy(float).min() for run, rows in measured.groupby("trial")
-    }
+    lowest = {run: min(losses) for run, losses in measured.groupby("trial")["lowest_loss"]}
     for row in minima(measured).to_dict("records"):
         tried = [t for t in trials if _serves(t, row)]
         if not row["reached"]:
@@ -223,10 +190,9 @@ def next_trials(trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
             found.append(best.changed(schedule__tokens=length))
         elif not row["bracketed"]:
             rates = sorted({t.run.optimizer.lr for t in tried})
-            lr = row["peak_lr"]
-            new = [lr / 2] if lr == rates[0] else []
-            new += [lr * 2] if lr == rates[-1] else []
-            found += [best_trial(tried, row).changed(optimizer__lr=rate) for rate in new]
+            best, lr = best_trial(tried, row), row["peak_lr"]
+            new = [lr / 2] * (lr == rates[0]) + [lr * 2] * (lr == rates[-1])
+            found += [best.changed(optimizer__lr=rate) for rate in new]
     return found
 
 
@@ -236,9 +202,8 @@ def repeats(study: Study, trials: Sequence[Trial], measured: pd.DataFrame) -> li
     found = []
     for _, cell in best.groupby(CELL, sort=False):
         chosen = {*around_bend(cell), study.reference // int(cell["seq_len"].iloc[0])}
-        for row in cell.to_dict("records"):
-            if not row["reached"] or row["batch"] not in chosen:
-                continue
+        reached = cell.loc[cell["reached"] & cell["batch"].isin([*chosen])]
+        for row in reached.to_dict("records"):
             trial = best_trial(trials, row)
             enough = round(study.margin * row["tokens_to_target"])
             length = min(trial.run.schedule.tokens, enough)
@@ -271,22 +236,20 @@ def fit_design(study: Study, design: Design, measured: pd.DataFrame) -> Critical
 
     Points with fewer than 3 batches that met the target are left out, and told.
     """
-    labels = {(point.tokens, study.cell(point)) for point in design.points}
-    ours = [
-        (row["budget_tokens"], (row["size"], row["seq_len"])) in labels
-        for row in measured.to_dict("records")
-    ]
-    chosen = measured.loc[np.array(ours)]
+    labels = {(*study.cell(point), point.tokens) for point in design.points}
+    keys = zip(measured["size"], measured["seq_len"], measured["budget_tokens"], strict=True)
+    chosen = measured.loc[np.array([key in labels for key in keys])]
     enough = []
-    for key, cell in chosen.groupby(CELL, sort=False):
-        met = len(set(cell.loc[cell["reached"], "batch"]))
+    for _, cell in chosen.groupby(CELL, sort=False):
+        met = cell.loc[cell["reached"], "batch"].nunique()
         if met >= 3:
             enough.append(cell)
         else:
-            say(f"design {design.name}: {key[0]} has {met} batches at its target; left out")  # type: ignore[index]
+            size = cell["size"].iloc[0]
+            say(f"design {design.name}: {size} has {met} batches at its target; left out")
     if not enough:
         return None
-    seq_len = 1 if design.unit == "tokens" else int(chosen["seq_len"].to_numpy()[0])
+    seq_len = 1 if design.unit == "tokens" else int(chosen["seq_len"].iloc[0])
     try:
         return fit_critical(
             pd.concat(enough),

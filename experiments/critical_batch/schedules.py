@@ -10,13 +10,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
-from experiments.critical_batch.measure import CELL, best_trial, by_average, curves, minima
+from experiments.critical_batch.measure import BATCH, best_trial, by_average, curves, minima
 from experiments.critical_batch.study import Comparison, Study
 from experiments.critical_batch.trials import Trial
 from experiments.study import say
@@ -43,14 +42,10 @@ def comparison_trials(
 
 def _baseline(study: Study, asked: Comparison, measured: pd.DataFrame) -> list[dict]:
     """The rows of `minima` at the comparison's point and batches."""
-    seq_len = study.setup.text.seq_len
-    return [
-        row
-        for row in minima(measured).to_dict("records")
-        if (row["size"], row["seq_len"], row["budget_tokens"])
-        == (asked.model, seq_len, asked.tokens)
-        and row["batch"] * seq_len in asked.batches
-    ]
+    seq_len, best = study.setup.text.seq_len, minima(measured)
+    here = (best["size"] == asked.model) & (best["seq_len"] == seq_len)
+    here &= (best["budget_tokens"] == asked.tokens) & (best["batch"] * seq_len).isin(asked.batches)
+    return best.loc[here].to_dict("records")
 
 
 def _runs(asked: Comparison, best: RunConfig, needed: float) -> Iterator[tuple[str, RunConfig]]:
@@ -84,11 +79,15 @@ def comparison_table(
     baseline = [row for row in _baseline(study, asked, measured) if row["reached"]]
     target = baseline[0]["target_loss"]
     needed = {row["batch"]: row["tokens_to_target"] for row in baseline}
-    same = [t for t in trials if t.cell == (asked.model, study.setup.text.seq_len)]
-    same = [t for t in same if asked.tokens in t.budgets]
-    same = [t for t in same if t.run.schedule.batch.constant_batch in needed]
-    tables = {CONSTANT: by_average(curves(same, runs), study.setup.averages)}
-    tables["constant"] = curves(same, runs)
+    same = [
+        trial
+        for trial in trials
+        if trial.cell == (asked.model, study.setup.text.seq_len)
+        and asked.tokens in trial.budgets
+        and trial.run.schedule.batch.constant_batch in needed
+    ]
+    constant = curves(same, runs)
+    tables = {CONSTANT: by_average(constant, study.setup.averages), "constant": constant}
     for name, members in others.items():
         table = curves(members, runs)
         if any(trial.run.depends_on_stop for trial in members):
@@ -99,16 +98,16 @@ def comparison_table(
         if members[0].run.averages:
             table = by_average(table, study.setup.averages)
         tables[name] = table
-    rows = []
+    found = []
     for name, table in tables.items():
         column = "averaged" if "averaged" in table else "eval_loss"
         sized = _met(table, target, column).assign(size=asked.model, budget_tokens=asked.tokens)
-        for row in minima(sized).to_dict("records"):
-            relative = row["tokens_to_target"] / needed[row["batch"]]
-            kept = {key: row[key] for key in (*CELL, "batch", "reached", "steps", "trials")}
-            rates = {"peak_lr": row["peak_lr"], "bracketed": row["bracketed"]}
-            rows.append({"schedule": name, **kept, **rates, "relative": relative})
-    return pd.DataFrame(rows)
+        best = minima(sized)
+        best["relative"] = best["tokens_to_target"] / best["batch"].map(needed.get)
+        found.append(best.assign(schedule=name))
+    told = ["reached", "steps", "trials", "peak_lr", "bracketed", "relative"]
+    every = pd.concat(found, ignore_index=True)
+    return every.reindex(columns=["schedule", *BATCH, *told])
 
 
 def _met(table: pd.DataFrame, target: float, column: str) -> pd.DataFrame:
@@ -128,9 +127,7 @@ def _final_losses(table: pd.DataFrame) -> pd.DataFrame:
     """
     last = table.drop_duplicates("run", keep="last")
     keys = zip(last["batch"], last["peak_lr"], last["seed"], strict=True)
-    named = last.assign(
-        run=[f"batch {batch}, rate {lr:g}, seed {seed}" for batch, lr, seed in keys]
-    )
-    counts = named["run"].value_counts().to_dict()
-    enough = np.array([counts[run] >= LEAST_LENGTHS for run in named["run"]], bool)
-    return named.loc[enough].sort_values(by=["run", "tokens"]).reset_index(drop=True)
+    last = last.assign(run=[f"batch {batch}, rate {lr:g}, seed {seed}" for batch, lr, seed in keys])
+    lengths = last["run"].value_counts().to_dict()
+    enough = last["run"].map(lengths.get) >= LEAST_LENGTHS
+    return last.loc[enough].sort_values(by=["run", "tokens"]).reset_index(drop=True)

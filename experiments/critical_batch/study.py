@@ -6,12 +6,12 @@ budget of its cell, so the warm-up is a fixed number of tokens; with `warmup_sha
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bss.errors import InputError
 from bss.models.sizes import named
 from bss.training.average import check_half_life
-from experiments.study import Setup, check_positive, check_seeds
+from experiments.study import PricedStudy, check_positive
 
 BATCHES_PAST_BEND = 4
 MOST_WARMUP = 0.1
@@ -93,20 +93,17 @@ class Comparison:
     warmup_share: float = 0.25
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, kw_only=True)
+class Study(PricedStudy):
     """The question.
 
     Attributes:
-        title: of the results.
         designs: points that are fitted together.
         grid: batches, a factor of 2 apart, and their hyper-parameters.
         reference: B_ref in tokens, in the regime of linear scaling.
         bend: guess that sets run lengths and the largest batch, 4 times it.
-        results: directory of tables.
         overhead: r of the definition.
-        seeds: each an initialisation and a data order; the sweep is done at the first, and
-            repeated at all of them at B_ref and around the bend.
+        seeds: the sweep is done at the first, and repeated at all at B_ref and around the bend.
         margin: run lengths over what the guess says.
         rounds: of lengthening runs that missed a target and of adding rates at an end.
         warmup_share: 0 for the setup's warm-up; else the part of each budget that is warm-up, with
@@ -114,24 +111,13 @@ class Study:
         noise_half_life: of the gradient noise scale's averages, in tokens; 0 measures none.
         noise_split: halve the buckets where a batch is a single one.
         schedules: the comparison of schedules; none to leave it out.
-        resamples: bootstrap refits behind the intervals.
-        dry_run: print runs, FLOPs and hours, and stop.
-        peak_flops: of one device, and
-        mfu: the part of it that is reached: assumptions of the dry run.
-        setup: model of the data, data, optimizer, evaluation, averages, engine.
-
-    Raises:
-        InputError: on construction, where the study cannot be run: before anything is trained.
     """
 
-    title: str
     designs: tuple[Design, ...]
     grid: tuple[BatchSweep, ...]
     reference: int
     bend: Bend
-    results: str
     overhead: float = 0.2
-    seeds: tuple[int, ...] = (0, 1, 2)
     margin: float = 1.3
     rounds: int = 2
     warmup_share: float = 0.0
@@ -139,22 +125,14 @@ class Study:
     noise_split: bool = False
     schedules: Comparison | None = None
     resamples: int = 2000
-    dry_run: bool = False
-    peak_flops: float = 989e12
-    mfu: float = 0.4
-    setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_numbers(self)
         _check_designs(self)
         _check_grid(self)
         if self.schedules is not None:
             _check_comparison(self, self.schedules)
-
-    @property
-    def least_budget(self) -> int:
-        """The smallest budget of all points."""
-        return min(point.tokens for design in self.designs for point in design.points)
 
     def cells(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Budgets by (model, sequence length), ascending; cells in the designs' order."""
@@ -186,10 +164,9 @@ def _check_numbers(study: Study) -> None:
     for name, low in (("rounds", 0), ("noise_half_life", 0), ("resamples", 10), ("margin", 1)):
         if getattr(study, name) < low:
             raise InputError(f"{name} is {getattr(study, name)}; expected {low} or more")
-    check_positive(study, "overhead", "peak_flops", "mfu")
+    check_positive(study, "overhead")
     if not 0 <= study.warmup_share < 1:
         raise InputError(f"warmup_share is {study.warmup_share}; expected a part of 1, as 0.25")
-    check_seeds(study)
     if not study.setup.averages:
         raise InputError('setup.averages are none; expected half-lives, as "4%"')
     for text in study.setup.averages:
@@ -203,20 +180,20 @@ def _check_designs(study: Study) -> None:
     if not names or len(set(names)) < len(names):
         raise InputError(f"designs are {names}; expected one or more with different names")
     for design in study.designs:
+        where = f"design {design.name}"
         if design.unit not in ("sequences", "tokens"):
-            raise InputError(
-                f"design {design.name}: unit {design.unit!r}; write sequences or tokens"
-            )
+            raise InputError(f"{where}: unit {design.unit!r}; write sequences or tokens")
         if not design.points:
-            raise InputError(f"design {design.name} has no points; give it a model and a budget")
+            raise InputError(f"{where} has no points; give it a model and a budget")
         lengths = {study.cell(point)[1] for point in design.points}
         if len(lengths) > 1 and design.unit == "sequences":
-            raise InputError(f"design {design.name} mixes sequence lengths; set unit to tokens")
+            raise InputError(f"{where} mixes sequence lengths; set unit to tokens")
         for point in design.points:
             named(point.model)
             if point.tokens < 1:
-                raise InputError(f"design {design.name}: {point.tokens} tokens; give a budget")
-    warmup, least = study.setup.schedule.warmup, study.least_budget
+                raise InputError(f"{where}: {point.tokens} tokens; give a budget")
+    least = min(budgets[0] for budgets in study.cells().values())
+    warmup = study.setup.schedule.warmup
     if not study.warmup_share and warmup > MOST_WARMUP * least:
         raise InputError(
             f"setup.schedule.warmup is {warmup}; expected at most {MOST_WARMUP:.0%} of the "

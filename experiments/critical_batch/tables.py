@@ -8,7 +8,7 @@ import pandas as pd
 
 from bss.laws import CriticalFit
 from bss.laws.critical.curves import StepsCurve
-from experiments.critical_batch.measure import CELL, curves, minima, with_overhead
+from experiments.critical_batch.measure import BATCH, curves, minima, with_overhead
 from experiments.critical_batch.study import Study
 from experiments.critical_batch.trials import Trial
 
@@ -50,11 +50,8 @@ def critical_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
             }
             told = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}
             for column, found in told.items():
-                row |= {
-                    column: found.value,
-                    f"{column}_low": found.low,
-                    f"{column}_high": found.high,
-                }
+                values = {"": found.value, "_low": found.low, "_high": found.high}
+                row |= {f"{column}{end}": value for end, value in values.items()}
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -64,25 +61,24 @@ def laws_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
     rows = []
     for name, fit in fits.items():
         for law_name, law in fit.laws.items():
-            for variable, p, span in zip(
-                law.variables, law.exponents, law.leave_one_out, strict=True
-            ):
-                rows.append(
-                    {
-                        "design": name,
-                        "law": law_name,
-                        "variable": variable,
-                        "exponent": p.value,
-                        "low": p.low,
-                        "high": p.high,
-                        "leave_one_out_low": span[0],
-                        "leave_one_out_high": span[1],
-                        "coefficient": law.coefficient.value,
-                        "unit": law.unit,
-                        "points": law.points,
-                        "note": fit.joint_refused,
-                    }
-                )
+            found = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
+            rows += [
+                {
+                    "design": name,
+                    "law": law_name,
+                    "variable": variable,
+                    "exponent": exponent.value,
+                    "low": exponent.low,
+                    "high": exponent.high,
+                    "leave_one_out_low": low,
+                    "leave_one_out_high": high,
+                    "coefficient": law.coefficient.value,
+                    "unit": law.unit,
+                    "points": law.points,
+                    "note": fit.joint_refused,
+                }
+                for variable, exponent, (low, high) in found
+            ]
         if not fit.laws:
             rows.append({"design": name, "points": 0, "note": "; ".join(fit.warnings)})
     return pd.DataFrame(rows)
@@ -93,9 +89,10 @@ def definitions_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
     rows = []
     for name, fit in fits.items():
         for definition in fit.definitions:
-            exponents = definition.law.exponents if definition.law else ()
-            variables = definition.law.variables if definition.law else ()
-            told = {f"exponent_{v}": p.value for v, p in zip(variables, exponents, strict=True)}
+            law, told = definition.law, {}
+            if law:
+                exponents = zip(law.variables, law.exponents, strict=True)
+                told = {f"exponent_{variable}": p.value for variable, p in exponents}
             for at, value in zip(fit.fits, definition.values, strict=True):
                 row = {"design": name, "definition": definition.name, **_place(at.curve)}
                 rows.append({**row, "critical_batch": value, **told})
@@ -103,8 +100,7 @@ def definitions_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
 
 
 def _place(curve: StepsCurve) -> dict[str, Any]:
-    names = ("model", "params", "tokens", "seq_len")
-    return {name: getattr(curve, name) for name in names}
+    return {name: getattr(curve, name) for name in ("model", "params", "tokens", "seq_len")}
 
 
 def noise_table(
@@ -112,40 +108,24 @@ def noise_table(
 ) -> pd.DataFrame:
     """The gradient noise scale where each batch's best run met its target, beside b/a and CBS.
 
-    Args:
-        table: run table with the column noise_scale, in sequences.
-        measured: from `measure`.
-        fits: by design; b/a and CBS are of the first with batches in sequences that has the curve.
+    The run table has the column noise_scale, in sequences; points are from `measure`. b/a and CBS
+    are of the first design with batches in sequences that has the curve.
     """
-    rows = []
-    noise = {name: run for name, run in table.groupby("run")}
     known = {
-        (at.curve.model, at.curve.target_loss): at
+        (at.curve.model, at.curve.target_loss): {"B_crit": at.B_crit.value, "cbs": at.cbs.value}
         for fit in reversed(fits.values())
         if fit.unit == "sequences"
         for at in fit.fits
     }
+    known_noise = table.dropna(subset="noise_scale").astype({"noise_scale": float})
+    noise = dict(list(known_noise.groupby("run")))
     reached = measured.loc[measured["reached"]]
-    for key, here in reached.groupby([*CELL, "batch"], sort=False):
-        row: dict[str, Any] = dict(zip([*CELL, "batch"], key, strict=True))  # type: ignore[arg-type]
-        best = min(here.to_dict("records"), key=lambda r: r["steps"])
-        run = noise[best["trial"]]
-        run = run.loc[run["noise_scale"].notna()]
-        if run.empty:
-            continue
-        at = known.get((row["model"], row["target_loss"]))
-        rows.append(
-            row
-            | {
-                "noise_scale": float(
-                    np.interp(
-                        best["tokens_to_target"],
-                        run["tokens"].to_numpy(float),
-                        run["noise_scale"].to_numpy(float),
-                    )
-                ),
-                "B_crit": None if at is None else at.B_crit.value,
-                "cbs": None if at is None else at.cbs.value,
-            }
-        )
+    best = reached.loc[reached.groupby(BATCH, sort=False)["steps"].idxmin()]
+    rows = []
+    for row in best.to_dict("records"):
+        if row["trial"] in noise:
+            run = noise[row["trial"]]
+            at = float(np.interp(row["tokens_to_target"], run["tokens"], run["noise_scale"]))
+            beside = known.get((row["model"], row["target_loss"]), {"B_crit": None, "cbs": None})
+            rows.append({**{key: row[key] for key in BATCH}, "noise_scale": at, **beside})
     return pd.DataFrame(rows)

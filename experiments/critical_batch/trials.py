@@ -50,8 +50,7 @@ def sweep(study: Study, base: RunConfig) -> list[Trial]:
         shares = [(budget,) for budget in budgets] if study.warmup_share else [budgets]
         for served in shares:
             for entry in study.ladder(model, seq_len, served[-1]):
-                length = max(study.length(budget, entry.tokens) for budget in served)
-                found += _trials(study, base, (model, seq_len), served, entry, length)
+                found += _trials(study, base, model, seq_len, served, entry)
     return found
 
 
@@ -69,8 +68,7 @@ def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
             chosen = [*nearest, *(entry for entry in ladder if entry.tokens == study.reference)]
             for entry in chosen:
                 one = replace(entry, rates=(sorted(entry.rates)[len(entry.rates) // 2],))
-                length = study.length(budget, entry.tokens)
-                middle = _trials(study, base, (model, seq_len), (budget,), one, length)[0]
+                middle = _trials(study, base, model, seq_len, (budget,), one)[0]
                 found += [middle.changed(seed=seed) for seed in study.seeds[1:]]
     return found
 
@@ -78,22 +76,21 @@ def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
 def _trials(
     study: Study,
     base: RunConfig,
-    cell: tuple[str, int],
+    model: str,
+    seq_len: int,
     budgets: tuple[int, ...],
     entry: BatchSweep,
-    length: int,
 ) -> list[Trial]:
-    model, seq_len = cell
-    optimizer = base.optimizer
+    """The runs of one batch that serve some budgets of a cell, at the first seed."""
     axes = {
         "optimizer.lr": entry.rates,
-        "optimizer.beta1": entry.beta1s or (optimizer.beta1,),
-        "optimizer.beta2": entry.beta2s or (optimizer.beta2,),
+        "optimizer.beta1": entry.beta1s or (base.optimizer.beta1,),
+        "optimizer.beta2": entry.beta2s or (base.optimizer.beta2,),
     }
     fixed = {
         "model": asdict(named(model, base.model.vocab_size)),
         "data.seq_len": seq_len,
-        "schedule.tokens": length,
+        "schedule.tokens": max(study.length(budget, entry.tokens) for budget in budgets),
         "schedule.batch": str(entry.tokens // seq_len),
         "evaluation.first": round(FIRST_EVALUATION * budgets[0]),
         "seed": study.seeds[0],
@@ -126,17 +123,17 @@ def price_table(study: Study) -> pd.DataFrame:
     base = planned_run(study.setup)
     first, again = sweep(study, base), likely_repeats(study, base)
     rows = []
-    for model, seq_len in study.cells():
-        ours = [trial for trial in first if trial.cell == (model, seq_len)]
-        repeated = merged([trial for trial in again if trial.cell == (model, seq_len)])
+    for cell in study.cells():
+        ours = [trial for trial in first if trial.cell == cell]
+        repeated = merged([trial for trial in again if trial.cell == cell])
         runs, budgets = [trial.run for trial in ours], {d for t in ours for d in t.budgets}
         batches = [run.schedule.batch.constant_batch for run in runs]
         cost, repeats = price(runs), price([trial.run for trial in repeated]).flops
         rows.append(
             {
-                "model": model,
+                "model": cell[0],
                 "params": runs[0].model.counts().non_embedding,
-                "seq_len": seq_len,
+                "seq_len": cell[1],
                 "budgets": " ".join(f"{budget / 1e6:.4g}M" for budget in sorted(budgets)),
                 "batches": f"{min(batches)}–{max(batches)}",
                 "runs": len(runs),

@@ -9,17 +9,46 @@ from it in one setting.
     python -m experiments.critical_theory --config=configs/critical_theory.py:cpu
 """
 
-from dataclasses import asdict
+import itertools
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 
+from bss.errors import InputError
 from bss.plots.critical import least_squares_figure
 from bss.theory.critical import CriticalTable, critical_batches
-from bss.theory.least_squares import LeastSquares
-from experiments.critical_theory.study import Study
+from bss.theory.exponents import Powers
+from bss.theory.least_squares import LeastSquares, Procedure
 from experiments.main import run_experiment
 from experiments.results import Results
 from experiments.study import say
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is computed.
+
+    Attributes:
+        title: of the results.
+        tasks: by their exponents.
+        procedures: how critical batches are measured; the first is drawn.
+        modes: of the spectrum.
+        noise: variance of the label noise.
+        powers: first and last budget, as powers of 2.
+        results: directory of tables and figures.
+    """
+
+    title: str
+    tasks: tuple[Powers, ...]
+    procedures: tuple[Procedure, ...]
+    modes: int
+    noise: float
+    powers: tuple[int, int]
+    results: str
+
+    def __post_init__(self):
+        if not self.tasks or not self.procedures:
+            raise InputError("tasks, procedures: give at least one of each")
 
 
 def experiment(study: Study) -> None:
@@ -29,22 +58,18 @@ def experiment(study: Study) -> None:
     budgets = [2**power for power in range(first, last + 1)]
     exponents, points = [], []
     drawn: dict[str, CriticalTable] = {}
-    for procedure in study.procedures:
-        for powers in study.tasks:
-            told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
-            name = f"a = {powers.capacity:g}, b = {powers.source:g}"
-            say(f"{name}: average {procedure.average}, {told} …")
-            task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
-            table = critical_batches(task, budgets, procedure)
-            keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
-            exponents.append(
-                keys
-                | {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
-                | {"theory": table.theory}
-            )
-            points += [keys | point._asdict() for point in table.points]
-            if procedure == study.procedures[0]:
-                drawn[name] = table
+    for procedure, powers in itertools.product(study.procedures, study.tasks):
+        told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
+        name = f"a = {powers.capacity:g}, b = {powers.source:g}"
+        say(f"{name}: average {procedure.average}, {told} …")
+        task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
+        table = critical_batches(task, budgets, procedure)
+        keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
+        found = {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
+        exponents.append({**keys, **found, "theory": table.theory})
+        points += [keys | point._asdict() for point in table.points]
+        if procedure == study.procedures[0]:
+            drawn[name] = table
     measured = pd.DataFrame(exponents)
     results.write(
         {

@@ -9,17 +9,19 @@ which must change nothing but rounding.
     python -m experiments.es_ablations --config=configs/es_ablations.py:cpu
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
+from bss.errors import InputError
+from bss.sweeps.branching import late_switch
 from bss.sweeps.contenders import Contender, contender_table
-from bss.sweeps.grid import overlay
+from bss.sweeps.grid import overlay, seeded
 from bss.training.config import RunConfig
-from experiments.es_ablations.contenders import contenders, switches
 from experiments.es_ablations.measure import measure, optimum_rows
-from experiments.es_ablations.study import Study
+from experiments.es_ablations.study import Study, Variation
 from experiments.main import run_experiment
 from experiments.results import Results
 from experiments.study import base_run
@@ -46,7 +48,7 @@ def experiment(study: Study) -> None:
         and len(variation.constants) >= LEAST_BATCHES
     }
     tables = [
-        contender_table(found, trainer.statuses).assign(variation=name)
+        contender_table(found, trainer.statuses).drop(columns="peak_lr").assign(variation=name)
         for name, found in trained.items()
     ]
     optima = [row for name, (table, _) in measured.items() for row in optimum_rows(name, table)]
@@ -60,6 +62,32 @@ def experiment(study: Study) -> None:
         },
         trainer,
     )
+
+
+def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
+    """The runs of a variation, for every seed; late switches branch from their constant."""
+    base, _ = base_run(replace(study.setup, model=variation.model or study.setup.model))
+    for changes in seeded({"seed": study.seeds, "schedule.batch": variation.batches}):
+        run = overlay(base, {**variation.changes, **changes})
+        schedule = run.schedule.batch
+        role = "constant" if len(schedule.batches) == 1 else "schedule"
+        first = str(schedule.batches[0])
+        if len(schedule.batches) == 2 and first in variation.batches and not run.depends_on_stop:
+            role, trunk = "late", overlay(run, {"schedule.batch": first})
+            run = late_switch(trunk, schedule.starts[1], schedule.batches[1])
+            run = overlay(run, variation.after)
+        elif variation.after and role == "schedule":
+            raise InputError(
+                f"variations: {variation.name!r} has changes after the switch, and "
+                f"'{schedule}' is no branch of a constant of its own; leave it out"
+            )
+        name = f"constant {first}" if role == "constant" else str(schedule)
+        yield Contender(name, role, "constant", run)
+
+
+def switches(runs: list[Contender]) -> tuple[int, ...]:
+    """Where the trunks keep a checkpoint for their branches, in tokens."""
+    return tuple(sorted({c.run.parent.tokens for c in runs if c.run.parent}))
 
 
 def repeat_on_ladders(study: Study, base: RunConfig, trainer: Trainer) -> pd.DataFrame:

@@ -24,18 +24,14 @@ def measure(
     table = run_table(directory, stable)
     tables, fits = [], {}
     columns = {"stable": "eval_loss", "averaged": f"eval_loss_avg_{study.setup.averages[0]}"}
+    warmup = stable[0].schedule.warmup
     for kind, column in columns.items():
-        warmup = stable[0].schedule.warmup
         targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
         found = points(table, targets, column=column, kind=kind)
         compared = compare(found, tuple(LAWS))
         fit = fit_es(found, compared.winner, options=Options(study.resamples))
         tables.append(found)
-        fits[kind] = {
-            "comparison": compared.to_dict(),
-            "law": compared.winner,
-            "fit": fit.to_dict(),
-        }
+        fits[kind] = {"comparison": compared, "law": compared.winner, "fit": fit}
     return pd.concat(tables), fits
 
 

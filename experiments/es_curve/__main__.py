@@ -14,7 +14,6 @@ The procedure of Zhou et al. (arXiv 2601.05034), at one shared learning rate:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -46,7 +45,7 @@ def experiment(study: Study) -> None:
     base, execution = base_run(study.setup)
     horizon, warmup = base.schedule.tokens, base.schedule.warmup
     forks = (round(study.late_at * horizon), decay_start(horizon, study.decay))
-    with Trainer(study.setup.engine, replace(execution, forks=forks)) as trainer:
+    with Trainer(study.setup.engine, execution, forks) as trainer:
         batches = [str(batch) for batch in study.batches]
         trunks = expand(base, seeded({"seed": study.seeds, "schedule.batch": batches}))
         trunks = trainer.train(trunks, "1/3 one trunk per batch")
@@ -72,10 +71,10 @@ def experiment(study: Study) -> None:
         {
             "runs.parquet": runs,
             "points.csv": measured,
-            "fits.json": {name: fits[name].to_dict() for name in shown_laws(comparison)},
-            "comparison.json": comparison.to_dict(),
+            "fits.json": {name: fits[name] for name in shown_laws(comparison)},
+            "comparison.json": comparison,
             "schedule.json": described(study, plan) | {"law": law, "note": note},
-            "contenders.csv": contender_table(compared, trainer.statuses),
+            "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "throughput.csv": throughput_table(compared, trainer.statuses),
             "loss_curves.png": loss_curves(runs, targets),
         },

@@ -64,31 +64,25 @@ def contenders(
     runs: pd.DataFrame,
 ) -> list[Contender]:
     """The runs compared at constant rate, for every seed."""
-    horizon = study.setup.schedule.tokens
+    horizon, unit = study.setup.schedule.tokens, batch_unit(study.setup)
     best = best_constant_batch(runs)
-    unit = batch_unit(study.setup)
     average = unit * max(1, round(schedule.mean_batch(horizon) / unit))
+    tried = [("derived schedule", "schedule", schedule)]
+    if average not in study.batches:
+        tried.append((f"constant {average}", "average", BatchSchedule.constant(average)))
+    tried += [(name, "policy", other) for name, other in others.items()]
     found = [Contender(f"constant {t.schedule.batch}", "constant", "constant", t) for t in trunks]
-    for trunk in trunks:
-        if trunk.schedule.batch.constant_batch != best:
-            continue
-        derived = overlay(trunk, {"schedule.batch": str(schedule)})
-        found.append(Contender("derived schedule", "schedule", "constant", derived))
-        equal = overlay(trunk, {"schedule.batch": str(average)})
-        if average not in study.batches:
-            found.append(Contender(f"constant {average}", "average", "constant", equal))
+    for trunk in (t for t in trunks if t.schedule.batch.constant_batch == best):
+        for name, role, batch in tried:
+            run = overlay(trunk, {"schedule.batch": str(batch)})
+            found.append(Contender(name, role, "constant", run))
         late = late_switch(trunk, round(study.late_at * horizon), best * study.late_factor)
-        found += [
-            Contender(n, "policy", "constant", overlay(trunk, {"schedule.batch": str(other)}))
-            for n, other in others.items()
-        ]
         found.append(Contender(f"late {late.schedule.batch}", "late", "constant", late))
     return found
 
 
 def best_constant_batch(runs: pd.DataFrame) -> int:
     """The batch with the lowest final held-out loss, averaged over seeds."""
-    losses: dict[int, list[float]] = {}
-    for _, run in runs.groupby("run"):
-        losses.setdefault(int(run["batch"].iloc[-1]), []).append(float(run["eval_loss"].iloc[-1]))
-    return min(losses, key=lambda batch: sum(losses[batch]) / len(losses[batch]))
+    last = runs.drop_duplicates("run", keep="last")
+    losses = last.pivot_table("eval_loss", "batch")["eval_loss"]
+    return int(losses.index[losses.argmin()])

@@ -11,7 +11,6 @@ Then every contender gets three rates about its own optimum, and ends at equal t
 """
 
 import itertools
-from dataclasses import replace
 
 import pandas as pd
 
@@ -19,14 +18,13 @@ from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossings
 from bss.points.standings import tuned
 from bss.sweeps.branching import decay_branch, decay_start
-from bss.sweeps.contenders import contender_table, decaying, with_rates
+from bss.sweeps.contenders import contender_table, decaying
 from bss.sweeps.grid import Overlay, expand, overlay, seeded
 from bss.sweeps.price import price
 from bss.sweeps.table import finals, run_table
 from bss.training.config import RunConfig
-from experiments.es_wsd.contenders import contenders
-from experiments.es_wsd.horizons import horizon_table
-from experiments.es_wsd.measure import answer, at_rate, final_rows, fit_laws, measure
+from experiments.es_wsd.contenders import contenders, derived_schedules
+from experiments.es_wsd.measure import answer, at_rate, final_rows, fit_laws, horizon_table, measure
 from experiments.es_wsd.study import Study
 from experiments.main import run_experiment
 from experiments.results import Results
@@ -42,25 +40,21 @@ def experiment(study: Study) -> None:
     results = Results(study)
     base, execution = base_run(study.setup)
     options, shared = Options(study.resamples), study.shared_rate
-    with Trainer(study.setup.engine, replace(execution, forks=forks(study))) as trainer:
+    with Trainer(study.setup.engine, execution, forks(study)) as trainer:
         trunks = expand(base, trunk_overlays(study))
         trunks = trainer.train(trunks, "1/4 trunks")
         decays = trainer.train(annealed(study, trunks), "2/4 decay branches")
 
         runs = run_table(trainer.runs, trunks)
         ended = final_rows(run_table(trainer.runs, decays))
-        average, warmup = study.setup.averages[0], base.schedule.warmup
-        measured = measure(
-            runs, ended, average=average, shared_rate=shared, targets=study.targets, warmup=warmup
-        )
+        measured = measure(study, runs, ended)
         fits = {key: fit_laws(table, options) for key, table in measured.items()}
 
-        derived, stable = contenders(study, base, fits, measured)
-        stable = trainer.contend(stable, "3/4 contenders")
+        derived = derived_schedules(study, fits, measured)
+        stable = trainer.contend(contenders(study, base, derived), "3/4 contenders")
         decayed = [decaying(contender, study.decay) for contender in stable]
         decayed = trainer.contend(decayed, "4/4 their decays")
     compared = [*stable, *decayed]
-    final = with_rates(contender_table(compared, trainer.statuses), compared)
     lasts = finals(decays, trainer.statuses)
     horizons = {"shared": at_rate(lasts, shared), "envelope": lasts}
     tables = [(kind, rates, table) for (kind, rates), table in measured.items()]
@@ -69,7 +63,7 @@ def experiment(study: Study) -> None:
             "runs.parquet": runs,
             "annealed.parquet": ended,
             "points.csv": pd.concat([table.assign(rates=rates) for _, rates, table in tables]),
-            "fits.json": {f"{kind}, {rates}": fits[kind, rates].to_dict() for kind, rates in fits},
+            "fits.json": {", ".join(key): laws for key, laws in fits.items()},
             "answers.csv": pd.DataFrame([answer(*entry) for entry in tables]),
             "crossings.csv": pd.concat(
                 [crossings(table).assign(kind=kind, rates=rates) for kind, rates, table in tables]
@@ -80,8 +74,8 @@ def experiment(study: Study) -> None:
                     for rates, some in horizons.items()
                 ]
             ),
-            "schedules.json": {name: str(schedule) for name, schedule in derived.items()},
-            "contenders.csv": tuned(final),
+            "schedules.json": derived,
+            "contenders.csv": tuned(contender_table(compared, trainer.statuses)),
         },
         trainer,
     )

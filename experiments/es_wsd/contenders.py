@@ -1,11 +1,9 @@
 """The schedules that E(S) under WSD calls for, and who competes with them."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import EsFit, fit_es
+from bss.laws import fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import optima
 from bss.policies.follow_optimum import FollowOptimum
@@ -26,72 +24,59 @@ from experiments.es_wsd.study import Study
 from experiments.study import batch_unit, say
 
 
-def contenders(
+def derived_schedules(
     study: Study,
-    base: RunConfig,
     fits: dict[tuple[str, str], Laws],
     measured: dict[tuple[str, str], pd.DataFrame],
-) -> tuple[dict[str, BatchSchedule], list[Contender]]:
-    """The derived schedules by name, and every contender at its rates and seeds."""
-    horizon, unit = study.setup.schedule.tokens, batch_unit(study.setup)
-    stable, decayed = measured["stable", "shared"], measured["annealed", "shared"]
+) -> dict[str, BatchSchedule]:
+    """The schedules that the measurements call for, by name."""
+    horizon, seq_len = study.setup.schedule.tokens, study.setup.text.seq_len
 
-    def follow(key: tuple[str, str]) -> BatchSchedule:
-        return follow_optimum(fits[key].best, measured[key], horizon, study.stages, unit)
+    def follow(kind: str) -> BatchSchedule:
+        """B_opt along the loss by a law, or by the measured batches where no law identifies it."""
+        points = measured[kind, "shared"]
+        basis = Basis(seq_len, fits[kind, "shared"].best, points)
+        limits = Limits(study.stages, batch_unit(study.setup))
+        try:
+            return FollowOptimum()(basis, horizon, limits)
+        except InputError as error:
+            say(f"{error}; the best measured batches are followed")
+            return Measured()(basis, horizon, limits)
 
-    def switch(batch: int) -> BatchSchedule:
-        policy = LateSwitch(study.late_at, study.late_factor, batch)
-        return policy(Basis(base.data.seq_len), horizon, Limits())
+    def late(points: pd.DataFrame) -> BatchSchedule:
+        """A late switch from the batch with the fewest tokens to the lowest target."""
+        policy = LateSwitch(study.late_at, study.late_factor, int(optima(points)[-1].batch))
+        return policy(Basis(seq_len), horizon, Limits())
 
-    derived = {
-        "B_opt along the stable loss": follow(("stable", "shared")),
-        "B_opt along the annealed loss": follow(("annealed", "shared")),
-        "the surface's own optimum": surface_optimum(stable, horizon, study.settle, [*study.rates]),
-        "late": switch(best_batch(stable)),
-        "late, annealed": switch(best_batch(decayed)),
-        "late, tuned": switch(best_batch(measured["annealed", "envelope"])),
+    stable = measured["stable", "shared"]
+    clock = Basis(seq_len, fit_es(stable, "surface, Adam clock", options=Options(1)))
+    return {
+        "B_opt along the stable loss": follow("stable"),
+        "B_opt along the annealed loss": follow("annealed"),
+        "the surface's own optimum": LawOptimum(study.settle)(
+            clock, horizon, Limits(allowed=tuple(study.rates))
+        ),
+        "late": late(stable),
+        "late, annealed": late(measured["annealed", "shared"]),
+        "late, tuned": late(measured["annealed", "envelope"]),
     }
+
+
+def contenders(study: Study, base: RunConfig, derived: dict[str, BatchSchedule]) -> list[Contender]:
+    """The constants and the derived schedules at their rates and seeds, equal schedules once."""
     both = ("none", "sqrt")
     common = (base, study.rates, study.seeds)
-    heuristic, own, first = (
-        derived[name]
-        for name in ("B_opt along the stable loss", "the surface's own optimum", "late")
-    )
-    found = [*constant_contenders(*common, [heuristic, first])]
-    found += growing_contenders(*common, "B_opt along the stable loss", heuristic, both)
-    annealed_follow = derived["B_opt along the annealed loss"]
-    if annealed_follow != heuristic:
-        found += growing_contenders(*common, "B_opt along the annealed loss", annealed_follow)
+    names = ("B_opt along the stable loss", "B_opt along the annealed loss")
+    (stable, annealed), late = (derived[name] for name in names), derived["late"]
+    own = derived["the surface's own optimum"]
+    found = [*constant_contenders(*common, [stable, late])]
+    found += growing_contenders(*common, names[0], stable, both)
+    if annealed != stable:
+        found += growing_contenders(*common, names[1], annealed)
     if len(own.batches) == 2:
         found += late_contenders(*common, own, name="the surface's own optimum")
-    found += late_contenders(*common, first, both)
+    found += late_contenders(*common, late, both)
     for other in dict.fromkeys((derived["late, annealed"], derived["late, tuned"])):
-        if other != first:
+        if other != late:
             found += late_contenders(*common, other)
-    return derived, found
-
-
-def follow_optimum(
-    fit: EsFit, measured: pd.DataFrame, tokens: int, stages: int, unit: int
-) -> BatchSchedule:
-    """B_opt along the loss by a law, or by the measured batches where no law identifies it."""
-    basis, limits = Basis(fit.seq_len, fit, measured), Limits(stages, unit)
-    try:
-        return FollowOptimum()(basis, tokens, limits)
-    except InputError as error:
-        say(f"{error}; the best measured batches are followed")
-        return Measured()(basis, tokens, limits)
-
-
-def surface_optimum(
-    measured: pd.DataFrame, tokens: int, settle: float, batches: Sequence[int]
-) -> BatchSchedule:
-    """The two-stage schedule with the lowest loss by the surface with the Adam clock."""
-    clock = fit_es(measured, "surface, Adam clock", options=Options(1))
-    limits = Limits(allowed=tuple(batches))
-    return LawOptimum(settle)(Basis(clock.seq_len, clock), tokens, limits)
-
-
-def best_batch(measured: pd.DataFrame) -> int:
-    """The batch with the fewest tokens to the lowest target."""
-    return int(optima(measured)[-1].batch)
+    return found

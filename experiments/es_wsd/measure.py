@@ -1,4 +1,4 @@
-"""E(S) measured three times from the same trunks, the laws fitted to it, and what it answers."""
+"""E(S) measured three times from the same trunks, the laws fitted to it, and what they answer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,41 +9,35 @@ import pandas as pd
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import Comparison, compare, shown_laws
+from bss.laws.es.values import predicted_loss
 from bss.laws.fitting.estimate import Options
-from bss.points.crossings import Mean, crossing_pairs, crossings, growth, optima
+from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, optima
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
+from bss.points.standings import tuned
+from experiments.es_wsd.study import Study
 
 
 def measure(
-    runs: pd.DataFrame,
-    ended: pd.DataFrame,
-    *,
-    average: str,
-    shared_rate: float,
-    targets: int,
-    warmup: int,
+    study: Study, runs: pd.DataFrame, ended: pd.DataFrame
 ) -> dict[tuple[str, str], pd.DataFrame]:
-    """Points by (kind of loss, "shared" or "envelope").
+    """Points by (kind of loss, "shared" or "envelope"): at the shared rate, and over all rates.
 
     Args:
+        study: with the targets, the half-life of the averaged losses and the shared rate.
         runs: run table of the trunks.
         ended: the last rows of their decay branches, under the trunks' names.
-        average: half-life of the averaged losses, as "4%".
-        shared_rate: learning rate of the one condition; the envelope of all rates is the other.
-        targets: how many.
-        warmup: in tokens.
     """
     sources = {
         "stable": (runs, "eval_loss"),
-        "averaged": (runs, f"eval_loss_avg_{average}"),
+        "averaged": (runs, f"eval_loss_avg_{study.setup.averages[0]}"),
         "annealed": (ended, "eval_loss"),
     }
-    found = {}
+    warmup, found = study.setup.schedule.warmup, {}
     for kind, (table, column) in sources.items():
-        losses = default_targets(table, targets, warmup_tokens=warmup, column=column)
+        losses = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
         every = points(table, losses, column=column, kind=kind)
-        found[kind, "shared"] = at_rate(every, shared_rate).reset_index(drop=True)
+        found[kind, "shared"] = at_rate(every, study.shared_rate).reset_index(drop=True)
         found[kind, "envelope"] = envelope(every)
     return found
 
@@ -65,13 +59,6 @@ class Laws:
         """Of the laws that have a best batch at every loss, the one that predicts best."""
         names = [row["law"] for row in self.comparison.table]
         return self.fits[next(name for name in names if LAWS[name].joint)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "comparison": self.comparison.to_dict(),
-            "fits": {name: fit.to_dict() for name, fit in self.fits.items()},
-        }
 
 
 def at_rate(table: pd.DataFrame, rate: float) -> pd.DataFrame:
@@ -128,3 +115,43 @@ def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
 
 def _columns(name: str, found: Mean) -> dict[str, Any]:
     return {name: found.value, f"{name}_error": found.error, f"{name}_seeds": found.seeds}
+
+
+def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:
+    """Every batch at every horizon, at the rate with the lowest held-out loss; the best are marked.
+
+    Args:
+        decays: finals of constant batches decayed to zero; their stop is the horizon.
+        law: fitted to the annealed losses.
+
+    Returns:
+        Columns horizon (tokens), batch, peak_lr, trials (rates tried), eval_loss and test_loss
+        (means over seeds), best (lowest held-out loss of the horizon), law_best (the law's choice),
+        and excess: test loss above that of the best, paired by seed, with excess_error, 2 standard
+        errors.
+    """
+    rows = []
+    sized = decays.assign(batch=decays["batch"].astype(int)).sort_values("batch", kind="stable")
+    for end, ended in tuned(sized, ["stop", "batch"]).groupby("stop"):
+        at = {int(str(batch)): seeds.set_index("seed") for batch, seeds in ended.groupby("batch")}
+        held_out = {batch: mean(seeds["eval_loss"].tolist()).value for batch, seeds in at.items()}
+        best = min(at, key=lambda batch: held_out[batch])
+        law_best = min(at, key=lambda batch: predicted_loss(law, int(str(end)), batch))
+        for batch, seeds in at.items():
+            apart = seeds["test_loss"] - at[best]["test_loss"]
+            excess = mean(apart.dropna().tolist())
+            rows.append(
+                {
+                    "horizon": end,
+                    "batch": batch,
+                    "peak_lr": seeds["peak_lr"].iloc[0],
+                    "trials": seeds["trials"].iloc[0],
+                    "eval_loss": held_out[batch],
+                    "test_loss": mean(seeds["test_loss"].tolist()).value,
+                    "best": batch == best,
+                    "law_best": batch == law_best,
+                    "excess": excess.value,
+                    "excess_error": excess.error,
+                }
+            )
+    return pd.DataFrame(rows)

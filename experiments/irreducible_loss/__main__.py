@@ -12,16 +12,7 @@ decayed to zero, show how low this model comes; that is an upper bound of the mo
 from bss.data.synthetic import entropy
 from bss.sweeps.grid import overlay
 from bss.sweeps.table import run_table
-from experiments.irreducible_loss.measure import (
-    conclusions,
-    corrected,
-    fitted,
-    held_out_surprise,
-    language_of,
-    reference_runs,
-    summarize,
-    trunk_runs,
-)
+from experiments.irreducible_loss import measure
 from experiments.irreducible_loss.study import Study
 from experiments.main import run_experiment
 from experiments.results import Results
@@ -34,20 +25,20 @@ def experiment(study: Study) -> None:
     results = Results(study)
     base, execution = base_run(study.setup)
     base = overlay(base, {"model.vocab_size": study.vocab_size})
-    known = entropy(language_of(base), sequences=study.entropy_sequences)
-    luck = held_out_surprise(base) - known.nats
+    known = entropy(measure.language_of(base), sequences=study.entropy_sequences)
+    luck = measure.held_out_surprise(base) - known.nats
     say(f"L_0 {known.nats:.4f} ± {known.standard_error:.4f}; held-out text {luck:+.4f} from it")
     with Trainer(study.setup.engine, execution) as trainer:
-        trunks = trainer.train(trunk_runs(study, base), "1/2 trunks")
-        references = trainer.train(reference_runs(study, base), "2/2 references")
+        trunks = trainer.train(measure.trunk_runs(study, base), "1/2 trunks")
+        references = trainer.train(measure.reference_runs(study, base), "2/2 references")
 
     runs, ended = (
-        corrected(run_table(trainer.runs, chosen), luck) for chosen in (trunks, references)
+        measure.corrected(run_table(trainer.runs, chosen), luck) for chosen in (trunks, references)
     )
     reached = float(ended.drop_duplicates("run", keep="last")["eval_loss"].to_numpy(float).min())
-    measured, estimates = fitted(study, runs, known.nats, reached)
-    summary = summarize(estimates)
-    told = conclusions(summary, known, reached)
+    measured, estimates = measure.fitted(study, runs, known.nats, reached)
+    summary = measure.summarize(estimates)
+    told = measure.conclusions(summary, known, reached)
     say("\n".join(told))
     results.write(
         {"points.csv": measured, "irreducible.csv": estimates, "summary.csv": summary},

@@ -59,31 +59,22 @@ def fitted(
     """The points of all seeds, and a row of `estimate_row` for each seed and law."""
     measured, rows = [], []
     for seed in study.seeds:
-        measured.append(seed_points(study, runs.loc[runs["seed"] == seed]))
+        own = runs.loc[runs["seed"] == seed]
+        early, share = study.target_warmup, study.share
+        targets = default_targets(own, study.targets, warmup_tokens=early, share=share)
+        measured.append(points(own, targets))
         for law in SURFACES:
             fit = fit_es(measured[-1], law, options=Options(study.resamples))
             rows.append(estimate_row(seed, law, fit, true_loss, reached))
     return pd.concat(measured, ignore_index=True), pd.DataFrame(rows)
 
 
-def seed_points(study: Study, runs: pd.DataFrame) -> pd.DataFrame:
-    """Points E(S) of one seed's runs."""
-    early, share = study.target_warmup, study.share
-    targets = default_targets(runs, study.targets, warmup_tokens=early, share=share)
-    return points(runs, targets)
-
-
 def estimate_row(
     seed: int, law: str, fit: EsFit, true_loss: float, reached: float
 ) -> dict[str, Any]:
-    """One seed's L_0 under one law: the interval, and what it covers.
+    """One seed's L_0 under one law, in nats: its interval, and what that covers.
 
-    Args:
-        seed: of the runs behind the fit.
-        law: its name.
-        fit: of a surface.
-        true_loss: entropy of the language, in nats.
-        reached: lowest loss of the reference runs, in nats.
+    That is the truth, the language's entropy, and the lowest loss that the reference runs reached.
     """
     found = fit.surface_intervals["L_0"]
     low = -math.inf if found.low is None else found.low
@@ -114,22 +105,18 @@ def summarize(estimates: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for law, group in estimates.groupby("law", sort=False):
-        names = ("L_0", "truth", "reached", "low", "high", "rms_relative_residual")
-        L_0, true, reached, low, high, residual = (group[name].to_numpy(float) for name in names)
-        covers, covers_reached = (
-            group[name].to_numpy(bool) for name in ("covers", "covers_reached")
-        )
+        L_0 = group["L_0"]
         rows.append(
             {
                 "law": law,
-                "covered": int(covers.sum()),
-                "covered_reached": int(covers_reached.sum()),
+                "covered": group["covers"].sum(),
+                "covered_reached": group["covers_reached"].sum(),
                 "seeds": len(group),
-                "bias": (L_0 - true).mean(),
-                "bias_to_reached": (L_0 - reached).mean(),
-                "standard_error": L_0.std(ddof=1) / math.sqrt(len(group)),
-                "median_width": np.median(high - low),
-                "rms_relative_residual": residual.mean(),
+                "bias": (L_0 - group["truth"]).mean(),
+                "bias_to_reached": (L_0 - group["reached"]).mean(),
+                "standard_error": L_0.sem(),
+                "median_width": (group["high"] - group["low"]).median(),
+                "rms_relative_residual": group["rms_relative_residual"].mean(),
             }
         )
     return pd.DataFrame(rows)

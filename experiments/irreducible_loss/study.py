@@ -1,21 +1,19 @@
 """How long and how often the language is learnt, and what the truth is taken from."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bss.errors import InputError
 from bss.training.source import SYNTHETIC
-from experiments.study import Setup
+from experiments.study import SweepStudy
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, kw_only=True)
+class Study(SweepStudy):
     """The question.
 
     Attributes:
-        title: of the report.
         batches: constant batches, in sequences.
-        results: directory of tables.
-        seeds: each is an initialisation and a data order; the language stays.
+        seeds: as in every sweep; the language stays.
         vocab_size: of the language and the model.
         targets: target losses of each seed's points.
         target_warmup: the highest target is below every run's loss at twice these tokens.
@@ -24,16 +22,9 @@ class Study:
         reference_tokens: length of a reference run; its rate falls linearly to zero.
         reference_batch: in sequences.
         references: how many reference runs, at the first seeds.
-        resamples: bootstrap refits behind each interval.
-        setup: model, data, optimizer, horizon, engine.
-
-    Raises:
-        InputError: on construction, if the corpus has no known entropy or there are too few seeds.
     """
 
-    title: str
     batches: tuple[int, ...]
-    results: str
     seeds: tuple[int, ...] = tuple(range(10))
     vocab_size: int = 16
     targets: int = 8
@@ -43,10 +34,9 @@ class Study:
     reference_tokens: int = 4_000_000
     reference_batch: int = 32
     references: int = 2
-    resamples: int = 500
-    setup: Setup = field(default_factory=Setup)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.setup.text.corpus != SYNTHETIC:
             raise InputError(
                 f"setup.text.corpus is {self.setup.text.corpus!r}; expected {SYNTHETIC!r}, the "

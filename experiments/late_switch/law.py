@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,14 +26,10 @@ from bss.schedules.rates import Rate, constant, cosine, wsd
 from bss.sweeps.table import run_table
 from bss.theory.search import minimum
 from bss.training.config import RunConfig
+from experiments.late_switch.study import Study
 from experiments.study import say
 
 LAW = {"constant": "law", "decay": "law, for WSD", "cosine": "law, for cosine"}
-
-
-def label(run: RunConfig) -> str:
-    """What the runs of all seeds have in common."""
-    return f"{run.schedule.batch} at {run.optimizer.lr:g}"
 
 
 def seed_means(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
@@ -43,31 +39,20 @@ def seed_means(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
         runs: directory of run directories.
         chosen: runs at constant rate; their seeds were evaluated at the same tokens.
     """
-    names = {run.id: label(run) for run in chosen}
+    names = {run.id: f"{run.schedule.batch} at {run.optimizer.lr:g}" for run in chosen}
     table = run_table(runs, chosen)
-    table["run"] = [names[run] for run in table["run"]]
-    rows = []
-    for key, seeds in table.groupby(["run", "tokens"], sort=False):
-        name, tokens = cast(tuple[str, int], key)
-        same = {column: seeds[column].iloc[0] for column in ("step", "batch", "lr", "seq_len")}
-        losses = {column: seeds[column].mean() for column in ("loss", "eval_loss")}
-        rows.append({"run": name, "tokens": tokens, **same, **losses})
-    return pd.DataFrame(rows)
+    table["run"] = table["run"].map(names.get)
+    same = dict.fromkeys(("step", "batch", "lr", "seq_len"), "first")
+    means = dict.fromkeys(("loss", "eval_loss"), "mean")
+    return table.groupby(["run", "tokens"], sort=False, as_index=False).agg(same | means)
 
 
 def fit_pilots(
     pilots: pd.DataFrame, starts: Sequence[int], warmup: int, resamples: int
 ) -> list[CurveFit]:
-    """The law with each clock, from each start; first what predicts the ends of left-out pilots.
+    """The law with each clock, from each start: tokens before which a run table is left out.
 
-    Args:
-        pilots: a run table.
-        starts: tokens before which losses are left out.
-        warmup: in tokens.
-        resamples: bootstrap refits.
-
-    Returns:
-        Lowest left-out error first; empty where the pilots are refused.
+    What predicts the ends of left-out pilots best is first; empty where the pilots are refused.
     """
     found: list[CurveFit] = []
     for start in starts:
@@ -105,13 +90,8 @@ def law_schedules(
 ) -> dict[str, BatchSchedule]:
     """The schedules of the lowest predicted loss under each kind of rate, by their names in LAW.
 
-    Args:
-        fit: the law.
-        base: its tokens are the budget.
-        rate: peak learning rate.
-        decay: last part of the tokens decayed to zero.
-        unit: batches are multiples of it, from the smallest measured
-        largest: to this one.
+    Over the tokens of the base run, at a peak rate, the last part `decay` of them decayed to zero;
+    batches are multiples of the unit, from the smallest measured to the largest given.
     """
     tokens, warmup = base.schedule.tokens, base.schedule.warmup
     shapes = {
@@ -140,10 +120,7 @@ def law_schedules(
 def law_switch(
     fit: CurveFit, tokens: int, rate: float, warmup: int, first: int, last: int
 ) -> tuple[float, float]:
-    """The best two-stage switch at constant rate by the law.
-
-    Returns:
-        Tokens after the switch, and the predicted loss.
+    """Tokens after the best two-stage switch at constant rate by the law, and the predicted loss.
 
     Raises:
         InputError: the fit does not identify how noise is forgotten.
@@ -159,3 +136,22 @@ def law_switch(
 
     place, value = minimum(loss, grid, np.array([loss(x) for x in grid]))
     return math.exp(place), value
+
+
+def law_points(study: Study, fit: CurveFit | None) -> pd.DataFrame:
+    """The best switch by the law at budgets its losses reach, and beyond; as `switch_points`."""
+    rows: list[dict[str, Any]] = []
+    rate, warmup = study.shared_rate, study.setup.schedule.warmup
+    budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
+    try:
+        if fit is None:
+            raise InputError("there is no fit")
+        for budget in (budget for budget in budgets if budget > fit.since):
+            after, loss = law_switch(fit, budget, rate, warmup, study.small, study.large)
+            # At the bounds of the search it is no optimum.
+            inside = 0.95 * budget > after > 3 * study.large * study.setup.text.seq_len
+            found = {"after": after, "interior": inside, "loss": loss}
+            rows.append({"budget": budget, "source": "law", **found})
+    except InputError as error:
+        say(f"the law gives no switch point: {error}")
+    return pd.DataFrame(rows)

@@ -1,6 +1,10 @@
-"""The tables of a late-switch study, from what it trained."""
+"""The tables of a late-switch study, from what it trained: catch-up, switch points, final losses.
 
-from collections.abc import Sequence
+All differences are paired by seed: runs of one seed share initialisation and data order. Errors
+are 2 standard errors over seeds (derived here).
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,131 +12,44 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.power import fit_power
+from bss.points.crossings import mean, parabola_minimum
 from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.contenders import Contender, contender_table, with_rates
-from bss.sweeps.table import run_table
-from experiments.late_switch.law import law_switch
+from bss.sweeps.contenders import Contender, contender_table
+from bss.sweeps.table import lineage_curve, run_table
+from experiments.late_switch.law import law_points
 from experiments.late_switch.predictions import candidates, predictions, repredicted, scores
-from experiments.late_switch.runs import is_whole
+from experiments.late_switch.runs import Trained, is_whole
 from experiments.late_switch.study import Study
-from experiments.late_switch.tables import (
-    Curve,
-    catch_up,
-    curves,
-    exponent,
-    switch_points,
-    switches_of,
-)
-from experiments.late_switch.trained import Trained
-from experiments.study import say
 from experiments.trainer import Trainer
 
+REMAINDER = 0.01  # the last step of a large batch ends this much before its budget, or less
+POINTS = (
+    *("budget", "source", "switches", "best_measured", "after", "after_error", "interior"),
+    *("loss", "to_small", "to_small_error"),
+)
+Curve = dict[str, np.ndarray]
+"""Tokens, steps and held-out losses of one run, its parents' included."""
+Seeds = Mapping[int, Curve]
+"""The curves of one schedule by seed."""
 
-def ended(study: Study, trained: Trained) -> list[Contender]:
-    """What is compared at equal tokens."""
-    return [*(c for c in trained.stable if is_whole(study, c)), *trained.decays, *trained.cosines]
 
-
-def final_tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, pd.DataFrame]:
-    """Final losses at every rate, at the best, and their differences."""
-    contenders = ended(study, trained)
-    final = with_rates(contender_table(contenders, trainer.statuses), contenders)
-    names = list(dict.fromkeys(c.name for c in contenders if c.role != "constant"))
-    conditions = {
-        "tuned": tuned(final),
-        "shared": final.loc[np.isclose(final["peak_lr"], study.shared_rate)],
-    }
-    apart = [differences(table, names).assign(rates=kind) for kind, table in conditions.items()]
+def tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, Any]:
+    """Every table by file name."""
+    annealed = [*trained.decays, *trained.cosines]
+    ended = [*(c for c in trained.stable if is_whole(study, c)), *annealed]
+    every = [*trained.stable, *trained.continued, *annealed]
     return {
-        "every_rate.csv": final,
-        "contenders.csv": conditions["tuned"],
-        "differences.csv": pd.concat(apart),
-    }
-
-
-def switch_tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, pd.DataFrame]:
-    """Catch-up after each switch, and the best switch of each budget with its exponent."""
-    runs = trainer.runs
-    small, large = (
-        at_rate(study, trained.constants, batch, runs) for batch in (study.small, study.large)
-    )
-    late = [c for c in trained.stable if c.role == "late"]
-    every, whole = (
-        {at: curves(runs, seeds) for at, seeds in switches_of(some, study.shared_rate)}
-        for some in (late, [c for c in late if is_whole(study, c)])
-    )
-    budgets = [round(part * study.tokens) for part in study.budgets]
-    points = pd.concat(
-        [switch_points(every, small, large, budgets), law_points(study, trained.fit)]
-    )
-    continued = curves(runs, [c.run for c in trained.continued]) or large
-    exponents = [exponent(points, source) for source in ("measured", "law")]
-    return {
-        "catch_up.csv": catch_up(whole, small, large, continued),
-        "switch_points.csv": points,
-        "exponents.csv": pd.DataFrame(exponents),
-    }
-
-
-def law_tables(trained: Trained) -> dict[str, Any]:
-    """The law, what it was fitted to and what it recommends."""
-    return {
+        "runs.parquet": named_runs(every, trainer.runs),
+        **final_tables(study, ended, trainer),
+        **switch_tables(study, trained, trainer.runs),
         "pilots.parquet": trained.means,
         "fit.json": trained.fit.to_dict() if trained.fit else {},
         "schedules.json": {name: str(schedule) for name, schedule in trained.lawful.items()},
+        **prediction_tables(study, trained, ended, trainer),
     }
-
-
-def prediction_tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, pd.DataFrame]:
-    """What the law predicts of runs it has not seen, beside what the other fits would have."""
-    contenders = ended(study, trained)
-    flat = [c for c in contenders if c.role == "constant"]
-    unseen = [
-        c for c in contenders if c.role != "constant" and (c.role, c.ending) != ("late", "constant")
-    ]
-    table = predictions(trained.fit, trained.pilots, unseen, flat, trainer.statuses)
-    tried = [(fit, repredicted(table, fit, unseen)) for fit in trained.fits]
-    return {
-        "candidates.csv": candidates(tried, trained.fit, study.shared_rate),
-        "predictions.csv": table,
-        "scores.csv": scores(table, study.shared_rate),
-    }
-
-
-def at_rate(
-    study: Study, constants: Sequence[Contender], batch: int, runs: Path
-) -> dict[int, Curve]:
-    """The curves of a constant batch at the shared rate, by seed."""
-    same = BatchSchedule.constant(batch)
-    chosen = [c.run for c in constants if c.run.schedule.batch == same]
-    return curves(runs, [r for r in chosen if np.isclose(r.optimizer.lr, study.shared_rate)])
-
-
-def law_points(study: Study, fit: CurveFit | None) -> pd.DataFrame:
-    """The best switch by the law at budgets its losses reach, and beyond; as `switch_points`."""
-    rows: list[dict[str, Any]] = []
-    warmup = study.setup.schedule.warmup
-    budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
-    for budget in budgets:
-        if fit is not None and budget <= fit.since:
-            continue
-        try:
-            if fit is None:
-                raise InputError("there is no fit")
-            after, loss = law_switch(
-                fit, budget, study.shared_rate, warmup, study.small, study.large
-            )
-        except InputError as error:
-            say(f"the law gives no switch point: {error}")
-            break
-        # At the bounds of the search it is no optimum.
-        inside = 0.95 * budget > after > 3 * study.large * study.setup.text.seq_len
-        rows.append(
-            {"budget": budget, "source": "law", "after": after, "interior": inside, "loss": loss}
-        )
-    return pd.DataFrame(rows)
 
 
 def named_runs(contenders: Sequence[Contender], runs: Path) -> pd.DataFrame:
@@ -142,3 +59,192 @@ def named_runs(contenders: Sequence[Contender], runs: Path) -> pd.DataFrame:
     table["name"] = [first[run].name for run in table["run"]]
     table["rate"] = [first[run].ending for run in table["run"]]
     return table
+
+
+def final_tables(
+    study: Study, ended: Sequence[Contender], trainer: Trainer
+) -> dict[str, pd.DataFrame]:
+    """Losses at equal tokens at every rate, at the best, and their differences."""
+    final = contender_table(ended, trainer.statuses)
+    names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
+    best = tuned(final)
+    shared = final.loc[np.isclose(final["peak_lr"], study.shared_rate)]
+    conditions = {"tuned": best, "shared": shared}
+    apart = [differences(table, names).assign(rates=kind) for kind, table in conditions.items()]
+    return {"every_rate.csv": final, "contenders.csv": best, "differences.csv": pd.concat(apart)}
+
+
+def prediction_tables(
+    study: Study, trained: Trained, ended: Sequence[Contender], trainer: Trainer
+) -> dict[str, pd.DataFrame]:
+    """What the law predicts of runs it has not seen, beside what the other fits would have."""
+    flat = [c for c in ended if c.role == "constant"]
+    grown = [c for c in ended if c.role != "constant"]
+    unseen = [c for c in grown if (c.role, c.ending) != ("late", "constant")]
+    table = predictions(trained.fit, trained.pilots, unseen, flat, trainer.statuses)
+    tried = [(fit, repredicted(table, fit, unseen)) for fit in trained.fits]
+    return {
+        "candidates.csv": candidates(tried, trained.fit, study.shared_rate),
+        "predictions.csv": table,
+        "scores.csv": scores(table, study.shared_rate),
+    }
+
+
+def switch_tables(study: Study, trained: Trained, runs: Path) -> dict[str, pd.DataFrame]:
+    """Catch-up after each switch, and the best switch of each budget with its exponent."""
+    rate, ends = study.shared_rate, (study.small, study.large)
+    stable = curves(runs, trained.stable, rate)
+    whole = curves(runs, [c for c in trained.stable if is_whole(study, c)], rate)
+    small, large = (stable.get(BatchSchedule.constant(batch), {}) for batch in ends)
+    switched, to_the_end = (
+        {at.starts[1]: seeds for at, seeds in some.items() if at.batches == ends}
+        for some in (stable, whole)
+    )
+    budgets = [round(part * study.tokens) for part in study.budgets]
+    measured = switch_points(switched, small, large, budgets)
+    points = pd.concat([measured, law_points(study, trained.fit)])
+    continued = next(iter(curves(runs, trained.continued, rate).values()), large)
+    exponents = [exponent(points, source) for source in ("measured", "law")]
+    return {
+        "catch_up.csv": catch_up(to_the_end, small, large, continued),
+        "switch_points.csv": points,
+        "exponents.csv": pd.DataFrame(exponents),
+    }
+
+
+def curves(
+    runs: Path, contenders: Sequence[Contender], rate: float
+) -> dict[BatchSchedule, dict[int, Curve]]:
+    """The curves of contenders at one peak rate, by schedule and seed."""
+    found: dict[BatchSchedule, dict[int, Curve]] = {}
+    for run in (c.run for c in contenders if np.isclose(c.run.optimizer.lr, rate)):
+        rows = pd.DataFrame(lineage_curve(runs, run))
+        curve = {name: rows[name].to_numpy(float) for name in ("tokens", "step", "eval_loss")}
+        found.setdefault(run.schedule.batch, {})[run.seed] = curve
+    return found
+
+
+def loss_at(curve: Curve, at: Any, clock: str = "tokens") -> Any:
+    """Held-out losses, linear in log tokens or steps; NaN outside what was measured."""
+    x, place = np.log(curve[clock]), np.log(at)
+    within = np.interp(place, x, curve["eval_loss"], left=np.nan)
+    return np.where(place > x[-1] + REMAINDER, np.nan, within)
+
+
+def catch_up(
+    switched: Mapping[int, Seeds], small: Seeds, large: Seeds, continued: Seeds
+) -> pd.DataFrame:
+    """Losses after each switch, beside the constants' and the earliest switch's.
+
+    Args:
+        switched: curves by seed, by the tokens of the switch.
+        small: the constant small batch.
+        large: the constant large batch.
+        continued: the large batch over more tokens, so that it takes as many steps.
+
+    Returns:
+        switch, tokens, steps, after_tokens, loss; its differences at equal tokens to_small,
+        to_large, to_earliest, and at equal steps to_large_at_steps, with their errors; NaN where
+        the other run has not been. The first row of a switch is the last before it.
+    """
+    earliest = switched[min(switched)]
+    found = []
+    for at, seeds in sorted(switched.items()):
+        first = next(iter(seeds.values()))
+        before = max(int(np.searchsorted(first["tokens"], at, side="right")) - 1, 0)
+        tokens, steps = (first[clock][before:].astype(int) for clock in ("tokens", "step"))
+        losses = {seed: curve["eval_loss"][before:] for seed, curve in seeds.items()}
+        table = pd.DataFrame({"switch": at, "tokens": tokens, "steps": steps})
+        table["after_tokens"] = tokens - at
+        table["loss"] = np.mean([*losses.values()], axis=0)
+        others = {
+            "to_small": (small, tokens, "tokens"),
+            "to_large": (large, tokens, "tokens"),
+            "to_earliest": (earliest, tokens, "tokens"),
+            "to_large_at_steps": (continued, steps, "step"),
+        }
+        for name, (other, places, clock) in others.items():
+            shared = [seed for seed in losses if seed in other]
+            gaps = [losses[seed] - loss_at(other[seed], places, clock) for seed in shared]
+            means = [mean(row.tolist()) for row in np.reshape(gaps, (len(gaps), len(tokens))).T]
+            table[name] = [gap.value for gap in means]
+            table[f"{name}_error"] = [gap.error for gap in means]
+        found.append(table)
+    return pd.concat(found, ignore_index=True)
+
+
+def switch_points(
+    switched: Mapping[int, Seeds], small: Seeds, large: Seeds, budgets: Sequence[int]
+) -> pd.DataFrame:
+    """The best switch at each budget, of those measured, at constant rate.
+
+    A switch at 0 is the large batch throughout, one at the budget is the small batch. One run with
+    a switch serves every budget behind it, because its rate does not depend on its stop. Curves are
+    as in `catch_up`; budgets, in tokens, at which the small batch has no loss are left out.
+
+    Returns:
+        budget, source ("measured"), switches (how many were compared), best_measured (tokens before
+        the switch of the lowest mean loss), after (tokens after the best switch, by a parabola in
+        their logarithm through the best and its neighbours, mean of the seeds' logarithms),
+        after_error (of the logarithm), interior (whether switches before and after were measured),
+        loss, to_small (the best less the small batch throughout) and its error.
+    """
+    rows = []
+    for budget in budgets:
+        losses = _losses_at({0: large, **switched, budget: small}, budget)
+        if budget not in losses:
+            continue  # before the first evaluation, or the small batch diverged
+        means = losses.mean()
+        best = losses.columns[int(np.argmin(means))]
+        order = sorted(at for at in losses if at < budget)
+        interior = best in order[1:-1]
+        after = np.array([budget - at for at in order[::-1]])
+        complete = losses.dropna(subset=[*order, best])[order[::-1]].to_numpy()
+        log_after = mean([parabola_minimum(np.log(after), seed) for seed in complete])
+        gained = mean((losses[best] - losses[budget]).dropna().tolist())
+        rows.append(
+            {
+                "budget": budget,
+                "source": "measured",
+                "switches": len(means),
+                "best_measured": best,
+                "after": float(np.exp(log_after.value)) if interior else float(budget - best),
+                "after_error": log_after.error,
+                "interior": interior,
+                "loss": means[best],
+                "to_small": gained.value,
+                "to_small_error": gained.error,
+            }
+        )
+    return pd.DataFrame(rows, columns=[*POINTS])
+
+
+def exponent(table: pd.DataFrame, source: str) -> dict[str, Any]:
+    """The exponent of the tokens after the best switch in the budget, over interior optima."""
+    some = table.loc[(table["source"] == source) & table["interior"].astype(bool)]
+    budgets, after, errors = some[["budget", "after", "after_error"]].to_numpy(float).T
+    known = errors / 2 if len(errors) and np.isfinite(errors).all() else None
+    try:
+        law = fit_power(after, {"budget": budgets}, errors=known, level=0.90)
+        found = law.exponents[0]
+    except InputError as error:
+        found = Estimate(None, note=str(error))
+    return {
+        "source": source,
+        "exponent": found.value,
+        "low": found.low,
+        "high": found.high,
+        "level": found.level,
+        "budgets": len(some),
+        "note": found.note,
+    }
+
+
+def _losses_at(curves_of: Mapping[int, Seeds], budget: int) -> pd.DataFrame:
+    """Losses at a budget by seed, a column for each switch up to it that was measured there."""
+    found = {}
+    for at, seeds in curves_of.items():
+        losses = {seed: float(loss_at(curve, budget)) for seed, curve in seeds.items()}
+        if at <= budget and losses and np.isfinite(list(losses.values())).all():
+            found[at] = losses
+    return pd.DataFrame(found)

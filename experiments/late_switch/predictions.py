@@ -1,6 +1,5 @@
 """What the functional law predicts of schedules it has not seen, beside two baselines."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,36 +48,33 @@ def predictions(
         statuses: of all of them, by their runs' ids.
 
     Returns:
-        Columns name, rate, peak_lr, batch, tokens, measured (mean over seeds) and error (2 standard
-        errors), predicted (NaN where the law cannot speak), mean_batch, mean_batch_constant (the
-        constant of as many steps at the same rate, interpolated in log batch; NaN beyond those
-        measured) and best_training (the lowest final loss that the fit has seen). Losses in nats.
+        name, rate, peak_lr, batch, tokens, measured (nats, mean over seeds), error, predicted (NaN
+        where the law cannot speak), mean_batch, mean_batch_constant (the constant of as many steps
+        at the same rate, interpolated in log batch; NaN beyond those measured), best_training (the
+        lowest final loss that the fit has seen).
     """
     seen = min(loss.value for _, loss in _final(training, statuses))
     flat: dict[tuple[str, float], dict[int, float]] = {}
     for contender, loss in _final(constants, statuses):
-        run = contender.run
-        key = contender.ending, run.optimizer.lr
-        flat.setdefault(key, {})[run.schedule.batch.constant_batch] = loss.value
+        key = contender.ending, contender.run.optimizer.lr
+        flat.setdefault(key, {})[contender.run.schedule.batch.constant_batch] = loss.value
     rows = []
     for contender, loss in _final(unseen, statuses):
         run = contender.run
-        tokens = run.schedule.tokens
-        schedule = run.schedule.batch
-        losses = flat.get((contender.ending, run.optimizer.lr), {})
+        rate, schedule, tokens = run.optimizer.lr, run.schedule.batch, run.schedule.tokens
         size = schedule.mean_batch(tokens)
         rows.append(
             {
                 "name": contender.name,
                 "rate": contender.ending,
-                "peak_lr": run.optimizer.lr,
+                "peak_lr": rate,
                 "batch": str(schedule),
                 "tokens": tokens,
                 "measured": loss.value,
                 "error": loss.error,
                 "predicted": predicted(fit, run),
                 "mean_batch": size,
-                "mean_batch_constant": _interpolated(losses, size),
+                "mean_batch_constant": _interpolated(flat.get((contender.ending, rate), {}), size),
                 "best_training": seen,
             }
         )
@@ -105,16 +101,12 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
     """How well differences between unseen runs are predicted: all, at one rate, by its kind.
 
     Predictors are compared on the runs that all of them speak of; one that speaks of none is left
-    out.
-
-    Args:
-        table: of `predictions`.
-        shared_rate: peak learning rate of the second group.
+    out. The shared rate is that of the second group.
 
     Returns:
-        Columns group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root
-        mean squares over pairs of schedules), ratio of the two (0.5 or less is asked of the law;
-        1 is no skill), rank_correlation (Spearman's).
+        group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root mean
+        squares over pairs of schedules), ratio of the two (0.5 or less is asked of the law; 1 is no
+        skill), rank_correlation (Spearman's).
     """
     # Runs that end earlier differ for another reason than their schedules.
     every = table.loc[table["tokens"] == table["tokens"].max()]
@@ -122,14 +114,11 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
     groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
     rows = []
     for group, some in groups.items():
-        said = {name: some[name].to_numpy(float) for name in PREDICTORS}
-        said = {name: values for name, values in said.items() if np.isfinite(values).any()}
-        known = np.isfinite(np.array(list(said.values()))).all(axis=0) if said else np.zeros(0)
-        if known.sum() >= LEAST:
-            measured = some["measured"].to_numpy(float)[known]
-            for name, values in said.items():
-                found = score(measured, values[known])
-                rows.append({"group": group, "predictor": name, **found})
+        said = some[[*PREDICTORS]].dropna(axis="columns", how="all").dropna()
+        measured = some.loc[said.index, "measured"].to_numpy(float)
+        for name in said if len(said) >= LEAST else ():
+            found = score(measured, said[name].to_numpy(float))
+            rows.append({"group": group, "predictor": name, **found})
     return pd.DataFrame(rows, columns=[*SCORES])
 
 
@@ -138,20 +127,14 @@ def candidates(
 ) -> pd.DataFrame:
     """Every law that was tried, and how it would have done on schedules it has not seen.
 
-    The choice is made on left-out pilots; the scores show what hangs on it.
-
-    Args:
-        tried: fits, each with its table of `predictions`.
-        chosen: one of the fits.
-        shared_rate: as in `scores`.
+    The choice is made on left-out pilots; the scores of each fit's table of `predictions` show what
+    hangs on it: ratio and rank of all unseen schedules, and of those at one peak rate.
 
     Returns:
-        Columns since (tokens), clock, chosen, left_out_rmse and rmse (of log loss), unidentified,
-        and of all unseen schedules and of those at one peak rate ratio and rank.
+        CANDIDATES; since is in tokens, left_out_rmse and rmse are of log loss.
     """
     rows = []
     for fit, table in tried:
-        found = scores(table, shared_rate)
         row = {
             "since": fit.since,
             "clock": fit.clock,
@@ -160,8 +143,8 @@ def candidates(
             "rmse": fit.rmse,
             "unidentified": " ".join(fit.unidentified),
         }
-        for entry in found.to_dict("records"):
-            if entry["predictor"] == "predicted" and entry["group"] in ("all", "one peak rate"):
+        for entry in scores(table, shared_rate).to_dict("records"):
+            if entry["predictor"] == "predicted":
                 group = entry["group"].replace(" ", "_")
                 row |= {f"{group}_{key}": entry[key] for key in ("ratio", "rank_correlation")}
         rows.append(row)
@@ -170,15 +153,14 @@ def candidates(
 
 def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     """One row of `scores`, for [N] losses in nats."""
-    pairs = list(itertools.combinations(range(len(measured)), 2))
-    apart = np.array([measured[i] - measured[j] for i, j in pairs])
-    said = np.array([predicted[i] - predicted[j] for i, j in pairs])
-    error, spread = (float(np.sqrt(np.mean(x**2))) for x in (said - apart, apart))
+    errors = predicted - measured
+    # The mean square of differences, over all pairs, is twice the variance.
+    error, spread = (float(np.std(x, ddof=1) * math.sqrt(2)) for x in (errors, measured))
     ranked = np.ptp(predicted) > 0 and np.ptp(measured) > 0
     correlation: Any = spearmanr(predicted, measured) if ranked else (math.nan,)
     return {
         "schedules": len(measured),
-        "rmse": float(np.sqrt(np.mean((predicted - measured) ** 2))),
+        "rmse": float(np.sqrt(np.mean(errors**2))),
         "rmse_of_differences": error,
         "spread": spread,
         "ratio": error / spread,

@@ -1,15 +1,24 @@
-"""The runs of a late-switch study: its schedules under each learning rate, as branches."""
+"""The runs of a late-switch study: its schedules under each learning rate, as branches.
+
+What they cost, and how they are trained: each part on what the parts before it found.
+"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import pandas as pd
+
+from bss.laws import CurveFit
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import branched, decayed, shared
-from bss.sweeps.contenders import Contender
+from bss.sweeps.contenders import Contender, constant_contenders
 from bss.sweeps.grid import overlay, seeded
+from bss.sweeps.price import price
 from bss.training.config import RunConfig
-from experiments.late_switch.law import LAW
+from experiments.late_switch.law import LAW, chosen_fit, fit_pilots, law_schedules, seed_means
 from experiments.late_switch.study import Entry, Study
+from experiments.study import batch_unit, planned_run, say
+from experiments.trainer import Trainer
 
 
 def switching(study: Study, base: RunConfig, constants: Sequence[Contender]) -> list[Contender]:
@@ -23,14 +32,11 @@ def switching(study: Study, base: RunConfig, constants: Sequence[Contender]) -> 
 
 def going_on(study: Study, constants: Sequence[Contender]) -> list[Contender]:
     """The large batch at the shared rate over more tokens, from its last checkpoint."""
-    found = []
+    found, large = [], (BatchSchedule.constant(study.large), study.shared_rate)
     for contender in constants if study.continued > 1 else ():
         run = contender.run
-        if (
-            run.schedule.batch == BatchSchedule.constant(study.large)
-            and run.optimizer.lr == study.shared_rate
-            and run.seed in study.continued_seeds
-        ):
+        kind = run.schedule.batch, run.optimizer.lr
+        if kind == large and run.seed in study.continued_seeds:
             longer = overlay(run, {"schedule.tokens": round(study.continued * study.tokens)})
             branch = branched(longer, [run], study.fork_tokens)
             found.append(Contender(f"{contender.name} continued", "constant", "constant", branch))
@@ -49,17 +55,16 @@ def by_law(
     """
     found: dict[str, list[Contender]] = {}
     for kind, name in LAW.items():
-        schedule = [schedules[name]] if name in schedules else []
-        entries = [Entry(name, str(one), (study.shared_rate,)) for one in schedule]
-        found[kind] = [contender for entry in entries for contender in of_entry(study, base, entry)]
+        found[kind] = []
+        if name in schedules:
+            entry = Entry(name, str(schedules[name]), (study.shared_rate,))
+            found[kind] += of_entry(study, base, entry)
     found["constant"] = sharing(found["constant"], known, study.fork_tokens)
     return found
 
 
 def decaying(
-    study: Study,
-    contenders: Sequence[Contender],
-    known: Sequence[Contender],
+    study: Study, contenders: Sequence[Contender], known: Sequence[Contender]
 ) -> list[Contender]:
     """The contenders with their last tokens decayed to zero, each from the nearest checkpoint."""
     trained = [contender.run for contender in known]
@@ -72,15 +77,10 @@ def under_cosine(
 ) -> tuple[list[Contender], list[int]]:
     """Every constant and every schedule under a cosine, and where they keep checkpoints, in tokens.
 
-    Args:
-        study: with the part of the tokens that they have.
-        base: the run that they overlay.
-        lawful: the law's schedules, from the start at constant rate.
+    The law's schedules are given as from the start at constant rate.
     """
-    constants = [
-        Entry(f"constant {batch}", str(batch), rates) for batch, rates in study.rates.items()
-    ]
-    entries = [*constants, *(entry for entry in study.schedules if entry.until == 1)]
+    entries = [Entry(f"constant {batch}", str(batch), study.rates[batch]) for batch in study.rates]
+    entries += [entry for entry in study.schedules if entry.until == 1]
     found = [c for entry in entries for c in of_entry(study, base, entry)]
     found = [cosined(contender, study.cosine) for contender in [*found, *lawful]]
     starts = {start for c in found for start in c.run.schedule.batch.starts[1:]}
@@ -123,3 +123,81 @@ def cosined(contender: Contender, part: float) -> Contender:
 def is_whole(study: Study, contender: Contender) -> bool:
     """Whether it takes all tokens; others serve the best switch point alone."""
     return contender.run.schedule.tokens == study.tokens
+
+
+def say_price(study: Study) -> None:
+    """Prints what each part costs, the law's schedules as if from the start; no data are read."""
+    base = planned_run(study.setup)
+    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    switched = switching(study, base, constants)
+    stable = [*constants, *switched]
+    stages = BatchSchedule.stages([study.small, study.large], study.tokens)
+    lawful = by_law(study, base, dict.fromkeys(LAW.values(), stages), [])
+    whole = [c for c in stable if is_whole(study, c)]
+    parts = {
+        "constants": constants,
+        "switches": [*switched, *going_on(study, constants)],
+        "law": lawful["constant"],
+        "WSD": decaying(study, [*whole, *lawful["decay"]], stable),
+        "cosine": under_cosine(study, base, lawful["cosine"])[0],
+    }
+    prices = {name: price([c.run for c in some]) for name, some in parts.items()}
+    for name, cost in prices.items():
+        say(f"{name}: {cost}")
+    study.print_hours({name: cost.flops for name, cost in prices.items()})
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a study trained, and the law on the way.
+
+    Attributes:
+        stable: constants, switches and the law's schedule, all at constant rate.
+        continued: the large batch over more tokens.
+        decays: of the stable that take all tokens, with their last part decayed to zero.
+        cosines: from the start.
+        pilots: what the law was fitted to,
+        means: their curves, seeds averaged.
+        fits: the law from every start, with each clock.
+        fit: the one that is used.
+        lawful: the schedules that it recommends, by name.
+    """
+
+    stable: list[Contender]
+    continued: list[Contender]
+    decays: list[Contender]
+    cosines: list[Contender]
+    pilots: list[Contender]
+    means: pd.DataFrame
+    fits: list[CurveFit]
+    fit: CurveFit | None
+    lawful: dict[str, BatchSchedule]
+
+
+def train(study: Study, base: RunConfig, trainer: Trainer) -> Trained:
+    """Trains all parts, and fits the law on the way."""
+    forks = study.fork_tokens
+    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    constants = trainer.contend(constants, "1/5 constants", forks)
+    switched = switching(study, base, constants)
+    stable = [*constants, *trainer.contend(switched, "2/5 switches", forks)]
+    continued = going_on(study, constants)
+    continued = trainer.contend(continued, "2/5 the large batch goes on", forks)
+
+    say("fitting the functional law")
+    pilots = [c for c in stable if c.role in ("constant", "late") and is_whole(study, c)]
+    means = seed_means(trainer.runs, [c.run for c in pilots])
+    starts = [round(part * study.tokens) for part in study.starts]
+    fits = fit_pilots(means, starts, base.schedule.warmup, study.resamples)
+    fit = chosen_fit(fits)
+    unit = batch_unit(study.setup)
+    lawful = law_schedules(fit, base, study.shared_rate, study.decay, unit, study.large)
+
+    by_rate = by_law(study, base, lawful, stable)
+    stable += trainer.contend(by_rate["constant"], "3/5 the law's schedules", forks)
+    whole = [c for c in stable if is_whole(study, c)]
+    decays = decaying(study, [*whole, *by_rate["decay"]], stable)
+    decays = trainer.contend(decays, "4/5 WSD", forks)
+    cosines, own = under_cosine(study, base, by_rate["cosine"])
+    cosines = trainer.contend(cosines, "5/5 cosine", own)
+    return Trained(stable, continued, decays, cosines, pilots, means, fits, fit, lawful)

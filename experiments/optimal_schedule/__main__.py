@@ -35,16 +35,17 @@ from experiments.study import say
 def experiment(study: Study) -> None:
     """Computes every part and writes its tables and figures."""
     results = Results(study)
-    parts = []
+    files, exponents = {}, []
     computed = (
         *(switching, early_and_late, catch_up, catch_up_times, optima),
         *(law_against_exact, law_under_rates, decays, joint_family),
     )
     for part in computed:
         say(f"{part.__name__.replace('_', ' ')} …")
-        parts.append(part(study))
-    files = {name: file for part in parts for name, file in part.files.items()}
-    measured = pd.DataFrame([row for part in parts for row in part.exponents])
+        found, rows = part(study)
+        files |= found
+        exponents += rows
+    measured = pd.DataFrame(exponents)
     results.write(
         {"exponents.csv": measured, **files},
         question="When should the batch grow, in the theory, and how do its powers show?",

@@ -1,6 +1,5 @@
 """What is computed of the theory: switches, catch-up, optima, the law, the joint family."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from bss.schedules.plan import resolve
 from bss.theory.exponents import Powers, slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll
-from bss.theory.optimal import OptimalSchedule, batch_schedule, constant_optimum, optimum
+from bss.theory.optimal import batch_schedule, constant_optimum, optimum
 from bss.theory.regression import Stage, final_risk, risk_curve, stages
 from bss.theory.switch import (
     Switch,
@@ -25,14 +24,8 @@ from bss.theory.varying import varying_risks
 from experiments.optimal_schedule.study import Study
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Tables and figures by file name, and rows of the table of exponents."""
-
-    files: dict[str, Any]
-    exponents: list[Row]
+Part = tuple[dict[str, Any], list[Row]]
+"""Tables and figures by file name, and rows of the table of exponents."""
 
 
 def switching(study: Study) -> Part:
@@ -47,9 +40,7 @@ def switching(study: Study) -> Part:
         found[str(powers)] = switches
         exponent = switch_exponent(switches)
         measured.append(_row(powers, "data after the switch", exponent, powers.exponents.switch))
-        rows += [
-            {**vars(powers), **vars(switch), "fraction": switch.fraction} for switch in switches
-        ]
+        rows += [vars(powers) | vars(best) | {"fraction": best.fraction} for best in switches]
     theory = {str(powers): powers.exponents.switch for powers in shown}
     middle = found[str(shown[0])][(last - first) // 2]
     data, late = middle.data, round(middle.switch_data)
@@ -61,37 +52,29 @@ def switching(study: Study) -> Part:
         f"best switch, {late / data:.0%}": BatchSchedule.late_switch(small, large, late),
     }
     curves = {name: _risk_curve(study, schedule, data) for name, schedule in schedules.items()}
-    return Part(
-        {
-            "switches.csv": pd.DataFrame(rows),
-            "switch_points.png": plots.switch_figure(found, theory),
-            "early_and_late.png": plots.risk_figure(curves, log_data=False),
-        },
-        measured,
-    )
+    files = {
+        "switches.csv": pd.DataFrame(rows),
+        "switch_points.png": plots.switch_figure(found, theory),
+        "early_and_late.png": plots.risk_figure(curves, log_data=False),
+    }
+    return files, measured
 
 
 def catch_up(study: Study) -> Part:
     """The gap to the large batch at equal steps, after a switch."""
     delays = np.geomspace(1e2, 1e4, 60)
     tasks = (study.hard[0], Powers(study.hard[0].source, 2.0))
-    gaps, measured, rows = {}, [], []
+    gaps, theory, measured, tables = {}, {}, [], []
     for powers in tasks:
         # A slower spectrum needs more modes before the kernel is a power.
         modes = study.modes if powers.capacity > 2 else 8 * study.modes
-        run = study.two_stage(powers, modes)
-        gap = catch_up_gap(run, study.switch_steps, delays)
-        name = f"gap, β = {powers.capacity:g}"
-        gaps[name] = (delays, gap)
-        exponent = slope(delays, gap)
-        measured.append(_row(powers, "catch-up gap", exponent, powers.exponents.catch_up_gap))
-        rows += [
-            {**vars(powers), "delay": delay, "gap": value}
-            for delay, value in zip(delays, gap, strict=True)
-        ]
-    theory = dict(zip(gaps, (powers.exponents.catch_up_gap for powers in tasks), strict=True))
+        gap = catch_up_gap(study.two_stage(powers, modes), study.switch_steps, delays)
+        name, expected = f"gap, β = {powers.capacity:g}", powers.exponents.catch_up_gap
+        gaps[name], theory[name] = (delays, gap), expected
+        measured.append(_row(powers, "catch-up gap", slope(delays, gap), expected))
+        tables.append(pd.DataFrame({**vars(powers), "delay": delays, "gap": gap}))
     figure = plots.catch_up_figure(_equal_step_curves(study), gaps, theory)
-    return Part({"catch_up.csv": pd.DataFrame(rows), "catch_up.png": figure}, measured)
+    return {"catch_up.csv": pd.concat(tables), "catch_up.png": figure}, measured
 
 
 def catch_up_times(study: Study) -> Part:
@@ -106,7 +89,7 @@ def catch_up_times(study: Study) -> Part:
         for before in (2.0**octave for octave in octaves):
             wait = catch_up_time(run, study.lr, before)
             rows.append({**vars(powers), "steps_before": before, "wait": wait})
-    return Part({"catch_up_times.csv": pd.DataFrame(rows)}, [])
+    return {"catch_up_times.csv": pd.DataFrame(rows)}, []
 
 
 def early_and_late(study: Study) -> Part:
@@ -130,7 +113,7 @@ def early_and_late(study: Study) -> Part:
             row = {"schedule": name, "batches": str(schedule), "data": data}
             row |= {"steps": sum(stage.steps for stage in run)}
             rows.append({**vars(powers), **row, "risk": final_risk(study.task(powers), run)})
-    return Part({"early_and_late.csv": pd.DataFrame(rows)}, [])
+    return {"early_and_late.csv": pd.DataFrame(rows)}, []
 
 
 def optima(study: Study) -> Part:
@@ -143,7 +126,7 @@ def optima(study: Study) -> Part:
         "peak batch": ("peak_batch", "peak_batch"),
     }
     panels: dict[str, dict[str, Any]] = {title: {} for title in names}
-    measured, rows = [], []
+    measured, tables = [], []
     for powers in (*study.hard, *study.easy):
         found = [optimum(study.budget(powers, data)) for data in budgets]
         theory = powers.exponents
@@ -152,24 +135,20 @@ def optima(study: Study) -> Part:
             expected = getattr(theory, exponent)
             panels[title][str(powers)] = ((budgets, values), expected)
             measured.append(_row(powers, title, slope(budgets, values), expected))
-        constant = [constant_optimum(best.budget) for best in found]
-        risks = np.array([risk for _, risk in constant])
-        measured.append(
-            _row(powers, "loss of the best constant", slope(budgets, risks), theory.constant_loss)
-        )
-        rows += [
-            {**_optimum_row(powers, best), "constant_batch": batch, "constant_risk": risk}
-            for best, (batch, risk) in zip(found, constant, strict=True)
-        ]
+        batches, risks = np.array([constant_optimum(best.budget) for best in found]).T
+        loss = slope(budgets, risks)
+        measured.append(_row(powers, "loss of the best constant", loss, theory.constant_loss))
+        fields = ("risk", "horizon", "growth_fraction", "peak_batch")
+        told = {name: [getattr(best, name) for best in found] for name in fields}
+        constant = {"constant_batch": batches, "constant_risk": risks}
+        tables.append(pd.DataFrame({**vars(powers), "data": budgets, **told, **constant}))
     drawn = {str(p): optimum(study.budget(p, 1e10)) for p in (*study.hard, *study.easy)}
-    return Part(
-        {
-            "optima.csv": pd.DataFrame(rows),
-            "optimal_schedules.png": plots.optimal_figure(drawn),
-            "exponents.png": plots.exponents_figure(panels),
-        },
-        measured,
-    )
+    files = {
+        "optima.csv": pd.concat(tables),
+        "optimal_schedules.png": plots.optimal_figure(drawn),
+        "exponents.png": plots.exponents_figure(panels),
+    }
+    return files, measured
 
 
 def law_against_exact(study: Study) -> Part:
@@ -184,22 +163,19 @@ def law_against_exact(study: Study) -> Part:
         ),
     }
     panels: dict[str, dict[str, Any]] = {}
-    rows = []
+    tables = []
     for powers in (study.hard[0], study.easy[0]):
-        task = study.task(powers)
-        curves = {}
+        task, curves = study.task(powers), {}
         for name, schedule in schedules.items():
             run = stages(schedule, data, rate)
             steps = np.linspace(0, sum(stage.steps for stage in run), 481)[4:]
             law = law_curve(finite_law(task), drive_of(run), rate * steps)
             exact = risk_curve(task, run, steps)
             curves[name] = (rate * steps, law, (rate * steps[::20], exact[::20]))
-            rows += [
-                {**vars(powers), "schedule": name, "time": t, "law": predicted, "exact": risk}
-                for t, predicted, risk in zip(rate * steps, law, exact, strict=True)
-            ]
+            told = {"schedule": name, "time": rate * steps, "law": law, "exact": exact}
+            tables.append(pd.DataFrame({**vars(powers), **told}))
         panels[str(powers)] = curves
-    return Part({"law.csv": pd.DataFrame(rows), "law.png": plots.law_figure(panels)}, [])
+    return {"law.csv": pd.concat(tables), "law.png": plots.law_figure(panels)}, []
 
 
 def joint_family(study: Study) -> Part:
@@ -229,7 +205,7 @@ def joint_family(study: Study) -> Part:
         }
         for name, one in members.items()
     ]
-    return Part({"family.csv": pd.DataFrame(rows), "family.png": plots.family_figure(drawn)}, [])
+    return {"family.csv": pd.DataFrame(rows), "family.png": plots.family_figure(drawn)}, []
 
 
 def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
@@ -237,17 +213,6 @@ def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
     fields = ("value", "low", "high")
     values = {name: getattr(measured, name, None) for name in fields}
     return {**vars(powers), "quantity": quantity, **values, "theory": theory}
-
-
-def _optimum_row(powers: Powers, best: OptimalSchedule) -> Row:
-    return {
-        **vars(powers),
-        "data": best.budget.data,
-        "risk": best.risk,
-        "horizon": best.horizon,
-        "growth_fraction": best.growth_fraction,
-        "peak_batch": best.peak_batch,
-    }
 
 
 def _risk_curve(study: Study, schedule: BatchSchedule, data: int) -> plots.Curve:
@@ -269,13 +234,10 @@ def _equal_step_curves(study: Study) -> dict[str, plots.Curve]:
     steps = np.unique(
         np.concatenate([np.geomspace(100, 4 * begin), begin + np.geomspace(1, begin)])
     )
-    small, large = (Stage(study.lr, b, 4 * begin) for b in (study.min_batch, study.max_batch))
-    switched = [
-        Stage(study.lr, study.min_batch, begin),
-        Stage(study.lr, study.max_batch, 3 * begin),
-    ]
-    return {
-        f"batch {study.min_batch}": (steps, risk_curve(task, [small], steps)),
-        f"batch {study.max_batch}": (steps, risk_curve(task, [large], steps)),
-        "switched": (steps, risk_curve(task, switched, steps)),
+    small, large = study.min_batch, study.max_batch
+    runs = {
+        f"batch {small}": [Stage(study.lr, small, 4 * begin)],
+        f"batch {large}": [Stage(study.lr, large, 4 * begin)],
+        "switched": [Stage(study.lr, small, begin), Stage(study.lr, large, 3 * begin)],
     }
+    return {name: (steps, risk_curve(task, run, steps)) for name, run in runs.items()}

@@ -46,7 +46,7 @@ def law_under_rates(study: Study) -> Part:
         panels[str(powers)] = curves
     figure = plots.law_figure(panels, clock="steps")
     files = {"law_under_rates.csv": pd.concat(rows), "law_under_rates.png": figure}
-    return Part(files, [])
+    return files, []
 
 
 def decays(study: Study) -> Part:
@@ -65,4 +65,4 @@ def decays(study: Study) -> Part:
         panels[str(powers)] = lines
     figure = plots.exponents_figure(panels)
     figure.axes[0].set_ylabel("excess risk at the best peak rate")
-    return Part({"decays.csv": pd.concat(rows), "decays.png": figure}, [])
+    return {"decays.csv": pd.concat(rows), "decays.png": figure}, []

@@ -6,21 +6,44 @@
 Interrupt it when you like: the run is saved, and the same command continues it.
 """
 
-from bss.plots.runs import run_figure
+from dataclasses import dataclass
+
+from bss.plots.curves import run_figure
+from bss.sweeps.grid import overlay
 from bss.sweeps.table import run_table
 from experiments.main import run_experiment
 from experiments.results import Results
-from experiments.study import EngineConfig, say
-from experiments.train.study import Study
+from experiments.study import EngineConfig, RunSetup, prepared_run, say
 from experiments.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Study(RunSetup):
+    """What one run is asked for, as flat as a command line wants it.
+
+    Attributes:
+        seed: of the initialisation and of the data order.
+        buckets: ladder of bucket sizes in sequences; empty lets the plan choose.
+        checkpoint_seconds: at most this long between checkpoints.
+        runs: directory of run directories.
+        results: directory of the curve and its figure.
+    """
+
+    seed: int = 0
+    buckets: tuple[int, ...] = ()
+    checkpoint_seconds: float = 60.0
+    runs: str = "runs"
+    results: str = "results"
 
 
 def experiment(study: Study) -> None:
     """Trains the run and writes its curve."""
     title = f"{study.model} on {study.text.corpus}, batch {study.schedule.batch}"
     results = Results(study, title)
-    run, execution = study.run()
-    with Trainer(EngineConfig(workers=1, pin=False), execution) as trainer:
+    engine = EngineConfig(study.runs, 1, False, study.buckets, study.checkpoint_seconds)
+    run, execution = prepared_run(study, engine)
+    run = overlay(run, {"seed": study.seed, "data.seed": study.seed})
+    with Trainer(engine, execution) as trainer:
         trained = trainer.train([run], title)
     curve = run_table(trainer.runs, trained)
     files = {"runs.parquet": curve, "curve.png": run_figure(curve)}

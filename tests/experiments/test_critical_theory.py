@@ -12,8 +12,7 @@ from bss.theory.critical import critical_batches
 from bss.theory.least_squares import LeastSquares
 from bss.values import from_dict
 from configs.critical_theory import get_config
-from experiments.critical_theory.__main__ import experiment
-from experiments.critical_theory.study import Study
+from experiments.critical_theory.__main__ import Study, experiment
 from tests.drawn import points, texts
 
 

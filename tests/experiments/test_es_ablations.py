@@ -9,7 +9,7 @@ from bss.errors import InputError
 from bss.models.sizes import named
 from bss.values import from_dict
 from configs.es_ablations import get_config
-from experiments.es_ablations.contenders import contenders, switches
+from experiments.es_ablations.__main__ import contenders, switches
 from experiments.es_ablations.study import Study, Variation
 
 STUDY = from_dict(Study, json.loads(get_config("gpu").to_json()))  # needs no corpus

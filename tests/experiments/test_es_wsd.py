@@ -21,7 +21,7 @@ from bss.sweeps.table import finals
 from bss.training.status import RunStatus
 from bss.values import from_dict
 from configs.es_wsd import get_config
-from experiments.es_wsd import horizons
+from experiments.es_wsd import measure
 from experiments.es_wsd.__main__ import experiment, trunk_overlays
 from experiments.es_wsd.study import Study
 from experiments.study import planned_run
@@ -114,9 +114,9 @@ def test_horizons_keep_the_best_rate_of_a_batch_and_pair_its_seeds(monkeypatch):
             runs.append(overlay(BASE, change))
             ended = {"eval_loss": loss + 0.1 * seed, "test_loss": loss + 0.3 * seed + 0.01}
             statuses[runs[-1].id] = RunStatus("finished", losses=ended)
-    monkeypatch.setattr(horizons, "predicted_loss", lambda law, tokens, batch: -batch)
+    monkeypatch.setattr(measure, "predicted_loss", lambda law, tokens, batch: -batch)
     law = EsFit(LAWS["surface"], 64, ())
-    table = horizons.horizon_table(finals(runs, statuses), law)
+    table = measure.horizon_table(finals(runs, statuses), law)
     assert list(table["batch"]) == [4, 8]
     assert list(table["peak_lr"]) == [2e-3, 2e-3]
     assert list(table["trials"]) == [2, 2]

@@ -30,6 +30,7 @@ from experiments.late_switch.law import (
     law_switch,
     left_out,
 )
+from experiments.late_switch.measure import catch_up, exponent, loss_at, switch_points
 from experiments.late_switch.predictions import candidates, predictions, score, scores
 from experiments.late_switch.runs import (
     by_law,
@@ -39,7 +40,6 @@ from experiments.late_switch.runs import (
     under_cosine,
 )
 from experiments.late_switch.study import Entry, Study
-from experiments.late_switch.tables import catch_up, exponent, loss_at, switch_points
 from experiments.study import planned_run
 
 VALUES = json.loads(get_config("cpu").to_json())

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.plots.runs import run_figure
+from bss.plots.curves import run_figure
 
 ROOT = Path(__file__).parents[2]
 

@@ -111,7 +111,7 @@ def test_final_losses():
     last = runs.loc[runs["seq_len"] == 32].groupby("run").last()
     losses = last.drop(columns="lr").rename(columns={"peak_lr": "lr"})
     losses["loss"] = losses["eval_loss"]
-    fit = fit_table(check_losses(losses.reset_index(drop=True)), resamples=10)
+    fit = fit_table(check_losses(losses.reset_index(drop=True)), options=QUICK)
     golden = [0, 13.8665700991, 0.410620086465, 3.58780109218, 0.200872581562, 2.04095079132]
     assert list(fit.law) == pytest.approx([*golden, 0.147497452293], rel=1e-6)
     assert fit.rmse == pytest.approx(0.0348783318808, rel=1e-6)

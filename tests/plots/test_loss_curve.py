@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bss.plots.loss_curve import fitted_curves
+from bss.plots.curves import fitted_curves
 
 
 @pytest.fixture(scope="module")

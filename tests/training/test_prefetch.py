@@ -11,14 +11,14 @@ from bss.data.stream import Stream
 from bss.sweeps.grid import overlay
 from bss.training.bucketing import Ladder
 from bss.training.execution import make_mesh
-from bss.training.prefetch import Prefetched, step_inputs
+from bss.training.prefetch import prefetch, step_inputs
 from bss.training.source import TextSource
 
 
 def consumed(run, shards, first=0) -> np.ndarray:
     plan = run.plan()
     source = TextSource(shards, run.data, make_mesh(1))
-    prefetched, taken = Prefetched(step_inputs(plan, first, source, Ladder((1, 2, 4)))), []
+    prefetched, taken = prefetch(step_inputs(plan, first, source, Ladder((1, 2, 4)))), []
     for item in prefetched:
         used = np.asarray(item.sequences_NxbxT1)[: item.buckets]
         taken.append(used.reshape(-1, run.data.seq_len + 1))
@@ -43,7 +43,7 @@ def test_errors_surface_after_the_items_before_them():
         yield 2
         raise ValueError("torn")
 
-    prefetched = Prefetched(source())  # pyright: ignore[reportArgumentType]
+    prefetched = prefetch(source())  # pyright: ignore[reportArgumentType]
     items = iter(prefetched)
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(ValueError, match="torn"):
@@ -53,7 +53,7 @@ def test_errors_surface_after_the_items_before_them():
 
 def test_close_stops_the_thread_of_an_endless_source():
     before = threading.active_count()
-    prefetched = Prefetched(itertools.count())  # pyright: ignore[reportArgumentType]
+    prefetched = prefetch(itertools.count())  # pyright: ignore[reportArgumentType]
     assert next(iter(prefetched)) == 0
     assert threading.active_count() == before + 1
     started = time.monotonic()

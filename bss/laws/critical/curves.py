@@ -25,14 +25,11 @@ class StepsCurve:
 
     Attributes:
         model: its name.
-        params: non-embedding parameters; NaN where not given, as the next.
+        params, seq_len: non-embedding parameters, tokens per sequence; NaN where not given.
         tokens: the budget of the size.
-        target_loss: in nats.
-        kind: of the loss.
-        seq_len: tokens per sequence; NaN where not given.
+        target_loss, kind: in nats, and of which loss.
         batch: [n] ascending, in sequences or tokens.
-        steps: [n], geometric means over seeds.
-        seeds: [n], runs in each mean.
+        steps, seeds: [n], geometric means over so many seeds.
         settings: [n], hyper-parameter settings that the minimum was taken over.
         seed_noise: standard deviation of log steps over seeds; NaN where no batch has two.
         censored: batches at which no run reached the target, and the steps taken there.
@@ -108,7 +105,7 @@ def _check_units(points: pd.DataFrame, unit: str) -> None:
 
 def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
     model, params, tokens, target, kind, seq_len = key  # type: ignore[misc]
-    batches, steps, seeds, settings, deviations, censored = [], [], [], [], [], {}
+    met, censored = [], {}
     for batch, here in rows.groupby("batch"):
         size = float(batch) * (seq_len if unit == "tokens" else 1.0)  # type: ignore[arg-type]
         reached = here.loc[here["reached"]]
@@ -121,32 +118,28 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
         ]
         most = max(len(log) for log in logs)
         best = min((log for log in logs if len(log) == most), key=lambda log: float(log.mean()))
-        batches.append(size)
-        steps.append(np.exp(best.mean()))
-        seeds.append(most)
-        settings.append(len(logs))
-        deviations.append(best - best.mean())
+        met.append((size, np.exp(best.mean()), most, len(logs), best - best.mean()))
     name = model or (f"{params:.4g}" if np.isfinite(params) else "unnamed")
-    if len(batches) < LEAST_BATCHES:
+    if len(met) < LEAST_BATCHES:
         raise InputError(
-            f"model {name}, target {target:g}: {len(batches)} batches reached the target, a fit "
+            f"model {name}, target {target:g}: {len(met)} batches reached the target, a fit "
             f"needs {LEAST_BATCHES}; measure more, or leave it out"
         )
-    dof = sum(seeds) - len(seeds)
-    noise = np.sqrt(np.sum(np.concatenate(deviations) ** 2) / dof) if dof else np.nan
+    *columns, deviations = zip(*met, strict=True)
+    batch, steps, seeds, settings = map(np.array, columns)
+    dof = int(seeds.sum()) - len(seeds)
+    noise = float(np.sqrt(np.sum(np.concatenate(deviations) ** 2) / dof)) if dof else np.nan
     return StepsCurve(
-        name, params, tokens, target, kind, seq_len, np.array(batches), np.array(steps),
-        np.array(seeds), np.array(settings), float(noise), censored,
-    )  # fmt: skip
+        name, params, tokens, target, kind, seq_len, batch, steps, seeds, settings, noise, censored
+    )
 
 
 def _warnings(curve: StepsCurve) -> list[str]:
-    texts = []
-    for i in np.flatnonzero(np.diff(curve.steps) > 0):
-        texts.append(
-            f"{curve.name}: steps rise from {curve.steps[i]:.6g} at batch {curve.batch[i]:g} to "
-            f"{curve.steps[i + 1]:.6g} at {curve.batch[i + 1]:g}; taken as noise"
-        )
+    texts = [
+        f"{curve.name}: steps rise from {curve.steps[i]:.6g} at batch {curve.batch[i]:g} to "
+        f"{curve.steps[i + 1]:.6g} at {curve.batch[i + 1]:g}; taken as noise"
+        for i in np.flatnonzero(np.diff(curve.steps) > 0)
+    ]
     if curve.censored:
         listed = ", ".join(f"{batch:g}" for batch in curve.censored)
         texts.append(f"{curve.name}: not reached at batch {listed}; left out of the fit")

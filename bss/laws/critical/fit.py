@@ -13,7 +13,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
-from bss.laws.critical.laws import Fitted, by_law, definitions, laws_of
+from bss.laws.critical.laws import Fitted, definitions, laws_of
 from bss.laws.critical.shape import (
     critical_batch,
     fit_shapes,
@@ -26,8 +26,6 @@ from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate, Options, interval
 
 REACH = 2.0
-
-
 DEFAULTS = Options(resamples=2000, level=0.95)
 
 
@@ -61,21 +59,18 @@ def fit_critical(
     fitted = {False: _fit(curves, False, options)}
     if all(len(curve.batch) > LEAST_BATCHES for curve in curves):
         fitted[True] = _fit(curves, True, options)
+    asked = overhead, reference, options.level
     fits = tuple(
-        _critical_batch(
-            i, curve, fitted[free_alpha], overhead, reference, options.level,
-            profile=None if free_alpha else profile_interval(curve, options.level),
-        )
-        for i, curve in enumerate(curves)
-    )  # fmt: skip
+        _critical_batch(i, fitted[free_alpha], free_alpha, *asked) for i in range(len(curves))
+    )
     warnings += [text for fit in fits for text in _warnings(fit, overhead, reference)]
     values = [at.cbs.value for at in fits]
-    _, draws = by_law(fitted[free_alpha], overhead, reference)
-    laws, refused, notes = laws_of(curves, values, list(draws), options.level)
+    _, draws = fitted[free_alpha].by_law(overhead, reference)
+    laws, refused, notes = laws_of(curves, values, draws, options.level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
-    told = definitions(curves, fitted, bracketed, overhead, reference, variables, options.level)
+    told = definitions(fitted, bracketed, overhead, reference, variables, options.level)
     return CriticalFit(
         overhead=overhead,
         reference=reference,
@@ -110,34 +105,29 @@ def _fit(curves: Sequence[StepsCurve], free_alpha: bool, options: Options) -> Fi
     alpha = None if free_alpha else 1.0
     shapes = fit_shapes(curves, alpha)
     draws = refit_shapes(curves, shapes, alpha, resamples=options.resamples, seed=options.seed)
-    return Fitted(shapes, *draws)
+    return Fitted(curves, shapes, *draws)
 
 
 def _critical_batch(
-    i: int,
-    curve: StepsCurve,
-    fitted: Fitted,
-    overhead: float,
-    reference: float,
-    level: float,
-    profile: tuple[float, float] | None,
+    i: int, fitted: Fitted, free_alpha: bool, overhead: float, reference: float, level: float
 ) -> CriticalBatch:
-    """One curve's; `profile` is the interval of κ for α = 1, None where α is free."""
-    shapes, refits = fitted.shapes, fitted.refits
-    kappa, alpha = shapes.kappa[i], shapes.alpha[i]
-    draws = critical_batch(refits.kappa[i], refits.alpha[i], overhead, reference)
-    value = float(critical_batch(kappa, alpha, overhead, reference))
-    if profile is None:
-        alpha_estimate = interval(alpha, refits.alpha[i], level=level)
+    """That of curve i; for α = 1 the interval of κ is its profile's."""
+    curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
+    kappa = float(shapes.kappa[i])
+    value = float(critical_batch(kappa, shapes.alpha[i], overhead, reference))
+    if free_alpha:
+        alpha = interval(shapes.alpha[i], refits.alpha[i], level=level)
         tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(_opened(refits.kappa[i], curve), tails, method="nearest")
-        B_crit = _bracketed(float(kappa), float(low), float(high), level)
-        cbs = _replaced(B_crit, interval(value, draws, level=level))
+        low, high = np.quantile(_opened(refits.kappa[i], curve), tails, method="nearest").tolist()
+        draws = critical_batch(refits.kappa[i], refits.alpha[i], overhead, reference)
+        cbs = interval(value, draws, level=level)
     else:
-        alpha_estimate = Estimate(1.0, 1.0, 1.0, level, "held")
-        B_crit = _bracketed(float(kappa), *profile, level)
-        low, high = (float(critical_batch(end, 1.0, overhead, reference)) for end in profile)
-        cbs = _replaced(B_crit, Estimate(value, low, high, level))
+        alpha = Estimate(1.0, 1.0, 1.0, level, "held")
+        low, high = ends = profile_interval(curve, level)
+        least, most = (float(critical_batch(end, 1.0, overhead, reference)) for end in ends)
+        cbs = Estimate(value, least, most, level)
+    B_crit = _bracketed(kappa, low, high, level)
+    cbs = _replaced(B_crit, cbs)
     B_crit = _within_reach(B_crit, curve)
     if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         cbs = _replaced(B_crit, cbs)
@@ -148,16 +138,16 @@ def _critical_batch(
     if B_crit.value is None and B_crit.low is None:
         least = float((curve.batch * curve.steps).min())
         E_min = Estimate(None, None, least, level, B_crit.note)
-    if profile is None:
+    if free_alpha:
         E_min = Estimate(None, level=level, note="B·S falls without end for a free exponent")
     return CriticalBatch(
         curve=curve,
         S_min=S_min,
         E_min=E_min,
-        alpha=alpha_estimate,
+        alpha=alpha,
         B_crit=B_crit,
         cbs=cbs,
-        interpolated=_interpolated(i, curve, fitted, overhead, reference, level),
+        interpolated=_interpolated(i, fitted, overhead, reference, level),
         noise=float(shapes.noise[i]),
         residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
@@ -176,13 +166,11 @@ def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
     above, below = not np.isfinite(high), low <= 0
     if above and below:
         return Estimate(None, level=level, note="unidentified: the steps show no bend")
-    if above:
-        note = "unidentified: all batches are below the bend; measure larger ones"
-        return Estimate(None, low, None, level, note)
-    if below:
-        note = "unidentified: all batches are above the bend; measure smaller ones"
-        return Estimate(None, None, high, level, note)
-    return Estimate(value, low, high, level)
+    if not above and not below:
+        return Estimate(value, low, high, level)
+    side, wanted = ("below", "larger") if above else ("above", "smaller")
+    note = f"unidentified: all batches are {side} the bend; measure {wanted} ones"
+    return Estimate(None, low if above else None, high if below else None, level, note)
 
 
 def _within_reach(B_crit: Estimate, curve: StepsCurve) -> Estimate:
@@ -206,10 +194,10 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
 
 
 def _interpolated(
-    i: int, curve: StepsCurve, fitted: Fitted, overhead: float, reference: float, level: float
+    i: int, fitted: Fitted, overhead: float, reference: float, level: float
 ) -> Estimate:
     """Without a law; its noise is that between seeds where there are any, else the residuals'."""
-    noise = fitted.noise[i]
+    curve, noise = fitted.curves[i], fitted.noise[i]
     if np.isfinite(curve.seed_noise):
         noise = noise / fitted.shapes.noise[i] * curve.seed_noise / np.sqrt(curve.seeds)
     logs = np.log(curve.steps)

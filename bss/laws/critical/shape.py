@@ -35,8 +35,7 @@ class Shapes(NamedTuple):
 
     Attributes:
         a: steps that no batch can undercut.
-        kappa: (b/a)^(1/α), where both terms of S are equal; B_crit for α = 1.
-        alpha: exponent of the batch.
+        kappa, alpha: where both terms of S are equal, (b/a)^(1/α), B_crit for α = 1; and α.
         noise: residual standard deviation of log S.
         converged: as the fitter has it.
     """
@@ -88,14 +87,7 @@ def refit_shapes(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[Shapes, list[np.ndarray]]:
-    """Parametric bootstrap of all curves at once.
-
-    Args:
-        curves: C of them.
-        fitted: by `fit_shapes`, with the same α.
-        alpha: held, or None.
-        resamples: R.
-        seed: of the generator.
+    """Parametric bootstrap of all C curves at once, as `fit_shapes` fitted them with the same α.
 
     Returns:
         The refits [C, R], and per curve the drawn noise of log S [R, n].
@@ -107,12 +99,11 @@ def refit_shapes(
         dof = max(len(curve.batch) - 2 - (alpha is None), 1)
         drawn.append(draw_noise(noise, dof, (resamples, len(curve.batch)), generator))
     repeated = {key: np.repeat(value, resamples, axis=0) for key, value in data.items()}
-    log_a, log_kappa = np.log(fitted.a), np.log(fitted.kappa)
     for i, (curve, noise) in enumerate(zip(curves, drawn, strict=True)):
         rows = slice(i * resamples, (i + 1) * resamples)
         repeated["log_steps"][rows, : len(curve.batch)] = log_steps(fitted, i, curve.batch) + noise
-    centre = data["centre"]
-    level = log_a + np.logaddexp(0.0, fitted.alpha * (log_kappa - centre))
+    log_kappa = np.log(fitted.kappa)
+    level = np.log(fitted.a) + np.logaddexp(0.0, fitted.alpha * (log_kappa - data["centre"]))
     starts = np.stack([level, log_kappa, fitted.alpha], axis=1)[:, None]
     starts, lower, upper = (np.repeat(array, resamples, axis=0) for array in (starts, *bounds))
     found = solve(residual, starts, lower, upper, repeated, iterations=25)
@@ -121,16 +112,10 @@ def refit_shapes(
 
 
 def critical_batch(kappa, alpha, overhead: float, reference: float) -> np.ndarray:
-    """Largest batch whose steps exceed linear scaling from the reference by no more than r.
+    """Largest batch whose steps exceed linear scaling from the reference B_ref by no more than r.
 
     The closed form for α = 1; else the upper root of B + κ^α·B^(1−α) = (1 + r)·(the same at
-    B_ref), by bisection (derived here).
-
-    Args:
-        kappa: scale of the bend, any shape, in the unit of the reference.
-        alpha: its exponent, of the same shape.
-        overhead: r > 0.
-        reference: B_ref.
+    B_ref), by bisection (derived here). κ, of any shape, is in the unit of the reference.
 
     Examples:
         >>> float(critical_batch(1000.0, 1.0, 0.2, 100))
@@ -197,12 +182,10 @@ def profile_interval(curve: StepsCurve, level: float = 0.95) -> tuple[float, flo
     dof = len(log_batch) - 2
     edges = log_batch[0] - REACH, log_batch[-1] + REACH
     grid = np.linspace(*edges, 400)
-    values = [squares(at) for at in grid]
-    best = int(np.argmin(values))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    inner = np.linspace(low, high, 400)
-    refined = [squares(at) for at in inner]
-    inside, least = inner[int(np.argmin(refined))], max(min(refined), dof * LEAST_NOISE**2)
+    best = int(np.argmin([squares(at) for at in grid]))
+    grid = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 400)
+    inside = min(grid, key=squares)
+    least = max(squares(inside), dof * LEAST_NOISE**2)
     limit = least * (1 + float(stats.f.ppf(level, 1, dof)) / dof)
     ends = []
     for edge, opened in zip(edges, (0.0, np.inf), strict=True):

@@ -70,8 +70,7 @@ class Definition:
 
     Attributes:
         name: in words.
-        overhead: r; None for b/a, which needs none.
-        reference: B_ref; None for b/a.
+        overhead, reference: r and B_ref; None for b/a, which needs none.
         values: per curve; None where it is not identified.
         law: through them; None where there are too few or they do not identify one.
     """
@@ -88,8 +87,7 @@ class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
 
     Attributes:
-        overhead: r.
-        reference: B_ref, in `unit`.
+        overhead, reference: r, and B_ref in `unit`.
         unit: of every batch: "sequences" or "tokens".
         fits: one per curve, in the order of the table.
         law: the law that the design identifies, in params or tokens or both; None without one.

@@ -18,6 +18,7 @@ from bss.errors import InputError
 from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law
+from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.solve import solve
 
 CAP = 2.0
@@ -68,15 +69,21 @@ def compare(
     targets = np.array([t for t in rows.targets if able[t] >= least])
     errors = {name: _left_out_errors(rows, targets, law) for name, law in judged.items()}
     interior = _interior(rows)
-    table = [
-        _summary(law, errors[name], rows.slope, interior, len(targets))
-        for name, law in judged.items()
-    ]
+    table, squares = [], {}
+    for name, law in judged.items():
+        error, weighted = errors[name], (errors[name] * rows.slope)[interior]
+        squares[name] = _by_batch(weighted**2, rows.batch[interior])
+        table.append(
+            {
+                "law": name,
+                "parameters": law.free if law.joint else law.free * len(targets),
+                "points": int(np.isfinite(error).sum()),
+                "interior_loss": rms(weighted),
+                "interior_log_E": rms(error[interior]),
+                "edge_log_E": rms(error[~interior]),
+            }
+        )
     table.sort(key=lambda entry: entry["interior_loss"])
-    squares = {
-        name: _by_batch((error * rows.slope)[interior] ** 2, rows.batch[interior])
-        for name, error in errors.items()
-    }
     best = squares[table[0]["law"]]
     limit = best.mean() + best.std(ddof=1) / np.sqrt(len(best))
     even = [entry for entry in table if squares[entry["law"]].mean() <= limit]
@@ -103,20 +110,16 @@ def _by_batch(squares: np.ndarray, batch: np.ndarray) -> np.ndarray:
 def _left_out_errors(rows: Design, targets: np.ndarray, law: Law) -> np.ndarray:
     """Error [N] in log E of each reached row when its batch is left out; NaN elsewhere."""
     problem = law.problem(rows, targets)
-    errors = np.full(len(rows.batch), np.nan)
-    batches = rows.batches
-    count = len(problem.starts)
-    data = {key: np.repeat(value, len(batches), axis=0) for key, value in problem.data.items()}
-    row_index = np.repeat(problem.rows, len(batches), axis=0)
-    left_out = rows.batch[row_index] == np.tile(batches, count)[:, None]
+    errors, batches = np.full(len(rows.batch), np.nan), rows.batches
+
+    def each(values: np.ndarray) -> np.ndarray:
+        return np.repeat(values, len(batches), axis=0)
+
+    data, row_index = {key: each(value) for key, value in problem.data.items()}, each(problem.rows)
+    left_out = rows.batch[row_index] == np.tile(batches, len(problem.starts))[:, None]
     data["weight"] = np.where(left_out, 0.0, data["weight"])
-    found = solve(
-        problem.residual,
-        np.repeat(problem.starts, len(batches), axis=0),
-        np.repeat(problem.lower, len(batches), axis=0),
-        np.repeat(problem.upper, len(batches), axis=0),
-        data,
-    )
+    box = each(problem.lower), each(problem.upper)
+    found = solve(problem.residual, each(problem.starts), *box, data)
     for i, theta in enumerate(found.parameters):
         here = np.unique(row_index[i][left_out[i]])
         here = here[rows.reached[here] & np.isin(rows.target[here], targets)]
@@ -126,22 +129,6 @@ def _left_out_errors(rows: Design, targets: np.ndarray, law: Law) -> np.ndarray:
             error = np.log(np.asarray(sequences)) - np.log(rows.sequences[here])
         errors[here] = np.clip(error, -CAP, CAP)
     return errors
-
-
-def _summary(
-    law: Law, errors: np.ndarray, slope: np.ndarray, interior: np.ndarray, targets: int
-) -> dict[str, Any]:
-    def rms(values: np.ndarray) -> float:
-        return float(np.sqrt(np.nanmean(values**2)))
-
-    return {
-        "law": law.name,
-        "parameters": law.free if law.joint else law.free * targets,
-        "points": int(np.isfinite(errors).sum()),
-        "interior_loss": rms((errors * slope)[interior]),
-        "interior_log_E": rms(errors[interior]),
-        "edge_log_E": rms(errors[~interior]),
-    }
 
 
 def shown_laws(comparison: Comparison) -> list[str]:

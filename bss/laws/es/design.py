@@ -18,8 +18,7 @@ class Design:
         run: integer label of the run.
         batch: E/S of the row in sequences: exact, since both are counts of the same run.
         target: target loss in nats.
-        steps: steps to the target, or steps taken where it was not reached.
-        sequences: the same in sequences consumed.
+        steps, sequences: to the target, or taken and consumed where it was not reached.
         reached: whether the target was reached.
         slope: −dL/dlog E there, from neighbouring targets; it turns errors in log E into losses.
         seq_len: tokens per sequence.
@@ -120,11 +119,9 @@ def _constant_batches(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     changing = [label for label in np.unique(run) if np.ptp(np.log(batch[run == label])) > 1e-6]
     if not changing:
         return points, []
-    constant = points[~np.isin(run, changing)]
-    if len(np.unique(constant["batch"][constant["reached"]])) >= 3:
-        return pd.DataFrame(constant), [
-            f"{len(changing)} runs change their batch and are left out of the fit"
-        ]
+    constant = points.loc[~np.isin(run, changing)]
+    if constant.loc[constant["reached"], "batch"].nunique() >= 3:
+        return constant, [f"{len(changing)} runs change their batch and are left out of the fit"]
     return points, [
         f"{len(changing)} runs change their batch; their rows are fitted at the mean batch E/S, "
         "which a law of constant batches only approximates"

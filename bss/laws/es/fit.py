@@ -2,22 +2,24 @@
 
 Intervals cluster by run: a parametric bootstrap draws a run offset and independent noise
 (bss.laws.fitting.bootstrap) and refits. Where a design cannot identify a quantity, the fit says so
-in place of a number (bss.laws.es.identified).
+in place of a number (derived here).
 """
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.laws.es.design import Design, design
-from bss.laws.es.identified import identified
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import EsFit, TargetFit
 from bss.laws.fitting.bootstrap import redraw
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
+
+NUMBERS = ("S_min", "E_min", "S_opt")
 
 
 def fit_es(
@@ -57,7 +59,7 @@ def fit_es(
         seq_len=rows.seq_len,
         fits=tuple(fits[target] for target in rows.targets),
         surface=law.in_tokens(joint.parameters, rows.seq_len) if joint else None,
-        surface_intervals=_intervals(joint, options.level) if joint else {},
+        surface_intervals=joint.intervals(options.level) if joint else {},
         measured_batches=tuple(rows.batches.tolist()),
         residuals=tuple(residual for part in parts for residual in part.residuals),
         points=int(rows.reached.sum()),
@@ -76,8 +78,14 @@ class _Part:
     parameters: Any
     draws: Any
     status: str
-    residuals: list[dict[str, float]]
+    residuals: list[dict[str, Any]]
     warnings: list[str]
+
+    def intervals(self, level: float) -> dict[str, Estimate]:
+        """Of the parameters."""
+        pairs = zip(self.parameters, self.draws, strict=True)
+        found = [interval(float(value), draws, level=level) for value, draws in pairs]
+        return dict(zip(self.parameters._fields, found, strict=True))
 
 
 def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> list[_Part]:
@@ -85,7 +93,7 @@ def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> lis
     found = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(found.parameters):
-        data = {key: array[index] for key, array in problem.data.items()}
+        data = problem.one(index)
         draws, residuals = _bootstrap(problem, found, index, rows, options)
         parts.append(
             _Part(
@@ -104,12 +112,12 @@ def _bootstrap(
     problem: Problem, found: Solution, index: int, rows: Design, options: Options
 ) -> tuple[np.ndarray, list[dict[str, float]]]:
     """Refitted parameters [resamples, P] of one problem, and its residuals."""
-    data = {key: value[index] for key, value in problem.data.items()}
-    theta = found.parameters[index]
+    data, theta = problem.one(index), found.parameters[index]
     error, slopes = linearize(problem.residual, theta, data)
     used = (data["weight"] > 0) & (data["reached"] > 0)
     runs = rows.run[problem.rows[index]]
-    free = (problem.lower[index] < problem.upper[index]) & ~found.at_bound[index]
+    box = lower, upper = problem.lower[index], problem.upper[index]
+    free = (lower < upper) & ~found.at_bound[index]
     generator = np.random.default_rng([options.seed, index])
     noise = redraw(error, slopes[:, free], used, runs, options.resamples, generator)
     scale = np.where(used, data["weight"], np.inf)
@@ -118,60 +126,34 @@ def _bootstrap(
         for key, value in data.items()
     }
     resampled["observed"] = data["observed"] + (error + noise) / scale
-    refit = solve(
-        problem.residual,
-        theta[None],
-        problem.lower[index],
-        problem.upper[index],
-        resampled,
-        iterations=40,
-    )
-    residuals = [
-        {
-            "run": int(rows.run[row]),
-            "batch": float(rows.batch[row]),
-            "target_loss": float(rows.target[row]),
-            "relative_loss": float(loss),
-        }
-        for row, loss in zip(problem.rows[index][used], error[used], strict=True)
-    ]
-    return refit.parameters, residuals
+    refit = solve(problem.residual, theta[None], *box, resampled, iterations=40)
+    here = problem.rows[index][used]
+    told = {"run": rows.run[here], "batch": rows.batch[here], "target_loss": rows.target[here]}
+    told = pd.DataFrame(told).assign(relative_loss=error[used])
+    return refit.parameters, told.to_dict("records")
 
 
 def _at_bound(law: Law, found: Solution) -> list[str]:
-    flags = zip(law.parameters._fields, found.at_bound[0], strict=True)
-    names = ", ".join(name for name, flag in flags if flag)
+    names = ", ".join(compress(law.parameters._fields, found.at_bound[0]))
     told = f"{law.family.name}: {names} ended at a bound of the fit; compare with other laws"
     return [told] if names else []
-
-
-def _intervals(part: _Part, level: float) -> dict[str, Estimate]:
-    values, draws = part.parameters._asdict(), part.draws
-    return {
-        name: interval(float(value), draw, level=level)
-        for (name, value), draw in zip(values.items(), draws, strict=True)
-    }
 
 
 def _target_fit(law: Law, rows: Design, target: float, part: _Part, level: float) -> TargetFit:
     values = law.quantities(part.parameters, target)
     spread = law.quantities(part.draws, target)
+    E_min = float(values["E_min"])
     for quantities in (values, spread):
         quantities["E_min"] = quantities["E_min"] * rows.seq_len
     estimates = {
         key: interval(float(value), spread[key], level=level) for key, value in values.items()
     }
-    E_min = float(values["E_min"]) / rows.seq_len
     batches = {
-        name: identified(name, estimates.pop(name), rows, target, E_min) for name in law.batches
-    }
-    numbers = {
-        name: float(values[name]) if name in values else None
-        for name in ("S_min", "E_min", "S_opt")
+        name: _identified(name, estimates.pop(name), rows, target, E_min) for name in law.batches
     }
     return TargetFit(
         target_loss=float(target),
-        **numbers,
+        **{name: estimates[name].value if name in estimates else None for name in NUMBERS},
         batches=batches,
         intervals=estimates,
         parameters={} if law.joint else law.in_tokens(part.parameters, rows.seq_len),
@@ -180,8 +162,38 @@ def _target_fit(law: Law, rows: Design, target: float, part: _Part, level: float
     )
 
 
+def _identified(
+    name: str, estimate: Estimate, rows: Design, target: float, E_min: float
+) -> Estimate:
+    """The estimate of a batch, or a bound with a note where the design does not identify it.
+
+    B_min is an extrapolation unless some batch below 1.5·B_min reached the target; each batch
+    that did bounds it from above. B_opt, as any other, needs batches on both sides that reached the
+    target, or consumed more than E_min sequences without doing so. B_crit needs a batch within a
+    factor of 2 on both sides.
+    """
+    here = rows.target == target
+    value, level = estimate.value or 0.0, estimate.level
+    if name == "B_min":
+        smallest = rows.reaching(target)[0]
+        if smallest < 1.5 * value:
+            return estimate
+        note = f"unidentified: the smallest batch that reached the loss, {smallest:g}, is above 1.5"
+        return Estimate(None, None, float(smallest), level, f"{note} B_min")
+    spent = rows.sequences > E_min
+    measured = np.unique(rows.batch[here & (rows.reached | spent)])
+    margin = 2.0 if name == "B_crit" else 1.0
+    if value * margin < measured[0]:
+        note = f"unidentified: below the smallest batch measured, {measured[0]:g}"
+        return Estimate(None, None, float(measured[0]), level, note)
+    if value > measured[-1] * margin:
+        note = f"unidentified: above the largest batch measured, {measured[-1]:g}"
+        return Estimate(None, float(measured[-1]), None, level, note)
+    return estimate
+
+
 def _unidentified(law: Law, rows: Design, target: float, reason: str, level: float) -> TargetFit:
-    batches = {name: Estimate(None, level=level, note=reason) for name in law.batches}
+    batches = dict.fromkeys(law.batches, Estimate(None, level=level, note=reason))
     counts = _counts(rows, target)
     return TargetFit(float(target), None, None, None, batches, {}, {}, reason, **counts)
 

@@ -28,8 +28,7 @@ class Problem:
     Attributes:
         residual: equal for members of a family, so that they share one compiled program.
         starts: [R, K, P].
-        lower: [R, P]; equal to `upper` where a parameter is held fixed.
-        upper: [R, P].
+        lower, upper: [R, P]; equal where a parameter is held fixed.
         data: arrays [R, M] (and [R] where one value serves a problem); among them `observed`,
             what the law is held against, `weight`, that turns its errors into the residuals, and
             `reached`, 0 where the target was not, so that the residual is one-sided.
@@ -42,6 +41,10 @@ class Problem:
     upper: np.ndarray
     data: dict[str, np.ndarray]
     rows: np.ndarray
+
+    def one(self, index: int) -> dict[str, np.ndarray]:
+        """The data of one of the problems."""
+        return {key: value[index] for key, value in self.data.items()}
 
 
 def residuals(error: Any, data: Mapping[str, Any]) -> Any:
@@ -73,11 +76,7 @@ class Law:
 
     @classmethod
     def parse(cls, law: "Law | str") -> "Law":
-        """A law, or the one of a name: as `bss.laws.es` registers it, or where it is imported from.
-
-        Raises:
-            InputError: an unknown name.
-        """
+        """A law, or that of a name: one of `bss.laws.es`, or `package.module:ATTRIBUTE`."""
         from bss.laws.es import LAWS
 
         return law if isinstance(law, Law) else LAWS[law]
@@ -107,11 +106,7 @@ class Law:
         return self
 
     def problem(self, design: Design, targets: np.ndarray) -> Problem:
-        """The law put to the shared fitter.
-
-        Args:
-            design: of the points.
-            targets: those that enough batches reach.
+        """The law put to the shared fitter, at targets that enough batches reach.
 
         Raises:
             InputError: the design has too few targets.

@@ -25,8 +25,7 @@ class PerTarget(Law):
         units: powers of E and of B in the unit of each parameter, as (1, -1) for steps, S = E/B.
             The law must hold in any unit of E and of B.
         starts: [K, P], fitted numbers to start from.
-        lower: [P].
-        upper: [P].
+        lower, upper: [P], their bounds.
     """
 
     units: ClassVar[tuple[tuple[int, int], ...]]
@@ -80,8 +79,11 @@ class LogError:
 
 
 def _data(design: Design, targets: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Rows of each target, and their data in units of its best run's sequences and batch."""
-    rows, mask = _rows(design, targets)
+    """Rows [T, M] of each target, short ones padded, and their data in units of its best run."""
+    groups = [np.flatnonzero(design.target == target) for target in targets]
+    width = max(len(group) for group in groups)
+    rows = np.array([np.pad(group, (0, width - len(group)), mode="edge") for group in groups])
+    mask = np.array([np.arange(width) < len(group) for group in groups])
     reached = design.reached[rows] & mask
     tokens = np.where(reached, design.sequences[rows], np.inf)
     best = np.take_along_axis(rows, tokens.argmin(axis=1)[:, None], axis=1)[:, 0]
@@ -94,12 +96,3 @@ def _data(design: Design, targets: np.ndarray) -> tuple[np.ndarray, dict[str, np
         "E_unit": E_unit,
         "B_unit": B_unit,
     }
-
-
-def _rows(design: Design, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [T, M] of each target and a mask of the real ones; short targets are padded."""
-    groups = [np.flatnonzero(design.target == target) for target in targets]
-    width = max(len(group) for group in groups)
-    rows = np.array([np.pad(group, (0, width - len(group)), mode="edge") for group in groups])
-    mask = np.array([np.arange(width) < len(group) for group in groups])
-    return rows, mask

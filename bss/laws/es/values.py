@@ -24,15 +24,13 @@ class TargetFit:
 
     Attributes:
         target_loss: in nats.
-        S_min: steps that no batch can undercut; None where unidentified, as the next two.
+        S_min, S_opt: steps that no batch can undercut, and at B_opt; None where the law has none.
         E_min: fewest tokens: at B_opt, or where a law has none, in the limit of small batches.
-        S_opt: steps at B_opt; None for a law that has none.
         batches: the law's batch quantities, in sequences.
-        intervals: of S_min, E_min and S_opt.
+        intervals: of S_min, E_min and S_opt; these are None where unidentified.
         parameters: of a law of this target, E and B in tokens; empty for a joint law.
         status: "converged", "not converged" or "unidentified: ...".
-        points: rows that reached the target.
-        runs: runs with a row at it.
+        points, runs: rows that reached the target, and runs with a row at it.
     """
 
     target_loss: float
@@ -65,12 +63,10 @@ class EsFit(Fit):
         law: the law; of a family, the member that the parameters make any other.
         seq_len: tokens per sequence.
         fits: one per target, highest loss first.
-        surface: parameters of a joint law; None for a law per target.
-        surface_intervals: of these.
+        surface, surface_intervals: parameters of a joint law; None and none for a law per target.
         measured_batches: batches with any point, ascending.
         residuals: per reached point: run, batch, target_loss and the error relative to that loss.
-        points: rows that reached a target.
-        runs: runs behind them.
+        points, runs: rows that reached a target, and runs behind them.
     """
 
     KIND = "es"
@@ -112,15 +108,10 @@ class EsFit(Fit):
 
 
 def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -> np.ndarray:
-    """E in tokens at each batch, as the fitted law has it; infinite where it is never reached.
-
-    Args:
-        fit: any fitted law.
-        batches: in sequences.
-        target_loss: any loss for a joint law, a fitted target for the others.
+    """E in tokens at batches in sequences, by the fitted law; infinite where it is never reached.
 
     Raises:
-        InputError: a law per target was not fitted at this one.
+        InputError: a law per target was not fitted at this one; a joint law takes any.
     """
     batch, parameters = np.asarray(batches, np.float64), fit.parameters(target_loss)
     with jax.enable_x64(True):

@@ -17,42 +17,39 @@ from scipy.optimize import nnls
 from bss.errors import InputError
 from bss.laws.final_loss.points import LossPoints, loss_points
 from bss.laws.final_loss.values import Law, Optimum, TableFit, final_loss, optimal_batch
-from bss.laws.fitting.bootstrap import draw_noise, robust_scale
-from bss.laws.fitting.estimate import Estimate, interval
+from bss.laws.fitting.bootstrap import draw_noise, rms, robust_scale
+from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, solve
 
 EXPONENTS = (0.15, 0.4, 0.9)
 EXPONENT_RANGE = (0.01, 4.0)
 ROBUST_SCALE = 0.01
+LEAST_SQUARES = 1e6
 OUTLIER = 5.0
 PADDING = 64
 
 
-def fit_table(
-    table: pd.DataFrame, *, resamples: int = 300, level: float = 0.90, seed: int = 0
-) -> TableFit:
+def fit_table(table: pd.DataFrame, *, options: Options | None = None) -> TableFit:
     """Fit the three-term law to final losses.
 
     Args:
         table: as `bss.laws.final_loss.points.check_losses` gives it.
-        resamples: bootstrap refits.
-        level: nominal coverage of intervals.
-        seed: of the bootstrap's generator.
+        options: how intervals are made.
 
     Raises:
         InputError: fewer than three batches, or no more points than parameters.
     """
+    options = options or Options(resamples=300)
+    level = options.level
     points, warnings = loss_points(table)
     problem = _problem(points)
     _check_design(points, problem)
-    count = len(points.loss)
-    robust = _solved(problem, np.ones((1, count)), ROBUST_SCALE)
-    outliers = _outliers(_errors(problem, robust.parameters))
-    weight = np.where(outliers, 0.0, 1.0)[None]
-    found = _solved(problem, weight, np.inf)
+    robust = _solved(problem, np.ones((1, len(points.loss))), ROBUST_SCALE)
+    outliers = _outliers(_errors(problem, robust.parameters[0]))
+    found = _solved(problem, np.where(outliers, 0.0, 1.0)[None])
     theta = found.parameters[0]
-    errors = _errors(problem, found.parameters)
-    draws = _bootstrap(problem, theta, errors, outliers, resamples, seed)
+    errors = _errors(problem, theta)
+    draws = _bootstrap(problem, theta, errors, outliers, options)
     law, spread = _law(problem, theta), _law(problem, draws)
     intervals = {
         key: Estimate(None, level=level, note="unidentified: one model size")
@@ -67,7 +64,7 @@ def fit_table(
     return TableFit(
         law=law,
         intervals=intervals,
-        rmse=float(np.sqrt(np.mean(errors[~outliers] ** 2))),
+        rmse=rms(errors[~outliers]),
         max_error=float(np.abs(errors[~outliers]).max()),
         B_opt_exponent=exponent,
         optima=optima,
@@ -77,7 +74,7 @@ def fit_table(
         outliers=outliers,
         status="converged" if found.converged[0] else "not converged",
         level=level,
-        resamples=resamples,
+        resamples=options.resamples,
         warnings=tuple(warnings),
     )
 
@@ -94,6 +91,11 @@ class _Problem(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
     sizes_vary: bool
+
+    @property
+    def free(self) -> int:
+        """How many parameters are fitted."""
+        return int((self.lower < self.upper).sum())
 
 
 def _problem(points: LossPoints) -> _Problem:
@@ -119,7 +121,7 @@ def residual(theta, data):
 def _solved(
     problem: _Problem,
     weight: np.ndarray,
-    scale: float,
+    scale: float = LEAST_SQUARES,
     starts: np.ndarray | None = None,
     losses: np.ndarray | None = None,
 ) -> Solution:
@@ -133,7 +135,7 @@ def _solved(
         "logs": np.pad(logs, (*spare, (0, 0))),
         "loss": np.pad(losses, spare),
         "weight": np.pad(weight, spare),
-        "scale": np.full(problems, min(scale, 1e6)),
+        "scale": np.full(problems, scale),
     }
     starts = _starts(problem) if starts is None else starts
     return solve(residual, starts, problem.lower, problem.upper, data, iterations=80)
@@ -152,20 +154,16 @@ def _starts(problem: _Problem) -> np.ndarray:
     return np.clip(starts, problem.lower, problem.upper)
 
 
-def _errors(problem: _Problem, parameters: np.ndarray) -> np.ndarray:
-    theta = parameters[0]
+def _errors(problem: _Problem, theta: np.ndarray) -> np.ndarray:
     return problem.loss - theta[0] - np.exp(theta[1::2] - theta[2::2] * problem.logs).sum(axis=1)
 
 
 def _outliers(errors: np.ndarray) -> np.ndarray:
     """Points beyond five robust standard deviations; at most a fifth of them can be."""
     centre = float(np.median(errors))
-    limit = max(
-        OUTLIER * robust_scale(errors, centre),
-        1e-9,
-        float(np.quantile(np.abs(errors - centre), 0.8)),
-    )
-    return np.abs(errors - centre) > limit
+    distance = np.abs(errors - centre)
+    limit = max(OUTLIER * robust_scale(errors, centre), 1e-9, float(np.quantile(distance, 0.8)))
+    return distance > limit
 
 
 def _bootstrap(
@@ -173,45 +171,40 @@ def _bootstrap(
     theta: np.ndarray,
     errors: np.ndarray,
     outliers: np.ndarray,
-    resamples: int,
-    seed: int,
+    options: Options,
 ) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    free = int((problem.lower < problem.upper).sum())
-    dof = max(int((~outliers).sum()) - free, 1)
+    dof = max(int((~outliers).sum()) - problem.free, 1)
     noise = np.sqrt(np.sum(errors[~outliers] ** 2) / dof)
-    drawn = draw_noise(float(noise), dof, (resamples, len(errors)), generator)
+    generator = np.random.default_rng(options.seed)
+    drawn = draw_noise(float(noise), dof, (options.resamples, len(errors)), generator)
     losses = problem.loss - errors + drawn
     weight = np.broadcast_to(np.where(outliers, 0.0, 1.0), losses.shape)
-    return _solved(problem, weight, np.inf, theta[None, None], losses).parameters
+    return _solved(problem, weight, starts=theta[None, None], losses=losses).parameters
 
 
 def _law(problem: _Problem, theta: np.ndarray) -> Law:
     """In units of params, steps and tokens; arrays where theta is [R, 7]."""
     sizes, exponents = theta[..., 1::2], theta[..., 2::2]
-    factors = np.exp(sizes + exponents * problem.centres)
-    A, a = factors[..., 0], exponents[..., 0]
+    A, C, M = np.moveaxis(np.exp(sizes + exponents * problem.centres), -1, 0)
+    a, c, m = np.moveaxis(exponents, -1, 0)
     if not problem.sizes_vary:
         A, a = np.full_like(A, np.nan), np.full_like(a, np.nan)
-    C, M, c, m = factors[..., 1], factors[..., 2], exponents[..., 1], exponents[..., 2]
     return Law(theta[..., 0], A, a, C, c, M, m)
 
 
 def _optima(points: LossPoints, law: Law, spread: Law, level: float) -> tuple[Optimum, ...]:
     optima = []
     for params, tokens in sorted(set(zip(points.params, points.tokens, strict=True))):
-        here = (points.params == params) & (points.tokens == tokens)
-        batches = points.batch[here]
+        batches = points.batch[(points.params == params) & (points.tokens == tokens)]
         best = float(optimal_batch(law, tokens))
-        least = final_loss(law, params, tokens, best)
-        given_up = final_loss(law, params, tokens, batches) - least
+        given_up = final_loss(law, params, tokens, batches) - final_loss(law, params, tokens, best)
         optima.append(
             Optimum(
-                float(params),
-                float(tokens),
-                interval(best, optimal_batch(spread, tokens), level=level),
-                bool(batches.min() <= best <= batches.max()),
-                dict(zip(batches.tolist(), given_up.tolist(), strict=True)),
+                params=float(params),
+                tokens=float(tokens),
+                batch=interval(best, optimal_batch(spread, tokens), level=level),
+                bracketed=bool(batches.min() <= best <= batches.max()),
+                given_up=dict(zip(batches.tolist(), given_up.tolist(), strict=True)),
             )
         )
     return tuple(optima)
@@ -226,24 +219,23 @@ def _held_out(
     if len(groups) < 3:
         return by, {}
     left_out = (column == groups[:, None]) & ~outliers
-    weight = np.where(outliers | (column == groups[:, None]), 0.0, 1.0)
-    fits = _solved(problem, weight, np.inf, theta[None, None])
-    held_out = {}
-    for group, here, parameters in zip(groups, left_out, fits.parameters, strict=True):
-        if here.any():
-            errors = _errors(problem, parameters[None])[here]
-            held_out[float(group)] = float(np.sqrt(np.mean(errors**2)))
-    return by, held_out
+    weight = np.where(left_out | outliers, 0.0, 1.0)
+    fits = _solved(problem, weight, starts=theta[None, None]).parameters
+    return by, {
+        float(group): rms(_errors(problem, parameters)[here])
+        for group, here, parameters in zip(groups, left_out, fits, strict=True)
+        if here.any()
+    }
 
 
 def _check_design(points: LossPoints, problem: _Problem) -> None:
-    batches, free = len(np.unique(points.batch)), int((problem.lower < problem.upper).sum())
+    batches = len(np.unique(points.batch))
     if batches < 3:
         raise InputError(f"batch: {batches} different ones; the law needs 3 or more")
-    if len(points.loss) <= free:
+    if len(points.loss) <= problem.free:
         raise InputError(
-            f"table: {len(points.loss)} points of (params, tokens, batch) for {free} parameters; "
-            "add runs"
+            f"table: {len(points.loss)} points of (params, tokens, batch) for {problem.free} "
+            "parameters; add runs"
         )
 
 
@@ -259,22 +251,21 @@ def _warnings(
         texts.append("params: one size, so that A and a are part of L_0")
     if len(np.unique(points.tokens / points.params)) == 1 or len(np.unique(points.tokens)) == 1:
         texts.append("tokens do not vary at given params: exponents in D rest on the law's form")
-    for i in np.flatnonzero(outliers):
-        texts.append(
-            f"set aside as an outlier: params {points.params[i]:g}, tokens {points.tokens[i]:g}, "
-            f"batch {points.batch[i]:g} tokens, loss {points.loss[i]:.4g}"
-        )
-    names = [n for n, flag in zip(Law._fields, found.at_bound[0], strict=True) if flag]
+    texts += [
+        f"set aside as an outlier: params {points.params[i]:g}, tokens {points.tokens[i]:g}, "
+        f"batch {points.batch[i]:g} tokens, loss {points.loss[i]:.4g}"
+        for i in np.flatnonzero(outliers)
+    ]
+    names = ", ".join(itertools.compress(Law._fields, found.at_bound[0]))
     if names:
-        texts.append(f"{', '.join(names)} ended at a bound: the table does not identify it")
+        texts.append(f"{names} ended at a bound: the table does not identify it")
     if not found.converged[0]:
         texts.append("the fit did not converge")
-    outside = [at for at in optima if not at.bracketed]
+    outside = [f"({at.params:g}, {at.tokens:g})" for at in optima if not at.bracketed]
     if outside:
-        listed = ", ".join(f"({at.params:g}, {at.tokens:g})" for at in outside[:4])
-        more = ", …" if len(outside) > 4 else ""
+        listed = ", ".join(outside[:4]) + (", …" if len(outside) > 4 else "")
         texts.append(
             f"batch not bracketed at {len(outside)} of {len(optima)} (params, tokens): B_opt is "
-            f"an extrapolation at {listed}{more}"
+            f"an extrapolation at {listed}"
         )
     return texts

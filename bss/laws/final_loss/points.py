@@ -21,8 +21,7 @@ class LossPoints:
     """Least final losses over the learning rate, [n] each.
 
     Attributes:
-        params: non-embedding parameters N.
-        tokens: training tokens D.
+        params, tokens: non-embedding parameters N, training tokens D.
         batch: B in tokens.
         loss: in nats.
         rates: learning rates that the minimum was taken over.
@@ -40,11 +39,8 @@ class LossPoints:
 def read_losses(path: str | Path) -> pd.DataFrame:
     """Read a table of final losses from CSV (lines that begin with # are comments) or Parquet.
 
-    Returns:
-        The rows with params, tokens, batch_tokens, loss, and lr where there is one.
-
     Raises:
-        InputError: it cannot be read, or a row is refused.
+        InputError: it cannot be read, or `check_losses` refuses a row.
     """
     return _checked(*read_table(path))
 
@@ -67,8 +63,8 @@ def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
 def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]
     need(frame, origin, "params", "tokens", "loss", *size)
-    given = [*size, *(name for name in ("batch", "seq_len", "lr") if name in frame)]
-    columns = {name: positive(frame, name, origin) for name in ("params", "tokens", *given)}
+    known = ["params", "tokens", *size, "batch", "seq_len", "lr"]
+    columns = {name: positive(frame, name, origin) for name in known if name in frame}
     losses = columns["loss"] = pd.Series(pd.to_numeric(frame["loss"], errors="coerce"), dtype=float)
     for i in np.flatnonzero(losses <= 0)[:1]:
         origin.refuse(i, f"loss is {losses.iloc[i]:g}; write a positive number")
@@ -95,30 +91,18 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     if not finite.all():
         warnings.append(f"{int((~finite).sum())} rows without a finite loss: diverged, left out")
     rows = []
-    for key, here in table.loc[finite].groupby(["params", "tokens", "batch_tokens"]):
-        params, tokens, batch = key  # type: ignore[misc]
-        losses = {0.0: float(np.mean(here["loss"].tolist()))}
-        if "lr" in here:
-            losses = {
-                float(lr): float(np.mean(group["loss"].tolist()))  # type: ignore[arg-type]
-                for lr, group in here.groupby("lr")
-            }
-        best = min(losses, key=lambda lr: losses[lr])
-        inside = min(losses) < best < max(losses)
-        rows.append((params, tokens, batch, losses[best], len(losses), inside))
-    points = LossPoints(*(np.array(column) for column in zip(*rows, strict=True)))
-    warnings += _rate_warnings(points, "lr" in table)
+    tried = table.loc[finite] if "lr" in table else table.loc[finite].assign(lr=0.0)
+    for size, here in tried.groupby(["params", "tokens", "batch_tokens"]):
+        losses = here.groupby("lr")["loss"].mean()
+        best, rates = losses.idxmin(), losses.index
+        rows.append((*size, losses.min(), len(rates), rates.min() < best < rates.max()))  # type: ignore[misc]
+    points = LossPoints(*map(np.array, zip(*rows, strict=True)))
+    open_ended, single = int((~points.bracketed).sum()), int((points.rates == 1).sum())
+    if "lr" not in table:
+        warnings.append("no column lr: every loss is taken as that of a tuned learning rate")
+    elif open_ended:
+        warnings.append(
+            f"learning rate not bracketed at {open_ended} of {len(rows)} points ({single} with one "
+            "rate only): their losses are upper bounds of the tuned ones"
+        )
     return points, warnings
-
-
-def _rate_warnings(points: LossPoints, has_rates: bool) -> list[str]:
-    if not has_rates:
-        return ["no column lr: every loss is taken as that of a tuned learning rate"]
-    open_ended = int((~points.bracketed).sum())
-    if not open_ended:
-        return []
-    single = int((points.rates == 1).sum())
-    return [
-        f"learning rate not bracketed at {open_ended} of {len(points.loss)} points ({single} with "
-        "one rate only): their losses are upper bounds of the tuned ones"
-    ]

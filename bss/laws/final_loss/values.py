@@ -33,11 +33,10 @@ class Law(NamedTuple):
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best batch at one size and budget.
+    """The best batch at one size N and budget D.
 
     Attributes:
-        params: N.
-        tokens: D.
+        params, tokens: N and D.
         batch: B_opt in tokens.
         bracketed: whether smaller and larger batches were measured there.
         given_up: per measured batch in tokens, the loss above that of B_opt by the law.
@@ -65,17 +64,14 @@ class TableFit(Fit):
     """The law fitted to a table of final losses.
 
     Attributes:
-        law: its parameters.
-        intervals: of them.
-        rmse: root mean square error over the points fitted, in nats.
-        max_error: the largest of them.
+        law, intervals: its parameters, and of them.
+        rmse, max_error: root mean square and largest error over the points fitted, in nats.
         B_opt_exponent: c/(c + m), of B_opt in D.
         optima: per measured size and budget.
         held_out: root mean square error at the points of each size (or budget, where there is one
             size) when the law is fitted without them.
         held_out_by: "params" or "tokens".
-        points: the design points.
-        outliers: [n] flags of points set aside.
+        points, outliers: the design points, and [n] flags of those set aside.
         status: "converged" or "not converged".
     """
 
@@ -109,13 +105,9 @@ class TableFit(Fit):
         return entry | design | {"law": floats(entry["law"]), "held_out": held_out}
 
     def predict(self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike) -> np.ndarray:
-        """Final losses in nats at a tuned learning rate, float64.
+        """Final losses in nats at a tuned learning rate, float64; arguments broadcast.
 
-        Args:
-            params: N, of any shape that broadcasts with the next two; where all runs had one size
-                the law says nothing of others, and N is not looked at.
-            tokens: D.
-            batch_tokens: B.
+        Where all runs had one size the law says nothing of others, and params are not looked at.
 
         Raises:
             InputError: a number is not positive.

@@ -10,6 +10,8 @@ inverse chi-square, which widens intervals from few runs as Student's t does.
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,11 @@ class RunEffects:
     noise: float
     offset_dof: float
     noise_dof: float
+
+
+def rms(values: ArrayLike) -> float:
+    """Root mean square; NaN ones do not count."""
+    return float(np.sqrt(np.nanmean(np.square(values))))
 
 
 def robust_scale(values: np.ndarray, centre: float = 0.0) -> float:
@@ -42,24 +49,15 @@ def draw_noise(
     return scale * generator.standard_normal(shape)
 
 
-def membership(runs: np.ndarray) -> np.ndarray:
-    """One-hot matrix [N, R] of the run each row belongs to."""
-    _, index = np.unique(runs, return_inverse=True)
-    return np.eye(index.max() + 1)[index]
-
-
 def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
     """Variance components of a least-squares fit, by equating sums of squares to their means.
 
-    Args:
-        residuals: [N] at the minimum.
-        jacobian: [N, P] there, columns of held parameters left out or zero.
-        runs: [N] labels.
-
-    With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e). Their sums of squares between and within
-    runs have expectations linear in the two variances, whose coefficients are traces.
+    Of residuals [N] at the minimum, with their jacobian [N, P] (columns of held parameters left out
+    or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e). Their sums
+    of squares between and within runs have expectations linear in the two variances, whose
+    coefficients are traces.
     """
-    Z = membership(runs)
+    Z = pd.get_dummies(runs, dtype=float).to_numpy()
     basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)
     basis = basis[:, singular > 1e-9 * max(singular.max(initial=0.0), 1e-300)]
     left_over = np.eye(len(residuals)) - basis @ basis.T
@@ -85,7 +83,7 @@ def draw_errors(
     effects: RunEffects, runs: np.ndarray, count: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Errors [count, N] of that many repetitions of the design."""
-    Z = membership(runs)
+    Z = pd.get_dummies(runs, dtype=float).to_numpy()
     offsets = generator.standard_normal((count, Z.shape[1]))
     noise = generator.standard_normal((count, len(runs)))
     offset = drawn_deviation(effects.offset, effects.offset_dof, count, generator)
@@ -104,13 +102,8 @@ def redraw(
 ) -> np.ndarray:
     """Errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 
-    Args:
-        residuals: [...] at the minimum.
-        slopes: [..., P], their derivatives by the free parameters.
-        used: [...], which of them are measurements.
-        runs: [...] labels.
-        count: repetitions.
-        generator: of the draws.
+    Residuals [...] are those at the minimum, slopes [..., P] their derivatives by the free
+    parameters; `used` [...] tells which are measurements, `runs` [...] labels them.
     """
     drawn = np.zeros((count, *used.shape))
     effects = run_effects(residuals[used], slopes[used], runs[used])

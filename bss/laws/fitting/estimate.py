@@ -16,8 +16,7 @@ class Estimate:
 
     Attributes:
         value: the estimate; None where the design does not identify it.
-        low: lower end of the interval, or a lower bound where the value is None.
-        high: upper end, in the same way.
+        low, high: ends of the interval, or bounds where the value is None.
         level: nominal coverage of the interval.
         note: why a value is missing ("unidentified: ..."), else empty.
     """
@@ -38,8 +37,7 @@ class Fit:
     """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
 
     Attributes:
-        level: of all intervals.
-        resamples: bootstrap refits behind them.
+        level, resamples: of all intervals, and bootstrap refits behind them.
         method: how they were made.
         warnings: what a reader must know.
         version: of the package that made the fit.
@@ -91,12 +89,7 @@ def floats(entry: dict[str, float | None]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Options:
-    """How intervals are made.
-
-    Attributes:
-        resamples: bootstrap refits.
-        level: nominal coverage.
-        seed: of the bootstrap's generator.
+    """How intervals are made: by so many bootstrap refits, to a nominal coverage, from a seed.
 
     Raises:
         InputError: on construction, if one of the first two is out of range.
@@ -114,17 +107,11 @@ class Options:
 
 
 def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
-    """The bootstrap's percentile interval around an estimate.
+    """The bootstrap's percentile interval around an estimate, from its refits [R].
 
-    Args:
-        value: the estimate.
-        draws: [R], its refits; infinite ones leave their end open, NaN ones do not count.
-        level: nominal coverage.
+    Infinite refits leave their end open, NaN ones do not count.
     """
     tails = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.nanquantile(draws, tails, method="nearest")
-    return Estimate(float(value), _finite(low), _finite(high), level)
-
-
-def _finite(bound: float) -> float | None:
-    return float(bound) if np.isfinite(bound) else None
+    ends = np.nanquantile(draws, tails, method="nearest")
+    low, high = (float(end) if np.isfinite(end) else None for end in ends)
+    return Estimate(float(value), low, high, level)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bss.errors import InputError
+from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Estimate
 
 LEAST_SPREAD = 2.0
@@ -27,8 +28,7 @@ class PowerLaw:
     Attributes:
         variables: names of the x_k.
         unit: what every x is divided by, so that c is y at x = unit.
-        coefficient: c.
-        exponents: p_k, in the order of `variables`.
+        coefficient, exponents: c, and p_k in the order of `variables`.
         leave_one_out: per exponent, the least and the greatest when one point is left out.
         scatter: residual standard deviation of log y; None where no degree of freedom is left.
         margin: half-width in log y that an interval gives a point of leverage 1; see `fit_power`.
@@ -100,37 +100,35 @@ def fit_power(
     dof = count - parameters
     scatter = float(np.sqrt(np.sum((log_y - design @ theta) ** 2) / dof)) if dof else None
     margin = _margin(scatter, dof, errors, level)
-    halves = [None if margin is None else margin * np.sqrt(d) for d in np.diagonal(inverse)]
+    log_coefficient, *exponents = (
+        _estimate(value, margin, leverage, level, count)
+        for value, leverage in zip(theta, np.diagonal(inverse), strict=True)
+    )
     return PowerLaw(
-        tuple(x),
-        unit,
-        _exponentiated(_estimate(theta[0], halves[0], level, count)),
-        tuple(
-            _estimate(value, half, level, count)
-            for value, half in zip(theta[1:], halves[1:], strict=True)
-        ),
-        _leave_one_out(log_y, design),
-        scatter,
-        margin,
-        inverse,
-        count,
-        level,
+        variables=tuple(x),
+        unit=unit,
+        coefficient=_exponentiated(log_coefficient),
+        exponents=tuple(exponents),
+        leave_one_out=_leave_one_out(log_y, design),
+        scatter=scatter,
+        margin=margin,
+        inverse=inverse,
+        points=count,
+        level=level,
     )
 
 
 def unidentified(x: Mapping[str, ArrayLike]) -> str:
     """Why a power law in these variables cannot be told from these points; empty where it can.
 
-    Each variable must span a factor of 2 by itself, and still do so once what the others explain
-    of its logarithm is taken out: with D proportional to N nothing is left (derived here).
-
-    Args:
-        x: [n] positive values of each variable, by name.
+    Each variable, [n] positive values by its name, must span a factor of 2 by itself, and still do
+    so once what the others explain of its logarithm is taken out: with D proportional to N nothing
+    is left (derived here).
     """
     logs = {name: np.log(np.asarray(values, float)) for name, values in x.items()}
-    count = min(len(values) for values in logs.values())
+    count, all_names = min(len(values) for values in logs.values()), " and ".join(logs)
     if count < len(logs) + 1:
-        return f"{count} points for the {len(logs) + 1} parameters of a law in {_listed(logs)}"
+        return f"{count} points for the {len(logs) + 1} parameters of a law in {all_names}"
     for name, values in logs.items():
         if np.ptp(values) < np.log(LEAST_SPREAD):
             return f"{name} spans less than a factor of {LEAST_SPREAD:g}; vary it more"
@@ -139,9 +137,9 @@ def unidentified(x: Mapping[str, ArrayLike]) -> str:
         design = np.stack([np.ones(count), *others], axis=1)
         rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
         if np.ptp(rest) < np.log(LEAST_SPREAD):
-            fixed = _listed([other for other in logs if other != name])
+            fixed = " and ".join(other for other in logs if other != name)
             return (
-                f"the exponents of {_listed(logs)} cannot be separated: at given {fixed}, {name} "
+                f"the exponents of {all_names} cannot be separated: at given {fixed}, {name} "
                 f"spans only a factor of {np.exp(np.ptp(rest)):.3g}; measure points that vary it "
                 f"by {LEAST_SPREAD:g} or more at fixed {fixed}"
             )
@@ -149,11 +147,7 @@ def unidentified(x: Mapping[str, ArrayLike]) -> str:
 
 
 def predict(law: PowerLaw, x: Mapping[str, float]) -> Estimate:
-    """The law's value at x, with the interval of a new measurement there.
-
-    Args:
-        law: as fitted; without a margin the interval is open.
-        x: a value of each of its variables.
+    """The law's value at x, with the interval of a new measurement there; open without a margin.
 
     Raises:
         InputError: a variable of the law has no positive value.
@@ -164,10 +158,8 @@ def predict(law: PowerLaw, x: Mapping[str, float]) -> Estimate:
     row = _design({name: [x[name]] for name in law.variables}, law.unit)[0]
     c = law.coefficient.value or 0.0
     value = np.log(c) + row[1:] @ np.array([p.value for p in law.exponents])
-    half = None
-    if law.margin is not None:
-        half = law.margin * np.sqrt(1 + row @ law.inverse @ row)
-    return _exponentiated(_estimate(float(value), half, law.level, law.points))
+    leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
+    return _exponentiated(_estimate(value, law.margin, leverage, law.level, law.points))
 
 
 def _design(x: Mapping[str, ArrayLike], unit: float) -> np.ndarray:
@@ -179,12 +171,9 @@ def _margin(
     scatter: float | None, dof: int, errors: ArrayLike | None, level: float
 ) -> float | None:
     quantile = (1 + level) / 2
-    margins = []
-    if scatter is not None:
-        margins.append(float(stats.t.ppf(quantile, dof)) * scatter)
+    margins = [] if scatter is None else [float(stats.t.ppf(quantile, dof)) * scatter]
     if errors is not None:
-        root_mean_square = float(np.sqrt(np.mean(np.asarray(errors, float) ** 2)))
-        margins.append(float(stats.norm.ppf(quantile)) * root_mean_square)
+        margins.append(float(stats.norm.ppf(quantile)) * rms(errors))
     return max(margins, default=None)
 
 
@@ -200,9 +189,12 @@ def _leave_one_out(log_y: np.ndarray, design: np.ndarray) -> tuple[tuple[float, 
     return tuple((float(p.min()), float(p.max())) for p in np.array(fits).T[1:])
 
 
-def _estimate(value: float, half: float | None, level: float, points: int) -> Estimate:
-    if half is None:
+def _estimate(
+    value: float, margin: float | None, leverage: float, level: float, points: int
+) -> Estimate:
+    if margin is None:
         return Estimate(float(value), level=level, note=f"no interval: {points} points")
+    half = margin * np.sqrt(leverage)
     return Estimate(float(value), float(value - half), float(value + half), level)
 
 
@@ -211,7 +203,3 @@ def _exponentiated(log: Estimate) -> Estimate:
         None if end is None else float(np.exp(end)) for end in (log.value, log.low, log.high)
     )
     return Estimate(value, low, high, log.level, log.note)
-
-
-def _listed(names) -> str:
-    return " and ".join(names)

@@ -8,7 +8,6 @@ bounds are equal is held fixed, so that members of a family share one compiled p
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +23,11 @@ EVERY = 8
 Residual = Callable[[jax.Array, Any], jax.Array]
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(NamedTuple):
     """The best of all starts, for each of R problems.
 
     Attributes:
-        parameters: [R, P].
-        cost: [R], half the sum of squared residuals.
+        parameters, cost: [R, P], and [R], half the sum of squared residuals.
         converged: [R], whether the cosine of the residuals with every free derivative is < 1e-4.
         at_bound: [R, P], whether a parameter ended on a bound (False where it is held fixed).
     """
@@ -42,8 +39,7 @@ class Solution:
 
     def best(self) -> "Solution":
         """The one of lowest cost, where all are solutions to one problem."""
-        i = [int(np.argmin(self.cost))]
-        return Solution(self.parameters[i], self.cost[i], self.converged[i], self.at_bound[i])
+        return Solution(*(array[[np.argmin(self.cost)]] for array in self))
 
 
 def solve(
@@ -69,12 +65,11 @@ def solve(
     Raises:
         InputError: no start of some problem has finite residuals.
     """
-    leaves = jax.tree.leaves(data)
-    problems, parameters = len(leaves[0]), np.shape(starts)[-1]
+    problems, parameters = len(jax.tree.leaves(data)[0]), np.shape(starts)[-1]
     starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
     bounds = [np.broadcast_to(bound, (problems, parameters)) for bound in (lower, upper)]
     with jax.enable_x64(True):
-        found = _solve(residual, iterations, *_float64((starts, *bounds, data)))
+        found = _solve(residual, iterations, *float64((starts, *bounds, data)))
         theta, cost, converged = (np.asarray(leaf) for leaf in found)
     if not np.isfinite(cost).all():
         raise InputError("fit: no start gives finite residuals; check the data for extreme values")
@@ -88,7 +83,7 @@ def solve_in_rounds(
     starts: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
-    data: dict[str, np.ndarray],
+    data: dict[str, Any],
     changed: dict[str, np.ndarray] | None = None,
     *,
     rounds: int = 1,
@@ -99,9 +94,8 @@ def solve_in_rounds(
     memory, and let any number of starts share one compiled program.
 
     Args:
-        residual, lower, upper: as in `solve`, of one problem.
+        residual, lower, upper, data: as in `solve`, of one problem, the data by name.
         starts: [Q, P].
-        data: one problem's, by name.
         changed: data by name, [Q, ...], where they are of a start's own, as of a bootstrap refit.
         rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged,
             or, where the data are changed, when every fit has.
@@ -112,7 +106,7 @@ def solve_in_rounds(
     count, found = len(starts), []
     for begin in range(0, count, CHUNK):
         rows = np.minimum(np.arange(begin, begin + CHUNK), count - 1)
-        here = {key: np.broadcast_to(value, (CHUNK, *value.shape)) for key, value in data.items()}
+        here = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
         here |= {key: values[rows] for key, values in (changed or {}).items()}
         part = solve(residual, starts[rows][:, None], lower, upper, here, iterations=ROUND)
         for done in range(1, rounds):
@@ -122,12 +116,7 @@ def solve_in_rounds(
             theta = part.parameters[:, None]
             part = solve(residual, theta, lower, upper, here, iterations=ROUND)
         found.append(part)
-    return Solution(
-        *(
-            np.concatenate([getattr(part, field.name) for part in found])[:count]
-            for field in fields(Solution)
-        )
-    )
+    return Solution(*(np.concatenate(parts)[:count] for parts in zip(*found, strict=True)))
 
 
 def linearize(
@@ -135,11 +124,12 @@ def linearize(
 ) -> tuple[np.ndarray, np.ndarray]:
     """One problem's residuals [N] and their derivatives [N, P] at its parameters [P]."""
     with jax.enable_x64(True):
-        values, slopes = _linearize(residual, *_float64((parameters, data)))
+        values, slopes = _linearize(residual, *float64((parameters, data)))
         return np.asarray(values), np.asarray(slopes)
 
 
-def _float64(tree: Any) -> Any:
+def float64(tree: Any) -> Any:
+    """A tree of arrays for JAX; called, as what is done with it, under `jax.enable_x64`."""
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), tree)
 
 
@@ -158,10 +148,8 @@ def _solve(
     data: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     def problem(starts, lower, upper, data):
-        descend = functools.partial(_descend, residual, iterations)
-        theta, cost, converged = jax.vmap(descend, (0, None, None, None))(
-            starts, lower, upper, data
-        )
+        descend = jax.vmap(lambda start: _descend(residual, iterations, start, lower, upper, data))
+        theta, cost, converged = descend(starts)
         best = jnp.argmin(jnp.where(jnp.isnan(cost), jnp.inf, cost))
         return theta[best], cost[best], converged[best]
 

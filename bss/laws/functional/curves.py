@@ -1,5 +1,6 @@
 """Several runs as one problem for the law of loss curves, and what they can identify by design."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,32 +68,26 @@ def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0) -> Curves:
 
 def stack(paths: list[Path], seq_len: int) -> Curves:
     """Paths padded to one shape."""
-    longest, most = (
-        -(-max(sizes) // PADDING) * PADDING
-        for sizes in ([len(p.steps) for p in paths], [len(p.at) for p in paths])
-    )
 
-    def padded(arrays: list[np.ndarray], width: int, value: float) -> np.ndarray:
-        return np.array([np.pad(a, (0, width - len(a)), constant_values=value) for a in arrays])
+    def padded(arrays: Iterable[np.ndarray], value: float) -> np.ndarray:
+        rows = list(arrays)
+        width = -(-max(map(len, rows)) // PADDING) * PADDING
+        return np.array([np.pad(a, (0, width - len(a)), constant_values=value) for a in rows])
 
     pieces = Pieces(
-        padded([p.steps for p in paths], longest, 0.0),
-        padded([p.lr for p in paths], longest, 1.0),
-        padded([p.batch for p in paths], longest, 1.0),
+        padded((p.steps for p in paths), 0.0),
+        padded((p.lr for p in paths), 1.0),
+        padded((p.batch for p in paths), 1.0),
     )
-    located = [_located(p) for p in paths]
-    readings = Readings(
-        padded([piece for piece, _ in located], most, 0.0),
-        padded([part for _, part in located], most, 1.0),
-    )
+    piece, part = zip(*map(_located, paths), strict=True)
     return Curves(
         runs=tuple(p.run for p in paths),
         seq_len=seq_len,
         pieces=pieces,
-        readings=readings,
-        tokens=padded([p.tokens for p in paths], most, np.nan),
-        loss=padded([p.loss for p in paths], most, 1.0),
-        weight=padded([np.ones(len(p.at)) for p in paths], most, 0.0),
+        readings=Readings(padded(piece, 0.0), padded(part, 1.0)),
+        tokens=padded((p.tokens for p in paths), np.nan),
+        loss=padded((p.loss for p in paths), 1.0),
+        weight=padded((np.ones(len(p.at)) for p in paths), 0.0),
     )
 
 
@@ -113,16 +108,13 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     steady = used & (log_lr > log_lr[used].max() - 5)
     if _spread(log_lr[steady]) < VARIED:
         reasons["p"] = "unidentified: one learning rate"
-    elif not constant and _collinear(log_lr[steady], log_batch[steady]):
+    elif not constant and abs(np.corrcoef(log_lr[steady], log_batch[steady])[0, 1]) > 0.99:
         reasons["p"] = "unidentified: the rate changes only with the batch"
     if len(np.unique(batch[used])) < 3 or _spread(log_batch[used]) < 4:
         reasons["B_phi"] = "unidentified: fewer than three batches over a factor of four"
-    first = curves.readings.piece[:, :1]
-    index = np.arange(steps.shape[1])[None]
-    seen = used & (index >= first)
-    ratio = log_lr - log_batch
-    changes = [_spread(ratio[i][seen[i]]) for i in range(len(steps))]
-    if max(changes) < VARIED:
+    seen = used & (np.arange(steps.shape[1]) >= curves.readings.piece[:, :1])
+    ratios = zip(log_lr - log_batch, seen, strict=True)
+    if max(_spread(ratio[after]) for ratio, after in ratios) < VARIED:
         why = "unidentified: no run changes its batch or its rate after its first loss"
         reasons |= dict.fromkeys(("c_K", "q", "A_1"), why)
     return reasons
@@ -132,17 +124,12 @@ def _spread(logs: np.ndarray) -> float:
     return float(np.exp(np.ptp(logs))) if logs.size else 1.0
 
 
-def _collinear(x: np.ndarray, y: np.ndarray) -> bool:
-    return bool(abs(np.corrcoef(x, y)[0, 1]) > 0.99)
-
-
 def _rates(runs: pd.DataFrame) -> pd.Series:
     column = next((name for name in ("lr", "peak_lr") if name in runs), None)
     if column is None:
         return pd.Series(1.0, index=runs.index)
     rates = pd.Series(pd.to_numeric(runs[column], errors="coerce"), dtype=float)
-    wrong = ~np.isfinite(rates) | (rates < 0)
-    for i in np.flatnonzero(wrong)[:1]:
+    for i in np.flatnonzero(~np.isfinite(rates) | (rates < 0))[:1]:
         row = runs.iloc[i]
         raise InputError(
             f"runs: {column} of run {row['run']} at step {row['step']} is {row[column]}; "

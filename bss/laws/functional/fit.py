@@ -12,22 +12,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
-from bss.laws.fitting.bootstrap import redraw, robust_scale
+from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
-from bss.laws.functional.curves import Curves, curves_of, unidentified_by_design
+from bss.laws.functional import problem as law_problem
+from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.law import CurveLaw
-from bss.laws.functional.problem import (
-    CLOCKS,
-    NAMES,
-    Problem,
-    curve_problem,
-    curve_residual,
-    curve_starts,
-    in_units,
-    law_of,
-)
+from bss.laws.functional.problem import CLOCKS, NAMES, Problem, curve_problem, curve_residual
 from bss.laws.functional.values import CurveFit
 
 WIDE = 10.0  # an interval over more than this factor identifies nothing
@@ -36,7 +27,6 @@ FEWEST = 4  # runs from which clocks are judged on those left out
 REFIT_ROUNDS = 40
 UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
 ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
-LAW_NAMES = dict(zip(NAMES, CurveLaw._fields, strict=True))
 
 
 def fit_curve(
@@ -63,28 +53,19 @@ def fit_curve(
         InputError: `curves_of` refuses the table, all runs have one and the same constant batch and
             rate, or the clock is unknown.
     """
-    curves, reasons = _curves(runs, warmup, since)
+    curves = curves_of(runs, warmup=warmup, since=since)
     several = clock is None and len(curves.runs) >= FEWEST
-    solved = _solved(curves, reasons, CLOCKS if several else (clock or "sgd",))
-    return _fitted(curves, reasons, solved, _best_first(solved)[0], since, options)
+    solved = _solved(curves, CLOCKS if several else (clock or "sgd",))
+    return _fitted(curves, solved, _best_first(solved)[0], since, options)
 
 
 def fit_clocks(
     runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, options: Options | None = None
 ) -> list[CurveFit]:
-    """The law fitted with every clock, the one that `fit_curve` chooses first.
-
-    Args:
-        runs, warmup, since, options: as in `fit_curve`.
-
-    Raises:
-        InputError: as `fit_curve`.
-    """
-    curves, reasons = _curves(runs, warmup, since)
-    solved = _solved(curves, reasons, CLOCKS)
-    return [
-        _fitted(curves, reasons, solved, clock, since, options) for clock in _best_first(solved)
-    ]
+    """The law fitted with every clock, the one that `fit_curve` chooses first; else as there."""
+    curves = curves_of(runs, warmup=warmup, since=since)
+    solved = _solved(curves, CLOCKS)
+    return [_fitted(curves, solved, clock, since, options) for clock in _best_first(solved)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,25 +76,25 @@ class _Solved:
     solution: Solution
     left_out: float | None
 
+    @property
+    def theta(self) -> np.ndarray:
+        """[P], the fitted parameters."""
+        return self.solution.parameters[0]
 
-def _curves(runs: pd.DataFrame, warmup: int, since: int) -> tuple[Curves, dict[str, str]]:
-    """The curves, and what they cannot identify by design."""
-    curves = curves_of(runs, warmup=warmup, since=since)
-    reasons = unidentified_by_design(curves)
-    if "c_K" in reasons and "m" in reasons and "p" in reasons:
-        raise InputError(
-            "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
-            "runs of other batches, and some that change their batch"
-        )
-    return curves, reasons
+    def law(self, theta: np.ndarray) -> CurveLaw:
+        """The law in the runs' units: floats for theta [P], arrays [Q] for theta [Q, P]."""
+        with jax.enable_x64(True):
+            law = law_problem.law_of(np.moveaxis(theta, -1, 0))
+            law = law_problem.in_units(law, self.problem.units)
+        return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
 
 
-def _solved(curves: Curves, reasons: dict[str, str], clocks: tuple[str, ...]) -> dict[str, _Solved]:
+def _solved(curves: Curves, clocks: tuple[str, ...]) -> dict[str, _Solved]:
     """Each clock solved; left-out errors where there are several clocks and enough runs."""
     found = {}
     for clock in clocks:
-        problem = curve_problem(curves, clock, reasons)
-        solution = _solve(problem, curve_starts(problem), rounds=ROUNDS).best()
+        problem = curve_problem(curves, clock)
+        solution = _solve(problem, law_problem.curve_starts(problem), rounds=ROUNDS).best()
         judged = len(clocks) > 1 and len(curves.runs) >= FEWEST
         error = _left_out(problem, solution.parameters) if judged else None
         found[clock] = _Solved(problem, solution, error)
@@ -131,49 +112,37 @@ def _best_first(solved: dict[str, _Solved]) -> list[str]:
 
 
 def _fitted(
-    curves: Curves,
-    reasons: dict[str, str],
-    solved: dict[str, _Solved],
-    clock: str,
-    since: int,
-    options: Options | None,
+    curves: Curves, solved: dict[str, _Solved], clock: str, since: int, options: Options | None
 ) -> CurveFit:
     """The fit of one clock, with its intervals."""
-    options = options or Options(resamples=100)
-    problem, found = solved[clock].problem, solved[clock].solution
-    theta = found.parameters[0]
-    errors, slopes = _linearized(problem, theta)
-    refits = _bootstrap(problem, theta, found.at_bound[0], errors, slopes, options)
-    draws = refits.parameters
-    parameters = _parameters(problem, theta, draws, found.at_bound[0], reasons, clock, options)
-    status = _status(found.converged[0], reasons)
-    size = NAMES.index("noise")
-    # What A_0 and A_1 make together at the end; their shares may trade off.
-    noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
-    low, high = np.quantile(noise, [(1 - options.level) / 2, (1 + options.level) / 2])
-    silent = bool(found.at_bound[0][size] or high - low > np.log(WIDE))
+    options, found = options or Options(resamples=100), solved[clock]
+    errors, slopes = _linearized(found.problem, found.theta)
+    refits = _bootstrap(found, errors, slopes, options)
+    parameters = _parameters(found, refits.parameters, clock, options.level)
+    converged = bool(found.solution.converged[0])
+    status = found.problem.reasons.get("c_K", "converged") if converged else "not converged"
     warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
     unfinished = float(np.mean(~refits.converged))
     if unfinished > UNFINISHED:
         warnings.append(
             f"{unfinished:.0%} of the bootstrap refits did not converge; intervals are too narrow"
         )
+    silent = _silent(found, refits.parameters, options.level)
     if silent:
         warnings.append("noise: its size is unidentified; add smaller batches")
     used = curves.weight > 0
-    runs_used = {
-        name: float(np.sqrt(np.mean(error[here] ** 2)))
-        for name, error, here in zip(curves.runs, errors, used, strict=True)
-    }
     steps, lr, batch = curves.pieces
     return CurveFit(
         clock=clock,
-        law=_physical(problem, theta),
+        law=found.law(found.theta),
         parameters=parameters,
         status=status,
         identified=status == "converged" and not silent,
-        rmse=float(np.sqrt(np.mean(errors[used] ** 2))),
-        run_rmse=runs_used,
+        rmse=rms(errors[used]),
+        run_rmse={
+            name: rms(error[here])
+            for name, error, here in zip(curves.runs, errors, used, strict=True)
+        },
         left_out_rmse={n: one.left_out for n, one in solved.items() if one.left_out is not None},
         seq_len=curves.seq_len,
         batches=_range(batch[steps > 0]),
@@ -188,15 +157,20 @@ def _fitted(
     )
 
 
-def _status(converged: bool, reasons: dict[str, str]) -> str:
-    if not converged:
-        return "not converged"
-    return reasons.get("c_K", "converged")
-
-
 def _range(values: np.ndarray) -> tuple[float, float]:
     low, high = (float(f"{value:.12g}") for value in (values.min(), values.max()))
     return low, high
+
+
+def _silent(found: _Solved, draws: np.ndarray, level: float) -> bool:
+    """Whether the size of the noise is unidentified.
+
+    It is what A_0 and A_1 make together at the end; their shares may trade off.
+    """
+    size = NAMES.index("noise")
+    noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
+    low, high = np.quantile(noise, [(1 - level) / 2, (1 + level) / 2])
+    return bool(found.solution.at_bound[0, size] or high - low > np.log(WIDE))
 
 
 def _linearized(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -208,75 +182,48 @@ def _linearized(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _bootstrap(
-    problem: Problem,
-    theta: np.ndarray,
-    at_bound: np.ndarray,
-    errors: np.ndarray,
-    slopes: np.ndarray,
-    options: Options,
+    found: _Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
 ) -> Solution:
     """Refits of the parameters, with a run offset and noise drawn anew."""
+    problem = found.problem
     used = problem.data["weight"] > 0
     runs = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
-    free = (problem.lower < problem.upper) & ~at_bound
+    free = (problem.lower < problem.upper) & ~found.solution.at_bound[0]
     limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
     kept, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
     drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
-    starts = np.tile(theta, (options.resamples, 1))
+    starts = np.tile(found.theta, (options.resamples, 1))
     return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
 def _left_out(problem: Problem, whole: np.ndarray) -> float:
-    """Root mean square error of log loss at the end of each run by the fit to the others.
-
-    Args:
-        problem: of all runs.
-        whole: [1, P], its solution, from which the others start.
-    """
+    """Error of log loss at the ends of runs by fits to the others, from that to all, [1, P]."""
     each = np.arange(len(problem.data["weight"]))
     weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
     starts = np.repeat(whole, len(each), axis=0)
     fits = _solve(problem, starts, {"weight": weight}, rounds=3).parameters
     ends = (problem.data["weight"] > 0).sum(axis=1) - 1
-    errors = [_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)]
-    return float(np.sqrt(np.mean(np.square(errors))))
+    return rms([_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)])
 
 
-def _physical(problem: Problem, theta: np.ndarray) -> CurveLaw:
-    """Floats for theta [P]; arrays [Q] for theta [Q, P]."""
-    with jax.enable_x64(True):
-        law = in_units(law_of(np.moveaxis(theta, -1, 0)), problem.units)
-    return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
-
-
-def _parameters(
-    problem: Problem,
-    theta: np.ndarray,
-    draws: np.ndarray,
-    at_bound: np.ndarray,
-    reasons: dict[str, str],
-    clock: str,
-    options: Options,
-) -> dict[str, Estimate]:
+def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> dict[str, Estimate]:
     """Each parameter with its interval, or with the reason why it has no value."""
-    law, spread = _physical(problem, theta), _physical(problem, draws)
+    law, spread = found.law(found.theta), found.law(draws)
+    held = found.problem.lower == found.problem.upper
     estimates = {}
-    for i, name in enumerate(LAW_NAMES.values()):
-        value, drawn = float(getattr(law, name)), getattr(spread, name)
-        if problem.lower[i] == problem.upper[i]:
-            if clock == "sgd" and name in ("p", "m", "B_phi"):
-                estimates[name] = Estimate(value, value, value, options.level, "held by the clock")
-            else:
-                estimates[name] = Estimate(None, level=options.level, note=reasons[name])
-            continue
-        estimate = interval(value, drawn, level=options.level)
-        low, high = estimate.low, estimate.high
-        if at_bound[i] and name not in ("L_0", "A_1", "B_phi"):
+    for i, name in enumerate(CurveLaw._fields):
+        value = float(law[i])
+        estimate, note = interval(value, spread[i], level=level), ""
+        if held[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
+            estimate = Estimate(value, value, value, level, "held by the clock")
+        elif held[i]:
+            estimate = Estimate(None, level=level, note=found.problem.reasons[name])
+        elif name in ("L_0", "A_1", "B_phi"):
+            pass  # may be 0
+        elif found.solution.at_bound[0, i]:
             note = "unidentified: ended at a bound of the fit"
-            estimate = dataclasses.replace(estimate, value=None, note=note)
-        elif name not in ("L_0", "A_1", "B_phi", "p") and not (high or np.inf) < WIDE * (low or 0):
+        elif name != "p" and not (estimate.high or np.inf) < WIDE * (estimate.low or 0):
             note = f"unidentified: its interval spans more than a factor of {WIDE:g}"
-            estimate = dataclasses.replace(estimate, value=None, note=note)
-        estimates[name] = estimate
+        estimates[name] = dataclasses.replace(estimate, value=None, note=note) if note else estimate
     return estimates

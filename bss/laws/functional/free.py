@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
+from bss.laws.fitting.solve import float64
 from bss.laws.functional.law import CurveLaw, Pieces, Readings, curve_losses
 from bss.laws.functional.values import CurveFit
 from bss.schedules.rates import Rate
@@ -28,17 +29,14 @@ def free_batches(
     bounds: Sequence[float],
     target_loss: float | None = None,
 ) -> np.ndarray:
-    """The best batch in each cell of `GRID` (shares of the budget), real numbers within bounds.
+    """The best batch in each cell of `GRID` (shares of the budget), real numbers of sequences.
 
     Args:
         fit: the law.
         tokens: budget.
         rate: the learning rate.
         bounds: batches, of which the smallest and largest are the bounds.
-        target_loss: as in `best_schedule`.
-
-    Returns:
-        [cells] sequences.
+        target_loss: in nats; with it the fewest steps that reach it.
     """
     size = np.diff(GRID) * tokens / fit.seq_len
     lr = np.asarray(rate((GRID[1:] + GRID[:-1]) / 2 * tokens), float)
@@ -47,9 +45,7 @@ def free_batches(
     weights = (1.0, 0.0) if target_loss is None else (0.0, 1.0)
     aim = fit.law.L_0 if target_loss is None else target_loss
     with jax.enable_x64(True):
-        fixed = jax.tree.map(
-            lambda x: jnp.asarray(np.asarray(x, np.float64)), (fit.law, size, lr, aim, weights)
-        )
+        fixed = float64((fit.law, size, lr, aim, weights))
 
         def objective(log_batch: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = _objective(jnp.asarray(log_batch), *fixed)

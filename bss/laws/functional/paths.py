@@ -30,12 +30,9 @@ class Path:
 
     Attributes:
         run: its name.
-        steps: [G].
-        lr: [G].
-        batch: [G], sequences.
+        steps, lr, batch: [G], the batch in sequences.
         at: [N], steps at each loss.
-        tokens: [N].
-        loss: [N], nats.
+        tokens, loss: [N], the loss in nats.
     """
 
     run: str
@@ -63,10 +60,7 @@ def run_path(
         rows: its rows of a checked run table, in order.
         lr: [rows], their rates.
         column: of the losses; where it has none, a row has the schedule alone.
-        seq_len: tokens per sequence.
-        warmup: tokens of linear warm-up, whose losses are left out, as are those of rows at which
-            the rate is seen to rise from the start.
-        since: tokens before which losses are left out as well.
+        seq_len, warmup, since: in tokens, as `bss.laws.functional.curves.curves_of` has them.
 
     Raises:
         InputError: fewer than three losses are left, or the rate is never above 0.
@@ -83,7 +77,7 @@ def run_path(
             f"run, so evaluate more often{', lower since' if since else ''} or leave the run out"
         )
     taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
-    before, lr_before = _shifted(batch), _shifted(lr)
+    before, lr_before = (np.concatenate([values[:1], values[:-1]]) for values in (batch, lr))
     mixed = np.abs(sequences - taken * batch) >= batch
     switched = mixed & (batch != before)
     # Steps and tokens between two rows tell how many steps were of either batch.
@@ -103,10 +97,6 @@ def run_path(
     return Path(name, *pieces, *_thinned(step, tokens, loss, batch, kept))
 
 
-def _shifted(values: np.ndarray) -> np.ndarray:
-    return np.concatenate([values[:1], values[:-1]])
-
-
 def _rising(lr: np.ndarray) -> np.ndarray:
     """Rows of a warm-up: from the start, while the rate of the next row is higher."""
     grows = np.append(np.diff(lr) > 1e-9 * lr[1:], False)
@@ -117,14 +107,11 @@ def _pieces(
     taken: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows merged where nothing changes, at most about PIECES, then cut where they are long."""
-    same = np.isclose(lr[1:], lr[:-1], rtol=1e-6) & (batch[1:] == batch[:-1])
-    group = np.concatenate([[0], np.cumsum(~same)])
+    switched = np.diff(batch) != 0
+    group = _groups(switched | ~np.isclose(lr[1:], lr[:-1], rtol=1e-6))
     if group[-1] >= PIECES:
-        switched = np.concatenate([[0], np.cumsum(batch[1:] != batch[:-1])])
         blocks = group * PIECES // (group[-1] + 1)
-        stages = switched if switched[-1] < PIECES else np.zeros_like(switched)
-        changed = (np.diff(blocks) != 0) | (np.diff(stages) != 0)
-        group = np.concatenate([[0], np.cumsum(changed)])
+        group = _groups((np.diff(blocks) != 0) | (switched & (switched.sum() < PIECES)))
     steps = np.bincount(group, taken)
     mean_lr = np.bincount(group, taken * lr) / steps
     mean_batch = np.bincount(group, taken * batch) / steps
@@ -132,6 +119,11 @@ def _pieces(
     edges = np.unique(np.concatenate([[0.0], ends, _CUTS * ends[-1]]))
     which = np.minimum(np.searchsorted(ends, edges[:-1], side="right"), len(ends) - 1)
     return np.diff(edges), mean_lr[which], mean_batch[which]
+
+
+def _groups(changes: np.ndarray) -> np.ndarray:
+    """Labels [n], counted up from 0, of what lies between changes [n - 1]."""
+    return np.concatenate([[0], np.cumsum(changes)])
 
 
 def _thinned(
@@ -147,10 +139,9 @@ def _thinned(
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, READINGS).round().astype(int))]
         return step[rows], tokens[rows], loss[rows]
     bins = np.arange(len(rows)) * READINGS // len(rows)
-    stage = np.concatenate([[0], np.cumsum(np.diff(batch) != 0)])[rows]
+    stage = _groups(np.diff(batch) != 0)[rows]
     few = stage[-1] - stage[0] < READINGS
-    changed = (np.diff(bins) != 0) | (few & (np.diff(stage) != 0))
-    group = np.concatenate([[0], np.cumsum(changed)])
+    group = _groups((np.diff(bins) != 0) | (few & (np.diff(stage) != 0)))
     count = np.bincount(group)
     step, tokens, loss = (
         np.exp(np.bincount(group, np.log(x[rows])) / count) for x in (step, tokens, loss)
@@ -168,10 +159,7 @@ def plan_path(
     """The path of a schedule that is yet to be trained, as `bss.schedules.plan` resolves it.
 
     Args:
-        schedule: batches in sequences.
-        tokens: budget.
-        seq_len: tokens per sequence.
-        rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
+        schedule, tokens, seq_len, rate: as in `bss.laws.functional.values.predict`.
         at: [N] tokens at which losses will be asked; by default the end of the last step.
     """
     plan = resolve(schedule, tokens, seq_len)

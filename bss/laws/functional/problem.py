@@ -16,19 +16,13 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError
-from bss.laws.functional.curves import Curves
-from bss.laws.functional.law import (
-    CurveLaw,
-    Pieces,
-    Readings,
-    curve_losses,
-    curve_terms,
-    kernel_total,
-)
+from bss.laws.fitting.solve import float64
+from bss.laws.functional import law as curve_law
+from bss.laws.functional.curves import Curves, unidentified_by_design
+from bss.laws.functional.law import CurveLaw, Pieces
 
 HUBER = 1e-3
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
-LOGS = np.array([name in ("signal", "s", "T_0", "noise", "c_K") for name in NAMES])
 CLOCKS = ("sgd", "adam")
 _BOX = {
     "signal": (np.log(1e-6), np.log(1e3)),
@@ -49,31 +43,37 @@ KEPT_STARTS = 6
 
 @dataclass(frozen=True)
 class Problem:
-    """The law's problem over some curves.
+    """The law's problem over some curves: bounds [P], and data of one problem.
 
     Attributes:
-        lower, upper: [P].
-        data: one problem's arrays, in units of the longest run's time and mean rate and batch.
+        reasons: names in `CurveLaw` that the runs cannot identify, which are held, and why.
+        data: arrays in units of the longest run's time and mean rate and batch.
         units: of time, rate and batch.
     """
 
+    reasons: dict[str, str]
     lower: np.ndarray
     upper: np.ndarray
-    data: dict[str, np.ndarray]
+    data: dict[str, Any]
     units: tuple[float, float, float]
 
 
-def curve_problem(curves: Curves, clock: str, reasons: dict[str, str]) -> Problem:
+def curve_problem(curves: Curves, clock: str) -> Problem:
     """Units, box and data.
 
     Args:
         curves: what is fitted.
         clock: "sgd" holds p = m = 1 and B_phi = 0; "adam" fits them where they are identified.
-        reasons: names in `CurveLaw` that the runs cannot identify, which are held.
 
     Raises:
-        InputError: an unknown clock.
+        InputError: an unknown clock, or curves of one constant batch and rate.
     """
+    reasons = unidentified_by_design(curves)
+    if {"c_K", "m", "p"} <= reasons.keys():
+        raise InputError(
+            "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
+            "runs of other batches, and some that change their batch"
+        )
     if clock not in CLOCKS:
         raise InputError(f"clock: {clock!r} is unknown; choose one of {', '.join(CLOCKS)}")
     pieces = curves.pieces
@@ -90,16 +90,13 @@ def curve_problem(curves: Curves, clock: str, reasons: dict[str, str]) -> Proble
     box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
     lower, upper = np.array([box[name] for name in NAMES]).T
     data = {
-        "steps": pieces.steps * rate / time,
-        "lr": pieces.lr / rate,
-        "batch": pieces.batch / batch,
-        "piece": curves.readings.piece,
-        "part": curves.readings.part,
+        "pieces": Pieces(pieces.steps * rate / time, pieces.lr / rate, pieces.batch / batch),
+        "readings": curves.readings,
         "observed": np.log(curves.loss),
         "weight": curves.weight,
         "huber": np.array(HUBER),
     }
-    return Problem(lower, upper, data, (time, rate, batch))
+    return Problem(reasons, lower, upper, data, (time, rate, batch))
 
 
 def law_of(theta: Any, xp: Any = np) -> CurveLaw:
@@ -108,7 +105,7 @@ def law_of(theta: Any, xp: Any = np) -> CurveLaw:
     s, T_0, c_K = xp.exp(s), xp.exp(T_0), xp.exp(c_K)
     first = (1 + 1 / T_0) ** s
     held = CurveLaw(L_0, 0.0, s, T_0, 0.0, 0.0, c_K, q, p, m, B_phi)
-    A_0 = xp.exp(noise) / kernel_total(held, 1.0)
+    A_0 = xp.exp(noise) / curve_law.kernel_total(held, 1.0)
     return held._replace(c_1=xp.exp(signal) * first, A_0=A_0, A_1=A_0 * feedback * first)
 
 
@@ -127,7 +124,7 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
 
 def curve_residual(theta, data):
     """Errors of log loss, [R·N], linear past `huber` in their effect (pseudo-Huber)."""
-    loss = curve_losses(law_of(theta, jnp), *_schedules(data))
+    loss = curve_law.curve_losses(law_of(theta, jnp), data["pieces"], data["readings"])
     error = (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
     return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / data["huber"]) ** 2)))).ravel()
 
@@ -151,18 +148,15 @@ def curve_starts(problem: Problem) -> np.ndarray:
     points = np.zeros((len(combined), len(NAMES)))
     points[:, [NAMES.index(name) for name in grid]] = combined
     with jax.enable_x64(True):
-        data = {key: jnp.asarray(value) for key, value in problem.data.items()}
-        signal, noise = (np.asarray(x) for x in _terms(jnp.asarray(points), data))
+        signal, noise = map(np.asarray, _terms(*float64((points, problem.data))))
     used = problem.data["weight"] > 0
     loss = np.exp(problem.data["observed"][used])
     costs = []
     for k in range(len(points)):
         columns = np.column_stack([np.ones(len(loss)), signal[k][used], noise[k][used]])
         sizes, cost = nnls(columns / loss[:, None], np.ones(len(loss)))
-        points[k, 0] = sizes[0]
-        points[k, [NAMES.index("signal"), NAMES.index("noise")]] = np.log(
-            np.maximum(sizes[1:], 1e-4)
-        )
+        logs = np.log(np.maximum(sizes[1:], 1e-4))
+        points[k, [0, NAMES.index("signal"), NAMES.index("noise")]] = sizes[0], *logs
         costs.append(cost)
     best = points[np.argsort(costs)[:KEPT_STARTS]]
     with_feedback = best[:2].copy()
@@ -176,12 +170,7 @@ def _terms(points, data):
 
     def terms(theta):
         law = law_of(theta, jnp)  # of sizes e^0 = 1
-        signal, noise, _ = curve_terms(law, *_schedules(data))
+        signal, noise, _ = curve_law.curve_terms(law, data["pieces"], data["readings"])
         return law.c_1 * signal, law.A_0 * noise
 
     return jax.lax.map(terms, points)
-
-
-def _schedules(data: dict[str, Any]) -> tuple[Pieces, Readings]:
-    pieces = Pieces(data["steps"], data["lr"], data["batch"])
-    return pieces, Readings(data["piece"], data["part"])

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, Fit, floats
+from bss.laws.fitting.solve import float64
 from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.law import CurveLaw, Pieces, Readings, curve_losses
+from bss.laws.functional.law import CurveLaw, curve_losses
 from bss.laws.functional.paths import plan_path
 from bss.schedules.batch import BatchSchedule
 
@@ -37,17 +37,14 @@ class CurveFit(Fit):
         parameters: each with its interval; value None and a note where it is unidentified.
         status: "converged", "not converged" or "unidentified: ...".
         identified: whether losses of schedules that change can be predicted.
-        rmse: root mean square error of log loss over the losses fitted.
-        run_rmse: the same of each run.
+        rmse, run_rmse: root mean square error of log loss over the losses fitted, and of each run.
         left_out_rmse: of each clock, at the last losses of runs left out of its fit; empty where
             they were not tried.
         seq_len: tokens per sequence.
-        batches: measured, ascending, in sequences: the smallest and the largest.
-        rates: the same of learning rates, the smallest being above 0.
+        batches, rates: measured, the smallest (rate above 0) and the largest; batches in sequences.
         tokens: the longest run.
+        losses, runs: how many were fitted.
         since: tokens before which losses were left out.
-        losses: how many were fitted.
-        runs: runs behind them.
     """
 
     clock: str
@@ -91,7 +88,7 @@ def predict(
     rate: Callable[[Any], Any] | float,
     at: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Losses along a schedule that is yet to be trained.
+    """Losses [N] in nats, float64, along a schedule that is yet to be trained.
 
     Args:
         fit: the law.
@@ -99,9 +96,6 @@ def predict(
         tokens: budget.
         rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
         at: [N] tokens at which to predict; by default the end of the last step.
-
-    Returns:
-        [N] nats, float64.
 
     Raises:
         InputError: the budget holds no step, a count lies outside it, or the schedule changes and
@@ -117,9 +111,9 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
     """Predicted beside measured losses of runs, which the fit need not have seen.
 
     Args:
-        fit: the law.
+        fit: the law; losses before its `since` are left out.
         runs: a run table.
-        warmup: as in `bss.laws.functional.fit.fit_curve`; losses before `fit.since` are left out.
+        warmup: as in `bss.laws.functional.fit.fit_curve`.
 
     Returns:
         A row per loss (curves are thinned): run, tokens, loss, predicted. Losses in nats.
@@ -146,35 +140,23 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
 
 
 def check_drive(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> None:
-    """Refuses a schedule that the fit cannot speak of.
-
-    Raises:
-        InputError: what changes has an effect that the fit does not identify.
-    """
-    if not batch_changes and not rate_changes:
-        return
-    reason = fit.status if fit.status != "converged" else ""
+    """Raises InputError where what changes has an effect that the fit does not identify."""
+    reasons = [] if fit.status == "converged" else [fit.status]
     if not fit.identified:
-        reason = reason or "noise is unidentified"
-    missing = fit.unidentified
-    if batch_changes and "m" in missing:
-        reason = reason or f"m is {missing['m']}"
-    if reason:
+        reasons.append("noise is unidentified")
+    if batch_changes and "m" in fit.unidentified:
+        reasons.append(f"m is {fit.unidentified['m']}")
+    if reasons and (batch_changes or rate_changes):
         raise InputError(
-            f"fit: {reason}; add runs that change their batch or rate after some losses, or ask "
-            "for a constant schedule"
+            f"fit: {reasons[0]}; add runs that change their batch or rate after some losses, or "
+            "ask for a constant schedule"
         )
 
 
 def law_losses(law: CurveLaw, curves: Curves) -> np.ndarray:
     """Losses [R, N] at the readings of curves, float64."""
     with jax.enable_x64(True):
-        values = jax.tree.map(
-            lambda x: jnp.asarray(np.asarray(x, np.float64)), (law, curves.pieces, curves.readings)
-        )
-        return np.asarray(_losses(*values))
+        return np.asarray(_losses(*float64((law, curves.pieces, curves.readings))))
 
 
-@jax.jit
-def _losses(law: CurveLaw, pieces: Pieces, readings: Readings):
-    return curve_losses(law, pieces, readings)
+_losses = jax.jit(curve_losses)

@@ -241,11 +241,7 @@ def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
 def loss_sum(config: TransformerConfig, params: Params, sequences_BxT1) -> jax.Array:
     """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
 
-    Args:
-      config: the model.
-      params: its parameters.
-      sequences_BxT1: integer tokens (B, T + 1): inputs are all but the last, targets all but the
-        first.
+    Of integer tokens (B, T + 1) all but the last are inputs, all but the first are targets.
     """
     targets_BxT = sequences_BxT1[:, 1:]
     logits_BxTxV = apply(config, params, sequences_BxT1[:, :-1])

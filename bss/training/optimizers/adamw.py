@@ -14,5 +14,4 @@ class AdamW(Optimizer):
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """Moments over the root of second moments; see `Optimizer`."""
-        del masks
         return scale_by_moments(settings.one_minus_beta1, settings.one_minus_beta2, self.eps)

@@ -108,5 +108,4 @@ class Optimizer(Chosen):
 
     def evaluation_params(self, params: optax.Params, state: Any) -> optax.Params:
         """The parameters to evaluate, from those trained and the chain's state."""
-        del state
         return params

@@ -34,7 +34,6 @@ def scale_by_moments(one_minus_beta1, one_minus_beta2, eps: float) -> optax.Grad
         return MomentsState(zeros(), zeros(), jnp.zeros(()), jnp.zeros(()))
 
     def update(updates, state, params=None):
-        del params
         mu = jax.tree.map(lambda m, g: m + one_minus_beta1 * (g - m), state.mu, updates)
         nu = jax.tree.map(lambda v, g: v + one_minus_beta2 * (g * g - v), state.nu, updates)
         mu_weight = state.mu_weight + one_minus_beta1 * (1 - state.mu_weight)

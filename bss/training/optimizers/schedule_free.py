@@ -25,7 +25,6 @@ class ScheduleFree(Optimizer):
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """Adam's without a first moment; see `Optimizer`."""
-        del masks
         return scale_by_moments(1.0, settings.one_minus_beta2, self.eps)
 
     def descent(

@@ -13,5 +13,4 @@ class SGD(Optimizer):
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """The trace of the gradients; see `Optimizer`."""
-        del masks
         return optax.trace(decay=1.0 - settings.one_minus_beta1)

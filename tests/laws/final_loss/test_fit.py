@@ -12,6 +12,7 @@ from bss.errors import InputError
 from bss.laws import TableFit, check_losses, fit_table
 from bss.laws.final_loss.points import loss_points, read_losses
 from bss.laws.final_loss.values import Law, final_loss, optimal_batch
+from bss.laws.fitting.estimate import Options
 
 LAW = Law(1.7, 400.0, 0.34, 12.0, 0.5, 180.0, 0.6)
 SIZES = (2e7, 5e7, 1.6e8, 4e8, 1e9)
@@ -56,7 +57,7 @@ def test_the_closed_form_is_the_minimum():
 
 
 def test_an_exact_table_gives_the_law_back():
-    fit = fit_table(check_losses(planted(noise=0.0)), resamples=20)
+    fit = fit_table(check_losses(planted(noise=0.0)), options=Options(20))
     np.testing.assert_allclose(list(fit.law), LAW, rtol=1e-3)
     sizes, batches = np.array([[3e7], [2e9]]), np.array([2e5, 1e6, 4e6])
     found = fit.predict(sizes, 4e10, batches)
@@ -70,7 +71,7 @@ def test_an_exact_table_gives_the_law_back():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_noisy_uneven_table_with_diverged_rows_gives_the_optimum(seed):
     table = untuned(planted(diverged=0.05, seed=seed))
-    fit = fit_table(check_losses(table), resamples=50)
+    fit = fit_table(check_losses(table), options=Options(50))
     exponent = LAW.c / (LAW.c + LAW.m)
     assert fit.B_opt_exponent.value == pytest.approx(exponent, abs=0.06)
     for at in fit.optima:
@@ -87,7 +88,7 @@ def test_a_noisy_uneven_table_with_diverged_rows_gives_the_optimum(seed):
 def test_intervals_hold_the_planted_optimum():
     covered = []
     for seed in range(10):
-        fit = fit_table(check_losses(untuned(planted(seed=100 + seed))), resamples=100)
+        fit = fit_table(check_losses(untuned(planted(seed=100 + seed))), options=Options(100))
         e = fit.B_opt_exponent
         assert e.low is not None and e.high is not None
         covered.append(e.low <= LAW.c / (LAW.c + LAW.m) <= e.high)
@@ -106,7 +107,7 @@ def test_the_minimum_over_the_rate_is_taken_and_counted():
 
 def test_one_size_is_the_surface_of_steps_and_batch():
     law = LAW._replace(m=1.0, M=3e4)
-    fit = fit_table(check_losses(planted(law, (5e7,), noise=0.0, keep=1.0)), resamples=20)
+    fit = fit_table(check_losses(planted(law, (5e7,), noise=0.0, keep=1.0)), options=Options(20))
     assert np.isnan(fit.law.A)
     assert fit.law.m == pytest.approx(1.0, rel=0.01)
     assert fit.held_out_by == "tokens"
@@ -122,7 +123,7 @@ def test_what_is_not_bracketed_is_told():
     assert any("no column lr" in t for t in loss_points(check_losses(untuned(table)))[1])
     best = optimal_batch(LAW, table["tokens"].to_numpy())
     small = table.loc[table["batch"] * table["seq_len"] < best / 1.5]
-    fit = fit_table(check_losses(small), resamples=20)
+    fit = fit_table(check_losses(small), options=Options(20))
     assert any("batch not bracketed" in text for text in fit.warnings)
     assert not any(at.bracketed for at in fit.optima)
 
