@@ -33,3 +33,26 @@ def gaps_at_equal_steps(run: pd.DataFrame, large: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {seed: curves[seed] - np.interp(at, known, others[seed].to_numpy()) for seed in seeds}
     )
+
+
+def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
+    """The curve of a schedule's seeds, where all of them were evaluated.
+
+    Args:
+        run: columns seed, tokens, step, eval_loss, of one schedule at one rate.
+
+    Returns:
+        Columns tokens, steps, loss (the mean), low and high (the lowest and the highest seed).
+    """
+    seeds = run["seed"].nunique()
+    grouped = run.groupby("tokens")
+    losses = grouped["eval_loss"]
+    table = pd.DataFrame(
+        {
+            "steps": grouped["step"].first(),
+            "loss": losses.mean(),
+            "low": losses.min(),
+            "high": losses.max(),
+        }
+    )
+    return table.loc[losses.count() == seeds].reset_index()
