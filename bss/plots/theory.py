@@ -115,6 +115,7 @@ def catch_up_figure(
         label, at = f"slope −{-theory[name]:.2f}", (steps[0], line[0])
         look = {"fontsize": 8, "color": style.INK}
         right.annotate(label, at, (10, 6), textcoords="offset points", **look)
+    right.margins(y=0.1)
     right.set(xlabel="steps since the switch", ylabel="gap to the large batch", **_LOG_LOG)
     style.panel_title(right, "the gap closes")
     style.tokens_axis(right.xaxis)

@@ -30,12 +30,15 @@ def legend(figure):
 
 def test_curves_are_drawn_by_tokens_and_by_steps():
     table = pd.DataFrame({"tokens": [100, 200], "steps": [10, 15], "loss": [3.0, 2.5]})
+    table = table.assign(low=table["loss"] - 0.1, high=table["loss"] + 0.2)
     figure = plots.clocks_figure({"small": table, "large": table.assign(steps=[2, 4])})
     by_tokens, by_steps = figure.axes
     for i, (tokens, steps) in enumerate([([100, 200], [10, 15]), ([100, 200], [2, 4])]):
         np.testing.assert_allclose(data(by_tokens.lines[i]), [tokens, [3.0, 2.5]])
         np.testing.assert_allclose(data(by_steps.lines[i]), [steps, [3.0, 2.5]])
-    assert legend(figure) == ["small", "large"]
+        (band,) = by_steps.collections[i].get_paths()
+        assert (band.vertices[:, 1].min(), band.vertices[:, 1].max()) == (2.4, 3.2)
+    assert legend(figure) == ["small", "large", "lowest to\nhighest seed"]
 
 
 def test_gaps_are_counted_from_the_switch_and_the_earliest_has_none_to_itself():
@@ -59,7 +62,8 @@ def test_gaps_are_counted_from_the_switch_and_the_earliest_has_none_to_itself():
     np.testing.assert_allclose(second, [[1, 2], [0.1, 0.05]])
     (line,) = by_tokens.lines[1:]
     np.testing.assert_allclose(data(line), [[50, 100], [0.05, 0.025]])
-    assert legend(figure) == ["100", "300"]
+    assert legend(figure) == ["100", "300", plots.ERRORS]
+    assert [text.get_text() for text in by_steps.texts] == ["0: they meet"]
 
 
 @pytest.fixture
@@ -75,9 +79,7 @@ def test_bounds_are_hollow_and_exponents_are_told(switches):
     found = pd.DataFrame(
         {
             "source": ["measured", "law"],
-            "exponent": [np.nan, 0.7],
-            "low": [np.nan, 0.6],
-            "high": 0.8,
+            "exponent": [0.7, 0.9],
         }
     )
     figure = plots.switch_points_figure(switches, found)
@@ -85,10 +87,11 @@ def test_bounds_are_hollow_and_exponents_are_told(switches):
     np.testing.assert_allclose(marks(ax, "white"), [[1e5, 0.2 * 1e5**0.7]])
     assert len(marks(ax)) == 6
     told = legend(figure)
-    assert told[0] == "measured"
-    assert "exponent 0.70 (90%: 0.60 to 0.80)" in told[1]
+    assert told[0] == "measured\nslope 0.70 from origin 0"
+    assert "slope" not in told[1]  # the law's points reach beyond the measured ones
+    assert told[2:] == ["slope 1", f"bars: {plots.ERRORS}", "a bound"]
     dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
-    np.testing.assert_allclose(data(dashed[0])[1], 0.2 * np.array([1e5, 4e5]) ** 0.7)
+    np.testing.assert_allclose(data(dashed[0])[1], 0.2 * np.array([2e5, 4e5]) ** 0.7)
 
 
 def test_predictions_are_told_with_their_scores():
@@ -118,7 +121,8 @@ def test_predictions_are_told_with_their_scores():
     assert text.get_text() == (
         "3 runs\nerror of differences: 0.25\nof their spread\nrank correlation 1.00"
     )
-    assert not figure.axes[1].texts
+    assert len(figure.axes) == 2 and not figure.axes[1].texts
     assert legend(figure) == [
         "constant learning rate", "decayed to zero", "cosine to zero", "equal",
+        f"bars: {plots.ERRORS}",
     ]  # fmt: skip
