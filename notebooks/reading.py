@@ -8,7 +8,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pandas as pd
+
 from bss.points.claims import Claim, markdown
+from bss.points.standings import ENDINGS, Standing, by_ending
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -77,3 +80,28 @@ def verdicts(claims: Iterable[Claim], table: str = "", words: str = "") -> str:
     """
     some = [one for one in claims if f"/{table}." in one.table or not table]
     return markdown([one for one in some if words in one.statement])
+
+
+def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
+    """Final losses less that of the best constant of each ending, in 1e-3 nats.
+
+    ± is 2 standard errors over paired seeds; what it shows is for claims to say.
+
+    Args:
+        contenders: a table of final losses.
+
+    Returns:
+        Text: a row a contender, best first at the first ending, a column an ending.
+    """
+
+    def told(one: Standing) -> str:
+        if one.best:
+            return f"best constant, {one.loss:.4f}"
+        error = "" if one.error is None else f" ± {1e3 * one.error:.1f}"
+        return f"{1e3 * one.difference:+.1f}{error}".replace("-", "−")
+
+    columns = {
+        ENDINGS[ending].short: {one.name: told(one) for one in rows}
+        for ending, rows in by_ending(contenders).items()
+    }
+    return pd.DataFrame(columns).fillna("")

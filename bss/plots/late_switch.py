@@ -142,7 +142,7 @@ def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure
         style.tokens_axis(axis)
     entries.append(style.handle("slope 1", lw=1, ls=":", color=style.INK))
     entries.append(style.handle(f"bars: {ERRORS}", marker="|", ms=9, ls="none", color=style.INK))
-    if not table["interior"].all():
+    if not table["interior"].to_numpy(bool).all():
         entries.append(style.hollow("a bound", ms=6))
     return style.side_legend(figure, entries)
 

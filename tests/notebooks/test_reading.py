@@ -4,8 +4,10 @@ import doctest
 import subprocess
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
+from bss.points.claims import untestable
 from notebooks import reading
 
 
@@ -55,3 +57,27 @@ def test_an_experiment_that_fails_is_told(monkeypatch):
     monkeypatch.setenv("RUN", "gigantic")
     with pytest.raises(RuntimeError, match=r"optimal_schedule.*expected one of smoke, cpu"):
         reading.results_of("optimal_schedule")
+
+
+def test_contenders_are_told_against_the_best_constant_of_each_ending():
+    losses = {("constant 1", "decay"): [1.5, 1.6], ("late", "decay"): [1.49, 1.57]}
+    losses |= {("constant 1", "cosine"): [1.7, 1.7]}
+    rows = [
+        {"name": name, "rate": rate, "seed": seed, "eval_loss": loss, "test_loss": loss}
+        | {"batch": "1", "tokens": 10, "steps": 5, "role": name.split()[0]}
+        for (name, rate), some in losses.items()
+        for seed, loss in enumerate(some)
+    ]
+    table = reading.contenders_table(pd.DataFrame(rows))
+    assert table.to_dict("index") == {
+        "late": {"decayed": "−20.0 ± 20.0", "cosine": ""},
+        "constant 1": {"decayed": "best constant, 1.5500", "cosine": "best constant, 1.7000"},
+    }
+
+
+def test_verdicts_are_of_one_table():
+    late = untestable("late", "paper", "cosine", table="results/a/runs.csv", note="none ran")
+    fits = untestable("fits", "derived", "cosine", table="results/a/fit.json", note="none")
+    assert "late" in reading.verdicts([late, fits], "runs")
+    assert "fits" not in reading.verdicts([late, fits], "runs")
+    assert "late" not in reading.verdicts([late, fits], words="fits")

@@ -37,7 +37,8 @@ def test_curves_are_drawn_by_tokens_and_by_steps():
         np.testing.assert_allclose(data(by_tokens.lines[i]), [tokens, [3.0, 2.5]])
         np.testing.assert_allclose(data(by_steps.lines[i]), [steps, [3.0, 2.5]])
         (band,) = by_steps.collections[i].get_paths()
-        assert (band.vertices[:, 1].min(), band.vertices[:, 1].max()) == (2.4, 3.2)
+        heights = np.asarray(band.vertices, float)[:, 1]
+        assert (heights.min(), heights.max()) == (2.4, 3.2)
     assert legend(figure) == ["small", "large", "lowest to\nhighest seed"]
 
 
