@@ -95,6 +95,7 @@ def against_constants(tuned: pd.DataFrame) -> list[Claim]:
             condition = f"{_called(row)}, {told.short}"
             note = f"less {best}, chosen by held-out loss{edge}; {row['trials']} against "
             note += f"{flat['trials']} rates; {row['steps'] / flat['steps']:.2f} of its steps"
+            note += "; these runs are es_wsd's too" if name == "late" and ending != "cosine" else ""
             if what:
                 made.append(_lower(f"{what} {BEST}", source, condition, effect, "contenders", note))
     return made
