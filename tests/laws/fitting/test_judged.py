@@ -1,5 +1,7 @@
 """Exponents as effects: the errors of a regression, and of leaving groups out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import linregress
@@ -15,7 +17,8 @@ NOISE = np.exp([0.1, -0.2, 0.05, 0.1, -0.05])
 def test_an_exponent_has_the_error_of_a_regression():
     y = 3 * X**0.7 * NOISE
     law = fit_power(y, {"tokens": X})
-    slope, intercept, _, _, error = linregress(np.log(X), np.log(y))
+    line: Any = linregress(np.log(X), np.log(y))
+    slope, intercept, error = line.slope, line.intercept, line.stderr
     found = exponent(law, Scatter(0.5, 9))
     assert found.estimate == pytest.approx(slope)
     assert found.own and found.pooled
