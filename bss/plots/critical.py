@@ -18,9 +18,10 @@ from bss.laws.fitting.power import PowerLaw, predict
 from bss.plots import style
 from bss.theory.critical import CriticalTable
 
-OURS, PUBLISHED = "#10375c", "#c2571a"
+OURS, PUBLISHED, FREE = "#10375c", "#c2571a", "#7d7d7d"
 NAMES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
+BESIDE = 1.08  # the law-free values stand beside those of the law
 _BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 
@@ -72,7 +73,9 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     at = float(found.steps(np.array(cbs)))
     ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
     if found.cbs.low and found.cbs.high:
-        ax.axvspan(found.cbs.low, found.cbs.high, color=PUBLISHED, alpha=0.15, lw=0)
+        band = {"color": PUBLISHED, "alpha": 0.15, "lw": 0}
+        label = f"its {found.cbs.level:.0%} interval"
+        ax.axvspan(found.cbs.low, found.cbs.high, label=label, **band)
     _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
     ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
     style.panel_title(ax, f"{model}: what is critical")
@@ -85,6 +88,9 @@ def laws_figure(
     published: Mapping[str, tuple[float, float]] | None = None,
 ) -> Figure:
     """Critical batch against N and against D: a panel for each law in one variable.
+
+    Panels share the range of the batch and the length of their other axis, so that their slopes
+    can be compared.
 
     Args:
         fits: by the title of their panels.
@@ -100,9 +106,14 @@ def laws_figure(
     ]
     if not panels:
         raise InputError("fits: no law in one variable to draw; see their warnings")
-    figure, axes = style.new_figure(3.4, columns=len(panels), width=1.8 + 3.4 * len(panels))
-    for ax, (title, fit, name) in zip(axes[0], panels, strict=True):
+    figure, axes = style.panels(len(panels), 3.1, beside=1.8)
+    for ax, (title, fit, name) in zip(axes, panels, strict=True):
         draw_law(ax, fit, name, (forecasts or {}).get(name, ()), title)
+    style.share_log_ranges(axes)
+    for ax in axes:
+        style.tokens_axis(ax.xaxis, most=4)
+        style.count_axis(ax.yaxis)
+    for ax, (_, fit, name) in zip(axes, panels, strict=True):
         if published and name in published:
             coefficient, exponent = published[name]
             x = np.array(ax.get_xlim())
@@ -197,8 +208,10 @@ def draw_law(
         if cbs.value is not None:
             ax.plot([x, x], np.array([cbs.low, cbs.high], float), color=style.INK, lw=1.2, zorder=3)
             ax.plot([x], [cbs.value], "o", color=style.INK, ms=5, zorder=4)
-    beside = np.array([at.interpolated.value for at in fit.fits], float)
-    ax.plot(sizes, beside, "x", color=style.FAINT, ms=5, zorder=2)
+    for x, free in zip(sizes, (at.interpolated for at in fit.fits), strict=True):
+        ends, at = np.array([free.low, free.high], float), np.array([free.value], float)
+        ax.plot([BESIDE * x, BESIDE * x], ends, color=FREE, lw=1, zorder=2)
+        ax.plot([BESIDE * x], at, "x", color=FREE, ms=5, zorder=2)
     grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
@@ -241,9 +254,9 @@ def curve_handles(fit: CriticalFit) -> list[Line2D]:
 
 def _law_handles() -> list[Line2D]:
     return [
-        style.handle("by S = a + b/B", ls="none", marker="o", ms=5, color=style.INK),
-        style.handle("interpolated", ls="none", marker="x", ms=5, color=style.FAINT),
-        style.handle("power law, with the\ninterval of a new value", color=OURS, lw=1.5),
+        style.handle("by S = a + b/B,\nwith 95% interval", marker="o", ms=5, color=style.INK, lw=1),
+        style.handle("without a law,\nwith 95% interval", marker="x", ms=5, color=FREE, lw=1),
+        style.handle("power law; shaded, the 95%\ninterval of a new value", color=OURS, lw=1.5),
     ]
 
 

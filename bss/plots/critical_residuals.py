@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from bss.laws.critical.values import CriticalBatch
@@ -18,11 +19,10 @@ def residuals_figure(groups: Mapping[str, Sequence[CriticalBatch]]) -> Figure:
     Args:
         groups: curves by the title of their panel.
     """
-    width = 3.6 + 3.4 * (len(groups) - 1) + 2.6
-    figure, axes = style.new_figure(3.0, columns=len(groups), width=width, sharey=True)
-    entries = [style.handle("S = a + b/B", color=style.INK, lw=1)]
-    for ax, (title, curves) in zip(axes[0], groups.items(), strict=True):
-        looks = style.named_styles(_cell(at) for at in curves)
+    figure, axes = style.panels(len(groups), 3.3, beside=1.8, sharey=True)
+    entries: list[Artist] = [style.handle("S = a + b/B", color=style.INK, lw=1)]
+    looks = style.named_styles(_cell(at) for curves in groups.values() for at in curves)
+    for ax, (title, curves) in zip(axes, groups.items(), strict=True):
         for at in curves:
             if at.B_crit.value is not None:
                 off = 100 * np.expm1(at.residuals)
@@ -38,9 +38,8 @@ def residuals_figure(groups: Mapping[str, Sequence[CriticalBatch]]) -> Figure:
         style.count_axis(ax.xaxis, most=5)
         ax.set_xlabel("batch B over b/a")
         style.panel_title(ax, title)
-        entries += style.handles(looks, lw=1, ms=4)
-    axes[0, 0].set_ylabel("steps less those of\nS = a + b/B (%)")
-    return style.side_legend(figure, entries)
+    axes[0].set_ylabel("steps less those of\nS = a + b/B (%)")
+    return style.side_legend(figure, [*entries, *style.handles(looks, lw=1, ms=4)])
 
 
 def _cell(at: CriticalBatch) -> str:

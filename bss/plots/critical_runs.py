@@ -22,12 +22,15 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
     Args:
         fits: by the title of their panels.
     """
-    figure, axes = style.new_figure(3.8, columns=len(fits), width=0.4 + 3.7 * len(fits))
-    for ax, (title, fit) in zip(axes[0], fits.items(), strict=True):
+    figure, axes = style.panels(len(fits), 3.4, beside=1.0)
+    for ax, (title, fit) in zip(axes, fits.items(), strict=True):
         draw_steps(ax, fit)
         style.panel_title(ax, title)
         ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
         ax.set_ylim(bottom=ax.get_ylim()[0] / 4)
+    style.share_log_ranges(axes)
+    for ax in axes:
+        style.batch_axis(ax.xaxis, most=6)
         style.count_axis(ax.yaxis)
     return figure
 
@@ -43,7 +46,7 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
     figure, [[ax]] = style.new_figure(3.6)
     looks, entries, tips = style.named_styles(table["schedule"]), [], []
     if np.isfinite(noise):
-        band = {"color": style.FAINT, "alpha": 0.18, "lw": 0, "label": "2 s.d. of seeds"}
+        band = {"color": style.FAINT, "alpha": 0.18, "lw": 0, "label": "± 2 s.d. of seeds"}
         entries.append(ax.axhspan(*np.exp([-2 * noise, 2 * noise]), **band))
     ax.axhline(1, color=style.FAINT, lw=1)
     for i, (name, look) in enumerate(looks.items()):
@@ -85,11 +88,13 @@ def noise_figure(table: pd.DataFrame) -> Figure:
             ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **look)
         x, y = style.columns(table, column, "noise_scale")
         ends = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
-        ax.set(xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=ends)
-        ax.plot(ends, ends, color=style.FAINT, lw=1, ls="--", zorder=1)
+        ax.set(xscale="log", yscale="log", xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=ends)
+        style.panel_title(ax, f"noise scale and {title}", xlabel=f"{label} (sequences)")
+    style.share_log_ranges(axes[0])
+    for ax in axes[0]:
+        ax.axline((1, 1), (2, 2), color=style.FAINT, lw=1, ls="--", zorder=1)
         for axis in (ax.xaxis, ax.yaxis):
             style.batch_axis(axis)
-        style.panel_title(ax, f"noise scale and {title}", xlabel=f"{label} (sequences)")
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
     entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
     return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])

@@ -65,6 +65,35 @@ def new_figure(
     return figure, axes
 
 
+def panels(
+    count: int, height: float, beside: float = 0.0, **subplots: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of two panels a row and its axes, as many as are asked for; sizes in inches.
+
+    Args:
+        count: of the panels.
+        height: of a row.
+        beside: width that a legend takes.
+        subplots: as those of `new_figure`.
+    """
+    rows, columns = -(-count // 2), min(count, 2)
+    width = beside + 3.4 * columns
+    figure, axes = new_figure(height * rows, rows, columns, width, **subplots)
+    for ax in axes.flat[count:]:
+        ax.set_axis_off()
+    return figure, list(axes.flat[:count])
+
+
+def share_log_ranges(axes: Sequence[Axes]) -> None:
+    """Gives logarithmic axes one range of y and ranges of x of one length: slopes compare."""
+    y = np.array([ax.get_ylim() for ax in axes])
+    x = np.log([ax.get_xlim() for ax in axes])
+    half = np.ptp(x, axis=1).max() / 2
+    for ax, middle in zip(axes, x.mean(axis=1), strict=True):
+        low, high = np.exp([middle - half, middle + half])
+        ax.set(xlim=(low, high), ylim=(y.min(), y.max()))
+
+
 def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
     """Colour and marker of each batch: darker is smaller."""
     return named_styles(sorted(set(batches)))

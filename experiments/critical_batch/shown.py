@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.fitting.power import predict
+from bss.points.claims import Claim
 from bss.points.contrasts import Measured, judge
 from bss.tables import read_points
 from bss.units import format_tokens
@@ -90,6 +91,12 @@ def curves(fit: CriticalFit, digits: int = 0) -> pd.DataFrame:
     )
 
 
+def curves_beside(fits: Mapping[str, CriticalFit], digits: int = 0) -> pd.DataFrame:
+    """The curves of several designs, with the title of each."""
+    parts = {title: curves(fit, digits) for title, fit in fits.items()}
+    return pd.concat(parts, names=["design", ""]).droplevel(1).reset_index()
+
+
 def _span(values: Sequence[float]) -> str:
     return f"{min(values):+.0f}% to {max(values):+.0f}%".replace("-", "−")
 
@@ -110,6 +117,13 @@ def published_laws(fit: CriticalFit) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def reasons(claims: Sequence[Claim]) -> str:
+    """Why claims cannot be tested here, as a Markdown table."""
+    closed = [one for one in claims if one.verdict == "not testable here"]
+    rows = [f"| {one.statement} | {one.condition} | {one.note} |" for one in closed]
+    return "\n".join(["| claim | condition | not testable, because |", "|---|---|---|", *rows])
 
 
 def forecasts(fit: CriticalFit, sizes: Sequence[float]) -> pd.DataFrame:

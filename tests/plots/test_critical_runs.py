@@ -9,6 +9,8 @@ from matplotlib.text import Annotation
 
 from bss.laws import fit_critical
 from bss.laws.fitting.estimate import Options
+from bss.plots.critical import laws_figure
+from bss.plots.critical_residuals import residuals_figure
 from bss.plots.critical_runs import noise_figure, schedules_figure, steps_panels
 from bss.tables import read_points
 
@@ -48,7 +50,7 @@ def test_schedules_are_drawn_and_bounds_are_marked():
     assert isinstance(arrow, Annotation)
     assert arrow.xy[1] > arrow.xyann[1] == 1.4
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["2 s.d. of seeds", "constant", "cosine", "open, with an arrow: a bound"]
+    assert labels == ["± 2 s.d. of seeds", "constant", "cosine", "open, with an arrow: a bound"]
 
 
 def test_the_noise_scale_is_drawn_against_both_critical_batches():
@@ -58,3 +60,23 @@ def test_the_noise_scale_is_drawn_against_both_critical_batches():
     left, right = noise_figure(table).axes
     np.testing.assert_allclose(marks(left), [[20, 40], [25, 50]])
     np.testing.assert_allclose(marks(right), [[6, 40], [7, 50]])
+
+
+def test_residuals_are_drawn_in_percent_over_the_bend(fit):
+    figure = residuals_figure({"published steps": fit.fits})
+    (ax,) = figure.axes
+    x, y = marks(ax).T
+    at = fit.fits[0]
+    np.testing.assert_allclose(x[:9], at.curve.batch / at.B_crit.value)
+    np.testing.assert_allclose(y[:9], 100 * np.expm1(at.residuals))
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[0] == "S = a + b/B"
+    assert [label.split(",")[0] for label in labels[1:]] == [at.curve.model for at in fit.fits]
+
+
+def test_panels_that_are_compared_share_their_ranges(fit):
+    for axes in (steps_panels({"one": fit, "other": fit}).axes, laws_figure({"one": fit}).axes):
+        (left, right) = axes
+        assert left.get_ylim() == right.get_ylim()
+        spans = [np.ptp(np.log(ax.get_xlim())) for ax in (left, right)]
+        assert spans[0] == pytest.approx(spans[1])

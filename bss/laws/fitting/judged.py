@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
 from bss.points.contrasts import Measured, Scatter
-from bss.points.scatter import scaled
+from bss.points.scatter import scaled, summed
 
 
 def exponent(
@@ -60,6 +60,27 @@ def over_groups(
         return None
     count = len(found)
     return Scatter((count - 1) * float(np.var(found)), count - 1)
+
+
+def by_values(
+    law: PowerLaw,
+    x: Mapping[str, ArrayLike],
+    errors: Sequence[Scatter],
+    weights: Sequence[float] = (1.0,),
+) -> Scatter:
+    """The squared standard error of that sum by the errors that the values came with.
+
+    Args:
+        law: as fitted.
+        x: [n] positive values of each of its variables.
+        errors: [n] of log y, independent.
+        weights: of the exponents, in the order of the variables.
+    """
+    logs = [np.log(np.asarray(x[name], float) / law.unit) for name in law.variables]
+    design = np.stack([np.ones_like(logs[0]), *logs], axis=1)
+    shares = np.array([0.0, *weights]) @ law.inverse @ design.T
+    parts = zip(errors, shares, strict=True)
+    return summed([Scatter(error.variance * share**2, error.freedom) for error, share in parts])
 
 
 def residuals(law: PowerLaw, x: Mapping[str, ArrayLike], y: ArrayLike) -> np.ndarray:

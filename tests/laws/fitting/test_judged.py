@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
-from bss.laws.fitting.judged import exponent, over_groups, residuals
+from bss.laws.fitting.judged import by_values, exponent, over_groups, residuals
 from bss.laws.fitting.power import fit_power
 from bss.points.contrasts import Scatter
 
@@ -27,6 +27,14 @@ def test_an_exponent_has_the_error_of_a_regression():
     rest = residuals(law, {"tokens": X}, y)
     np.testing.assert_allclose(rest, np.log(y) - intercept - slope * np.log(X))
     assert found.pooled.variance / 0.5 == pytest.approx(error**2 / (rest @ rest / 3))
+
+
+def test_errors_of_the_values_are_carried_to_the_exponent():
+    law = fit_power(X**0.5, {"tokens": X})
+    found = by_values(law, {"tokens": X}, [Scatter(0.09, 4)] * 5)
+    logs = np.log(X)
+    assert found.variance == pytest.approx(0.09 / np.sum((logs - logs.mean()) ** 2))
+    assert 4 < found.freedom <= 20
 
 
 def test_two_points_have_no_error_of_their_own():
