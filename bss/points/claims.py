@@ -156,11 +156,14 @@ def markdown(claims: Sequence[Claim]) -> str:
 
 
 def told(one: Claim) -> str:
-    """The effect with its interval and unit in brackets; nothing where there is none."""
+    """The effect with its interval and unit in brackets; nothing where there is none.
+
+    What was computed without chance has no interval to tell.
+    """
     effect = one.effect
     if math.isnan(effect.estimate):
         return f" ({one.note})" if one.note else ""
-    if effect.low is None or effect.high is None:
+    if effect.low is None or effect.high is None or effect.low == effect.high:
         return f" ({_number(effect.estimate)} {one.unit})"
     ends = f"{_number(effect.low)} to {_number(effect.high)}"
     return f" ({_number(effect.estimate)}, {ends} {one.unit})"

@@ -6,7 +6,6 @@ data.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,25 +112,26 @@ def optima(table: pd.DataFrame, theory: pd.DataFrame) -> list[Claim]:
             lines[powers, quantity] = data, rows[column].to_numpy(float)
         gains[powers] = data, (rows["risk"] / rows["constant_risk"]).to_numpy(float)
     powers_of = slopes(lines)
-    within: dict[Any, Measured] = {
+    within: dict[tuple[Powers, str], Measured] = {
         (powers, quantity): beyond(one, told[powers.source, powers.capacity, quantity], TOLERANCE)
         for (powers, quantity), one in powers_of.items()
     }
-    found = judge(within | slopes(gains))
+    found = judge({**within, **slopes(gains)})
     same = f"The optimal schedule's powers of the data are the theory's, to {TOLERANCE:g}"
-    faster = "With more data the optimal schedule gains on the best constant batch"
     made = []
-    for key, effect in found.items():
-        if isinstance(key, tuple):
-            powers, quantity = key
-            theirs = told[powers.source, powers.capacity, quantity]
-            condition = f"{quantity}, {powers}{_told(powers_of[key].estimate, theirs)}"
-            where = "optima", "of the exponent, less the tolerance"
-            made.append(_below(same, "secondary", condition, effect, where, LINE))
-        else:
-            where = "optima", "of the exponent of the ratio of their risks"
-            made.append(_below(faster, "secondary", str(key), effect, where, LINE))
-    return made
+    for quantity in QUANTITIES:
+        mine = {key: found[key] for key in within if key[1] == quantity}
+        powers, _ = key = max(mine, key=lambda key: mine[key].estimate)
+        theirs = told[powers.source, powers.capacity, quantity]
+        condition = f"{quantity}, the farthest of {len(mine)} tasks, {powers}"
+        condition += _told(powers_of[key].estimate, theirs)
+        where = "optima", "of the exponent, less the tolerance"
+        made.append(_below(same, "secondary", condition, mine[key], where, LINE))
+    least = max(gains, key=lambda powers: found[powers].estimate)
+    where = "optima", "of the exponent of the ratio of their risks"
+    faster = "With more data the optimal schedule gains on the best constant batch"
+    condition = f"the least of {len(gains)} tasks, {least}"
+    return [*made, _below(faster, "secondary", condition, found[least], where, LINE)]
 
 
 def switches(table: pd.DataFrame) -> list[Claim]:

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from bss.points.claims import Claim, claim, markdown, untestable
-from bss.points.contrasts import over_seeds
+from bss.points.claims import Claim, claim, markdown, told, untestable
+from bss.points.contrasts import judge, over_seeds
+from bss.points.effects import exact
 from bss.values import from_dict, to_dict
 
 TABLE = "es_wsd/contenders.csv"
@@ -72,3 +73,10 @@ def test_table_has_a_row_a_statement():
     assert "**shown**: stable (+0.0500, +0.0395 to +0.0605 nats); averaged" in first
     assert "**opposite shown**: decayed" in first
     assert second == "| It ends | paper | **not testable here**: here |"
+
+
+def test_what_has_no_chance_is_told_without_an_interval():
+    effect = judge({"one": exact(-0.25)})["one"]
+    one = claim("it falls", "derived", "computed", effect, sign=-1, unit="nats", table="a.csv")
+    assert one.verdict == "shown"
+    assert told(one) == " (−0.250 nats)"
