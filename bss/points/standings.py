@@ -6,24 +6,24 @@ The best constant is chosen by held-out loss; what is compared is the loss on th
 which no choice was made (derived here). Runs of one seed share initialisation and data order, so
 differences are paired by seed.
 
-A win is a mean difference beyond 2 standard errors; "no worse" is an upper 90% bound (of Student's
-t) of at most 0.003 nats.
+A win is a difference that both tests of bss.points.contrasts show at 95% after Holm; "no worse" is
+an adjusted interval that ends at 0.003 nats or below.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from bss.points.contrasts import Contrast, contrasts
 from bss.points.crossings import mean
 
 NO_WORSE = 0.003
 CONSTANT_ROLES = ("constant", "average")
-ROLES = (*CONSTANT_ROLES, "schedule", "late")
+ROLES = (*CONSTANT_ROLES, "schedule", "late", "policy")
 VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
 
 
@@ -59,9 +59,8 @@ class Standing:
         eval_loss: mean held-out loss.
         tokens, steps: consumed and taken by each run.
         best: whether it is the best constant, which differences are taken to.
-        difference: loss minus that of the best constant, mean over paired seeds.
-        error: 2 standard errors of the difference; None with fewer than two seeds, as the next.
-        upper: 90% upper bound of the difference.
+        effect: loss minus that of the best constant, judged by both tests among all that grow their
+            batch, or among the constants; None where there is no constant.
     """
 
     name: str
@@ -72,9 +71,7 @@ class Standing:
     tokens: int
     steps: int
     best: bool
-    difference: float
-    error: float | None
-    upper: float | None
+    effect: Contrast | None
 
     @property
     def loss(self) -> float:
@@ -82,17 +79,27 @@ class Standing:
         return float(np.mean(list(self.losses.values())))
 
     @property
+    def difference(self) -> float:
+        """Loss minus that of the best constant, mean over paired seeds."""
+        return math.nan if self.effect is None else self.effect.estimate
+
+    @property
+    def error(self) -> float | None:
+        """Half the adjusted 95% interval of the difference; None with fewer than two seeds."""
+        if self.effect is None or self.effect.high is None:
+            return None
+        return self.effect.high - self.effect.estimate
+
+    @property
     def verdict(self) -> str:
         """Against the best constant: "wins", "loses", "no worse" or "undecided"."""
         if self.best:
             return "best constant"
-        if self.error is None or self.upper is None:
+        if self.effect is None or self.effect.high is None:
             return "undecided"
-        if self.difference + self.error < 0:
-            return "wins"
-        if self.difference - self.error > NO_WORSE:
-            return "loses"
-        return "no worse" if self.upper <= NO_WORSE else "undecided"
+        if self.effect.sign:
+            return "wins" if self.effect.sign < 0 else "loses"
+        return "no worse" if self.effect.high <= NO_WORSE else "undecided"
 
 
 def compared_loss(contenders: pd.DataFrame) -> str:
@@ -114,31 +121,24 @@ def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
         ending: one of ENDINGS.
     """
-    rows = contenders[contenders["rate"] == ending]
-    column = compared_loss(contenders)
-    groups = {str(name): group.set_index("seed") for name, group in rows.groupby("name")}
-    constants = [name for name in groups if groups[name]["role"].iloc[0] in CONSTANT_ROLES]
-    best = min(constants, key=lambda name: groups[name]["eval_loss"].mean(), default=None)
-    found = []
-    for name, group in groups.items():
-        first, losses = group.iloc[0], group[column]
-        apart = mean([] if best is None else (losses - groups[best][column]).dropna().tolist())
-        upper = None
-        if apart.error is not None:
-            upper = apart.value + float(student.ppf(0.9, apart.seeds - 1)) * apart.error / 2
+    found, losses = [], ends(contenders, ending)
+    best = best_constant(contenders, ending)
+    effects: dict[str, Contrast] = {}
+    for constants in (False, True) if best is not None else ():
+        effects |= against_best(contenders, ending, constants=constants)[1]
+    for name, group in _groups(contenders, ending).items():
+        first = group.iloc[0]
         found.append(
             Standing(
                 name=name,
                 batch=str(first["batch"]),
                 role=str(first["role"]),
-                losses=dict(zip(group.index.tolist(), losses.tolist(), strict=True)),
-                eval_loss=float(group["eval_loss"].to_numpy(float).mean()),
+                losses=losses.loc[name].dropna().to_dict(),
+                eval_loss=float(np.mean(group["eval_loss"])),
                 tokens=int(first["tokens"]),
                 steps=int(first["steps"]),
                 best=name == best,
-                difference=apart.value,
-                error=apart.error,
-                upper=upper,
+                effect=effects.get(name),
             )
         )
     return sorted(found, key=lambda standing: standing.loss)
@@ -167,24 +167,22 @@ def tuned(table: pd.DataFrame, by: Sequence[str] = ("name", "rate")) -> pd.DataF
 def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Final losses of the contenders of these names less those of every other at the same rates.
 
-    Of a table of final losses with one peak_lr for each name and rate.
+    Of a table of final losses with one peak_lr for each name and rate. Those of a rate are one
+    family of tests.
 
     Returns:
-        Columns rate, name, peak_lr, against, against_lr, difference, error, seeds, verdict.
+        Columns rate, name, peak_lr, against, against_lr, difference, error (2 standard errors),
+        seeds, verdict.
     """
-    column = compared_loss(contenders)
     rows = []
     for rate, some in contenders.groupby("rate", sort=False):
-        table = {name: rows.set_index("seed") for name, rows in some.groupby("name", sort=False)}
-        for name, other in itertools.product(names, table):
-            if name not in table or name == other:
-                continue
-            ours, theirs = table[name], table[other]
-            found = mean((ours[column] - theirs[column]).dropna().tolist())
-            if found.seeds:
-                lr, against_lr = ours["peak_lr"].iloc[0], theirs["peak_lr"].iloc[0]
-                compared = (rate, name, lr, other, against_lr)
-                rows.append((*compared, *astuple(found), VERDICTS[found.sign]))
+        losses, lr = ends(contenders, str(rate)), some.groupby("name")["peak_lr"].first()
+        pairs = [(a, b) for a, b in itertools.product(names, losses.index) if a in losses.index]
+        for (name, other), found in contrasts(losses, [(a, b) for a, b in pairs if a != b]).items():
+            apart = mean((losses.loc[name] - losses.loc[other]).dropna().tolist())
+            if apart.seeds:
+                compared = (rate, name, lr[name], other, lr[other])
+                rows.append((*compared, *astuple(apart), VERDICTS[found.sign]))
     columns = ["rate", "name", "peak_lr", "against", "against_lr"]
     return pd.DataFrame(rows, columns=[*columns, "difference", "error", "seeds", "verdict"])
 
@@ -201,17 +199,31 @@ def ends(contenders: pd.DataFrame, ending: str) -> pd.DataFrame:
     return rows.pivot_table(index="name", columns="seed", values=column, sort=False)
 
 
-def against_best(contenders: pd.DataFrame, ending: str) -> tuple[str, dict[str, Contrast]]:
-    """The best constant of an ending, and every schedule and late switch less it, one family.
+def best_constant(contenders: pd.DataFrame, ending: str) -> str | None:
+    """The constant of an ending that has the lowest held-out loss; None where it has none."""
+    groups = _groups(contenders, ending)
+    constants = [name for name, rows in groups.items() if rows["role"].iloc[0] in CONSTANT_ROLES]
+    return min(constants, key=lambda name: groups[name]["eval_loss"].mean(), default=None)
+
+
+def against_best(
+    contenders: pd.DataFrame, ending: str, *, constants: bool = False
+) -> tuple[str, dict[str, Contrast]]:
+    """The best constant of an ending, and others less it, one family of tests.
 
     Args:
         contenders: a table of final losses.
         ending: one of ENDINGS, with a constant.
+        constants: the other constants; else all that grow their batch.
     """
-    rows = contenders[contenders["rate"] == ending]
-    constant = rows["role"].isin(CONSTANT_ROLES)
-    best = str(rows[constant].groupby("name")["eval_loss"].mean().idxmin())
-    pairs = [(str(name), best) for name in rows[~constant]["name"].unique()]
-    return best, {
-        name: one for (name, _), one in contrasts(ends(contenders, ending), pairs).items()
-    }
+    best = str(best_constant(contenders, ending))
+    roles = {name: rows["role"].iloc[0] for name, rows in _groups(contenders, ending).items()}
+    pairs = [(name, best) for name in roles if (roles[name] in CONSTANT_ROLES) == constants]
+    found = contrasts(ends(contenders, ending), pairs)
+    return best, {name: one for (name, _), one in found.items()}
+
+
+def _groups(contenders: pd.DataFrame, ending: str) -> dict[str, pd.DataFrame]:
+    """The rows of each contender at an ending, in the table's order."""
+    rows = contenders.loc[contenders["rate"] == ending]
+    return {str(name): group for name, group in rows.groupby("name", sort=False)}

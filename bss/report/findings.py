@@ -102,15 +102,16 @@ def _apart(difference: float) -> str:
 def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
     """How far the differences can be trusted: one seed, or several."""
     told = [
-        f"{millinats(row.difference, row.error)} × 10⁻³ nats {ENDINGS[ending].when}"
+        f"{millinats(row.difference, row.error)} × 10⁻³ nats {ENDINGS[ending].when} ({row.verdict})"
         for ending, rows in standings.items()
         for row in rows
         if row.role == "schedule" and row.error is not None
     ]
     if told:
         return (
-            f"Over {seeds} seeds, differences are paired by seed and given with 2 standard "
-            f"errors: the derived schedule against the best constant, {', '.join(told)}."
+            f"Over {seeds} seeds, differences are paired by seed and given with 95% intervals, "
+            "adjusted for how many are compared: the derived schedule against the best constant, "
+            f"{', '.join(told)}."
         )
     return (
         "Every run has one seed, so the differences between runs have no error bar. Read small "

