@@ -155,6 +155,17 @@ def markdown(claims: Sequence[Claim]) -> str:
     return "\n".join(rows)
 
 
+def counted(claims: Sequence[Claim]) -> str:
+    """Claims as a Markdown table: a row a statement, under how many conditions each verdict."""
+    verdicts = get_args(Verdict)
+    rows = [f"| claim | {' | '.join(verdicts)} |", "|---" * (len(verdicts) + 1) + "|"]
+    for statement in dict.fromkeys(one.statement for one in claims):
+        found = [one.verdict for one in claims if one.statement == statement]
+        cells = [str(found.count(verdict) or "") for verdict in verdicts]
+        rows.append(f"| {statement} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def told(one: Claim) -> str:
     """The effect with its interval and unit in brackets; nothing where there is none.
 

@@ -69,7 +69,7 @@ def contenders(table: pd.DataFrame, note: str, where: str = "", source: str = TA
             made.append(
                 claim(
                     FOLLOWS if follows else SWITCHES,
-                    "paper" if follows else "derived",
+                    "paper" if follows else "secondary",
                     f"{where}{name}, {ENDINGS[ending].short}",
                     effect,
                     sign=-1,
