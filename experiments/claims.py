@@ -26,11 +26,11 @@ EXPERIMENTS = (
 )
 HEAD = """# Claims, and what was measured of them
 
-Written by `python -m experiments.claims` from the tables of this directory; the same with p values,
-the smallest effect that would have been seen, and notes: [claims.json](claims.json). A verdict needs
-two tests, each after Holm within its table and ending at 95%: the effect's own Student t over paired
-seeds, and t with the scatter pooled over all that scatter alike. Decided ones come with the effect
-and its adjusted 95% interval.
+Written by `python -m experiments.claims` from the tables of this directory; with p values, the
+smallest effect that would have been seen, and notes: [claims.json](claims.json). A verdict needs
+two tests, each after Holm within its table and ending at 95%: the effect's own Student t over
+paired seeds, and t with the scatter pooled over all that scatter alike. Decided ones come with the
+effect and its adjusted 95% interval.
 """
 BEGIN = "<!-- claims: written by python -m experiments.claims -->"
 END = "<!-- end of claims -->"
