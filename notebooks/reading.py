@@ -85,7 +85,7 @@ def verdicts(claims: Iterable[Claim], table: str = "", words: str = "") -> str:
 def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
     """Final losses less that of the best constant of each ending, in 1e-3 nats.
 
-    ± is 2 standard errors over paired seeds; what it shows is for claims to say.
+    ± is half of the 95% interval by paired t over seeds, after Holm within the ending.
 
     Args:
         contenders: a table of final losses.

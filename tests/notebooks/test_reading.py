@@ -70,7 +70,7 @@ def test_contenders_are_told_against_the_best_constant_of_each_ending():
     ]
     table = reading.contenders_table(pd.DataFrame(rows))
     assert table.to_dict("index") == {
-        "late": {"decayed": "−20.0 ± 20.0", "cosine": ""},
+        "late": {"decayed": "−20.0 ± 127.1", "cosine": ""},
         "constant 1": {"decayed": "best constant, 1.5500", "cosine": "best constant, 1.7000"},
     }
 
