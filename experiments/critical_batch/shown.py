@@ -92,8 +92,10 @@ def curves(fit: CriticalFit, digits: int = 0) -> pd.DataFrame:
 
 
 def curves_beside(fits: Mapping[str, CriticalFit], digits: int = 0) -> pd.DataFrame:
-    """The curves of several designs, with the title of each."""
+    """The curves of several designs, with the title of each; empty without one."""
     parts = {title: curves(fit, digits) for title, fit in fits.items()}
+    if not parts:
+        return pd.DataFrame()
     return pd.concat(parts, names=["design", ""]).droplevel(1).reset_index()
 
 

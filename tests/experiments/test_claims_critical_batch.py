@@ -8,7 +8,7 @@ import pytest
 
 from bss.laws import fit_critical
 from bss.laws.fitting.estimate import Options
-from experiments.critical_batch import noise, published
+from experiments.critical_batch import noise, published, shown
 from experiments.critical_batch.asked import (
     AGREES,
     BY_LAW,
@@ -172,3 +172,14 @@ def test_every_claim_names_its_table_and_condition():
     found = claims(RESULTS)
     assert len({(one.statement, one.condition) for one in found}) == len(found)
     assert all(one.table and one.condition for one in found)
+
+
+def test_tables_tell_curves_and_why_a_claim_cannot_be_tested(committed):
+    assert shown.curves_beside({}).empty
+    table = shown.curves_beside({"N at one D": committed["size"]}, 1)
+    assert table["critical batch"].str.fullmatch(r"[\d.]+ \([\d.]+ to [\d.]+\)").all()
+    assert len(table) == len(committed["size"].fits)
+    told = shown.reasons(schedules(pd.read_csv(RESULTS / "schedules.csv")))
+    assert "one seed; the fewest steps of at most 6 settings, 0 of 15 bracketed" in told
+    beside_law = shown.exponents_beside(committed)
+    assert beside_law.loc[1, "without a law"].startswith("0.337 (−0.421")
