@@ -180,6 +180,6 @@ def test_tables_tell_curves_and_why_a_claim_cannot_be_tested(committed):
     assert table["critical batch"].str.fullmatch(r"[\d.]+ \([\d.]+ to [\d.]+\)").all()
     assert len(table) == len(committed["size"].fits)
     told = shown.reasons(schedules(pd.read_csv(RESULTS / "schedules.csv")))
-    assert "one seed; the fewest steps of at most 6 settings, 0 of 15 bracketed" in told
+    assert "one seed; the fewest steps of at most 6 settings, 3 of 15 bracketed" in told
     beside_law = shown.exponents_beside(committed)
     assert beside_law.loc[1, "without a law"].startswith("0.337 (−0.421")
