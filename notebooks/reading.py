@@ -1,16 +1,20 @@
 """What the notebooks share: where an experiment's results lie, and numbers as text."""
 
 import importlib
+import json
 import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from IPython.display import Markdown
 
 from bss.points.claims import Claim, markdown
+from bss.points.claims import told as claim_told
 from bss.points.standings import ENDINGS, Standing, by_ending
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,3 +109,46 @@ def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
         for ending, rows in by_ending(contenders).items()
     }
     return pd.DataFrame(columns).fillna("")
+
+
+def said(claims: Iterable[Claim], *statements: str) -> Markdown:
+    """The claims that have one of some statements, each with its numbers and its verdict.
+
+    What every note of a statement says stands below its table.
+    """
+    every, texts = list(claims), []
+    for statement in statements:
+        some = [one for one in every if one.statement == statement]
+        notes = [one.note.split("; ") for one in some]
+        common = [part for part in notes[0] if all(part in note for note in notes)] if some else []
+        rows = [f"| **{statement}** | effect | p, both tests | verdict |", "|---|---|---|---|"]
+        for one, parts in zip(some, notes, strict=True):
+            own = "; ".join(part for part in parts if part not in common)
+            where = one.condition + (f" <br>*{own}*" if own else "")
+            rows.append(f"| {where} | {_effect(one)} | {_chances(one)} | {one.verdict} |")
+        sources = ", ".join(dict.fromkeys(one.source for one in some))
+        texts.append("\n".join(rows) + f"\n\n[{sources}] {'; '.join(common)}")
+    return Markdown("\n\n".join(texts))
+
+
+def _effect(one: Claim) -> str:
+    if math.isnan(one.effect.estimate):
+        return "–"
+    bound = "" if one.effect.low is None and one.effect.high is None else claim_told(one)
+    return (bound or f" ({one.effect.estimate:+.4f} {one.unit})").strip(" ()").replace("-", "−")
+
+
+def _chances(one: Claim) -> str:
+    """Both p after Holm, and the effect that would have been shown in 80% of such tables."""
+    found = one.effect.p_adjusted, one.effect.pooled_p_adjusted
+    if None in found:
+        return "–"
+    least = one.effect.smallest_effect
+    texts = ("<0.001" if p < 1e-3 else f"{p:.3f}" for p in found if p is not None)
+    return ", ".join(texts) + (f" <br>*would show {least:.3f}*" if least else "")
+
+
+def read_table(folder: Path, name: str) -> Any:
+    """A table or a JSON file of a results directory."""
+    path = folder / name
+    return json.loads(path.read_text()) if path.suffix == ".json" else pd.read_csv(path)

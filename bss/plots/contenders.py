@@ -1,8 +1,10 @@
 """Final losses of schedules and constants at equal tokens, and the speed they ran at."""
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bss.plots import style
-from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
+from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
@@ -43,6 +45,89 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     looks = dict(named for role, named in ROLES.items() if role in roles)
     best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")
     return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
+
+
+def endings_figure(contenders: pd.DataFrame) -> Figure:
+    """What every contender ends above the best constant of each ending, a line a contender.
+
+    Constants are grey and named by their batch at the right; those that are never near leave the
+    panel. Lines that grow their batch are told apart by colour, mark and dashes.
+
+    Args:
+        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+    """
+    panels = by_ending(contenders)
+    lines: dict[str, dict[int, Standing]] = {}
+    for at, rows in enumerate(panels.values()):
+        for row in rows:
+            lines.setdefault(row.name, {})[at] = row
+    grows = [name for name, rows in lines.items() if not _constant(rows)]
+    looks = {name: _grown_look(i, len(grows)) for i, name in enumerate(grows)}
+    ends = [1e3 * row.difference for name in grows for row in lines[name].values()]
+    low, high = min([0, *ends]), max([0, *ends])
+    margin = 0.1 * (high - low) or 1
+    figure, [[ax]] = style.new_figure(max(3.6, 1 + 0.42 * len(grows)))
+    ax.axhline(0, color=style.INK, lw=1, zorder=1)
+    for name, rows in lines.items():
+        place = grows.index(name) - (len(grows) - 1) / 2 if name in looks else 0
+        shift = 0.28 * place / max(len(grows), 1)
+        _slope(ax, rows, shift, looks.get(name))
+    last = len(panels) - 1
+    ax.set(ylim=(low - margin, high + margin), xlim=(-0.3, last + 0.45))
+    constants = {n: rows[last] for n, rows in lines.items() if n not in looks and last in rows}
+    _name_constants(ax, constants.values(), last)
+    ax.set_ylabel(f"{loss_noun(contenders)} less that of the\nbest constant (1e-3 nats per token)")
+    ax.set_xticks(range(len(panels)), [ENDINGS[ending].short for ending in panels])
+    ax.grid(False, axis="x")
+    best = style.handle("best constant", color=style.INK, lw=1)
+    constant = style.handle("constant batch", color=style.FAINT, lw=1, marker="o", ms=3)
+    spread = style.handle("bars: ± 2 standard\nerrors over seeds", ls="none")
+    return style.side_legend(
+        figure, [*style.handles(looks, ms=5.5, lw=1.3), best, constant, spread]
+    )
+
+
+def _constant(rows: Mapping[int, Standing]) -> bool:
+    return all(row.role in CONSTANT_ROLES for row in rows.values())
+
+
+def _grown_look(place: int, count: int) -> dict[str, Any]:
+    """Colour, mark and dashes of one of the contenders that grow their batch."""
+    colour = matplotlib.colormaps["plasma"](0.05 + 0.75 * place / max(count - 1, 1))
+    return {
+        "color": colour,
+        "marker": "D^sv<>PX*"[place % 9],
+        "linestyle": ("-", "--", "-.", ":")[place % 4],
+    }
+
+
+def _name_constants(ax: Axes, rows: Iterable[Standing], x: float) -> None:
+    """The batches of constants to the right of where they end, apart enough to be read."""
+    low, high = ax.get_ylim()
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    place = -math.inf
+    for row in sorted(rows, key=lambda row: row.difference):
+        end = 1e3 * row.difference
+        place = max(end, place + 0.04 * (high - low))
+        if end < high:
+            line = {"arrowstyle": "-", "color": style.FAINT, "lw": 0.5, "shrinkA": 0, "shrinkB": 2}
+            ax.annotate(
+                f"constant {row.batch}", (x, end), (x + 0.22, place),
+                va="center", size=style.SMALL, arrowprops=line, bbox=box,
+            )  # fmt: skip
+
+
+def _slope(
+    ax: Axes, rows: Mapping[int, Standing], shift: float, look: Mapping[str, Any] | None
+) -> None:
+    """A contender over the endings: with bars where it grows its batch, else grey."""
+    x = np.array(list(rows)) + shift
+    y = np.array([1e3 * row.difference for row in rows.values()])
+    if look is None:
+        ax.plot(x, y, color=style.FAINT, lw=1, marker="o", ms=3, zorder=2)
+        return
+    error = np.array([1e3 * (row.error or 0) for row in rows.values()])
+    ax.errorbar(x, y, yerr=error, lw=1.3, elinewidth=1, capsize=2, ms=5.5, zorder=4, **look)
 
 
 def throughput_figure(throughput: pd.DataFrame) -> Figure:

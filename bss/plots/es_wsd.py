@@ -1,14 +1,17 @@
 """E(S) under WSD: which of two batches is ahead, where the best one lies, what a change moves.
 
-The figures of Zhou et al. (arXiv 2601.05034) that the general ones leave out. Bars are 2 standard
-errors over seeds, unless a figure says otherwise; none is drawn where there is one seed.
+The figures of Zhou et al. (arXiv 2601.05034) that the general ones leave out. Bands and bars are 2
+standard errors over seeds, unless a figure says otherwise; none is drawn where there is one seed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from bss.laws import EsFit
@@ -19,6 +22,8 @@ from bss.units import format_tokens
 PAIRS = 4
 FALLING = "target loss (nats), falling →"
 LEAST_RATIO, MOST_RATIO = 0.5, 1.35
+SPREAD = Patch(color=style.INK, alpha=0.16, lw=0, label="± 2 standard errors\nover seeds")
+BARS = style.handle("bars: ± 2 standard\nerrors over seeds", ls="none")
 
 
 def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figure:
@@ -39,7 +44,7 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
         for batch, look in looks.items():
             pair = table.loc[(table["small"] == smallest) & (table["large"] == batch)]
             x, log, errors = style.columns(pair, "target_loss", "log_ratio", "error")
-            style.bars(ax, x, np.exp(log), np.exp(log - errors), np.exp(log + errors), look)
+            style.band(ax, x, np.exp(log), np.exp(log - errors), np.exp(log + errors), look)
             if law is not None:
                 at = [fit.target_loss for fit in law.fits if fit.status == "converged"]
                 tokens = np.array([law_tokens(law, [smallest, batch], t) for t in at])
@@ -52,16 +57,21 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
     entries = style.handles(looks, f"{smallest:g} over {{:g}}", ms=5, lw=1.4)
     if any(law is not None for _, law in panels.values()):
         entries.append(style.handle("the hyperbola's", color=style.FAINT, lw=1.1, ls="--"))
-    return style.side_legend(figure, entries)
+    return style.side_legend(figure, [*entries, SPREAD])
 
 
-def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
+def optimum_figure(
+    panels: Mapping[str, Mapping[str, pd.DataFrame]], bars: str = "± 2 standard\nerrors over seeds"
+) -> Figure:
     """The best batch against the target loss, one panel per title, one line per name.
 
-    Hollow marks are at an edge of the batches that reached the loss: the best may lie beyond.
+    A hollow mark is a bound: in some seed the best batch is at an edge of those that reached the
+    loss. An arrow points to where the optimum may lie.
 
     Args:
-        panels: a title to named tables of target_loss, batch, low, high (sequences) and interior.
+        panels: a title to named tables of target_loss, batch, low, high (sequences) and bound, ""
+            where it is none.
+        bars: what they are.
     """
     looks = style.named_styles(name for lines in panels.values() for name in lines)
     figure, axes = style.new_figure(3.3, columns=len(panels), sharey=True)
@@ -71,19 +81,31 @@ def optimum_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]]) -> Figure:
         for i, (name, table) in enumerate(lines.items()):
             x, y, low, high = style.columns(table, "target_loss", "batch", "low", "high")
             x = x + dodge * (i - (len(lines) - 1) / 2)
-            style.bars(ax, x, y, low, high, looks[name], table["interior"])
+            style.bars(ax, x, y, low, high, looks[name], [bound == "" for bound in table["bound"]])
+            _arrows(ax, x, y, list(table["bound"]), looks[name]["color"])
         ax.set_xlim(style.falling(losses))
         ax.set_xlabel(FALLING, fontsize=8)
         style.panel_title(ax, title)
     every = pd.concat([table for lines in panels.values() for table in lines.values()])
     values = style.columns(every, "batch", "low", "high")
-    limits = np.nanmin(values) / 1.5, np.nanmax(values) * 1.5
+    limits = np.nanmin(values) / 1.8, np.nanmax(values) * 1.5
     axes[0, 0].set(ylim=limits, ylabel="$B_{opt}$ (sequences)")
     style.batch_axis(axes[0, 0].yaxis)
     entries = style.handles(looks, ms=5, lw=1.4)
-    if not every["interior"].to_numpy(bool).all():
-        entries.append(style.hollow("at an edge of those\nthat reached the loss", ms=5))
+    if set(every["bound"]) - {""}:
+        entries.append(style.hollow("a bound: the arrow\nis where it may lie", ms=5))
+    entries.append(style.handle(f"bars: {bars}", ls="none"))
     return style.side_legend(figure, entries)
+
+
+def _arrows(ax: Axes, x: np.ndarray, y: np.ndarray, bounds: Sequence[str], colour: Any) -> None:
+    """From each mark that is a bound to where the value may lie."""
+    ways = {"at most": (-16,), "at least": (16,), "unknown": (-16, 16)}
+    for at, value, bound in zip(x, y, bounds, strict=True):
+        for way in ways.get(bound, ()):
+            arrow = {"arrowstyle": "<|-", "color": colour, "lw": 1, "shrinkA": 0, "shrinkB": 3}
+            place = {"xytext": (0, way), "textcoords": "offset points"}
+            ax.annotate("", (at, value), **place, arrowprops=arrow)
 
 
 def horizons_figure(horizons: pd.DataFrame) -> Figure:
@@ -101,26 +123,28 @@ def horizons_figure(horizons: pd.DataFrame) -> Figure:
     near = []
     for ax, title in zip(axes[0], titles, strict=True):
         ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
-        for i, (end, look) in enumerate(looks.items()):
+        for end, look in looks.items():
             rows = horizons.loc[(horizons["rates"] == title) & (horizons["horizon"] == end)]
             x, y, error = style.columns(rows, "batch", "excess", "excess_error")
             near.append(np.sort(y)[min(3, len(y) - 1)])
-            x = x * 1.03 ** (i - (len(looks) - 1) / 2)
-            style.bars(ax, x, y, y - error, y + error, look, ~rows["law_best"].to_numpy(bool))
+            other = ~rows["law_best"].to_numpy(bool)
+            style.band(ax, x, y, y - error, y + error, look, other)
         style.batch_axis(ax.xaxis)
         style.panel_title(ax, title, xlabel="batch (sequences)")
     top = max(1.3 * max(near), 1e-3)
     label = "test loss above the best\nbatch (nats per token)"
     axes[0, 0].set(ylim=(-0.25 * top, top), ylabel=label)
     ends = {format_tokens(int(end)): look for end, look in looks.items()}
-    entries = [*style.handles(ends, ms=5, lw=1.4), style.hollow("the law's choice", ms=5)]
+    choice = style.hollow("the law's choice", ms=5)
+    entries = [*style.handles(ends, ms=5, lw=1.4), choice, SPREAD]
     return style.side_legend(figure, entries, "horizon (tokens)")
 
 
-def changes_figure(table: pd.DataFrame) -> Figure:
+def changes_figure(table: pd.DataFrame, against: str = "constant 4") -> Figure:
     """What each contender ends above a reference, under each change of the training.
 
     Args:
+        against: the reference, trained with the same change.
         table: columns change, contender, weights, difference (nats), error.
     """
     contenders = list(dict.fromkeys(table["contender"]))
@@ -138,10 +162,11 @@ def changes_figure(table: pd.DataFrame) -> Figure:
             error = np.where(np.isfinite(error), error, 0)
             ax.errorbar(x, y, xerr=error, ls="none", ms=5.5, capsize=2.5, lw=1, **look)
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        style.panel_title(ax, contender, xlabel="difference (nats per token)")
+        style.panel_title(ax, contender)
+    figure.supxlabel(f"loss less that of {against} (nats per token)", fontsize=9)
     axes[0, 0].set_yticks(range(len(changes)), changes)
     axes[0, 0].set_ylim(len(changes) - 0.5, -0.5)
-    return style.side_legend(figure, style.handles(looks, ls="none", ms=5.5))
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=5.5), BARS])
 
 
 def irreducible_figure(estimates: pd.DataFrame) -> Figure:
@@ -169,4 +194,5 @@ def irreducible_figure(estimates: pd.DataFrame) -> Figure:
     ax.set_ylim(lowest - 0.3 * span, highest + 0.2 * span)
     ax.set_xticks(range(len(seeds)), [str(seed) for seed in seeds])
     ax.set(xlabel="seed", ylabel="$L_0$ (nats per token)")
-    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=5), own, run])
+    interval = style.handle("bars: 90% of the fit", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=5), own, run, interval])

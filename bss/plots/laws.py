@@ -22,6 +22,7 @@ from bss.plots import style
 
 CURVE_POINTS = 400
 STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
+WEIGHTS = (2.4, 1.5, 1.0)  # of lines: the first law is drawn boldest, the last thinnest
 
 
 def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
@@ -32,15 +33,15 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 
     Args:
         points: table of points.
-        fits: fitted laws by name.
+        fits: fitted laws by name, the boldest first.
     """
     figure, panels = _panels(points, fits, "batch", 1.5)
     batches = np.geomspace(points["batch"].min() / 1.4, points["batch"].max() * 1.4, CURVE_POINTS)
-    looks = style.law_styles(fits)
+    looks = _weighted(fits)
     for ax, target, fitted in panels:
         for law, found in fitted.items():
             tokens = law_tokens(fits[law], batches.tolist(), target)
-            ax.plot(batches, tokens, lw=1.6, zorder=2, **_line(looks[law]))
+            ax.plot(batches, tokens, zorder=2, **_line(looks[law]))
             if _has_optimum(found):
                 at = np.array([found.batches["B_opt"].value, found.E_min], float)
                 ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
@@ -57,12 +58,12 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 
     Args:
         points: table of points.
-        fits: fitted laws by name.
+        fits: fitted laws by name, the boldest first.
     """
     figure, panels = _panels(points, fits, "steps", 1.7, pad=20)
     measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
-    looks, shaded = style.law_styles(fits), False
+    looks, shaded = _weighted(fits), False
     for ax, target, fitted in panels:
         ends = np.array(ax.get_xlim())
         for batch in measured:
@@ -70,10 +71,10 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         for law in fitted:
             tokens = np.array(law_tokens(fits[law], batches.tolist(), target))
             steps = tokens / (batches * seq_len)
-            ax.plot(steps, tokens, lw=1.6, zorder=2, **_line(looks[law]))
+            ax.plot(steps, tokens, zorder=2, **_line(looks[law]))
         stages = {law: fits[law].law.stages(fits[law].parameters(target), target) for law in fitted}
         if stages:
-            law = max(reversed(stages), key=lambda law: len(stages[law]))
+            law = max(stages, key=lambda law: len(stages[law]))
             shaded |= _mark_stages(ax, stages[law], looks[law]["color"])
         style.count_axis(ax.xaxis, most=4)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
@@ -88,41 +89,60 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     """B_opt and B_min of each law against the target loss, with their intervals.
 
     Only what a design identifies is a point; a bound on one side is an arrow, and what is not
-    known at all is counted above the panel. A law that has neither is not shown.
+    known at all is counted above the panel. A law that has neither is not shown, and a B_min that
+    no law identifies is a sentence.
 
     Args:
         fits: fitted laws by name.
     """
-    figure, axes = style.new_figure(3.3, columns=2, sharex=True)
-    names = "B_opt", "B_min"
-    shown = {law: fit for law, fit in fits.items() if set(names) & set(fit.law.batches)}
+    shown = {law: fit for law, fit in fits.items() if {"B_opt", "B_min"} & set(fit.law.batches)}
+    lowest = [(law, at) for law, fit in shown.items() for at in _estimates(fit, "B_min")]
+    names = ("B_opt", "B_min") if any(at.value for _, at in lowest) else ("B_opt",)
+    figure, axes = style.new_figure(3.3, columns=len(names), sharex=True)
     looks = style.law_styles(shown)
     for ax, name in zip(axes[0], names, strict=True):
-        notes, ends = [], []
-        for i, (law, fit) in enumerate(shown.items()):
-            if name not in fit.law.batches:
-                continue
-            known = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
-            ends += [end for e in known for end in ((e.value,) if e.value else (e.low, e.high))]
-            if len(known) < len(fit.fits):
-                notes.append(f"{law}: none at {len(fit.fits) - len(known)} of {len(fit.fits)}")
-        symbol = f"${name[0]}_{{{name[2:]}}}$"
-        style.panel_title(ax, symbol, "; ".join(notes))
-        label = "target loss (nats per token), falling →"
-        ax.set(xlabel=label, ylabel=f"{symbol} (sequences)", ylim=(1, 16))
-        # From below the lowest to above the highest value or bound; long intervals may leave.
-        if numbers := [end for end in ends if end]:
-            ax.set_ylim(min(numbers) / 3, max(numbers) * 3)
-        else:
-            ax.text(
-                0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT
-            )
-        style.batch_axis(ax.yaxis)
+        _batch_panel(ax, shown, name)
     losses = [found.target_loss for fit in shown.values() for found in fit.fits]
     if losses:
         axes[0, 0].set_xlim(style.falling(losses))
+    if len(names) == 1:
+        highs = [at.high for _, at in lowest if at.high is not None]
+        known = f"at most {max(highs):.3g}" if highs else "unidentified"
+        text = f"$B_{{min}}$ (sequences): {known} at every target"
+        figure.supxlabel(text, fontsize=style.SMALL + 1)
     bound = style.handle("one-sided bound", color=style.INK, marker=r"$\uparrow$", ls="none", ms=8)
-    return style.side_legend(figure, [*style.handles(looks, ms=5), bound])
+    bounds = [bound] if any(ax.texts for ax in figure.axes) else []
+    interval = style.handle("bars: 90% of the fit", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, ms=5), *bounds, interval])
+
+
+def _estimates(fit: EsFit, name: str) -> list[Estimate]:
+    """What is known of a batch at the targets whose fits converged."""
+    found = (at.batches.get(name) for at in fit.fits if at.status == "converged")
+    return [at for at in found if at is not None]
+
+
+def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
+    """One kind of batch of every law that has it."""
+    looks = style.law_styles(shown)
+    notes, ends = [], []
+    for i, (law, fit) in enumerate(shown.items()):
+        if name not in fit.law.batches:
+            continue
+        known = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
+        ends += [end for e in known for end in ((e.value,) if e.value else (e.low, e.high))]
+        if len(known) < len(fit.fits):
+            notes.append(f"{law}: none at {len(fit.fits) - len(known)} of {len(fit.fits)}")
+    symbol = f"${name[0]}_{{{name[2:]}}}$"
+    style.panel_title(ax, symbol, "; ".join(notes))
+    label = "target loss (nats per token), falling →"
+    ax.set(xlabel=label, ylabel=f"{symbol} (sequences)", ylim=(1, 16))
+    # From below the lowest to above the highest value or bound; long intervals may leave.
+    if numbers := [end for end in ends if end]:
+        ax.set_ylim(min(numbers) / 3, max(numbers) * 3)
+    else:
+        ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT)
+    style.batch_axis(ax.yaxis)
 
 
 def _draw_batches(
@@ -236,14 +256,21 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
     if not points["reached"].to_numpy(bool).all():
         arrow = {"ls": "none", "color": style.INK, "marker": r"$\uparrow$", "ms": 8}
         entries.append(style.handle("not reached", **arrow))
-    looks = style.law_styles(fits)
+    looks = _weighted(fits)
     for law, fit in fits.items():
         if not any(found.status == "converged" for found in fit.fits):
             continue
-        entries.append(style.handle(law, **_line(looks[law]), lw=1.6))
+        entries.append(style.handle(law, **_line(looks[law])))
         if optimum and any(_has_optimum(found) for found in fit.fits):
             entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
     return entries
+
+
+def _weighted(fits: Mapping[str, EsFit]) -> dict[str, dict[str, Any]]:
+    """The looks of laws, with lines that grow thinner in their order."""
+    looks = style.law_styles(fits)
+    rank = {law: min(i, len(WEIGHTS) - 1) for i, law in enumerate(fits)}
+    return {law: look | {"lw": WEIGHTS[rank[law]]} for law, look in looks.items()}
 
 
 def _line(look: dict[str, Any]) -> dict[str, Any]:

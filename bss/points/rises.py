@@ -34,7 +34,8 @@ def rises(
     for when, found in growths.items():
         if when not in known:
             n = len(found.doublings)
-            made.append(untestable(STATEMENT, source, when, table=table, note=UNKNOWN, n=n))
+            why = f"{UNKNOWN}; {note}" if note else UNKNOWN
+            made.append(untestable(STATEMENT, source, when, table=table, note=why, n=n))
             continue
         told = f"{when}, {found.bound}" if found.bound else when
         effect = effects[when]

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Annotation
 
 from bss.laws import EsFit
 from bss.laws.es import LAWS
@@ -64,25 +65,28 @@ def test_pairs_show_ratios_of_tokens_and_those_of_the_hyperbola(points, hyperbol
     assert left.get_xlim()[0] > left.get_xlim()[1]  # losses fall to the right
 
 
-def test_an_optimum_at_an_edge_is_hollow_and_an_unknown_end_has_no_bar():
+def test_a_bound_is_hollow_with_an_arrow_to_where_the_optimum_may_lie():
     table = pd.DataFrame(
         {
-            "target_loss": [2.0, 1.8],
-            "batch": [1.0, 3.0],
-            "low": [np.nan, 2.0],
-            "high": [np.nan, 4.0],
-            "interior": [False, True],
+            "target_loss": [2.0, 1.9, 1.8],
+            "batch": [1.0, 2.0, 3.0],
+            "low": [np.nan, np.nan, 2.0],
+            "high": [1.5, np.nan, 4.0],
+            "bound": ["at most", "unknown", ""],
         }
     )
-    inside = table.loc[table["interior"]]
+    inside = table.loc[table["bound"] == ""]
     figure = plots.optimum_figure({"stable loss": {"shared": table}, "again": {"shared": inside}})
-    ax = figure.axes[0]
-    np.testing.assert_allclose(drawn(ax, "o", "white"), [[2.0, 1.0]])
-    assert sorted(bars(ax)) == [(1.0, 1.0), (2.0, 4.0)]
+    ax, other = figure.axes
+    np.testing.assert_allclose(drawn(ax, "o", "white"), [[2.0, 1.0], [1.9, 2.0]])
+    assert sorted(bars(ax)) == [(1.0, 1.5), (2.0, 2.0), (2.0, 4.0)]
+    arrows = [(*t.xy, t.xyann[1]) for t in ax.texts if isinstance(t, Annotation)]
+    assert arrows == [(2.0, 1.0, -16), (1.9, 2.0, -16), (1.9, 2.0, 16)]
+    assert not other.texts
     told = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert told[0] == "shared" and told[-1].startswith("at an edge")
-    alone = plots.optimum_figure({"stable loss": {"shared": inside}})
-    assert len(alone.legends[0].get_texts()) == 1
+    assert told[0] == "shared" and told[1].startswith("a bound") and told[2].startswith("bars: ±")
+    alone = plots.optimum_figure({"stable loss": {"shared": inside}}, "of the fit")
+    assert [t.get_text() for t in alone.legends[0].get_texts()] == ["shared", "bars: of the fit"]
 
 
 def test_horizons_show_the_excess_and_the_laws_choice():
@@ -98,7 +102,14 @@ def test_horizons_show_the_excess_and_the_laws_choice():
     )
     ax = plots.horizons_figure(table).axes[0]
     np.testing.assert_allclose(drawn(ax, "o", "white"), [[1.0, 0.01]])
-    np.testing.assert_allclose(sorted(bars(ax)), [(0, 0), (0.008, 0.012), (0.05, 0.05)])
+    (spread,) = ax.collections
+    edges = {
+        tuple(np.round(point, 3))
+        for path in spread.get_paths()
+        for point in np.asarray(path.vertices)
+    }
+    assert {(1, 0.008), (1, 0.012), (2, 0)} <= edges
+    assert not [point for point in edges if point[0] == 4]  # no error is known there
 
 
 def test_changes_are_rows_and_contenders_columns():
@@ -113,6 +124,7 @@ def test_changes_are_rows_and_contenders_columns():
     )
     late, ramp = plots.changes_figure(table).axes
     assert [text.get_text() for text in late.get_yticklabels()] == ["as before", "cosine"]
+    assert "less that of constant 4 (nats" in plots.changes_figure(table).get_supxlabel()
     np.testing.assert_allclose(drawn(late, "o"), [[-0.05, -0.11], [0.03, 0.89]])
     np.testing.assert_allclose(drawn(late, "s"), [[0.02, 0.11]])
     np.testing.assert_allclose(drawn(ramp, "o"), [[0.04, 0.89]])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bss import plots
-from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, svg
+from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, law_styles, svg
 from bss.points.contrasts import Contrast
 from bss.points.standings import standings
 from bss.policies.follow_optimum import optimal_batch
@@ -71,10 +71,11 @@ def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
     fit = planted.fits["surface"]
     failed = tuple(dataclasses.replace(f, status="not converged") for f in fit.fits)
     fits = {"surface": dataclasses.replace(fit, fits=failed)}
+    colour = law_styles(fits)["surface"]["color"]
     for draw in (plots.tokens_to_target, plots.es_panels):
-        assert lines(draw(planted.points, planted.fits), "#10375c")
+        assert lines(draw(planted.points, planted.fits), colour)
         figure = draw(planted.points, fits)
-        assert not lines(figure, "#10375c")
+        assert not lines(figure, colour)
         assert all(ax.get_title(loc="right") == "no fit: surface" for ax in figure.axes)
     figure = plots.batch_against_loss(fits)
     assert not any(ax.containers or ax.lines for ax in figure.axes)
@@ -88,6 +89,26 @@ def test_only_identified_batches_are_points_and_bounds_are_arrows(planted):
     assert len(drawn(B_opt.lines[0])[0]) == 6
     assert [len(drawn(line)[0]) for line in B_min.lines if line.get_marker() == "D"] == [5]
     assert len(B_min.texts) == 1 and not B_opt.texts
+
+
+def test_a_B_min_that_no_law_identifies_is_a_sentence(planted):
+    fit = planted.fits["surface"]
+    bounded = next(f.batches["B_min"] for f in fit.fits if f.batches["B_min"].value is None)
+    unknown = [dataclasses.replace(f, batches=f.batches | {"B_min": bounded}) for f in fit.fits]
+    figure = plots.batch_against_loss({"surface": dataclasses.replace(fit, fits=tuple(unknown))})
+    assert [ax.get_ylabel() for ax in figure.axes] == ["$B_{opt}$ (sequences)"]
+    assert f"at most {bounded.high:.3g} at every target" in figure.get_supxlabel()
+
+
+def test_the_first_law_is_drawn_boldest(planted):
+    weights = []
+    for order in (("surface", "hyperbola"), ("hyperbola", "surface")):
+        fits = {law: planted.fits[law] for law in order}
+        figure = plots.es_panels(planted.points, fits)
+        shown = [lines(figure, law_styles(fits)[law]["color"])[0] for law in order]
+        weights.append([line.get_linewidth() for line in shown])
+    assert weights[0] == weights[1]
+    assert weights[0][0] > weights[0][1]
 
 
 def test_crossings_are_where_the_points_are(planted):
@@ -131,6 +152,20 @@ def test_contenders_are_sorted_and_annotated(planted):
     assert names[:3] == ["late 0:4 1.12M:32", "derived schedule", "constant 4"]
     assert [text.get_text() for text in left.texts][:3] == ["−31.0", "−12.0", "best constant"]
     assert right.texts[0].get_text() == "best constant"
+
+
+def test_endings_are_slopes_from_the_best_constant(planted):
+    table = planted.contenders(3)
+    (ax,) = plots.endings_figure(table).axes
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["constant rate", "decayed"]
+    rows = {row.name: row.difference for row in standings(table, "constant")}
+    starts = {round(heights[0], 6) for line in ax.lines if len(heights := drawn(line)[1])}
+    assert {round(1e3 * difference, 6) for difference in rows.values()} <= starts
+    named = [text.get_text() for text in ax.texts]
+    assert named and all(text.startswith("constant ") for text in named)
+    told = [t.get_text() for t in plots.endings_figure(table).legends[0].get_texts()]
+    assert {"derived schedule", "best constant", "constant batch"} <= set(told)
+    assert "bars: ± 2 standard\nerrors over seeds" in told
 
 
 def test_differences_are_paired_by_seed(planted):

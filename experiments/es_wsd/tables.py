@@ -1,0 +1,67 @@
+"""What the notebook shows of E(S) beside its claims: tables of the committed results."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from bss.laws import EsFit
+from bss.points.crossings import optima
+from bss.points.standings import ENDINGS, by_ending
+
+OPTIMUM = ["target_loss", "batch", "low", "high", "bound"]
+
+
+def fits_of(entries: Mapping[str, Any]) -> dict[str, EsFit]:
+    """Fitted laws by name, from fits.json."""
+    return {law: EsFit.from_dict(entry) for law, entry in entries.items()}
+
+
+def identified(fits: Mapping[str, EsFit], comparison: Mapping[str, Any]) -> dict[str, EsFit]:
+    """The laws that some target identifies, the one that predicts left-out batches best first."""
+    ranks = {row["law"]: rank for rank, row in enumerate(comparison["table"])}
+    known = [law for law, fit in fits.items() if any(f.status == "converged" for f in fit.fits)]
+    return {law: fits[law] for law in sorted(known, key=lambda law: ranks.get(law, len(ranks)))}
+
+
+def optimum_table(points: pd.DataFrame) -> pd.DataFrame:
+    """The measured optimum of each target with 2 standard errors, in sequences.
+
+    An end that a bound leaves open is NaN.
+    """
+    rows = []
+    for found in optima(points):
+        low, high = (math.nan if end is None else end for end in found.ends)
+        rows.append((found.target_loss, 2**found.log2_batch.value, low, high, found.bound))
+    return pd.DataFrame(rows, columns=pd.Index(OPTIMUM))
+
+
+def law_optimum(fit: EsFit) -> pd.DataFrame:
+    """A law's B_opt at each target that identifies it, with the fit's interval."""
+    rows = []
+    for found in fit.fits:
+        at = found.batches.get("B_opt")
+        if found.status == "converged" and at is not None and at.value is not None:
+            rows.append((found.target_loss, at.value, at.low, at.high, ""))
+    return pd.DataFrame(rows, columns=pd.Index(OPTIMUM))
+
+
+def errors_table(laws: Mapping[str, Any]) -> pd.DataFrame:
+    """Rms errors of laws at left-out interior batches, in nats: [law, E(S)]."""
+    return pd.DataFrame(
+        {
+            key: {row["law"]: row["interior_loss"] for row in entry["comparison"]["table"]}
+            for key, entry in laws.items()
+        }
+    )
+
+
+def endings_table(contenders: pd.DataFrame) -> pd.DataFrame:
+    """Every contender's batch schedule, its steps, and its loss at each ending, in nats."""
+    first = contenders.drop_duplicates("name").set_index("name")[["batch", "steps"]]
+    losses = {
+        ENDINGS[ending].short: {row.name: row.loss for row in rows}
+        for ending, rows in by_ending(contenders).items()
+    }
+    return first.join(pd.DataFrame(losses)).round(4)
