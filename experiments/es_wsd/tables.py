@@ -8,7 +8,6 @@ import pandas as pd
 
 from bss.laws import EsFit
 from bss.points.crossings import optima
-from bss.points.standings import ENDINGS, by_ending
 
 OPTIMUM = ["target_loss", "batch", "low", "high", "bound"]
 
@@ -55,13 +54,3 @@ def errors_table(laws: Mapping[str, Any]) -> pd.DataFrame:
             for key, entry in laws.items()
         }
     )
-
-
-def endings_table(contenders: pd.DataFrame) -> pd.DataFrame:
-    """Every contender's batch schedule, its steps, and its loss at each ending, in nats."""
-    first = contenders.drop_duplicates("name").set_index("name")[["batch", "steps"]]
-    losses = {
-        ENDINGS[ending].short: {row.name: row.loss for row in rows}
-        for ending, rows in by_ending(contenders).items()
-    }
-    return first.join(pd.DataFrame(losses)).round(4)
