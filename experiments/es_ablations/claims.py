@@ -133,10 +133,9 @@ def micro_batches(ladders: pd.DataFrame, table: pd.DataFrame, config: Config) ->
     seeds = table[(table["variation"] == first) & (table["rate"] == "constant")]
     scatter = seeds.loc[seeds["name"] == f"constant {batch}", column].std()
     apart = float(np.ptp(ladders[column].to_numpy(float)))
-    note = (
-        f"one seed of batch {batch} on {len(ladders)} ladders ends within {apart:.4f} nats; "
-        f"seeds scatter by {scatter:.4f}"
-    )
+    note = f"one seed of batch {batch} on {len(ladders)} ladders ends within {apart:.4f} nats"
+    if np.isfinite(scatter):
+        note += f"; seeds scatter by {scatter:.4f}"
     return untestable(
         BUCKETS, "secondary", f"batch {batch}", table=TABLES + "ladders.csv", note=note, n=1
     )
