@@ -38,7 +38,7 @@ def claims(results: Path) -> list[Claim]:
     names = "contenders", "points", "optima", "ladders"
     table, points, optima, ladders = (pd.read_csv(results / f"{name}.csv") for name in names)
     config = read_json(results / "experiment.json", HINT)["config"]
-    points = varied(points, optima)
+    points = varied(points, optima, table)
     return [
         *growing(table, config),
         *weight_decay(table, config),
@@ -176,10 +176,11 @@ def plain_surface(points: pd.DataFrame, config: Config) -> list[Claim]:
     ]
 
 
-def varied(points: pd.DataFrame, optima: pd.DataFrame) -> pd.DataFrame:
-    """The points with the variation that they are of, which their targets tell."""
-    keys = ["kind", "params", "target_loss"]
-    return points.merge(optima[["variation", *keys]], on=keys)
+def varied(points: pd.DataFrame, optima: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The points with the variation that each run is of, of those whose E(S) was measured."""
+    measured = table["variation"].isin([*optima["variation"].unique()])
+    runs = table.loc[measured, ["run", "variation"]].drop_duplicates()
+    return points.merge(runs, on="run")
 
 
 def by_ending(
