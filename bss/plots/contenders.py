@@ -27,8 +27,8 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     """Final loss of every contender, a panel for each ending that was run, lowest on top.
 
     Means over seeds, with each seed beside them; the numbers are differences to the best constant
-    in 1e-3 nats, with 2 standard errors where there are several seeds. Contenders far behind are
-    hollow, at the right edge.
+    in 1e-3 nats, ± half the 95% interval after Holm where there are several seeds. Contenders far
+    behind are hollow, at the right edge.
 
     Args:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
@@ -63,9 +63,11 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
             lines.setdefault(row.name, {})[at] = row
     grows = [name for name, rows in lines.items() if not _constant(rows)]
     looks = {name: _grown_look(i, len(grows)) for i, name in enumerate(grows)}
-    ends = [1e3 * row.difference for name in grows for row in lines[name].values()]
+    drawn = [row for name in grows for row in lines[name].values()]
+    spread = [1e3 * (row.error or 0) for row in drawn]
+    ends = [_height(row) + way * e for row, e in zip(drawn, spread, strict=True) for way in (-1, 1)]
     low, high = min([0, *ends]), max([0, *ends])
-    margin = 0.1 * (high - low) or 1
+    margin = 0.05 * (high - low) or 1
     figure, [[ax]] = style.new_figure(max(3.6, 1 + 0.42 * len(grows)))
     ax.axhline(0, color=style.INK, lw=1, zorder=1)
     for name, rows in lines.items():
@@ -81,10 +83,13 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     ax.grid(False, axis="x")
     best = style.handle("best constant", color=style.INK, lw=1)
     constant = style.handle("constant batch", color=style.FAINT, lw=1, marker="o", ms=3)
-    spread = style.handle("bars: ± 2 standard\nerrors over seeds", ls="none")
-    return style.side_legend(
-        figure, [*style.handles(looks, ms=5.5, lw=1.3), best, constant, spread]
-    )
+    bars = style.handle("bars: 95% intervals\nafter Holm", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.3), best, constant, bars])
+
+
+def _height(row: Standing) -> float:
+    """Loss above the best constant, in 1e-3 nats."""
+    return 0.0 if row.best else 1e3 * row.difference
 
 
 def _constant(rows: Mapping[int, Standing]) -> bool:
@@ -106,8 +111,8 @@ def _name_constants(ax: Axes, rows: Iterable[Standing], x: float) -> None:
     low, high = ax.get_ylim()
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     place = -math.inf
-    for row in sorted(rows, key=lambda row: row.difference):
-        end = 1e3 * row.difference
+    for row in sorted(rows, key=_height):
+        end = _height(row)
         place = max(end, place + 0.04 * (high - low))
         if end < high:
             line = {"arrowstyle": "-", "color": style.FAINT, "lw": 0.5, "shrinkA": 0, "shrinkB": 2}
@@ -122,7 +127,7 @@ def _slope(
 ) -> None:
     """A contender over the endings: with bars where it grows its batch, else grey."""
     x = np.array(list(rows)) + shift
-    y = np.array([1e3 * row.difference for row in rows.values()])
+    y = np.array([_height(row) for row in rows.values()])
     if look is None:
         ax.plot(x, y, color=style.FAINT, lw=1, marker="o", ms=3, zorder=2)
         return
@@ -197,7 +202,7 @@ def difference_text(row: Standing) -> str:
 
 
 def millinats(difference: float, error: float | None = None) -> str:
-    """A difference in 1e-3 nats, with 2 standard errors where they are known.
+    """A difference in 1e-3 nats, with half its interval where that is known.
 
     Examples:
         >>> millinats(-0.0123), millinats(0.004, 0.001)
