@@ -125,6 +125,7 @@ def test_interpolation_is_exact_on_piecewise_powers():
     assert several == pytest.approx([128 * 1.2, np.inf])
 
 
+@pytest.mark.slow
 def test_profile_intervals_cover_at_their_level():
     covered, generator = [], np.random.default_rng(1)
     for _ in range(200):

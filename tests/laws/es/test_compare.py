@@ -7,10 +7,9 @@ from bss.laws.es.compare import compare
 
 @pytest.mark.parametrize("law", ["surface", "hyperbola", "piecewise"])
 def test_left_out_batches_tell_planted_laws_apart(planted, law):
-    for seed in range(3):
-        generator = np.random.default_rng(seed)
-        points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
-        assert compare(points).winner == law
+    generator = np.random.default_rng(0)
+    points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
+    assert compare(points).winner == law
 
 
 @pytest.mark.slow

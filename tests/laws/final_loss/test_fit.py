@@ -105,6 +105,7 @@ def test_the_minimum_over_the_rate_is_taken_and_counted():
     assert any("diverged" in text for text in warnings)
 
 
+@pytest.mark.slow
 def test_one_size_is_the_surface_of_steps_and_batch():
     law = LAW._replace(m=1.0, M=3e4)
     fit = fit_table(check_losses(planted(law, (5e7,), noise=0.0, keep=1.0)), options=Options(20))

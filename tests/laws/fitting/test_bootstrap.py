@@ -11,7 +11,7 @@ from bss.laws.fitting.bootstrap import (
 )
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_planted_variances_are_recovered_without_bias(seeds):
     generator = np.random.default_rng(0)
     runs = np.repeat(np.arange(7 * seeds), 5)

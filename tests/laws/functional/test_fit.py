@@ -74,6 +74,7 @@ def test_a_planted_law_of_sgd_is_recovered(planted_curves):
     np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
 
 
+@pytest.mark.slow
 def test_early_losses_that_are_no_law_are_left_out(planted_curves):
     runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage)
     early = 1 + 0.3 * np.exp(-runs["tokens"] / 100_000)
