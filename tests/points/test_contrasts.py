@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from bss.points.contrasts import contrasts, holm, over_seeds, scatters
+from bss.points.standings import against_best
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -31,20 +32,30 @@ def study(draw, shape, seeds, effect=0.0):
     for names, grows, sd in shape:
         ends = draw.normal(0, 0.005, seeds) + sd * draw.normal(size=(len(names), seeds))
         ends[grows] -= effect
-        held_out = ends + 0.3 * sd * draw.normal(size=ends.shape)
-        best = names[int(np.argmin(np.where(grows, np.inf, held_out.mean(axis=1))))]
-        pairs = [(name, best) for name, growing in zip(names, grows, strict=True) if growing]
-        found.append(contrasts(pd.DataFrame(ends, index=names), pairs))
+        table = {
+            "name": np.repeat(names, seeds),
+            "role": np.repeat(np.where(grows, "schedule", "constant"), seeds),
+            "rate": "decay",
+            "seed": np.tile(np.arange(seeds), len(names)),
+            "test_loss": ends.ravel(),
+            "eval_loss": (ends + 0.3 * sd * draw.normal(size=ends.shape)).ravel(),
+        }
+        found.append(against_best(pd.DataFrame(table), "decay")[1])
     return found
 
 
 @pytest.mark.parametrize(
-    ("studies", "most"), [(100, 0.09), pytest.param(1000, 0.06, marks=pytest.mark.slow)]
+    ("seeds", "studies", "most"),
+    [
+        (3, 60, 0.09),
+        pytest.param(3, 1000, 0.06, marks=pytest.mark.slow),
+        pytest.param(8, 500, 0.09, marks=pytest.mark.slow),
+    ],
 )
-def test_equal_contenders_are_told_apart_in_few_studies(studies, most):
+def test_equal_contenders_are_told_apart_in_few_studies(seeds, studies, most):
     draw, shape = np.random.default_rng(0), shape_of_es_wsd()
     shown = [
-        any(contrast.sign for ending in study(draw, shape, seeds=3) for contrast in ending.values())
+        any(one.sign for ending in study(draw, shape, seeds) for one in ending.values())
         for _ in range(studies)
     ]
     assert np.mean(shown) <= most
@@ -54,7 +65,7 @@ def test_a_planted_effect_is_shown_with_eight_seeds():
     draw, shape = np.random.default_rng(1), shape_of_es_wsd()
     shown = [
         contrast.sign == -1
-        for _ in range(50)
+        for _ in range(20)
         for ending in study(draw, shape, seeds=8, effect=0.03)
         for contrast in ending.values()
     ]
