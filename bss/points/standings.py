@@ -225,7 +225,7 @@ def against_best(
     names = [name for name in roles if (roles[name] in CONSTANT_ROLES) == constants]
     found = contrasts(losses, [(name, best) for name in names])
     chosen = _chosen_elsewhere(groups)
-    if set(chosen.values()) > {best}:
+    if set(chosen.values()) - {best}:
         row = pd.Series({seed: losses.loc[name, seed] for seed, name in chosen.items()})
         fair = contrasts(pd.concat([losses, row.to_frame("").T]), [(name, "") for name in names])
         for name in names:
