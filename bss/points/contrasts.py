@@ -15,21 +15,13 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
-from scipy.stats import levene
+
+from bss.points.scatter import Scatter, agreeing, scaled, shared, summed
 
 LEVEL = 0.95
 POWER = 0.8
-AGREE = 0.05  # scatters agree where Levene's p is at least this
 
 K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class Scatter:
-    """A variance with its degrees of freedom: of one run over seeds, or of an estimate."""
-
-    variance: float
-    freedom: float
 
 
 @dataclass(frozen=True)
@@ -159,17 +151,10 @@ def over_seeds(
 ) -> dict[K, Contrast]:
     """A family of effects measured once a seed, their scatter pooled over those that agree."""
     arrays = {key: np.asarray(found, float) for key, found in values.items()}
-    several = {key: found for key, found in arrays.items() if len(found) > 1}
-    own = {k: Scatter(float(np.var(v, ddof=1)), len(v) - 1) for k, v in several.items()}
-    pool = agreeing(several)
-    freedom = sum(own[key].freedom for key in pool)
-    total = sum(own[key].variance * own[key].freedom for key in pool)
-    shared = Scatter(total / max(freedom, 1), freedom)
-    measured = {}
-    for key, found in arrays.items():
-        run = shared if key in pool else own.get(key)
-        pooled = run and Scatter(run.variance / len(found), run.freedom)
-        measured[key] = _measured(found, pooled)
+    of_runs = shared({key: v - v.mean() for key, v in arrays.items() if len(v) > 1})
+    measured = {
+        key: _measured(v, scaled(of_runs.get(key), 1 / max(len(v), 1))) for key, v in arrays.items()
+    }
     return judge(measured, level)
 
 
@@ -212,22 +197,9 @@ def _measured(values: np.ndarray, pooled: Scatter | None) -> Measured:
     return Measured(float(values.mean()), len(values), own, pooled)
 
 
-def agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
-    """Those whose scatters agree, by Levene's test; the most extreme leave first."""
-    logs = {key: math.log(np.var(some)) for key, some in groups.items() if np.ptp(some) > 0}
-    while len(logs) > 2 and levene(*(groups[k] for k in logs), center="mean")[1] < AGREE:
-        middle = float(np.median(list(logs.values())))
-        del logs[max(logs, key=lambda key: abs(logs[key] - middle))]
-    return list(logs)
-
-
-def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter:
-    """The squared standard error of a mean difference (Welch, Satterthwaite)."""
-    if a == b:
-        return Scatter(2 * a.variance / seeds, a.freedom)
-    total = a.variance + b.variance
-    squares = a.variance**2 / a.freedom + b.variance**2 / b.freedom
-    return Scatter(total / seeds, total**2 / squares if squares else a.freedom)
+def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter | None:
+    """The squared standard error of a mean difference over seeds; None over none."""
+    return scaled(summed([a, b], one_pool=a == b), 1 / seeds) if seeds else None
 
 
 def _p(mean: float, error: Scatter) -> float:

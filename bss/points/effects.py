@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.points.contrasts import Contrast, Measured, Scatter, judge
+from bss.points.contrasts import Contrast, Measured, judge
+from bss.points.scatter import Scatter, summed
 
 K = TypeVar("K", bound=Hashable)
 Line = tuple[np.ndarray, np.ndarray]
@@ -30,6 +31,17 @@ def less(effect: Measured, expected: float) -> Measured:
 def beyond(effect: Measured, expected: float, tolerance: float) -> Measured:
     """How far an effect is from what was expected, less a tolerance: below 0 it is within."""
     return replace(effect, estimate=abs(effect.estimate - expected) - tolerance)
+
+
+def apart(effect: Measured, other: Measured) -> Measured:
+    """One effect less another, with errors where both have them; pooled errors share a pool."""
+    own = pooled = None
+    if effect.own and other.own:
+        own = summed([effect.own, other.own])
+    if effect.pooled and other.pooled:
+        pooled = summed([effect.pooled, other.pooled], one_pool=True)
+    n = min(effect.n, other.n)
+    return Measured(effect.estimate - other.estimate, n, own, pooled)
 
 
 def slopes(lines: Mapping[K, Line]) -> dict[K, Measured]:

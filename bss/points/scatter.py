@@ -1,13 +1,33 @@
 """Scatters that several measurements share, and errors of sums of effects (derived here)."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from scipy.stats import levene
 
-from bss.points.contrasts import Measured, Scatter, agreeing
+AGREE = 0.05  # scatters agree where Levene's p is at least this
 
 K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A variance with its degrees of freedom: of one run over seeds, or of an estimate."""
+
+    variance: float
+    freedom: float
+
+
+def agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
+    """Those whose scatters agree, by Levene's test; the most extreme leave first."""
+    logs = {key: math.log(np.var(some)) for key, some in groups.items() if np.ptp(some) > 0}
+    while len(logs) > 2 and levene(*(groups[k] for k in logs), center="mean")[1] < AGREE:
+        middle = float(np.median(list(logs.values())))
+        del logs[max(logs, key=lambda key: abs(logs[key] - middle))]
+    return list(logs)
 
 
 def shared(residuals: Mapping[K, np.ndarray], lost: int = 1) -> dict[K, Scatter]:
@@ -52,14 +72,3 @@ def summed(parts: Sequence[Scatter], *, one_pool: bool = False) -> Scatter:
 def scaled(error: Scatter | None, factor: float) -> Scatter | None:
     """The squared standard error of an effect whose variance is a multiple of another's."""
     return error and Scatter(error.variance * factor, error.freedom)
-
-
-def apart(effect: Measured, other: Measured) -> Measured:
-    """One effect less another, with errors where both have them; pooled errors share a pool."""
-    own = pooled = None
-    if effect.own and other.own:
-        own = summed([effect.own, other.own])
-    if effect.pooled and other.pooled:
-        pooled = summed([effect.pooled, other.pooled], one_pool=True)
-    n = min(effect.n, other.n)
-    return Measured(effect.estimate - other.estimate, n, own, pooled)

@@ -27,8 +27,7 @@ from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.judged import exponent, over_groups
 from bss.points.claims import Claim, untestable
 from bss.points.contrasts import Measured
-from bss.points.effects import beyond
-from bss.points.scatter import apart
+from bss.points.effects import apart, beyond
 from bss.units import format_tokens
 from experiments.critical_batch import noise, published
 from experiments.critical_batch.asked import (

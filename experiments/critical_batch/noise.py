@@ -12,9 +12,9 @@ from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.judged import exponent, over_groups, residuals
 from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
 from bss.points.claims import Claim
-from bss.points.contrasts import Measured, Scatter
+from bss.points.contrasts import Measured
 from bss.points.effects import beyond
-from bss.points.scatter import scaled, shared
+from bss.points.scatter import Scatter, scaled, shared
 from experiments.critical_batch.asked import (
     EXPONENT,
     FACTOR,

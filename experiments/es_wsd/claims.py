@@ -8,9 +8,10 @@ import pandas as pd
 
 from bss.files import read_json
 from bss.points.claims import Claim, claim, untestable
-from bss.points.contrasts import Contrast, Measured, Scatter, contrasts, judge
+from bss.points.contrasts import Contrast, Measured, contrasts, judge
 from bss.points.crossings import growth
 from bss.points.rises import rises
+from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd import curves

@@ -13,12 +13,14 @@ import pandas as pd
 
 from bss.files import read_json
 from bss.points.claims import Claim, Source, claim, untestable
-from bss.points.contrasts import Contrast, Measured, Scatter, contrasts, judge, over_seeds
+from bss.points.contrasts import Contrast, Measured, contrasts, judge, over_seeds
 from bss.points.effects import by_groups, error_of_differences, less, slopes, weakest
 from bss.points.equal_steps import gaps_at_equal_steps
+from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import betas
+from experiments.late_switch.law import LAW
 
 TABLES = "results/late_switch/"
 LATE = 0.7  # of the tokens: they call 70 to 90% late [secondary]
@@ -105,12 +107,13 @@ def across_endings(tuned: pd.DataFrame) -> list[Claim]:
     """A constant rate with the law's schedule, against decays with the best constant batch."""
     tables = {ending: ends(tuned, ending) for ending in ENDINGS}
     tables = {ending: losses for ending, losses in tables.items() if len(losses)}
-    if "law" not in tables.get("constant", pd.DataFrame()).index:
+    if LAW["constant"] not in tables.get("constant", pd.DataFrame()).index:
         return []
     named = [t.rename(index=lambda name, e=e: f"{name}, {e}") for e, t in tables.items()]
     best = {ending: against_best(tuned, ending)[0] for ending in tables if ending != "constant"}
-    pairs = [("law, constant", f"{name}, {ending}") for ending, name in best.items()]
-    ours = _rows(tuned, "constant")["law"]["trials"]
+    law = f"{LAW['constant']}, constant"
+    pairs = [(law, f"{name}, {ending}") for ending, name in best.items()]
+    ours = _rows(tuned, "constant")[LAW["constant"]]["trials"]
     statement = f"The functional law's schedule at constant rate ends {BEST} under another ending"
     made = []
     found = contrasts(pd.concat(named), pairs).values()
@@ -277,7 +280,7 @@ def _rows(table: pd.DataFrame, ending: str | None) -> dict[str, dict[Any, Any]]:
 def _kind(row: dict[Any, Any], ending: str) -> tuple[str, Source]:
     """What a contender speaks to, and whose claim that is; "" where es_wsd speaks of it."""
     name = row["name"]
-    if name.startswith("law"):
+    if name in LAW.values():
         return "The functional law's schedule ends", "derived"
     if name in ("stages", "ramp"):
         return "Several stages end", "secondary"
@@ -290,8 +293,9 @@ def _kind(row: dict[Any, Any], ending: str) -> tuple[str, Source]:
 def _called(row: dict[Any, Any]) -> str:
     """A contender as a condition names it: a switch by its batches."""
     schedule, name = BatchSchedule.parse(str(row["batch"])), row["name"]
-    if name.startswith("law"):
-        return f"asked for {name.removeprefix('law, for ').replace('law', 'constant rate')}"
+    for ending, lawful in LAW.items():
+        if name == lawful:
+            return f"asked for {GROUPS[ending]}"
     if len(schedule.batches) != 2:
         return name
     small, large = schedule.batches

@@ -12,8 +12,7 @@ import pandas as pd
 
 from bss.points.claims import Claim, Source, claim
 from bss.points.contrasts import Contrast, Measured, judge
-from bss.points.effects import beyond, exact, less, slopes
-from bss.points.scatter import apart
+from bss.points.effects import apart, beyond, exact, less, slopes
 from bss.theory.exponents import Powers
 
 TABLES = "results/optimal_schedule/"

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bss.points.contrasts import Measured, Scatter, judge
+from bss.points.contrasts import Measured, judge
 from bss.points.effects import (
     beyond,
     by_groups,
@@ -15,6 +15,7 @@ from bss.points.effects import (
     slopes,
     weakest,
 )
+from bss.points.scatter import Scatter
 
 
 def test_a_slope_has_the_error_of_a_regression():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from bss.points.contrasts import Measured, Scatter
-from bss.points.scatter import apart, scaled, shared, summed
+from bss.points.contrasts import Measured
+from bss.points.effects import apart
+from bss.points.scatter import Scatter, scaled, shared, summed
 
 
 def test_residuals_that_agree_are_pooled_and_a_wild_group_is_not():

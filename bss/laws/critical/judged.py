@@ -14,8 +14,8 @@ from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.judged import residuals
 from bss.laws.fitting.power import PowerLaw, fit_power
-from bss.points.contrasts import Measured, Scatter
-from bss.points.scatter import scaled, shared, summed
+from bss.points.contrasts import Measured
+from bss.points.scatter import Scatter, scaled, shared, summed
 
 LAW_PARAMETERS = 2
 

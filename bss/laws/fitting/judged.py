@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
-from bss.points.contrasts import Measured, Scatter
-from bss.points.scatter import scaled, summed
+from bss.points.contrasts import Measured
+from bss.points.scatter import Scatter, scaled, summed
 
 
 def exponent(

@@ -8,7 +8,7 @@ from scipy.stats import linregress
 
 from bss.laws.fitting.judged import by_values, exponent, over_groups, residuals
 from bss.laws.fitting.power import fit_power
-from bss.points.contrasts import Scatter
+from bss.points.scatter import Scatter
 
 X = np.array([1.0, 2, 4, 8, 16])
 NOISE = np.exp([0.1, -0.2, 0.05, 0.1, -0.05])
