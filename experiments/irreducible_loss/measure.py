@@ -123,17 +123,16 @@ def summarize(estimates: pd.DataFrame) -> pd.DataFrame:
 
 
 def conclusions(summary: pd.DataFrame, known: Entropy, reached: float) -> list[str]:
-    """The answer in sentences: coverage of each law, and how far its L_0 is off."""
+    """What was measured, in sentences; whether a law is biased is told by the claims."""
     found = [
         f"the language's L_0 is {known.nats:.4f} nats (s.e. {known.standard_error:.4f}); the model "
         f"reached {reached:.4f}, {reached - known.nats:+.4f} from it"
     ]
     for row in summary.to_dict("records"):
         error = math.hypot(row["standard_error"], known.standard_error)
-        verdict = "biased" if abs(row["bias"]) > 2 * error else "no bias seen"
         found.append(
-            f"{row['law']}: covers the truth in {row['covered']} of {row['seeds']} seeds, "
-            f"{verdict}: {row['bias']:+.4f} nats (s.e. {error:.4f}); "
+            f"{row['law']}: covers the truth in {row['covered']} of {row['seeds']} seeds, off by "
+            f"{row['bias']:+.4f} nats (s.e. {error:.4f}); "
             f"{row['bias_to_reached']:+.4f} from what the model reached, which it covers in "
             f"{row['covered_reached']}"
         )

@@ -72,14 +72,14 @@ def test_an_open_interval_covers_what_is_beyond_its_other_end():
     assert row["covers"] and not row["covers_reached"]
 
 
-def test_a_bias_is_told_only_beyond_two_standard_errors():
+def test_a_bias_is_told_with_its_standard_error():
     rows = planted("off", [1.55, 1.56, 1.57]) + planted("even", [1.47, 1.50, 1.54])
     summary = summarize(pd.DataFrame(rows))
     _, off, even = conclusions(summary, Entropy(TRUTH, 0.0003), REACHED)
-    assert "off: covers the truth in 0 of 3 seeds, biased: +0.0600" in off
-    assert "even: covers the truth in 1 of 3 seeds, no bias seen: +0.0033" in even
-    # An entropy known less well excuses the same bias.
-    assert "no bias seen" in conclusions(summary, Entropy(TRUTH, 0.05), REACHED)[1]
+    assert "off: covers the truth in 0 of 3 seeds, off by +0.0600" in off
+    assert "even: covers the truth in 1 of 3 seeds, off by +0.0033" in even
+    # An entropy known less well makes the same bias less sure.
+    assert "(s.e. 0.0503)" in conclusions(summary, Entropy(TRUTH, 0.05), REACHED)[1]
 
 
 def test_what_the_held_out_tokens_are_harder_than_the_language_is_known():
