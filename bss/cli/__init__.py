@@ -22,6 +22,7 @@ _COMMANDS = {
     "train": "train one run from its JSON config",
     "points": "steps and tokens to target losses, from loss curves",
     "fit": "fit a law: es, critical, table, curve",
+    "predict": "a loss or a batch by a fitted law, with its interval",
     "schedule": "a fitted law into a batch schedule",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
     "report": "a results directory as one HTML page",
