@@ -1,4 +1,5 @@
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,16 @@ from hypothesis import strategies as st
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.tables import POINTS, check_runs, loss_column, read_points, read_runs, write_table
+from bss.tables import (
+    POINTS,
+    Reading,
+    check_runs,
+    loss_column,
+    read_points,
+    read_runs,
+    write_table,
+)
+from bss.tables.storage import read_table
 
 RUN = "run,batch,seq_len,step,loss\n"
 
@@ -165,7 +175,7 @@ model,params_m,tokens,target_loss,batch,steps
 
 
 def test_the_published_file_reads_as_it_is(tmp_path):
-    points = read_points(write(tmp_path, PUBLISHED), seq_len=512, kind="averaged")
+    points = read_points(write(tmp_path, PUBLISHED), Reading(seq_len=512), kind="averaged")
     assert tuple(points.columns) == POINTS
     assert list(points["params"]) == [85e6, 85e6, 1208e6]
     assert list(points["budget_tokens"]) == [1.741e9, 1.741e9, 25.6e9]
@@ -217,3 +227,63 @@ def test_bad_points_are_refused_by_line(tmp_path, text, says):
     with pytest.raises(InputError, match=says) as error:
         read_points(write(tmp_path, text))
     assert "\n" not in str(error.value)
+
+
+FINALS = "N,D,gbsz,batch,loss\n350M,1.5B,2^6,x,3.1\n1e9,30B,128,y,2.5\n"
+NAMES = "params=N,tokens=D,batch=gbsz"
+
+
+def test_a_table_is_read_by_the_names_it_has_and_counts_as_they_are_written(tmp_path):
+    path = write(tmp_path, FINALS)
+    pd.read_csv(path).to_parquet(tmp_path / "runs.parquet")
+    for file in (path, tmp_path / "runs.parquet"):
+        table, _ = read_table(file, Reading.parse(NAMES, 4096))
+        assert list(table.columns) == ["params", "tokens", "batch", "loss", "seq_len"]
+        assert table.dtypes.drop("loss").eq("int64").all()
+        assert list(table["params"]) == [350_000_000, 1_000_000_000]
+        assert list(table["tokens"]) == [1_500_000_000, 30_000_000_000]
+        assert list(table["batch"]) == [64, 128]
+        assert list(table["seq_len"]) == [4096, 4096]
+
+
+def test_every_reader_takes_names_and_a_sequence_length(tmp_path):
+    runs = write(tmp_path, "id,gbs,it,nats\n007,1K,10,3\n7,1K,10,3\n", "runs.csv")
+    read = read_runs(runs, Reading.parse("run=id,batch=gbs,step=it,loss=nats", 8))
+    assert list(read["run"]) == ["007", "7"] and list(read["tokens"]) == [80_000] * 2
+    points = write(tmp_path, "N,D,goal,batch,steps\n85M,1.5B,3,8,2K\n", "points.csv")
+    (row,) = read_points(points, Reading.parse("params=N,tokens=D,target_loss=goal", 4)).to_dict(
+        "records"
+    )
+    assert (row["params"], row["budget_tokens"], row["tokens_to_target"]) == (85e6, 1.5e9, 64_000)
+
+
+def test_names_may_be_exchanged(tmp_path):
+    path = write(tmp_path, "batch,tokens,loss\n640,8,1\n")
+    table, _ = read_table(path, Reading.parse("batch=tokens,tokens=batch"))
+    assert table.to_dict("records") == [{"tokens": 640, "batch": 8, "loss": 1}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "seq_len", "says"),
+    [
+        ("", None, "expected OURS=THEIRS"),
+        ("params", None, "'params': expected OURS=THEIRS"),
+        ("params=N,", None, "'': expected OURS=THEIRS"),
+        ("param=N", None, "did you mean params?"),
+        ("colour=N", None, "known are params, tokens"),
+        ("params=N,params=D", None, "params is given twice"),
+        ("params=N,tokens=N", None, "N is named twice"),
+        ("params=size", None, "no column size; it has N, D, gbsz, batch, loss"),
+        (NAMES, 0, "seq_len: 0 given"),
+        (f"{NAMES},seq_len=loss", 8, "line 2: seq_len is 3.1, but 8 was given"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(tmp_path, columns, seq_len, says):
+    with pytest.raises(InputError, match=re.escape(says)) as error:
+        read_table(write(tmp_path, FINALS), Reading.parse(columns, seq_len))
+    assert "\n" not in str(error.value)
+
+
+def test_a_header_that_repeats_a_name_is_refused(tmp_path):
+    with pytest.raises(InputError, match="column 'loss' is there twice"):
+        read_runs(write(tmp_path, "run,batch,loss,loss\na,8,3,3\n"))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
+from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Estimate, Options
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     told = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps"
     add("points", type=Path, help=told)
+    add_reading_arguments(parser)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
     add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace) -> Output:
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
     fit = fit_critical(
-        read_points(options.points),
+        read_points(options.points, reading(options)),
         overhead=options.overhead,
         reference=options.reference_batch,
         free_alpha=options.alpha == "free",

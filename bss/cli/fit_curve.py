@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
+from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "seq_len or batch_tokens; constant runs, and some that change batch or rate"
     )
     add("runs", type=Path, help=told)
+    add_reading_arguments(parser)
     add("--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better")
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
     told = "leave losses before out: tokens, or a percentage of the longest run"
@@ -34,7 +36,7 @@ def run(options: argparse.Namespace) -> Output:
     """Fits the law."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    runs = read_runs(options.runs)
+    runs = read_runs(options.runs, reading(options))
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
     how = Options(options.resamples)

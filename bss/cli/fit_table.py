@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.points import read_losses
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
     told += "batch_tokens; lr where it was varied"
     parser.add_argument("runs", type=Path, help=told)
+    add_reading_arguments(parser)
     parser.add_argument("--resamples", type=int, default=300, help="bootstrap refits")
     add_output_arguments(parser, run)
 
@@ -24,7 +26,7 @@ def run(options: argparse.Namespace) -> Output:
     """Fits the law of final losses."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    fit = fit_table(read_losses(options.runs), options=Options(options.resamples))
+    fit = fit_table(read_losses(options.runs, reading(options)), options=Options(options.resamples))
     law = (
         "L = L_0 + A·N^-a + C·S^-c + M·B^-m, B in tokens; "
         f"rms error {fit.rmse:.2g}, largest {fit.max_error:.2g} nats over "

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, number
+from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.points import curve as measure
 from bss.tables import read_runs, write_table
@@ -25,6 +26,7 @@ def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
     told = "CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
     told += "seq_len or batch_tokens"
     parser.add_argument("runs", type=Path, help=told)
+    add_reading_arguments(parser)
     parser.add_argument("--targets", help="losses in nats, as 1.8,1.7; by default five are chosen")
     parser.add_argument("--smooth", help="window over a noisy training loss, in tokens")
     parser.add_argument("--warmup", default="0", help="tokens of warm-up, for default targets")
@@ -54,7 +56,7 @@ def run(options: argparse.Namespace) -> Output:
 
 def measured_points(options: argparse.Namespace) -> pd.DataFrame:
     """The points that the options ask for."""
-    runs = read_runs(options.runs)
+    runs = read_runs(options.runs, reading(options))
     smooth = parse_tokens(options.smooth, field="--smooth") if options.smooth else None
     if options.targets is None:
         warmup = parse_tokens(options.warmup, field="--warmup")

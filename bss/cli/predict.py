@@ -8,12 +8,13 @@ import importlib
 from pathlib import Path
 
 from bss.cli.output import Output, add_output_arguments
+from bss.cli.reading import add_columns_argument
 from bss.errors import InputError
 from bss.files import read_json
 
 ASKED = {
     "table": ("params", "tokens", "batch", "seq_len"),
-    "curve": ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs"),
+    "curve": ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
 }
 """Per kind of fit, the options that say what is asked; others are refused."""
 
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--decay", help="of a curve fit: tokens, or a percentage of the budget")
     add("--shape", help="of a curve fit: how the rate decays, as linear or cosine")
     add("--runs", type=Path, help="of a curve fit: a table with batch and lr; loss is optional")
+    add_columns_argument(parser)
     add("--loss", type=float, help="of an es fit: the target loss, in nats")
     add("--extrapolate", action="store_true", help="answer beyond what the fit was tested for")
     add_output_arguments(parser, run, plot=True)

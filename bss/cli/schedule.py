@@ -17,7 +17,7 @@ from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
-from bss.tables import read_points
+from bss.tables import Reading, read_points
 from bss.units import format_tokens, parse_tokens
 
 FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> Output:
     fit = CurveFit.from_dict(entry) if curve else EsFit.from_dict(entry)
     if isinstance(fit, CurveFit):
         rate = rate or assumed_rate(fit, tokens)
-    points = options.points and read_points(options.points, seq_len=fit.seq_len)
+    points = options.points and read_points(options.points, Reading(seq_len=fit.seq_len))
     basis = Basis(fit.seq_len, fit, points, rate)
     within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
     limits = Limits(options.stages, options.multiple_of, **within)

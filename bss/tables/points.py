@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bss.tables.columns import Origin, counts, need, numbers, positive, refuse_duplicates
+from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
 POINTS = (
@@ -14,22 +15,19 @@ POINTS = (
 )  # fmt: skip
 """Columns of a table of steps and tokens to a target loss; one row for a target of a run."""
 
-PUBLISHED_POINTS = {"params_m": "params", "tokens": "budget_tokens"}
-"""Columns of the published critical-batch file (arXiv 2410.21676) and what they are here."""
-
 KINDS = ("stable", "averaged", "annealed")
 
 
 def read_points(
-    path: str | Path, *, seq_len: int | None = None, kind: str = "stable"
+    path: str | Path, reading: Reading | None = None, *, kind: str = "stable"
 ) -> pd.DataFrame:
     """Read and check a Points table; also the published critical-batch file, as it is.
 
     Args:
         path: CSV (lines that begin with # are comments) or Parquet, with target_loss, batch, and
-            steps or tokens_to_target. The published file's `params_m` (millions) becomes params
-            and its `tokens` budget_tokens.
-        seq_len: tokens per sequence, where the file has no such column.
+            steps or tokens_to_target. The published file's `params_m` (millions) becomes params,
+            and `tokens` budget_tokens.
+        reading: what it calls its columns, and the sequence length that it lacks.
         kind: "stable", "averaged" or "annealed", where the file has no such column.
 
     Returns:
@@ -39,14 +37,16 @@ def read_points(
     Raises:
         InputError: the file cannot be read, lacks a column, or a line is refused.
     """
-    frame, origin = read_table(path)
-    if "params_m" in frame:
-        frame = frame.rename(columns=PUBLISHED_POINTS)
-        frame["params"] = 1e6 * numbers(frame, "params", origin)
+    frame, origin = read_table(path, reading)
+    if "params_m" in frame and "params" not in frame:
+        frame["params"] = 1e6 * numbers(frame, "params_m", origin)
+        frame = frame.drop(columns="params_m")
+    if "budget_tokens" not in frame:
+        frame = frame.rename(columns={"tokens": "budget_tokens"})
     need(frame, origin, "target_loss", "batch", ("steps", "tokens_to_target"))
     points = frame.copy()
     points["batch"] = counts(frame, "batch", origin)
-    defaults = {"seq_len": np.nan if seq_len is None else seq_len, "kind": kind, "reached": True}
+    defaults = {"kind": kind, "reached": True}
     for column in POINTS:
         if column not in points:
             points[column] = defaults.get(column, "" if column in ("model", "hyper") else np.nan)

@@ -16,11 +16,16 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.tables.columns import Origin, counts, need, positive, row_names
+from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
 
-def read_runs(path: str | Path) -> pd.DataFrame:
+def read_runs(path: str | Path, reading: Reading | None = None) -> pd.DataFrame:
     """Read and check a run table from CSV (lines that begin with # are comments) or Parquet.
+
+    Args:
+        path: of the file.
+        reading: what it calls its columns.
 
     Returns:
         As `check_runs`.
@@ -28,7 +33,7 @@ def read_runs(path: str | Path) -> pd.DataFrame:
     Raises:
         InputError: the file cannot be read, or `check_runs` refuses a line.
     """
-    return _checked_runs(*read_table(path))
+    return _checked_runs(*read_table(path, reading))
 
 
 def check_runs(frame: pd.DataFrame, source: str = "runs") -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Hashable
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.files import replacing
 from bss.tables.columns import Origin, row_names
+from bss.tables.reading import Reading
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
@@ -29,25 +31,20 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             frame.to_parquet(temporary, index=False)
 
 
-def read_table(path: str | Path) -> tuple[pd.DataFrame, Origin]:
-    """A table as it stands, and its origin; lines of CSV that begin with # are comments.
+def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.DataFrame, Origin]:
+    """A table, and its origin; lines of CSV that begin with # are comments.
+
+    Args:
+        path: CSV or Parquet.
+        reading: what it calls its columns; by default as they are called here.
 
     Raises:
-        InputError: the file cannot be read, or a line has too many or too few values.
+        InputError: the file cannot be read, a line has too many or too few values, a column is
+            there twice, or `Reading.read` refuses it.
     """
-    path = Path(path)
+    path, reading = Path(path), reading or Reading()
     try:
-        if path.suffix == ".parquet":
-            frame = pd.read_parquet(path).reset_index(drop=True)
-            return frame, Origin(str(path), row_names(frame))
-        numbered = [
-            (number, line)
-            for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
-            if line.strip() and not line.startswith("#")
-        ]
-        _refuse_ragged(path, numbered)
-        text = "\n".join(line for _, line in numbered)
-        frame = pd.read_csv(io.StringIO(text), dtype={"run": str, "model": str}, index_col=False)
+        frame, rows = _parquet(path) if path.suffix == ".parquet" else _csv(path, reading)
     except InputError:
         raise
     except FileNotFoundError:
@@ -55,11 +52,35 @@ def read_table(path: str | Path) -> tuple[pd.DataFrame, Origin]:
     except (OSError, ValueError, csv.Error) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
-    return frame, Origin(str(path), [f"line {number}" for number, _ in numbered[1:]])
+    origin = Origin(str(path), rows)
+    return reading.read(frame, origin), origin
+
+
+def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    frame = pd.read_parquet(path).reset_index(drop=True)
+    return frame, row_names(frame)
+
+
+def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
+    """A frame, its names of runs and models as they are written, and the lines of its rows."""
+    numbered = [
+        (number, line)
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    _refuse_ragged(path, numbered)
+    names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in ("run", "model")}
+    text = io.StringIO("\n".join(line for _, line in numbered))
+    frame = pd.read_csv(text, dtype=names, index_col=False)
+    return frame, [f"line {number}" for number, _ in numbered[1:]]
 
 
 def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
-    widths = [len(values) for values in csv.reader(line for _, line in numbered)]
+    rows = list(csv.reader(line for _, line in numbered))
+    for column in rows[0] if rows else ():
+        if rows[0].count(column) > 1:
+            raise InputError(f"{path}: column {column!r} is there twice; rename one")
+    widths = [len(values) for values in rows]
     for (number, _), width in zip(numbered, widths, strict=False):
         if width != widths[0]:
             raise InputError(

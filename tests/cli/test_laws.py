@@ -11,6 +11,7 @@ from bss.laws import EsFit
 
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
+LAWS = ("es", "critical", "table", "curve")
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -101,6 +102,21 @@ def test_a_fit_becomes_a_schedule_that_grows_and_exports(runs, tmp_path, capsys)
     assert len(batches) == 4
     assert main([*arguments, "--lr", "1e-3", "--export", "megatron"]) == 0
     assert "--step-batch-size-schedule" in capsys.readouterr().out
+
+
+def test_a_table_under_other_names_gives_the_same_points(runs, tmp_path, capsys):
+    path = tmp_path / "renamed.csv"
+    theirs = pd.read_csv(runs).rename(columns={"batch": "gbsz", "step": "it"})
+    theirs.drop(columns="seq_len").to_csv(path, index=False)
+    names = ("--columns", "batch=gbsz,step=it", "--seq-len", str(SEQ_LEN))
+    ours = output(capsys, "points", str(runs), "--targets", "1.8")
+    assert output(capsys, "points", str(path), "--targets", "1.8", *names) == ours
+
+
+@pytest.mark.parametrize("command", ["points", *(f"fit {law}" for law in LAWS)])
+def test_every_reader_of_a_table_takes_names(runs, capsys, command):
+    assert main([*command.split(), str(runs), "--columns", "bach=gbsz", "--seq-len", "64"]) == 2
+    assert "did you mean batch?" in capsys.readouterr().err
 
 
 def test_unreached_targets_are_kept_and_said(runs, capsys):

@@ -13,6 +13,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.tables.columns import Origin, need, positive, row_names
+from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
 
@@ -36,13 +37,17 @@ class LossPoints:
     bracketed: np.ndarray
 
 
-def read_losses(path: str | Path) -> pd.DataFrame:
+def read_losses(path: str | Path, reading: Reading | None = None) -> pd.DataFrame:
     """Read a table of final losses from CSV (lines that begin with # are comments) or Parquet.
+
+    Args:
+        path: of the file.
+        reading: what it calls its columns.
 
     Raises:
         InputError: it cannot be read, or `check_losses` refuses a row.
     """
-    return _checked(*read_table(path))
+    return _checked(*read_table(path, reading))
 
 
 def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
