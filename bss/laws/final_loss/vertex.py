@@ -1,0 +1,87 @@
+"""The best batch of one (N, D) without a law: the vertex of a parabola in log B (derived here).
+
+The parabola goes by least squares through the batches about the least loss. The least of the
+measured batches itself is noisier: near it losses differ by less than their own scatter.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+NEAREST = 5
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """Where the parabola is least.
+
+    Attributes:
+        batch: in the unit of the batches; NaN where the losses have no minimum.
+        loss: the parabola's there, in nats.
+        scatter: standard deviation of the losses about it, in nats; NaN with three batches.
+        freedom: degrees of freedom behind the scatter.
+        leverage: standard error of log batch per nat of scatter.
+        interior: whether the least loss is at neither end of the batches, and the vertex among
+            those of the parabola.
+    """
+
+    batch: float
+    loss: float
+    scatter: float
+    freedom: int
+    leverage: float
+    interior: bool
+
+    @property
+    def error(self) -> float:
+        """Standard error of log batch, by the parabola's own scatter."""
+        return self.scatter * self.leverage
+
+
+def vertex(batch: ArrayLike, loss: ArrayLike, nearest: int = NEAREST) -> Vertex:
+    """The vertex of a parabola in log batch through so many batches about the least loss.
+
+    Args:
+        batch: [n] distinct and positive.
+        loss: [n] finite, in nats.
+        nearest: batches of the parabola, by their order; all where there are fewer, and the outer
+            ones where the least is near an end.
+    """
+    order = np.argsort(np.asarray(batch, float))
+    x, y = np.log(np.asarray(batch, float))[order], np.asarray(loss, float)[order]
+    least, middle = int(np.argmin(y)), nearest // 2
+    first = max(0, min(least - middle, len(x) - nearest))
+    near = slice(first, first + nearest)
+    centre, count = float(np.mean(x[near])), len(x[near])
+    none = Vertex(math.nan, math.nan, math.nan, max(count - 3, 0), math.nan, interior=False)
+    if count < 3:
+        return none
+    design = np.vander(x[near] - centre, 3)
+    curvature, slope, level = theta = np.linalg.lstsq(design, y[near], rcond=None)[0]
+    if curvature <= 0:
+        return none
+    at = -slope / (2 * curvature)
+    by_theta = np.array([slope / (2 * curvature**2), -1 / (2 * curvature), 0.0])
+    rest = y[near] - design @ theta
+    inside = x[near][0] < at + centre < x[near][-1]
+    return Vertex(
+        batch=math.exp(at + centre),
+        loss=float(level + slope * at / 2),
+        scatter=math.sqrt(rest @ rest / (count - 3)) if count > 3 else math.nan,
+        freedom=count - 3,
+        leverage=math.sqrt(by_theta @ np.linalg.inv(design.T @ design) @ by_theta),
+        interior=bool(inside and 0 < least < len(x) - 1),
+    )
+
+
+def pooled_scatter(vertices: list[Vertex]) -> float:
+    """The scatter of losses over cells that scatter alike, in nats; NaN where none has one.
+
+    A parabola through five batches leaves two degrees of freedom, too few for an error of its own.
+    """
+    known = [at for at in vertices if at.freedom and math.isfinite(at.scatter)]
+    freedom = sum(at.freedom for at in known)
+    squares = sum(at.scatter**2 * at.freedom for at in known)
+    return math.sqrt(squares / freedom) if freedom else math.nan
