@@ -16,7 +16,9 @@ from bss.laws.es import LAWS
 from bss.laws.es.compare import Comparison, compare
 from bss.laws.es.law import Law
 from bss.laws.fitting.estimate import Options
+from bss.points import rates
 
+DRAWS = 200  # refits that a printed fit keeps, for predictions
 _OTHERS = {
     "critical": (fit_critical, "critical batch sizes and their law, from steps to a target"),
     "table": (fit_table, "the law of final losses over model size, tokens and batch"),
@@ -44,10 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_es(options: argparse.Namespace) -> Output:
     """Fits a law E(S)."""
-    points = measured_points(options)
+    points, warnings = measured_points(options)
     law = _law(options)
-    fit = fit_es(points, law, options=Options(options.resamples))
-    payload, tables = fit.to_dict(), [es_table(fit)]
+    fit = fit_es(points, law, options=Options(options.resamples, draws=DRAWS))
+    fit = dataclasses.replace(fit, warnings=(*fit.warnings, *warnings))
+    payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
     if options.compare:
         comparison = compare(points, [*LAWS.values(), *(() if law.name in LAWS else (law,))])
         payload["comparison"] = comparison.to_dict()
@@ -95,10 +98,12 @@ def comparison_table(comparison: Comparison) -> Table:
     return Table("prediction of left-out batches", columns, rows)
 
 
-def es_table(fit: EsFit) -> Table:
-    """One row per target loss."""
+def es_table(fit: EsFit, rate: float | None = None) -> Table:
+    """One row per target loss; the best batch is at the rate of all runs, where they have one."""
     names = fit.law.batches
-    columns = ("target loss", "S_min", "E_min", "S_opt", *names, "status")
+    at = {} if rate is None else {"B_opt": f"B_opt at rate {rates.told(rate)}"}
+    shown = (at.get(name, name) for name in names)
+    columns = ("target loss", "S_min", "E_min", "S_opt", *shown, "status")
     rows = [
         (
             number(target.target_loss),

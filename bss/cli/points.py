@@ -10,6 +10,7 @@ from bss.cli.output import Output, Table, add_output_arguments, measured_tokens,
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.points import curve as measure
+from bss.points.rates import rate_warnings
 from bss.tables import read_runs, write_table
 from bss.units import parse_tokens
 
@@ -34,7 +35,7 @@ def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Measures the points."""
-    points = measured_points(options)
+    points, warnings = measured_points(options)
     if options.out:
         write_table(points, options.out)
     records = points.to_dict("records")
@@ -51,11 +52,12 @@ def run(options: argparse.Namespace) -> Output:
         for row in records
     ]
     table = Table("steps and tokens to each target loss", columns, rows)
-    return Output({"points": records}, [table])
+    notes = [f"warning: {text}" for text in warnings]
+    return Output({"points": records, "warnings": warnings}, [table], notes)
 
 
-def measured_points(options: argparse.Namespace) -> pd.DataFrame:
-    """The points that the options ask for."""
+def measured_points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
+    """The points that the options ask for, and what their learning rates mean for a law."""
     runs = read_runs(options.runs, reading(options))
     smooth = parse_tokens(options.smooth, field="--smooth") if options.smooth else None
     if options.targets is None:
@@ -63,7 +65,8 @@ def measured_points(options: argparse.Namespace) -> pd.DataFrame:
         targets = measure.default_targets(runs, warmup_tokens=warmup, smooth=smooth)
     else:
         targets = parse_targets(options.targets)
-    return measure.points(runs, targets, smooth=smooth)
+    points = measure.points(runs, targets, smooth=smooth)
+    return points, rate_warnings(runs, points)
 
 
 def parse_targets(text: str) -> list[float]:

@@ -5,9 +5,10 @@ Each kind of fit answers in a file of its own, registered here.
 
 import argparse
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
-from bss.cli.output import Output, add_output_arguments
+from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.reading import add_columns_argument
 from bss.errors import InputError
 from bss.files import read_json
@@ -15,6 +16,8 @@ from bss.files import read_json
 ASKED = {
     "table": ("params", "tokens", "batch", "seq_len"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
+    "es": ("loss", "batch"),
+    "critical": ("params", "tokens"),
 }
 """Per kind of fit, the options that say what is asked; others are refused."""
 
@@ -49,5 +52,34 @@ def run(options: argparse.Namespace) -> Output:
     for name in sorted(options_of - set(ASKED[kind])):
         if getattr(options, name) is not None:
             told = ", ".join(f"--{n.replace('_', '-')}" for n in ASKED[kind])
-            raise InputError(f"--{name.replace('_', '-')}: a {kind} fit is asked with {told}")
+            raise InputError(
+                f"--{name.replace('_', '-')}: a fit of kind {kind} is asked with {told}"
+            )
     return importlib.import_module(f"bss.cli.predict_{kind}").predicted(entry, options)
+
+
+def beyond(
+    option: str,
+    value: float,
+    fitted: Sequence[float],
+    options: argparse.Namespace,
+    unit: str = "",
+) -> list[str]:
+    """What is said of a value outside those that were fitted; within them nothing.
+
+    The distance is told as a factor, or in the unit where one is given.
+
+    Raises:
+        InputError: it is outside, and --extrapolate was not given.
+    """
+    low, high = min(fitted), max(fitted)
+    if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+        return []
+    side, end = ("above", high) if value > high else ("below", low)
+    apart = f"{abs(value - end):.3g} {unit}" if unit else f"{max(value / end, end / value):.3g} x"
+    told = (
+        f"{option} {number(value)} is {apart} {side} those fitted, {number(low)} to {number(high)}"
+    )
+    if not options.extrapolate:
+        raise InputError(f"{told}; ask within them, or with --extrapolate")
+    return [told]

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError
+from bss.points.rates import peak_rate
 from bss.tables import POINTS, loss_column
 
 EFOLDS = 0.25
@@ -167,11 +168,12 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict:
         steps = float(np.interp(tokens, np.append(0, curve.tokens), np.append(0, curve.steps)))
         resolution = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
     constant = len(np.unique(run["batch"])) == 1
-    numbers = ("params", "seed", "data_seed", "peak_lr")
+    numbers = ("params", "seed", "data_seed")
     return {
         "run": first["run"],
         **{name: first.get(name, "") for name in ("model", "hyper")},
         **{name: first.get(name, math.nan) for name in numbers},
+        "peak_lr": peak_rate(run),
         "budget_tokens": int(curve.tokens[-1]),
         "target_loss": target,
         "kind": kind,

@@ -42,6 +42,7 @@ def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads
     fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "50")
     reads_back(EsFit, fit)
     assert (fit["kind"], fit["law"], fit["seq_len"]) == ("es", "surface", SEQ_LEN)
+    assert {len(draws) for draws in fit["draws"].values()} == {50}
     assert fit["surface"]["alpha"] == pytest.approx(ALPHA, rel=0.03)
     assert fit["surface"]["b"] == pytest.approx(B, rel=0.05)
     for entry in fit["fits"]:
@@ -124,6 +125,20 @@ def test_unreached_targets_are_kept_and_said(runs, capsys):
     reached = {point["batch"]: point["reached"] for point in points}
     assert not reached[1]
     assert reached[8]
+
+
+def test_the_best_batch_is_named_by_the_rate_of_all_runs(runs, tmp_path, capsys):
+    path = tmp_path / "rates.csv"
+    theirs = pd.read_csv(runs).assign(lr=4e-3)
+    theirs.to_csv(path, index=False)
+    arguments = ["fit", "es", str(path), "--targets", "1.9,1.8,1.7", "--resamples", "50"]
+    assert main(arguments) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "B_opt at rate 4e-3" in told and "differs" not in told
+    theirs.assign(lr=1e-3 * theirs["batch"] ** 0.5).to_csv(path, index=False)
+    fit = output(capsys, *arguments)
+    assert "B_opt is at these rates" in fit["warnings"][-1]
+    assert fit["fits"][0]["B_opt"]["value"] > 0
 
 
 @pytest.mark.parametrize(

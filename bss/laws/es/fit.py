@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.errors import InputError
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import EsFit, TargetFit
@@ -33,17 +34,19 @@ def fit_es(
         options: how intervals are made.
 
     Raises:
-        InputError: an unknown law, or a design that no law can be fitted to.
+        InputError: an unknown law, a design that no law can be fitted to, or one with no more
+            points than the law has parameters.
     """
     law, options = Law.parse(law), options or Options()
     rows = design(points)
+    _refuse_too_few(law, rows)
     enough = np.array([t for t in rows.targets if len(rows.reaching(t)) >= law.least])
     parts = _parts(law, rows, enough, options) if len(enough) else []
     warnings, fits = list(rows.warnings), {}
     for part in parts:
         warnings += part.warnings
         for target in part.targets:
-            fits[target] = _target_fit(law, rows, target, part, options.level)
+            fits[target] = _target_fit(law, rows, target, part, options)
     for target in rows.targets:
         if target not in fits:
             reason = (
@@ -60,6 +63,7 @@ def fit_es(
         fits=tuple(fits[target] for target in rows.targets),
         surface=law.in_tokens(joint.parameters, rows.seq_len) if joint else None,
         surface_intervals=joint.intervals(options.level) if joint else {},
+        draws=_kept(law, joint, rows.seq_len, options.draws) if joint else {},
         measured_batches=tuple(rows.batches.tolist()),
         residuals=tuple(residual for part in parts for residual in part.residuals),
         points=int(rows.reached.sum()),
@@ -68,6 +72,17 @@ def fit_es(
         resamples=options.resamples,
         warnings=tuple(warnings),
     )
+
+
+def _refuse_too_few(law: Law, rows: Design) -> None:
+    """With as many parameters as points a law meets them all, and no error is left to tell."""
+    each = [int((rows.reached & (rows.target == target)).sum()) for target in rows.targets]
+    points, where = (sum(each), "") if law.joint else (max(each), " at a target")
+    if points <= law.free:
+        raise InputError(
+            f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
+            "measure more batches, give more targets or choose a smaller law"
+        )
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,8 @@ def _at_bound(law: Law, found: Solution) -> list[str]:
     return [told] if names else []
 
 
-def _target_fit(law: Law, rows: Design, target: float, part: _Part, level: float) -> TargetFit:
+def _target_fit(law: Law, rows: Design, target: float, part: _Part, options: Options) -> TargetFit:
+    level, (points, runs) = options.level, _counts(rows, target)
     values = law.quantities(part.parameters, target)
     spread = law.quantities(part.draws, target)
     E_min = float(values["E_min"])
@@ -158,8 +174,17 @@ def _target_fit(law: Law, rows: Design, target: float, part: _Part, level: float
         intervals=estimates,
         parameters={} if law.joint else law.in_tokens(part.parameters, rows.seq_len),
         status=part.status,
-        **_counts(rows, target),
+        draws={} if law.joint else _kept(law, part, rows.seq_len, options.draws),
+        points=points,
+        runs=runs,
     )
+
+
+def _kept(law: Law, part: _Part, seq_len: int, count: int) -> dict[str, tuple[float, ...]]:
+    """The first refits of the parameters, to seven digits."""
+    refits = [law.in_tokens(law.parameters(*p), seq_len) for p in zip(*part.draws, strict=True)]
+    names = part.parameters._fields if count else ()
+    return {n: tuple(float(f"{one[n]:.7g}") for one in refits[:count]) for n in names}
 
 
 def _identified(
@@ -194,10 +219,11 @@ def _identified(
 
 def _unidentified(law: Law, rows: Design, target: float, reason: str, level: float) -> TargetFit:
     batches = dict.fromkeys(law.batches, Estimate(None, level=level, note=reason))
-    counts = _counts(rows, target)
-    return TargetFit(float(target), None, None, None, batches, {}, {}, reason, **counts)
+    points, runs = _counts(rows, target)
+    return TargetFit(float(target), None, None, None, batches, {}, {}, reason, points, runs)
 
 
-def _counts(rows: Design, target: float) -> dict[str, int]:
+def _counts(rows: Design, target: float) -> tuple[int, int]:
+    """Points that reached a target, and runs with a row at it."""
     here = rows.target == target
-    return {"points": int((here & rows.reached).sum()), "runs": len(np.unique(rows.run[here]))}
+    return int((here & rows.reached).sum()), len(np.unique(rows.run[here]))

@@ -141,6 +141,6 @@ class Law:
         """The parameters as a fit's JSON has them."""
         return {name: float(value) for name, value in p._asdict().items()}
 
-    def from_tokens(self, entry: Mapping[str, float], seq_len: int) -> Any:
+    def from_tokens(self, entry: Mapping[str, Number], seq_len: int) -> Any:
         """`in_tokens`, read back."""
         return self.parameters(**entry)

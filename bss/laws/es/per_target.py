@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.laws.es.design import Design
-from bss.laws.es.law import Law, Problem, residuals
+from bss.laws.es.law import Law, Number, Problem, residuals
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PerTarget(Law):
         """The parameters with E and B in tokens."""
         return super().in_tokens(self._scaled(p, seq_len, seq_len), seq_len)
 
-    def from_tokens(self, entry: Mapping[str, float], seq_len: int) -> Any:
+    def from_tokens(self, entry: Mapping[str, Number], seq_len: int) -> Any:
         """`in_tokens`, read back."""
         return self._scaled(self.parameters(**entry), 1 / seq_len, 1 / seq_len)
 

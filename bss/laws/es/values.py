@@ -31,6 +31,7 @@ class TargetFit:
         parameters: of a law of this target, E and B in tokens; empty for a joint law.
         status: "converged", "not converged" or "unidentified: ...".
         points, runs: rows that reached the target, and runs with a row at it.
+        draws: refits of the parameters, where they are kept.
     """
 
     target_loss: float
@@ -43,6 +44,7 @@ class TargetFit:
     status: str
     points: int
     runs: int
+    draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form, with each of `batches` as a key of its own."""
@@ -67,6 +69,7 @@ class EsFit(Fit):
         measured_batches: batches with any point, ascending.
         residuals: per reached point: run, batch, target_loss and the error relative to that loss.
         points, runs: rows that reached a target, and runs behind them.
+        draws: refits of a joint law's parameters, where they are kept.
     """
 
     KIND = "es"
@@ -80,6 +83,7 @@ class EsFit(Fit):
     residuals: tuple[dict[str, Any], ...] = ()
     points: int = 0
     runs: int = 0
+    draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
     method: str = field(default=METHOD, kw_only=True)
 
     def at(self, target_loss: float) -> TargetFit:

@@ -91,6 +91,8 @@ def floats(entry: dict[str, float | None]) -> dict[str, float]:
 class Options:
     """How intervals are made: by so many bootstrap refits, to a nominal coverage, from a seed.
 
+    `draws` refits at most are kept in a fit E(S), for the intervals of its predictions.
+
     Raises:
         InputError: on construction, if one of the first two is out of range.
     """
@@ -98,6 +100,7 @@ class Options:
     resamples: int = 500
     level: float = 0.90
     seed: int = 0
+    draws: int = 0
 
     def __post_init__(self) -> None:
         if self.resamples < 1:

@@ -1,0 +1,43 @@
+"""bss predict from `bss fit es`: tokens and steps to a loss, or the best batch there."""
+
+import argparse
+from typing import Any
+
+from bss.cli.output import Output, Table, estimate, number
+from bss.cli.predict import beyond
+from bss.errors import InputError
+from bss.laws import EsFit
+from bss.laws.es.predict import best, lack_of_fit, reach
+from bss.units import parse_tokens
+from bss.values import to_dict
+
+
+def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
+    """At --loss and --batch the tokens and steps; at --loss alone the law's batches."""
+    fit = EsFit.from_dict(entry)
+    if options.loss is None or not options.loss > 0:
+        raise InputError(f"--loss {options.loss}: expected the target loss in nats, as 2.5")
+    losses = [target.target_loss for target in fit.fits]
+    notes = beyond("--loss", options.loss, losses, options, "nats")
+    asked: dict[str, float] = {"loss": options.loss}
+    if options.batch is None:
+        found = best(fit, options.loss)
+    else:
+        batch = asked["batch"] = parse_tokens(options.batch, field="--batch")
+        notes += beyond("--batch", batch, fit.measured_batches, options)
+        found = reach(fit, options.loss, batch)
+    scatter, _ = lack_of_fit(fit)
+    tested = {
+        "loss": {"low": min(losses), "high": max(losses)},
+        "batch": {"low": min(fit.measured_batches), "high": max(fit.measured_batches)},
+        "points": fit.points,
+        "runs": fit.runs,
+        "lack_of_fit": scatter,
+    }
+    payload = {"kind": "prediction", "of": "es", "law": fit.law.name, "asked": asked}
+    payload |= {**to_dict(found), "tested": tested, "extrapolates": notes}
+    rows = [(name, estimate(value), value.note) for name, value in found.items()]
+    title = ", ".join(f"{name} {number(value)}" for name, value in asked.items())
+    table = Table(f"at {title}, by the {fit.law.name} law", ("", "estimate", ""), rows)
+    told = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
+    return Output(payload, [table], [*told, *(f"warning: {note}" for note in notes)])

@@ -1,0 +1,222 @@
+"""bss predict from a fit E(S) and from critical batch sizes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bss.cli import main
+from bss.laws import CriticalFit, EsFit
+from bss.laws.es import LAWS
+from bss.laws.es.values import TargetFit
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.power import fit_power
+
+L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
+SEQ_LEN = 64
+TARGETS = (1.9, 1.8, 1.7)
+CRITICAL = Path(__file__).parents[2] / "results" / "critical_batch" / "fits.json"
+
+
+def printed(capsys, *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert main(list(arguments)) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def steps_to(loss, batch):
+    return ((loss - L_0 - B / batch) / A) ** (-1 / ALPHA)
+
+
+def refits(values, spread, seed=0):
+    """Parameters of 60 refits, each off by so much."""
+    random = np.random.default_rng(seed)
+    return {name: tuple(x * np.exp(spread * random.normal(size=60))) for name, x in values.items()}
+
+
+def planted(name) -> EsFit:
+    """A fit as it comes from runs with a scatter of .3%: the surface, or hyperbolas beside it."""
+    law, fits = LAWS[name], []
+    surface = {"L_0": L_0, "a": A, "alpha": ALPHA, "b": B, "m": 1.0, "B_phi": 0.0}
+    spread = {"b": 0.02, "a": 0.005}
+    draws = {
+        n: refits({n: x}, spread.get(n, 0.0), i)[n] for i, (n, x) in enumerate(surface.items())
+    }
+    for i, loss in enumerate(TARGETS):
+        sizes, steps = (steps_to(loss, 8) * 8, steps_to(loss, 32) * 32), steps_to(loss, 32) / 2
+        entry = {"E_min": (sizes[0] - 8 * steps) * SEQ_LEN, "S_min": steps}
+        own, kept = ({}, {}) if law.joint else (entry, refits(entry, 0.02, i))
+        p = law.from_tokens(surface if law.joint else own, SEQ_LEN)
+        found = {n: float(x) for n, x in law.quantities(p, loss).items()}
+        found["E_min"] *= SEQ_LEN
+        told = {n: Estimate(x, 0.95 * x, 1.05 * x) for n, x in found.items()}
+        batches = {n: told.pop(n) for n in law.batches}
+        numbers = (found["S_min"], found["E_min"], found.get("S_opt"))
+        fits.append(TargetFit(loss, *numbers, batches, told, own, "converged", 7, 7, kept))
+    off = np.random.default_rng(1).normal(size=21) * 0.003
+    residuals = tuple({"relative_loss": float(x)} for x in off)
+    joint = (surface, {}, (1.0, 8.0, 64.0)) if law.joint else (None, {}, (1.0, 8.0, 64.0))
+    kept = draws if law.joint else {}
+    return EsFit(law, SEQ_LEN, tuple(fits), *joint, residuals, 21, 7, kept)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Fits as files: two laws E(S), and one of critical batches."""
+    folder = tmp_path_factory.mktemp("fits")
+    for name in ("surface", "hyperbola"):
+        (folder / f"{name}.json").write_text(json.dumps(planted(name).to_dict()))
+    fit = CriticalFit.from_dict(json.loads(CRITICAL.read_text())["together"])
+    values = [float(at.cbs.value or 0) for at in fit.fits]
+    laws = {
+        name: fit_power(values, {name: [getattr(at.curve, name) for at in fit.fits]}, unit=law.unit)
+        for name, law in fit.laws.items()
+    }
+    (folder / "critical.json").write_text(json.dumps(replace(fit, laws=laws).to_dict()))
+    return folder
+
+
+@pytest.mark.parametrize("law", ["surface", "hyperbola"])
+@pytest.mark.parametrize("loss", [1.8, 1.85])
+def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
+    told = printed(
+        capsys,
+        "predict",
+        "--from",
+        str(folder / f"{law}.json"),
+        "--loss",
+        f"{loss}",
+        "--batch",
+        "8",
+    )
+    assert (told["kind"], told["of"], told["extrapolates"]) == ("prediction", "es", [])
+    tokens, steps = told["tokens"], told["steps"]
+    assert tokens["low"] < tokens["value"] < tokens["high"] and tokens["level"] == 0.9
+    assert tokens["low"] < steps_to(loss, 8) * 8 * SEQ_LEN < tokens["high"]
+    for end in ("value", "low", "high"):
+        assert steps[end] == pytest.approx(tokens[end] / (8 * SEQ_LEN))
+    assert told["tested"]["loss"] == {"low": 1.7, "high": 1.9}
+    assert told["tested"]["batch"] == {"low": 1, "high": 64}
+    assert 0.001 < told["tested"]["lack_of_fit"] < 0.1
+
+
+def test_a_new_run_is_less_sure_than_the_law(folder, capsys):
+    """The scatter of runs is in the interval: at least that of .3% in the loss, in log tokens."""
+    told = printed(
+        capsys, "predict", "--from", str(folder / "surface.json"), "--loss", "1.8", "--batch", "8"
+    )["tokens"]
+    slope = (np.log(steps_to(1.79, 8)) - np.log(steps_to(1.81, 8))) / 0.02
+    assert np.log(told["high"] / told["low"]) > 2 * 1.6 * 0.002 * 1.8 * slope
+
+
+def test_the_best_batch_between_targets_lies_between_theirs(folder, capsys):
+    path = str(folder / "surface.json")
+    at = {
+        loss: printed(capsys, "predict", "--from", path, "--loss", f"{loss}")
+        for loss in (1.9, 1.85, 1.8)
+    }
+    assert set(at[1.85]) >= {"B_opt", "B_min", "E_min", "tested"}
+    for name in ("B_opt", "B_min", "E_min"):
+        found = [at[loss][name] for loss in (1.9, 1.85, 1.8)]
+        for end in ("value", "low", "high"):
+            assert found[0][end] < found[1][end] < found[2][end]
+        assert all(one["low"] <= one["value"] <= one["high"] for one in found)
+    assert at[1.85]["B_opt"]["value"] == pytest.approx((1 + 1 / ALPHA) * B / 0.85, rel=0.1)
+    fitted = json.loads(Path(path).read_text())["fits"][1]
+    assert at[1.8]["B_opt"] == fitted["B_opt"]
+
+
+def test_a_batch_below_b_min_never_gets_there(folder, capsys, tmp_path):
+    fit = json.loads((folder / "surface.json").read_text())
+    fit["measured_batches"][0] = 0.5
+    (tmp_path / "fit.json").write_text(json.dumps(fit | {"surface": fit["surface"] | {"b": 4}}))
+    told = printed(
+        capsys, "predict", "--from", str(tmp_path / "fit.json"), "--loss", "1.8", "--batch", "4"
+    )
+    assert told["tokens"]["value"] is None and "never reached" in told["tokens"]["note"]
+
+
+def test_a_fit_without_refits_has_no_interval(folder, capsys, tmp_path):
+    fit = json.loads((folder / "surface.json").read_text())
+    (tmp_path / "fit.json").write_text(json.dumps(fit | {"draws": {}}))
+    told = printed(
+        capsys, "predict", "--from", str(tmp_path / "fit.json"), "--loss", "1.8", "--batch", "8"
+    )
+    assert told["tokens"]["value"] > 0 and told["tokens"]["low"] is None
+    assert "no interval" in told["tokens"]["note"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "--loss None: expected the target loss"),
+        (("--loss", "-1"), "--loss -1.0: expected"),
+        (("--loss", "1.6"), "--loss 1.6 is 0.1 nats below those fitted, 1.7 to 1.9"),
+        (("--loss", "1.8", "--batch", "128"), "--batch 128 is 2 x above those fitted, 1 to 64"),
+        (("--loss", "1.8", "--batch", "0:8 2M:16"), "--batch"),
+        (
+            ("--loss", "1.8", "--params", "1B"),
+            "--params: a fit of kind es is asked with --loss, --batch",
+        ),
+    ],
+)
+def test_what_an_es_fit_cannot_say_is_refused(folder, capsys, options, told):
+    assert told in refused(capsys, "predict", "--from", str(folder / "surface.json"), *options)
+
+
+def test_extrapolation_is_said(folder, capsys):
+    arguments = ("predict", "--from", str(folder / "surface.json"), "--loss", "1.6", "--batch", "8")
+    told = printed(capsys, *arguments, "--extrapolate")
+    assert told["extrapolates"] == ["--loss 1.6 is 0.1 nats below those fitted, 1.7 to 1.9"]
+    assert told["tokens"]["value"] == pytest.approx(steps_to(1.6, 8) * 8 * SEQ_LEN, rel=0.3)
+
+
+@pytest.mark.parametrize(("option", "value"), [("params", "20K"), ("tokens", "150K")])
+def test_the_critical_batch_has_a_prediction_interval(folder, capsys, option, value):
+    path = folder / "critical.json"
+    told = printed(capsys, "predict", "--from", str(path), f"--{option}", value)
+    batch, law = told["critical_batch"], json.loads(path.read_text())["laws"][option]
+    assert (told["of"], told["unit"], batch["level"]) == ("critical", "sequences", 0.95)
+    assert batch["low"] < batch["value"] < batch["high"]
+    x = told["asked"][option] / law["unit"]
+    expected = law["coefficient"]["value"] * x ** law["exponent"]["value"]
+    assert batch["value"] == pytest.approx(expected)
+    assert np.log(batch["high"] / batch["low"]) > 2 * law["margin"]
+    assert told["tested"][option]["low"] < told["asked"][option] < told["tested"][option]["high"]
+    assert main(["predict", "--from", str(path), f"--{option}", value]) == 0
+    assert "critical batch in sequences" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "--params or --tokens"),
+        (("--params", "1M"), "--params 1,000,000 is 16 x above those fitted, 7008 to 62,460"),
+        (("--tokens", "28K"), "--tokens 28,000 is 2 x below those fitted"),
+        (("--params", "20K", "--tokens", "150K"), "cannot be separated"),
+        (("--params", "many"), "--params"),
+        (("--loss", "2"), "--loss: a fit of kind critical is asked with --params, --tokens"),
+    ],
+)
+def test_what_a_critical_fit_cannot_say_is_refused(folder, capsys, options, told):
+    path = str(folder / "critical.json")
+    assert told in refused(capsys, "predict", "--from", path, *options)
+
+
+def test_an_extrapolated_critical_batch_says_by_how_much(folder, capsys):
+    path = str(folder / "critical.json")
+    told = printed(capsys, "predict", "--from", path, "--params", "1M", "--extrapolate")
+    assert "16 x above" in told["extrapolates"][0]
+    inside = printed(capsys, "predict", "--from", path, "--params", "20K")
+    widths = [
+        np.log(x["critical_batch"]["high"] / x["critical_batch"]["low"]) for x in (inside, told)
+    ]
+    assert widths[1] > widths[0]
