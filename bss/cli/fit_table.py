@@ -1,15 +1,26 @@
-"""bss fit table: the three-term law, from the final losses of finished runs."""
+"""bss fit table: the law of final losses, its form chosen by left-out runs."""
 
 import argparse
+import sys
 from pathlib import Path
 
-from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.cli.output import (
+    Output,
+    Table,
+    add_output_arguments,
+    drawing,
+    estimate,
+    measured_tokens,
+    number,
+)
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.optimum import Optimum
 from bss.laws.final_loss.points import read_losses
 from bss.laws.fitting.estimate import Options
-from bss.units import format_tokens
+
+KINDS = {"tokens": "the largest budgets", "params": "the largest model", "cell": "(N, D) in turn"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,44 +29,102 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told += "batch_tokens; lr where it was varied"
     parser.add_argument("runs", type=Path, help=told)
     add_reading_arguments(parser)
+    told = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
+    parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=told)
     parser.add_argument("--resamples", type=int, default=300, help="bootstrap refits")
-    add_output_arguments(parser, run)
+    add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Fits the law of final losses."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    fit = fit_table(read_losses(options.runs, reading(options)), options=Options(options.resamples))
-    law = (
-        "L = L_0 + A·N^-a + C·S^-c + M·B^-m, B in tokens; "
-        f"rms error {fit.rmse:.2g}, largest {fit.max_error:.2g} nats over "
-        f"{len(fit.points.loss)} points"
+    fit = fit_table(
+        read_losses(options.runs, reading(options)),
+        hold_out=tuple(options.hold_out),
+        options=Options(options.resamples),
+        progress=lambda text: print(text, file=sys.stderr),
     )
-    held = "; ".join(f"{x:.3g}: {error:.2g}" for x, error in fit.held_out.items())
-    notes = [f"B_opt grows as D^{estimate(fit.B_opt_exponent)}", law]
-    notes += [f"rms error at left-out {fit.held_out_by}: {held}"] if held else []
-    notes += [f"warning: {text}" for text in fit.warnings]
-    return Output(fit.to_dict(), [parameters_table(fit), optima_table(fit)], notes)
+    lack = fit.lack_of_fit
+    told = (
+        f"{lack.note}"
+        if lack.noise is None
+        else f"{lack.note} ({lack.noise:.2g}, p = {lack.p:.2g})"
+    )
+    notes = [
+        fit.formula + "; S = D/B, sizes at the middle of the table",
+        f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; lack of fit: {told}",
+        _growth(fit),
+        *(f"warning: {text}" for text in fit.warnings),
+    ]
+    tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
+    return Output(fit.to_dict(), tables, notes, figure=drawing("final_loss.table_figure", fit))
+
+
+def left_out_table(fit: TableFit) -> Table:
+    """Errors at runs that were not seen, extrapolation first; what a user asked for below."""
+    forms = {"cell": fit.form, "params": fit.extrapolating.form, "tokens": fit.extrapolating.form}
+    rows = [
+        (told, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), forms[kind])
+        for kind, told in KINDS.items()
+    ]
+    rows += [(h.out, number(h.rmse, 2), number(h.near, 2), h.form) for h in fit.hold_out]
+    columns = ("left out", "rms error, nats", "near the best batch", "form")
+    return Table("errors at runs left out, the choice of the form with them", columns, rows)
 
 
 def parameters_table(fit: TableFit) -> Table:
-    """The parameters with their intervals."""
-    rows = [(name, estimate(value)) for name, value in fit.intervals.items()]
-    return Table(f"three-term law, {fit.status}", ("parameter", "estimate"), rows)
+    """The parameters inside the table with their intervals."""
+    N, D, B = (measured_tokens(size) for size in fit.inside.reference)
+    rows = [
+        (name, estimate(value), value.note.partition(":")[2].strip() or value.note)
+        for name, value in fit.inside.parameters.items()
+    ]
+    title = f"{fit.form} form, {fit.status}; at N {N}, D {D}, B {B} tokens"
+    return Table(title, ("parameter", "estimate", ""), rows)
 
 
 def optima_table(fit: TableFit) -> Table:
-    """The best batch at each size and budget, and what the measured batches give up."""
-    columns = ("params", "tokens", "B_opt in tokens", "measured batches", "least given up")
+    """The best batch at each size and budget, and the batches as good."""
+    unit, columns = fit.seq_len or 1, ("params", "tokens", "B_opt", "within .003 nats", ".005", "")
     rows = [
         (
-            number(at.params),
-            format_tokens(round(at.tokens)),
-            estimate(at.batch) + ("" if at.bracketed else " *"),
-            f"{number(min(at.given_up))} – {number(max(at.given_up))}",
-            f"{min(at.given_up.values()):.2g} nats",
+            measured_tokens(at.params),
+            measured_tokens(at.tokens),
+            _sizes([at.batch.value, at.batch.low, at.batch.high], unit),
+            _span(at, "indifference", unit),
+            _span(at, "wider", unit),
+            at.batch.note.removeprefix("unidentified: "),
         )
         for at in fit.optima
     ]
-    return Table("best batch; * is not between measured ones", columns, rows)
+    told = "sequences = tokens" if fit.seq_len else "tokens"
+    source = {"law": "the law of losses", "vertices": "a power law of the cells' own vertices"}
+    return Table(f"best batch by {source[fit.best.source]}, in {told}", columns, rows)
+
+
+def _growth(fit: TableFit) -> str:
+    found = fit.B_opt_exponents
+    if found["D"].value is None and found["N"].value is None:
+        return f"growth of B_opt {found['D'].note}"
+    parts = [
+        f"{name}^{estimate(found[name])}" for name in ("N", "D") if found[name].value is not None
+    ]
+    less = found["D_less_N"]
+    apart = f"; D's exponent less N's {estimate(less)}" if less.value is not None else ""
+    return f"B_opt grows as {' · '.join(parts)}{apart}"
+
+
+def _span(at: Optimum, name: str, unit: float) -> str:
+    one = getattr(at, name)
+    low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
+    return f"{low or '<'} – {high or '>'}"
+
+
+def _sizes(ends: list[float | None], unit: float) -> str:
+    value, low, high = (end and end / unit for end in ends)
+    if value is None:
+        bound = f"≥ {number(low, 3)}" if low else f"≤ {number(high, 3)}" if high else "–"
+        return bound if low is None or high is None else f"{number(low, 3)} – {number(high, 3)}"
+    span = f"{number(value, 3)} ({number(low, 3)} – {number(high, 3)})"
+    return span if unit == 1 else f"{span} = {measured_tokens(value * unit)}"

@@ -8,7 +8,7 @@ from bss.cli.output import Output, add_output_arguments, drawing, number
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import CurveFit, EsFit
+from bss.laws import CurveFit, EsFit, TableFit
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import FunctionalBest, assumed_rate
 from bss.policies.outlook import Outlook, outlook
@@ -22,6 +22,12 @@ from bss.units import format_tokens, parse_tokens
 
 FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
 SEARCH = "functional-best"
+FITS: dict[str, tuple[type[CurveFit | TableFit | EsFit], str]] = {
+    "curve": (CurveFit, SEARCH),
+    "table": (TableFit, "best-batch"),
+    "es": (EsFit, "follow-optimum"),
+}
+"""Per kind, what is read, and the policy that is meant where none is named."""
 SEARCHED = {"optimise": "optimise", "batch": "batch", "loss": "target_loss"}
 
 
@@ -52,14 +58,16 @@ def run(options: argparse.Namespace) -> Output:
     entry = read_json(options.fit, "save a fit with `bss fit … --json`", "--from")
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
-    curve = entry.get("kind") == "curve"
-    name = options.policy or (SEARCH if curve else "follow-optimum")
-    policy = _policy(options, name)
-    fit = CurveFit.from_dict(entry) if curve else EsFit.from_dict(entry)
+    read, default = FITS.get(entry.get("kind", ""), FITS["es"])
+    name = options.policy or default
+    policy, fit = _policy(options, name), read.from_dict(entry)
+    if fit.seq_len is None:
+        raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
+    seq_len = int(fit.seq_len)
     if isinstance(fit, CurveFit):
         rate = rate or assumed_rate(fit, tokens)
-    points = options.points and read_points(options.points, Reading(seq_len=fit.seq_len))
-    basis = Basis(fit.seq_len, fit, points, rate)
+    points = options.points and read_points(options.points, Reading(seq_len=seq_len))
+    basis = Basis(seq_len, fit, points, rate)
     within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
     limits = Limits(options.stages, options.multiple_of, **within)
     if isinstance(policy, FunctionalBest):
@@ -68,13 +76,13 @@ def run(options: argparse.Namespace) -> Output:
         schedule = policy(basis, tokens, limits)
     if not isinstance(schedule, BatchSchedule):
         raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
-    plan = resolve(schedule, tokens, fit.seq_len, rate=rate)
+    plan = resolve(schedule, tokens, seq_len, rate=rate)
     text = export(plan, options.export) if options.export else None
     payload = {
         "kind": "schedule",
         "policy": name,
         "batch": str(schedule),
-        "law": "curve" if isinstance(fit, CurveFit) else fit.law.name,
+        "law": fit.law.name if isinstance(fit, EsFit) else fit.KIND,
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan_entry(plan),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass
 
 from bss.errors import InputError
+from bss.policies.best_batch import BestBatch
 from bss.policies.follow_optimum import FollowOptimum
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.late_switch import LateSwitch
@@ -25,6 +26,7 @@ POLICIES: Registry[Policy] = Registry(
     {
         "follow-optimum": FollowOptimum(),
         "measured": Measured(),
+        "best-batch": BestBatch(),
         "law-optimum": LawOptimum(),
         "late-switch": LateSwitch(),
         "functional-best": FunctionalBest(),

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit
+from bss.laws import CurveFit, EsFit, TableFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate
 
-Fit = TypeVar("Fit", EsFit, CurveFit)
+Fit = TypeVar("Fit", EsFit, CurveFit, TableFit)
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ class Basis:
 
     Attributes:
         seq_len: tokens per sequence.
-        fit: a fitted law E(S) or law of loss curves.
+        fit: a fitted law E(S), law of loss curves, or law of final losses.
         points: table of points.
         rate: the learning rate of the run, a function of tokens.
     """
 
     seq_len: int
-    fit: EsFit | CurveFit | None = None
+    fit: EsFit | CurveFit | TableFit | None = None
     points: pd.DataFrame | None = None
     rate: Rate | None = None
 
@@ -162,8 +162,10 @@ class Basis:
         """The fit, where it is one of this kind; raises InputError where it is not."""
         if isinstance(self.fit, kind):
             return self.fit
-        maker = {EsFit: "bss fit es", CurveFit: "bss fit curve"}[kind]
-        raise InputError(f"fit: the policy reads a fit of `{maker}`; give one, or another policy")
+        maker = {EsFit: "es", CurveFit: "curve", TableFit: "table"}[kind]
+        raise InputError(
+            f"fit: the policy reads a fit of `bss fit {maker}`; give one, or another policy"
+        )
 
 
 @runtime_checkable

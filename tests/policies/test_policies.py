@@ -1,12 +1,13 @@
 """What holds of every registered policy, and the policies that read no law."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.errors import InputError
-from bss.laws import fit_es
+from bss.laws import check_losses, fit_es, fit_table
 from bss.laws.fitting.estimate import Options
 from bss.policies import POLICIES, policy_named
 from bss.policies.late_switch import LateSwitch
@@ -24,11 +25,21 @@ def basis_of(planted, planted_curves):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
     es = Basis(planted.SEQ_LEN, fit_es(points, "surface", options=Options(1)), points)
     curve = Basis(planted_curves.fit.seq_len, planted_curves.fit, points)
-    return lambda name: curve if name == "functional-best" else es
+    known = {"functional-best": curve, "best-batch": Basis(32, fit_table(final_losses()), points)}
+    return lambda name: known.get(name, es)
+
+
+def final_losses():
+    """Three budgets of one model, whose best batch grows as their square root."""
+    tokens, batch = np.meshgrid([1e6, 2e6, 4e6], 2.0 ** np.arange(1, 8))
+    loss = 2 + 40 * (tokens / (32 * batch)) ** -0.5 + 0.02 * batch**0.5
+    table = {"params": 1e5, "tokens": tokens.ravel(), "batch": batch.ravel(), "seq_len": 32}
+    return check_losses(pd.DataFrame(table | {"loss": loss.ravel()}))
 
 
 def named(name: str) -> Policy:
-    return policy_named(name, ["source=0.4", "capacity=2"] if name == "theory" else [])
+    settings = {"theory": ["source=0.4", "capacity=2"], "best-batch": ["params=100K"]}
+    return policy_named(name, settings.get(name, []))
 
 
 def check(schedule: BatchSchedule, limits: Limits, least: float, most: float):

@@ -1,271 +1,258 @@
-"""The three-term law of final losses, L = L_0 + A·N^−a + C·S^−c + M·B^−m (arXiv 2607.01487).
+"""The law of final losses L(N, D, B), its form chosen by left-out runs, fitted to finished ones.
 
-The fit starts from every exponent of a grid, with a loss function that grows like the error's
-size; rows far off its residuals' scale (divergence, a learning rate that was never tuned) are then
-set aside and told, and the rest is fitted by least squares. Intervals are by a residual bootstrap
-of these, whose noise variance is itself drawn.
+A form and a width of weights are chosen by what they have not seen (bss.laws.final_loss.choose),
+once for inside the table and once for beyond it. Intervals are by a wild bootstrap of whole cells,
+whose errors hold noise and lack of fit alike: each (N, D) keeps its errors about the law, times one
+draw (derived here).
 """
 
-import itertools
-from typing import NamedTuple
+from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
+from scipy import stats
 
 from bss.errors import InputError
+from bss.laws.final_loss import choose as chosen
+from bss.laws.final_loss.best import best_batches, exponents
+from bss.laws.final_loss.fitted import FittedForm
+from bss.laws.final_loss.forms.form import Design
+from bss.laws.final_loss.forms.power import ADDITIVE
+from bss.laws.final_loss.optimum import optima
 from bss.laws.final_loss.points import LossPoints, loss_points
-from bss.laws.final_loss.values import Law, Optimum, TableFit, final_loss, optimal_batch
-from bss.laws.fitting.bootstrap import draw_noise, rms, robust_scale
+from bss.laws.final_loss.solved import design_of, design_weight, losses, slopes, solved
+from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
+from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Estimate, Options, interval
-from bss.laws.fitting.solve import Solution, solve
 
-EXPONENTS = (0.15, 0.4, 0.9)
-EXPONENT_RANGE = (0.01, 4.0)
-ROBUST_SCALE = 0.01
-LEAST_SQUARES = 1e6
-OUTLIER = 5.0
-PADDING = 64
+FEWEST_CELLS = 6  # from which errors are resampled by cells, else by rows
+KEPT_DRAWS = 200
+LEAST_LEFT = 0.05  # share of an error that a fit leaves, below which it says nothing
+WIDE = 10.0  # an interval over more than this factor identifies nothing
+SURE = 0.05
 
 
-def fit_table(table: pd.DataFrame, *, options: Options | None = None) -> TableFit:
-    """Fit the three-term law to final losses.
+def fit_table(
+    table: pd.DataFrame,
+    *,
+    hold_out: tuple[str, ...] = (),
+    options: Options | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> TableFit:
+    """Fit the law of final losses.
 
     Args:
         table: as `bss.laws.final_loss.points.check_losses` gives it.
+        hold_out: what to leave out and predict beside the usual: params, tokens or cell (each in
+            turn), or a condition as tokens>=80B.
         options: how intervals are made.
+        progress: is told what is being done.
 
     Raises:
-        InputError: fewer than three batches, or no more points than parameters.
+        InputError: fewer than three batches, no more points than parameters, or what is held out
+            is no condition, or leaves nothing.
     """
     options = options or Options(resamples=300)
-    level = options.level
     points, warnings = loss_points(table)
-    problem = _problem(points)
-    _check_design(points, problem)
-    robust = _solved(problem, np.ones((1, len(points.loss))), ROBUST_SCALE)
-    outliers = _outliers(_errors(problem, robust.parameters[0]))
-    found = _solved(problem, np.where(outliers, 0.0, 1.0)[None])
-    theta = found.parameters[0]
-    errors = _errors(problem, theta)
-    draws = _bootstrap(problem, theta, errors, outliers, options)
-    law, spread = _law(problem, theta), _law(problem, draws)
-    intervals = {
-        key: Estimate(None, level=level, note="unidentified: one model size")
-        if np.isnan(value)
-        else interval(float(value), getattr(spread, key), level=level)
-        for key, value in law._asdict().items()
-    }
-    exponent = interval(law.c / (law.c + law.m), spread.c / (spread.c + spread.m), level=level)
-    optima = _optima(points, law, spread, level)
-    warnings += _warnings(points, problem, outliers, found, optima)
-    by, held_out = _held_out(points, problem, outliers, theta)
+    _check_design(points)
+    design = design_of(points)
+    asked = [fold for text in hold_out for fold in chosen.asked(points, text)]
+    progress(f"choosing the form by left-out runs, {len(points.loss)} points")
+    inside, beyond, left_out = chosen.choose(design, asked)
+    progress(f"intervals of the {inside.candidate.form.name} form")
+    law = _fitted(points, design, inside, options)
+    if beyond.candidate == inside.candidate:
+        farther = law
+    else:
+        progress(f"intervals of the {beyond.candidate.form.name} form, for beyond the table")
+        farther = _fitted(points, design, beyond, options)
+    near, every = chosen.near_best(design), np.ones(len(points.loss), bool)
+    form, solution = inside.candidate.form, inside.solution
+    ended = [n for n, at in zip(form.names, solution.at_bound[0], strict=True) if at]
+    lack = _lack_of_fit(points, design, inside, law.scatter)
+    usual, own = left_out[: len(left_out) - len(asked)], left_out[len(left_out) - len(asked) :]
+    best = best_batches(points, law, usual, options.level)
+    shaping = ", ".join(name for name in ended if name in form.shape)
+    warnings += _warnings(points, design, ended, bool(solution.converged[0]), lack)
+    kinds = ("cell", "params", "tokens")
     return TableFit(
-        law=law,
-        intervals=intervals,
-        rmse=rms(errors[~outliers]),
-        max_error=float(np.abs(errors[~outliers]).max()),
-        B_opt_exponent=exponent,
-        optima=optima,
-        held_out=held_out,
-        held_out_by=by,
+        form=form.name,
+        formula=form.formula,
+        inside=law,
+        extrapolating=farther,
+        judged=_judged(inside, beyond),
+        left_out={kind: chosen.error_of(usual, kind, every) for kind in kinds},
+        left_out_near={kind: chosen.error_of(usual, kind, near) for kind in kinds},
+        hold_out=tuple(
+            HeldOut(
+                fold.kind,
+                int(fold.out.sum()),
+                rms(fold.error),
+                rms(fold.error[near & fold.out]) if (near & fold.out).any() else None,
+                fold.form,
+            )
+            for fold in own
+        ),
+        lack_of_fit=lack,
+        best=best,
+        optima=optima(points, law, best, shaping, options.level),
+        B_opt_exponents=exponents(points, options.level),
+        tested=_tested(points, usual),
         points=points,
-        outliers=outliers,
-        status="converged" if found.converged[0] else "not converged",
-        level=level,
+        cell_error=chosen.errors_of(usual, "cell", len(points.loss)),
+        status="converged" if solution.converged[0] else "not converged",
+        seq_len=points.seq_len,
+        level=options.level,
         resamples=options.resamples,
         warnings=tuple(warnings),
     )
 
 
-class _Problem(NamedTuple):
-    """Logarithms about their centres [n, 3] of N, S, B; the centres; the box of θ.
-
-    θ is L_0, and per term the logarithm of its size at the centre, and its exponent.
-    """
-
-    logs: np.ndarray
-    centres: np.ndarray
-    loss: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    sizes_vary: bool
-
-    @property
-    def free(self) -> int:
-        """How many parameters are fitted."""
-        return int((self.lower < self.upper).sum())
-
-
-def _problem(points: LossPoints) -> _Problem:
-    logs = np.log(np.stack([points.params, points.tokens / points.batch, points.batch], axis=1))
-    centres = (logs.min(axis=0) + logs.max(axis=0)) / 2
-    sizes_vary = bool(np.ptp(logs[:, 0]) > np.log(1.5))
-    lower = np.array([0.0, *np.tile([np.log(1e-9), EXPONENT_RANGE[0]], 3)])
-    upper = np.array([points.loss.min(), *np.tile([np.log(1e3), EXPONENT_RANGE[1]], 3)])
-    if not sizes_vary:
-        lower[1:3] = upper[1:3] = (-100.0, 1.0)
-    return _Problem(logs - centres, centres, points.loss, lower, upper, sizes_vary)
-
-
-def residual(theta, data):
-    """Errors of the loss, weighted; linear in the tails past the data's `scale` (pseudo-Huber)."""
-    sizes, exponents = theta[1::2], theta[2::2]
-    terms = jnp.exp(sizes[None] - exponents[None] * data["logs"])
-    error = data["loss"] - theta[0] - terms.sum(axis=1)
-    soft = jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / data["scale"]) ** 2)))
-    return data["weight"] * error * soft
-
-
-def _solved(
-    problem: _Problem,
-    weight: np.ndarray,
-    scale: float = LEAST_SQUARES,
-    starts: np.ndarray | None = None,
-    losses: np.ndarray | None = None,
-) -> Solution:
-    """One fit per row of weights [R, n]; from the grid of exponents, or from starts [R, K, 7]."""
-    problems, points = weight.shape
-    # Rows of no weight make tables of like size share one compiled program.
-    spare = ((0, 0), (0, -points % PADDING))
-    losses = np.broadcast_to(problem.loss if losses is None else losses, weight.shape)
-    logs = np.broadcast_to(problem.logs, (problems, *problem.logs.shape))
-    data = {
-        "logs": np.pad(logs, (*spare, (0, 0))),
-        "loss": np.pad(losses, spare),
-        "weight": np.pad(weight, spare),
-        "scale": np.full(problems, scale),
-    }
-    starts = _starts(problem) if starts is None else starts
-    return solve(residual, starts, problem.lower, problem.upper, data, iterations=80)
-
-
-def _starts(problem: _Problem) -> np.ndarray:
-    """[K, 7]: non-negative least squares for the sizes of the terms, at each set of exponents."""
-    starts = []
-    for exponents in itertools.product(EXPONENTS, repeat=3):
-        terms = np.exp(-np.array(exponents) * problem.logs)
-        columns = np.column_stack([np.ones(len(terms)), terms])
-        # Outliers must not place the start: their loss is cut at a high quantile.
-        sizes, _ = nnls(columns, np.minimum(problem.loss, np.quantile(problem.loss, 0.9)))
-        logs = np.log(np.maximum(sizes[1:], 1e-3))
-        starts.append([sizes[0], *np.stack([logs, exponents], axis=1).ravel()])
-    return np.clip(starts, problem.lower, problem.upper)
-
-
-def _errors(problem: _Problem, theta: np.ndarray) -> np.ndarray:
-    return problem.loss - theta[0] - np.exp(theta[1::2] - theta[2::2] * problem.logs).sum(axis=1)
-
-
-def _outliers(errors: np.ndarray) -> np.ndarray:
-    """Points beyond five robust standard deviations; at most a fifth of them can be."""
-    centre = float(np.median(errors))
-    distance = np.abs(errors - centre)
-    limit = max(OUTLIER * robust_scale(errors, centre), 1e-9, float(np.quantile(distance, 0.8)))
-    return distance > limit
-
-
-def _bootstrap(
-    problem: _Problem,
-    theta: np.ndarray,
-    errors: np.ndarray,
-    outliers: np.ndarray,
-    options: Options,
-) -> np.ndarray:
-    dof = max(int((~outliers).sum()) - problem.free, 1)
-    noise = np.sqrt(np.sum(errors[~outliers] ** 2) / dof)
+def _fitted(
+    points: LossPoints, design: Design, choice: chosen.Choice, options: Options
+) -> FittedForm:
+    """The chosen form with its bootstrap."""
+    form, theta = choice.candidate.form, choice.solution.parameters[0]
+    weight = design_weight(design, choice.candidate.width)
+    fitted = losses(form, theta, design.logs)
+    freedom = max(float(np.sum(weight**2)) - chosen.free(form, design), 1.0)
+    group = design.cell if design.cell.max() + 1 >= FEWEST_CELLS else np.arange(len(fitted))
+    errors = _unshrunk(slopes(form, design, theta, weight), design.loss - fitted, weight, group)
+    errors *= _few(group.max() + 1, options.level)
     generator = np.random.default_rng(options.seed)
-    drawn = draw_noise(float(noise), dof, (options.resamples, len(errors)), generator)
-    losses = problem.loss - errors + drawn
-    weight = np.broadcast_to(np.where(outliers, 0.0, 1.0), losses.shape)
-    return _solved(problem, weight, starts=theta[None, None], losses=losses).parameters
+    drawn = generator.standard_normal((options.resamples, group.max() + 1))[:, group]
+    observed = fitted + errors * drawn
+    starts = np.tile(theta, (options.resamples, 1))
+    weights = np.broadcast_to(weight, observed.shape)
+    draws = solved(form, design, starts, weights, observed).parameters
+    return FittedForm(
+        form=form.name,
+        width=choice.candidate.width,
+        reference=tuple(np.exp(design.centres).tolist()),
+        batches=(float(points.batch.min()), float(points.batch.max())),
+        theta=theta,
+        draws=np.round(draws[:KEPT_DRAWS], 9),
+        scatter=float(np.sqrt(np.sum((weight * (design.loss - fitted)) ** 2) / freedom)),
+        parameters=_parameters(design, choice, draws, options.level),
+    )
 
 
-def _law(problem: _Problem, theta: np.ndarray) -> Law:
-    """In units of params, steps and tokens; arrays where theta is [R, 7]."""
-    sizes, exponents = theta[..., 1::2], theta[..., 2::2]
-    A, C, M = np.moveaxis(np.exp(sizes + exponents * problem.centres), -1, 0)
-    a, c, m = np.moveaxis(exponents, -1, 0)
-    if not problem.sizes_vary:
-        A, a = np.full_like(A, np.nan), np.full_like(a, np.nan)
-    return Law(theta[..., 0], A, a, C, c, M, m)
+def _unshrunk(
+    jacobian: np.ndarray, errors: np.ndarray, weight: np.ndarray, group: np.ndarray
+) -> np.ndarray:
+    """Errors [n] without what the fit took from them (CR2 of Bell and McCaffrey, 2002).
+
+    Within a group, weighted errors are multiplied by (1 - H)^(-1/2), H the fit's hat matrix.
+    """
+    basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)
+    basis = basis[:, singular > 1e-9 * singular.max(initial=1e-300)]
+    full, found = weight > 1e-6, errors.copy()
+    for one in np.unique(group[full]):
+        rows = np.flatnonzero((group == one) & full)
+        _, sizes, across = np.linalg.svd(basis[rows].T, full_matrices=False)
+        grown = 1 / np.sqrt(np.maximum(1 - sizes**2, LEAST_LEFT)) - 1
+        weighted = weight[rows] * errors[rows]
+        found[rows] = (weighted + across.T @ (grown * (across @ weighted))) / weight[rows]
+    return found
 
 
-def _optima(points: LossPoints, law: Law, spread: Law, level: float) -> tuple[Optimum, ...]:
-    optima = []
-    for params, tokens in sorted(set(zip(points.params, points.tokens, strict=True))):
-        batches = points.batch[(points.params == params) & (points.tokens == tokens)]
-        best = float(optimal_batch(law, tokens))
-        given_up = final_loss(law, params, tokens, batches) - final_loss(law, params, tokens, best)
-        optima.append(
-            Optimum(
-                params=float(params),
-                tokens=float(tokens),
-                batch=interval(best, optimal_batch(spread, tokens), level=level),
-                bracketed=bool(batches.min() <= best <= batches.max()),
-                given_up=dict(zip(batches.tolist(), given_up.tolist(), strict=True)),
-            )
-        )
-    return tuple(optima)
+def _few(groups: int, level: float) -> float:
+    """By how much so few independent draws are too narrow: Student's t over the normal."""
+    quantile = (1 + level) / 2
+    narrow = np.sqrt(groups / (groups - 1)) if groups > 1 else 1.0
+    return float(narrow * stats.t.ppf(quantile, max(groups - 1, 1)) / stats.norm.ppf(quantile))
 
 
-def _held_out(
-    points: LossPoints, problem: _Problem, outliers: np.ndarray, theta: np.ndarray
-) -> tuple[str, dict[float, float]]:
-    by = "params" if len(np.unique(points.params)) > 2 else "tokens"
-    column = getattr(points, by)
-    groups = np.unique(column)
-    if len(groups) < 3:
-        return by, {}
-    left_out = (column == groups[:, None]) & ~outliers
-    weight = np.where(left_out | outliers, 0.0, 1.0)
-    fits = _solved(problem, weight, starts=theta[None, None]).parameters
-    return by, {
-        float(group): rms(_errors(problem, parameters)[here])
-        for group, here, parameters in zip(groups, left_out, fits, strict=True)
-        if here.any()
+def _parameters(
+    design: Design, choice: chosen.Choice, draws: np.ndarray, level: float
+) -> dict[str, Estimate]:
+    """Each parameter at the reference with its interval, or why it has none."""
+    form, theta = choice.candidate.form, choice.solution.parameters[0]
+    lower, upper = form.box(design)
+    found = {}
+    for i, name in enumerate(form.names):
+        value, spread = theta[i], draws[:, i]
+        if name in form.logs:
+            value, spread = np.exp(value), np.exp(spread)
+        if name == "B_star":
+            value, spread = (x * np.exp(design.centres[2]) for x in (value, spread))
+        estimate, note = interval(float(value), spread, level=level), ""
+        if lower[i] == upper[i]:
+            note = "held: the table does not vary what would tell it"
+        elif choice.solution.at_bound[0, i] and name != "L_0":
+            note = "unidentified: ended at a bound of the fit"
+        elif name in form.logs and not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0):
+            note = f"unidentified: its interval spans more than a factor of {WIDE:g}"
+        found[name] = Estimate(None, level=level, note=note) if note else estimate
+    return found
+
+
+def _judged(inside: chosen.Choice, beyond: chosen.Choice) -> dict[str, dict[str, float]]:
+    """Per form the better of its widths."""
+    told: dict[str, dict[str, float]] = {}
+    for use, choice in (("inside", inside), ("beyond", beyond)):
+        for one, error in choice.judged.items():
+            row = told.setdefault(one.form.name, {})
+            row[use] = min(error, row.get(use, np.inf))
+    return told
+
+
+def _lack_of_fit(
+    points: LossPoints, design: Design, choice: chosen.Choice, scatter: float
+) -> LackOfFit:
+    if not points.freedom:
+        return LackOfFit(scatter, None, None, "not tested: no seeds and no column loss_se")
+    weight = design_weight(design, choice.candidate.width)
+    freedom = max(float(np.sum(weight**2)) - chosen.free(choice.candidate.form, design), 1.0)
+    ratio = (scatter / points.noise) ** 2 if points.noise else np.inf
+    p = float(stats.f.sf(ratio, freedom, min(points.freedom, 1e9)))
+    missed = "more" if p < SURE else "not surely more"
+    return LackOfFit(scatter, points.noise, p, f"misses by {missed} than repetitions differ")
+
+
+def _tested(points: LossPoints, left_out: list[chosen.LeftOut]) -> dict[str, Tested]:
+    columns = dict(zip(SIZES, (points.params, points.tokens, points.batch), strict=True))
+    reach = {
+        fold.kind: float(columns[fold.kind].max() / columns[fold.kind][~fold.out].max())
+        for fold in left_out
+        if fold.kind in columns
+    }
+    return {
+        name: Tested(float(x.min()), float(x.max()), reach.get(name, 1.0))
+        for name, x in columns.items()
     }
 
 
-def _check_design(points: LossPoints, problem: _Problem) -> None:
-    batches = len(np.unique(points.batch))
+def _check_design(points: LossPoints) -> None:
+    batches, count = len(np.unique(points.batch)), len(points.loss)
     if batches < 3:
         raise InputError(f"batch: {batches} different ones; the law needs 3 or more")
-    if len(points.loss) <= problem.free:
+    design = design_of(points)
+    one = design.cell.max() == 0
+    needed = 3 if one else chosen.free(ADDITIVE, design)
+    if count <= needed:
         raise InputError(
-            f"table: {len(points.loss)} points of (params, tokens, batch) for {problem.free} "
-            "parameters; add runs"
+            f"table: {count} points of (params, tokens, batch) for {needed} parameters; add runs"
         )
 
 
 def _warnings(
-    points: LossPoints,
-    problem: _Problem,
-    outliers: np.ndarray,
-    found: Solution,
-    optima: tuple[Optimum, ...],
+    points: LossPoints, design: Design, ended: list[str], converged: bool, lack: LackOfFit
 ) -> list[str]:
-    texts = []
-    if not problem.sizes_vary:
-        texts.append("params: one size, so that A and a are part of L_0")
-    if len(np.unique(points.tokens / points.params)) == 1 or len(np.unique(points.tokens)) == 1:
+    texts, (models, budgets) = [], design.varies
+    if design.cell.max() == 0:
+        texts.append("one model and one budget: a parabola in log B, which says nothing of others")
+    elif not models:
+        texts.append("params: one size, of which the law says nothing else")
+    if design.cell.max() and (not budgets or np.ptp(np.log(points.tokens / points.params)) < 0.1):
         texts.append("tokens do not vary at given params: exponents in D rest on the law's form")
-    texts += [
-        f"set aside as an outlier: params {points.params[i]:g}, tokens {points.tokens[i]:g}, "
-        f"batch {points.batch[i]:g} tokens, loss {points.loss[i]:.4g}"
-        for i in np.flatnonzero(outliers)
-    ]
-    names = ", ".join(itertools.compress(Law._fields, found.at_bound[0]))
-    if names:
-        texts.append(f"{names} ended at a bound: the table does not identify it")
-    if not found.converged[0]:
+    if ended:
+        texts.append(f"{', '.join(ended)} ended at a bound: the table does not identify it")
+    if not converged:
         texts.append("the fit did not converge")
-    outside = [f"({at.params:g}, {at.tokens:g})" for at in optima if not at.bracketed]
-    if outside:
-        listed = ", ".join(outside[:4]) + (", …" if len(outside) > 4 else "")
+    if lack.p is not None and lack.p < SURE:
         texts.append(
-            f"batch not bracketed at {len(outside)} of {len(optima)} (params, tokens): B_opt is "
-            f"an extrapolation at {listed}"
+            f"lack of fit: the law misses by {lack.rmse:.2g} nats where repetitions differ by "
+            f"{lack.noise:.2g} (p = {lack.p:.2g}); intervals hold it"
         )
     return texts

@@ -1,62 +1,97 @@
-"""The three-term law of final losses as a value, its closed-form optimum, and its JSON form.
+"""The law fitted to final losses, as a value: its JSON form, and its predictions."""
 
-L = L_0 + A·N^−a + C·S^−c + M·B^−m (arXiv 2607.01487), N parameters, S = D/B steps, B tokens per
-batch. With m = 1 and one N it is the surface of E(S). At given D the loss is least at
-B_opt = (mM/(cC))^(1/(c+m))·D^(c/(c+m)), whatever N is, and any other batch gives up a loss that
-follows in closed form (derived here).
-"""
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
+from bss.laws.final_loss.best import BestBatch
+from bss.laws.final_loss.fitted import FittedForm, Indifference
+from bss.laws.final_loss.optimum import Optimum
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.fitting.estimate import Estimate, Fit, floats
+from bss.laws.fitting.estimate import Estimate, Fit
 
-METHOD = "parametric bootstrap of least squares without outliers, noise variance drawn; percentiles"
-
-
-class Law(NamedTuple):
-    """Parameters, or arrays of them; A and a are NaN where N does not vary."""
-
-    L_0: Any
-    A: Any
-    a: Any
-    C: Any
-    c: Any
-    M: Any
-    m: Any
+METHOD = (
+    "wild bootstrap: the errors of each (params, tokens) times a draw of mean 0 and variance 1; "
+    "percentiles"
+)
+SIZES = ("params", "tokens", "batch_tokens")
 
 
 @dataclass(frozen=True)
-class Optimum:
-    """The best batch at one size N and budget D.
+class HeldOut:
+    """Errors at rows that the whole procedure, the choice of the form with it, has not seen.
 
     Attributes:
-        params, tokens: N and D.
-        batch: B_opt in tokens.
-        bracketed: whether smaller and larger batches were measured there.
-        given_up: per measured batch in tokens, the loss above that of B_opt by the law.
+        out: what was left out, as tokens>=80B.
+        rows: how many.
+        rmse, near: root mean square error, and of rows near the best of their cell, in nats.
+        form: the one that was chosen without them.
     """
 
-    params: float
-    tokens: float
-    batch: Estimate = field(metadata={"key": "B_opt_tokens"})
-    bracketed: bool
-    given_up: dict[float, float]
+    out: str
+    rows: int
+    rmse: float
+    near: float | None
+    form: str
 
-    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """JSON has no numbers for keys."""
-        given_up = self.given_up.items()
-        return plain | {"given_up": [{"batch_tokens": b, "loss": x} for b, x in given_up]}
 
-    @classmethod
-    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields again."""
-        return entry | {"given_up": {at["batch_tokens"]: at["loss"] for at in entry["given_up"]}}
+@dataclass(frozen=True)
+class LackOfFit:
+    """Whether the law misses the losses by more than repetitions of a run differ.
+
+    Attributes:
+        rmse: standard deviation of the losses about the law, in nats.
+        noise: of a loss over repetitions; None where the table has neither seeds nor loss_se.
+        p: of the F test that they are one; None without noise.
+        note: what was not tested, or what was found.
+    """
+
+    rmse: float
+    noise: float | None
+    p: float | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What the fit has seen of a size, and how far beyond it was put to a test.
+
+    Attributes:
+        low, high: measured.
+        reach: times the largest that a left-out fold asked for; 1 where none did.
+    """
+
+    low: float
+    high: float
+    reach: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the law says of one run.
+
+    Attributes:
+        loss: in nats, with the interval of a new run.
+        best_batch: B_opt there in tokens.
+        indifference, wider: the batches as good.
+        given_up: the loss above that of B_opt, in nats.
+        form: which law said it.
+        beyond: how many times outside what was measured, by size; empty inside.
+        error: root mean square error at left-out runs of this kind, in nats.
+    """
+
+    loss: Estimate
+    best_batch: Estimate
+    indifference: Indifference
+    wider: Indifference
+    given_up: float
+    form: str
+    beyond: dict[str, float]
+    error: float | None
 
 
 @dataclass(frozen=True)
@@ -64,74 +99,134 @@ class TableFit(Fit):
     """The law fitted to a table of final losses.
 
     Attributes:
-        law, intervals: its parameters, and of them.
-        rmse, max_error: root mean square and largest error over the points fitted, in nats.
-        B_opt_exponent: c/(c + m), of B_opt in D.
-        optima: per measured size and budget.
-        held_out: root mean square error at the points of each size (or budget, where there is one
-            size) when the law is fitted without them.
-        held_out_by: "params" or "tokens".
-        points, outliers: the design points, and [n] flags of those set aside.
+        form, formula: of the law inside the table.
+        inside: the law between the models and budgets measured.
+        extrapolating: the law beyond them.
+        judged: per form, its left-out error in nats inside, and its worst beyond.
+        left_out: root mean square error at left-out cells, at the largest model and at the largest
+            budgets; None where the table has too few.
+        left_out_near: the same over rows near the best of their cell.
+        hold_out: rows that a user asked to leave out.
+        lack_of_fit: against repetitions.
+        best: what tells B_opt.
+        optima: per measured model and budget.
+        B_opt_exponents: of the measured best batches (vertices) in N and in D, and D's less N's.
+        tested: per size what was measured.
+        points: the design points.
+        cell_error: [n], predicted less measured in nats by a law that has not seen their (N, D).
         status: "converged" or "not converged".
+        seq_len: tokens per sequence, if there is one.
     """
 
-    law: Law
-    intervals: dict[str, Estimate]
-    rmse: float
-    max_error: float
-    B_opt_exponent: Estimate
+    form: str
+    formula: str
+    inside: FittedForm
+    extrapolating: FittedForm
+    judged: dict[str, dict[str, float]]
+    left_out: dict[str, float | None]
+    left_out_near: dict[str, float | None]
+    hold_out: tuple[HeldOut, ...]
+    lack_of_fit: LackOfFit
+    best: BestBatch = field(metadata={"key": "best_batch"})
     optima: tuple[Optimum, ...]
-    held_out: dict[float, float]
-    held_out_by: str
+    B_opt_exponents: dict[str, Estimate]
+    tested: dict[str, Tested]
     points: LossPoints
-    outliers: np.ndarray
+    cell_error: np.ndarray
     status: str
+    seq_len: float | None
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "table"
+    SCHEMA = 2
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Points and outliers as counts; themselves under `design`."""
-        design = plain["points"] | {"outlier": plain["outliers"]}
-        counts = {"points": len(self.points.loss), "outliers": int(self.outliers.sum())}
-        held_out = [{self.held_out_by: x, "rmse": error} for x, error in self.held_out.items()]
-        return super().encoded(plain | counts | {"held_out": held_out, "design": design})
+        """Points as their count; themselves under `design`."""
+        counts = {"points": len(self.points.loss), "design": plain["points"]}
+        return super().encoded(plain | counts)
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again."""
-        held_out = {at[entry["held_out_by"]]: at["rmse"] for at in entry["held_out"]}
-        design = {"points": entry["design"], "outliers": entry["design"]["outlier"]}
-        return entry | design | {"law": floats(entry["law"]), "held_out": held_out}
+        return entry | {"points": entry["design"]}
+
+    @property
+    def batches(self) -> tuple[float, float]:
+        """The smallest and largest measured, in sequences, or in tokens without their length."""
+        seen, unit = self.tested["batch_tokens"], self.seq_len or 1.0
+        return seen.low / unit, seen.high / unit
+
+    def is_beyond(self, params: ArrayLike, tokens: ArrayLike) -> np.ndarray:
+        """Whether (N, D) lies beyond those measured, where `extrapolating` speaks."""
+        asked = {"params": np.asarray(params, float), "tokens": np.asarray(tokens, float)}
+        outside = [(x < self.tested[n].low) | (x > self.tested[n].high) for n, x in asked.items()]
+        return np.logical_or(*np.broadcast_arrays(*outside))
 
     def predict(self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike) -> np.ndarray:
         """Final losses in nats at a tuned learning rate, float64; arguments broadcast.
 
-        Where all runs had one size the law says nothing of others, and params are not looked at.
-
         Raises:
             InputError: a number is not positive.
         """
-        given = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
+        given = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         for name, values in given.items():
             if not np.all(np.asarray(values, float) > 0):
                 raise InputError(f"{name}: {values} at a prediction; give positive numbers")
-        return np.asarray(final_loss(self.law, params, tokens, np.asarray(batch_tokens, float)))
+        laws = (
+            law.losses(params, tokens, batch_tokens) for law in (self.extrapolating, self.inside)
+        )
+        return np.where(self.is_beyond(params, tokens), *laws)
+
+    def prediction(
+        self, params: float, tokens: float, batch_tokens: float, *, extrapolate: bool = False
+    ) -> Prediction:
+        """What the law says of one run, with intervals.
+
+        Raises:
+            InputError: a number is not positive, or lies beyond what the fit was tested for and
+                `extrapolate` is false.
+        """
+        self.predict(params, tokens, batch_tokens)
+        asked = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
+        if not extrapolate:
+            self.check_tested(asked)
+        beyond = {name: f for name, x in asked.items() if (f := _times(self.tested[name], x)) > 1}
+        law = self._law(params, tokens)
+        kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
+        errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
+        error = max(errors) if errors else None
+        scatter = max([law.scatter, *errors])
+        best, (indifference, wider) = self.best.at(law, params, tokens, self.level)
+        return Prediction(
+            loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
+            best_batch=best,
+            indifference=indifference,
+            wider=wider,
+            given_up=float(law.given_up(params, tokens, np.asarray(batch_tokens, float))),
+            form=law.form,
+            beyond=beyond,
+            error=error,
+        )
+
+    def best_batch(self, params: float, tokens: float) -> Estimate:
+        """B_opt in tokens at N and D, wherever they are."""
+        return self.best.at(self._law(params, tokens), params, tokens, self.level)[0]
+
+    def check_tested(self, asked: Mapping[str, float]) -> None:
+        """Raises InputError where a size lies beyond what the fit was tested for."""
+        for name, value in asked.items():
+            seen = self.tested[name]
+            times, reach = _times(seen, value), seen.reach if value > seen.high else 1.0
+            if times > reach * (1 + 1e-9):
+                raise InputError(
+                    f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
+                    f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
+                    "the largest; ask with --extrapolate, or measure there"
+                )
+
+    def _law(self, params: float, tokens: float) -> FittedForm:
+        return self.extrapolating if self.is_beyond(params, tokens) else self.inside
 
 
-def final_loss(law: Law, params, tokens, batch):
-    """L in nats of a run of D tokens at batch B in tokens; A·N^−a is 0 where it is unknown."""
-    size = np.where(np.isnan(law.A), 0.0, law.A * np.asarray(params, float) ** -law.a)
-    steps = np.asarray(tokens, float) / batch
-    return law.L_0 + size + law.C * steps**-law.c + law.M * np.asarray(batch, float) ** -law.m
-
-
-def optimal_batch(law: Law, tokens):
-    """B_opt in tokens at D; the minimum of C·(D/B)^−c + M·B^−m over B (derived here).
-
-    Examples:
-        >>> float(optimal_batch(Law(1, 1, 1, 2.0, 0.5, 3.0, 0.5), 100.0))
-        15.0
-    """
-    total = law.c + law.m
-    return (law.m * law.M / (law.c * law.C)) ** (1 / total) * tokens ** (law.c / total)
+def _times(seen: Tested, value: float) -> float:
+    return max(value / seen.high, seen.low / value, 1.0)

@@ -1,0 +1,171 @@
+"""Where the best batch lies: by the law of losses, or by a power law of the vertices themselves.
+
+Losses far from the best batch decide a law of losses; its best batch can be off by more than the
+cells' own parabolas are. So B_opt = β·N^x·D^y through the vertices stands beside it, and the one
+that predicts left-out vertices better is taken. Intervals hold what either misses them by beyond
+their own errors (derived here).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from bss.laws.final_loss.choose import LeftOut
+from bss.laws.final_loss.fitted import FittedForm, Indifference
+from bss.laws.final_loss.points import LossPoints
+from bss.laws.final_loss.vertex import Vertex, pooled_scatter, vertex
+from bss.laws.fitting.bootstrap import rms
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
+
+FEWEST = 5  # vertices from which they have a law of their own
+SYMBOLS = {"params": "N", "tokens": "D"}
+
+
+@dataclass(frozen=True)
+class BestBatch:
+    """What tells B_opt at any N and D.
+
+    Attributes:
+        source: "law" of losses or "vertices".
+        vertices: their power law; None where they are too few, or tell none.
+        left_out: per source, root mean square error of log B_opt at left-out vertices.
+        misfit: standard deviation by which the source misses log B_opt, beyond the vertices' own
+            errors.
+    """
+
+    source: str
+    vertices: PowerLaw | None
+    left_out: dict[str, float]
+    misfit: float
+
+    def at(
+        self, law: FittedForm, params: float, tokens: float, level: float
+    ) -> tuple[Estimate, tuple[Indifference, ...]]:
+        """B_opt in tokens with its interval, and the batches as good, by the law's valley there."""
+        by_law, alike = law.best_batch(params, tokens, level)
+        if self.vertices is None or self.source == "law" or not by_law.value:
+            return self._widened(by_law, level), alike
+        given = {"params": params, "tokens": tokens}
+        row = np.array([1.0, *(np.log(given[name]) for name in self.vertices.variables)])
+        slopes = [self.vertices.coefficient.value, *(p.value for p in self.vertices.exponents)]
+        log = float(row @ np.array([np.log(slopes[0] or 1.0), *slopes[1:]]))
+        leverage = float(row @ self.vertices.inverse @ row)
+        dof = self.vertices.points - len(row)
+        deviation = np.sqrt(leverage * (self.vertices.scatter or 0.0) ** 2 + self.misfit**2)
+        half = float(stats.t.ppf((1 + level) / 2, dof) * deviation)
+        shift = float(np.exp(log) / by_law.value)
+        moved = tuple(
+            replace(one, low=one.low and one.low * shift, high=one.high and one.high * shift)
+            for one in alike
+        )
+        low, value, high = np.exp([log - half, log, log + half]).tolist()
+        return Estimate(value, low, high, level), moved
+
+    def _widened(self, found: Estimate, level: float) -> Estimate:
+        """An interval of the law's with what it misses."""
+        if not (self.misfit and found.value and found.low and found.high):
+            return found
+        quantile = float(stats.norm.ppf((1 + level) / 2))
+        ends = [
+            found.value * np.exp(sign * np.hypot(np.log(end / found.value), quantile * self.misfit))
+            for end, sign in ((found.low, -1), (found.high, 1))
+        ]
+        return replace(found, low=float(ends[0]), high=float(ends[1]))
+
+
+def vertices(points: LossPoints) -> dict[int, Vertex]:
+    """The vertex of each cell that has one inside."""
+    cells = range(points.cell.max() + 1)
+    found = {
+        c: vertex(points.batch[points.cell == c], points.loss[points.cell == c]) for c in cells
+    }
+    return {c: at for c, at in found.items() if at.interior}
+
+
+def vertex_law(points: LossPoints, level: float) -> tuple[PowerLaw | None, str]:
+    """The power law of the vertices in what the cells vary, or why there is none."""
+    found = vertices(points)
+    first = [int(np.flatnonzero(points.cell == cell)[0]) for cell in found]
+    sizes = {"params": points.params[first], "tokens": points.tokens[first]}
+    varied = {name: x for name, x in sizes.items() if len(np.unique(x)) > 1}
+    told = f"{len(found)} best batches inside their cells"
+    if len(found) < FEWEST:
+        return None, f"{told}, {FEWEST} needed"
+    why = unidentified(varied) if varied else "one (params, tokens)"
+    if why:
+        return None, f"{told}: {why}"
+    return fit_power([at.batch for at in found.values()], varied, level=level), ""
+
+
+def best_batches(
+    points: LossPoints, law: FittedForm, left_out: list[LeftOut], level: float
+) -> BestBatch:
+    """The better of the two, by the vertices that a fit has not seen."""
+    found, power = vertices(points), vertex_law(points, level)[0]
+    if not found:
+        return BestBatch("law", power, {}, 0.0)
+    first = {cell: int(np.flatnonzero(points.cell == cell)[0]) for cell in found}
+    scatter = np.nan_to_num(pooled_scatter(list(found.values())))
+    errors = {cell: scatter * at.leverage for cell, at in found.items()}
+    missed = {"law": _missed_by_law(points, law, left_out, found)}
+    if power is not None:
+        design = np.stack(
+            [np.ones(len(found))]
+            + [np.log(getattr(points, name)[list(first.values())]) for name in power.variables],
+            axis=1,
+        )
+        log = np.log([at.batch for at in found.values()])
+        hat = design @ power.inverse @ design.T
+        rest = (log - hat @ log) / np.maximum(1 - np.diagonal(hat), 1e-6)
+        missed["vertices"] = dict(zip(found, rest.tolist(), strict=True))
+    known = {name: m for name, m in missed.items() if m}
+    if not known:
+        return BestBatch("law", power, {}, 0.0)
+    judged = {name: rms(list(m.values())) for name, m in known.items()}
+    source = min(judged, key=lambda name: judged[name])
+    own = np.mean([errors[cell] ** 2 for cell in known[source]])
+    if source == "vertices" and power is not None:  # its scatter is without leaving out
+        seen = (power.scatter or 0.0) ** 2
+    else:
+        seen = judged[source] ** 2
+    return BestBatch(source, power, judged, float(np.sqrt(max(seen - own, 0.0))))
+
+
+def _missed_by_law(
+    points: LossPoints, law: FittedForm, left_out: list[LeftOut], found: dict[int, Vertex]
+) -> dict[int, float]:
+    """Per cell, log of the best batch by a law that has not seen it over the vertex."""
+    missed = {}
+    for fold in (fold for fold in left_out if fold.kind == "cell"):
+        blind = replace(law, form=fold.form, theta=fold.theta)
+        for cell in np.unique(points.cell[fold.out]):
+            row = np.flatnonzero(points.cell == cell)[0]
+            if cell in found:
+                size = float(points.params[row]), float(points.tokens[row])
+                best = float(blind.valley(*size)[2])
+                if 0 < best < np.inf:
+                    missed[int(cell)] = float(np.log(best / found[cell].batch))
+    return missed
+
+
+def exponents(points: LossPoints, level: float) -> dict[str, Estimate]:
+    """x and y of B_opt ∝ N^x·D^y of the vertices, and y - x; a note where they do not tell it."""
+    power, why = vertex_law(points, level)
+    told = {
+        name: Estimate(None, level=level, note=f"unidentified: {why or 'it does not vary'}")
+        for name in ("N", "D", "D_less_N")
+    }
+    if power is None:
+        return told
+    told |= {
+        SYMBOLS[name]: exponent
+        for name, exponent in zip(power.variables, power.exponents, strict=True)
+    }
+    N, D = told["N"].value, told["D"].value
+    if N is not None and D is not None:
+        contrast = np.array([0.0, -1.0, 1.0])
+        half = (power.margin or 0.0) * float(np.sqrt(contrast @ power.inverse @ contrast))
+        told["D_less_N"] = Estimate(D - N, D - N - half, D - N + half, level)
+    return told

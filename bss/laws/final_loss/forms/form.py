@@ -1,0 +1,80 @@
+"""What a form of the law of final losses is: a loss of (N, D, B), its box and its starts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+NONE = -60.0
+"""Logarithm of the size of a term that is not there."""
+SIZE = (np.log(1e-9), np.log(1e3))
+EXPONENT = (0.01, 4.0)
+POWER = (0.1, 4.0)
+KEPT_STARTS = 8
+
+
+@dataclass(frozen=True)
+class Design:
+    """Design points as a form sees them; logarithms are about the middle of those measured.
+
+    Attributes:
+        logs: [n, 3] of N, D and B, less `centres`.
+        centres: [3].
+        loss: [n] in nats.
+        cell: [n], which (N, D) a point is of, from 0 on.
+        varies: whether N does, and D.
+    """
+
+    logs: np.ndarray
+    centres: np.ndarray
+    loss: np.ndarray
+    cell: np.ndarray
+    varies: tuple[bool, bool]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form; θ has a parameter for each of its names, as logarithms where `logs` says so.
+
+    Attributes:
+        name: in the registry.
+        formula: for people, with the names of the parameters.
+        names: of θ [P]; sizes are at the reference, the middle of what was measured.
+        logs: those of which θ has the logarithm.
+        shape: those that decide the best batch.
+    """
+
+    name: str
+    formula: str
+    names: ClassVar[tuple[str, ...]]
+    logs: ClassVar[frozenset[str]]
+    shape: ClassVar[frozenset[str]]
+
+    @property
+    def residual(self) -> Callable[[Any, Any], Any]:
+        """(θ, data) → weighted errors [n]; a module's function, as `solve` wants it."""
+        raise NotImplementedError
+
+    @property
+    def data(self) -> dict[str, np.ndarray]:
+        """What the residual wants beside the design."""
+        return {}
+
+    def loss(self, theta: Any, n: Any, d: Any, b: Any, xp: Any = np) -> Any:
+        """Nats at logarithms of N, D, B about the reference; θ by parameter, all broadcast."""
+        raise NotImplementedError
+
+    def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds [P]; equal where the design does not tell a parameter."""
+        raise NotImplementedError
+
+    def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
+        """[K, P] from which the fit descends, for rows of this weight [n]."""
+        raise NotImplementedError
+
+
+def weighted(errors: Any, data: Any) -> Any:
+    """Errors [n] of the loss, weighted."""
+    return data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)
