@@ -1,7 +1,7 @@
 """What our runs and the published steps show of arXiv 2410.21676, from the committed tables.
 
 Families of Holm: the shape of the steps; the exponents, once by S = a + b/B and once without a law;
-curves beside each other, in the same two ways; the gradient noise scale.
+curves beside each other, in the same two ways; the gradient noise scale; the best batch.
 """
 
 import json
@@ -29,7 +29,7 @@ from bss.points.claims import Claim, untestable
 from bss.points.contrasts import Measured
 from bss.points.effects import apart, beyond
 from bss.units import format_tokens
-from experiments.critical_batch import noise, published
+from experiments.critical_batch import best_batch, noise, published
 from experiments.critical_batch.asked import (
     AGREES,
     BY_LAW,
@@ -75,6 +75,7 @@ def claims(results: Path) -> list[Claim]:
         *(noise_scale(scales, fits) if scales.exists() else ()),
         *(schedules(pd.read_csv(compared)) if compared.exists() else ()),
         *published.claims_of(published.published_fit()),
+        *best_batch.claims_of(best_batch.cells()),
     ]
 
 

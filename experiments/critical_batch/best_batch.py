@@ -1,0 +1,181 @@
+"""Data against model size: best batches of published final losses, critical ones beside them.
+
+Best is the vertex of a parabola in log B at each (N, D) of arXiv 2503.04715, whose rates were tuned
+at every batch. B_opt ∝ N^x·D^y goes through the vertices by least squares in logs, with errors over
+the cells: leaving out each, and drawing as many with replacement.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from bss.laws import CriticalFit
+from bss.laws.critical.values import CriticalBatch
+from bss.laws.final_loss.vertex import pooled_scatter, vertex
+from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
+from bss.points.claims import Claim
+from bss.points.contrasts import LEVEL, Measured
+from bss.points.effects import by_groups, less
+from bss.tables.storage import read_table
+from experiments.critical_batch.asked import (
+    BEST_DATA,
+    BEST_FOLLOWS,
+    BEST_SIZE,
+    EXPONENT,
+    SLOW,
+    Asked,
+    joined,
+    judged,
+    told,
+)
+
+TABLE = "results/published/steplaw_dense_best.csv"
+ROOT = Path(__file__).parents[2]
+WEIGHTS = {"size": (1.0, 0.0), "data": (0.0, 1.0), "gap": (-1.0, 1.0)}
+PUBLISHED_LENGTH = 512  # tokens in a sequence of the published steps
+BEST, CRITICAL, OURS = (
+    "best, arXiv 2503.04715",
+    "critical, arXiv 2410.21676",
+    "critical, our runs",
+)
+
+
+def cells() -> pd.DataFrame:
+    """The best batch of every (N, D) of the published table, where it is interior.
+
+    Returns:
+        params, tokens, batch_tokens with its interval low to high at 95% (the scatter about the
+        parabolas pooled), and least_tokens, the batch of the least loss itself.
+    """
+    table, _ = read_table(ROOT / TABLE)
+    groups = list(table.groupby(["params", "tokens"]))
+    found = [vertex(rows["batch"], rows["loss"]) for _, rows in groups]
+    freedom = sum(at.freedom for at in found)
+    margin = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * pooled_scatter(found)
+    rows = [
+        {
+            "params": float(rows["params"].iloc[0]),
+            "tokens": float(rows["tokens"].iloc[0]),
+            "batch_tokens": at.batch * rows["seq_len"].iloc[0],
+            "factor": np.exp(margin * at.leverage),
+            "least_tokens": float(rows["batch"][rows["loss"].idxmin()] * rows["seq_len"].iloc[0]),
+        }
+        for (_, rows), at in zip(groups, found, strict=True)
+        if at.interior
+    ]
+    best = pd.DataFrame(rows)
+    low, high = best["batch_tokens"] / best["factor"], best["batch_tokens"] * best["factor"]
+    return best.assign(low=low, high=high).drop(columns="factor")
+
+
+def exponents(best: pd.DataFrame) -> dict[str, Measured]:
+    """x ("size"), y ("data") and y − x ("gap"), with errors over the cells."""
+    design, y = _logs(best)
+
+    def of(weights: Sequence[float]) -> Measured:
+        return by_groups(lambda times: _exponent(design, y, weights, times), range(len(y)))
+
+    return {name: of(weights) for name, weights in WEIGHTS.items()}
+
+
+def _logs(best: pd.DataFrame, column: str = "batch_tokens") -> tuple[np.ndarray, np.ndarray]:
+    """The design [n, 3] of a power law in N and D, and log batch [n]."""
+    logs = np.log(best[["params", "tokens", column]].to_numpy(float))
+    return np.column_stack([np.ones(len(logs)), logs[:, :2]]), logs[:, 2]
+
+
+def _exponent(
+    design: np.ndarray,
+    y: np.ndarray,
+    weights: Sequence[float],
+    times: np.ndarray | float = 1.0,
+) -> float:
+    """A weighted sum of x and y, each cell counted so many times; NaN where it is unidentified."""
+    root = np.sqrt(times * np.ones(len(y)))
+    theta, _, rank, _ = np.linalg.lstsq(design * root[:, None], y * root, rcond=None)
+    return float(theta[1:] @ weights) if rank == 3 else np.nan
+
+
+def claims_of(best: pd.DataFrame) -> list[Claim]:
+    """Whether the best batch follows data rather than model size.
+
+    Args:
+        best: as `cells` gives it.
+    """
+    effects, gap = exponents(best), WEIGHTS["gap"]
+    least_size, size = best["params"].min() / 1e6, best["params"].max() / 1e9
+    where = f"published final losses, {len(best)} (N, D), {least_size:.0f}M to {size:.2f}B"
+    errors = "errors over (N, D): the jackknife's, and that of resampled cells"
+    least = f"{_exponent(*_logs(best, 'least_tokens'), gap):.2f} by the batches of the least losses"
+    sizes = best["params"].unique()
+    without = [_exponent(*_logs(best.loc[best["params"] != one]), gap) for one in sizes]
+    spared = f"{min(without):.2f} to {max(without):.2f} without one of the model sizes"
+    note = joined(told(effects["gap"], "difference"), least, spared, errors)
+    slower = less(effects["size"], SLOW)
+    family = [
+        Asked(BEST_FOLLOWS, "paper", where, effects["gap"], 1, EXPONENT, note, SLOW),
+        Asked(
+            BEST_DATA, "paper", where, effects["data"], 1, EXPONENT,
+            joined(told(effects["data"]), errors), SLOW,
+        ),
+        Asked(
+            BEST_SIZE, "paper", where, slower, -1, f"{EXPONENT}, less {SLOW:g}",
+            joined(told(effects["size"]), errors),
+        ),
+    ]  # fmt: skip
+    return judged(family, TABLE)
+
+
+def points(
+    best: pd.DataFrame, ours: Mapping[str, CriticalFit], published: CriticalFit
+) -> pd.DataFrame:
+    """Best and critical batches in tokens, with their sources.
+
+    Args:
+        best: as `cells` gives it.
+        ours: our fits by design; those in tokens are left out.
+        published: the fit of the published steps.
+
+    Returns:
+        source, params, tokens, batch_tokens, low, high, and `definition`, which is empty but
+        where a critical batch is called so by another definition.
+    """
+    sequences = [fit for fit in ours.values() if fit.unit == "sequences"]
+    rows = [*_critical(CRITICAL, [published], PUBLISHED_LENGTH), *_critical(OURS, sequences)]
+    critical = pd.DataFrame(rows).drop_duplicates(["source", "params", "tokens", "definition"])
+    best = best.drop(columns="least_tokens").assign(source=BEST, definition="")
+    return pd.concat([critical, best], ignore_index=True)
+
+
+def _critical(
+    source: str, fits: Iterable[CriticalFit], length: float | None = None
+) -> Iterable[dict[str, Any]]:
+    for fit in fits:
+        for i, at in enumerate(fit.fits):
+            size = length or at.curve.seq_len
+            own = {"source": source, "params": at.curve.params, "tokens": at.curve.tokens}
+            yield own | {"definition": ""} | _in_tokens(at, size)
+            for other in fit.definitions:
+                value = other.values[i]
+                if value is not None:
+                    yield own | {"definition": other.name, "batch_tokens": value * size}
+
+
+def _in_tokens(at: CriticalBatch, size: float) -> dict[str, float]:
+    ends = {"batch_tokens": at.cbs.value, "low": at.cbs.low, "high": at.cbs.high}
+    return {name: np.nan if end is None else end * size for name, end in ends.items()}
+
+
+def laws(points: pd.DataFrame) -> dict[str, PowerLaw]:
+    """The power law of each source in N and D, or in D where its points do not separate them."""
+    found = {}
+    own = points.loc[(points["definition"] == "") & points["batch_tokens"].notna()]
+    for source, rows in own.groupby("source", sort=False):
+        x = {name: rows[name].to_numpy(float) for name in ("params", "tokens")}
+        x = x if not unidentified(x) else {"tokens": x["tokens"]}
+        found[str(source)] = fit_power(rows["batch_tokens"].to_numpy(float), x)
+    return found

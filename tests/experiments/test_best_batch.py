@@ -1,0 +1,68 @@
+"""Data against model size: planted best batches, and what the published table shows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.plots.critical_data import data_figure
+from experiments.critical_batch import best_batch
+from experiments.critical_batch.asked import BEST_DATA, BEST_FOLLOWS, BEST_SIZE
+
+
+def planted(in_size, in_data, scatter=0.1):
+    """Best batches of five sizes at three budgets each."""
+    draw = np.random.default_rng(0)
+    params, ratio = np.repeat(2.0 ** np.arange(5) * 1e8, 3), np.tile([20.0, 60.0, 180.0], 5)
+    best = pd.DataFrame({"params": params, "tokens": params * ratio})
+    batch = 1e5 * (params / 1e8) ** in_size * (best["tokens"] / 1e9) ** in_data
+    batch = batch * np.exp(scatter * draw.normal(size=len(best)))
+    ends = {"low": batch / 1.2, "high": batch * 1.2, "least_tokens": batch}
+    return best.assign(batch_tokens=batch, **ends)
+
+
+def verdicts(best):
+    return {one.statement: one.verdict for one in best_batch.claims_of(best)}
+
+
+def test_a_best_batch_that_follows_data_is_told_from_one_that_follows_size():
+    assert set(verdicts(planted(0.0, 0.6)).values()) == {"shown"}
+    assert verdicts(planted(0.6, 0.0)) == {
+        BEST_FOLLOWS: "opposite shown",
+        BEST_DATA: "not shown",
+        BEST_SIZE: "opposite shown",
+    }
+
+
+def test_of_noise_alone_nothing_is_shown():
+    assert set(verdicts(planted(0.0, 0.0, scatter=1.0)).values()) == {"undecided"}
+
+
+def test_every_cell_of_the_published_table_has_an_interior_best_batch():
+    best = best_batch.cells()
+    assert len(best) == 17
+    low, batch, high = best[["low", "batch_tokens", "high"]].to_numpy(float).T
+    assert np.all(low < batch) and np.all(batch < high)
+    found = best_batch.exponents(best)
+    assert found["size"].estimate == pytest.approx(-0.2897, abs=1e-3)
+    assert found["data"].estimate == pytest.approx(0.6376, abs=1e-3)
+    gap = found["gap"]
+    assert gap.estimate == pytest.approx(found["data"].estimate - found["size"].estimate)
+    assert gap.own and gap.pooled and 0.5 < gap.own.variance / gap.pooled.variance < 2
+
+
+def test_the_figure_draws_every_source_and_size():
+    best = planted(0.0, 0.6).drop(columns="least_tokens")
+    best = best.assign(source=best_batch.BEST, definition="")
+    ours = best.assign(source=best_batch.OURS, tokens=best["tokens"] / 1e5)
+    other = ours.assign(definition="b/a", batch_tokens=2 * ours["batch_tokens"], low=np.nan)
+    points = pd.concat([ours, other, best], ignore_index=True)
+    laws = best_batch.laws(points)
+    assert [law.points for law in laws.values()] == [15, 15]
+    figure = data_figure(points, laws, best_batch.BEST)
+    left, right = figure.axes
+    assert left.get_xscale() == left.get_yscale() == right.get_yscale() == "log"
+    marks = [line for line in left.lines if line.get_marker() in ("o", "^", "s", "_")]
+    assert [len(np.asarray(line.get_xdata())) for line in marks] == [15, 15, 15]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sum(label.startswith("N = ") for label in labels) == 5
+    assert any("D^{0.6" in label for label in labels)
