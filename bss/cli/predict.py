@@ -59,27 +59,25 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def beyond(
-    option: str,
+    name: str,
     value: float,
     fitted: Sequence[float],
     options: argparse.Namespace,
-    unit: str = "",
-) -> list[str]:
-    """What is said of a value outside those that were fitted; within them nothing.
-
-    The distance is told as a factor, or in the unit where one is given.
+    unit: str = "times",
+) -> dict[str, float]:
+    """How far an option's value is outside those that were fitted, by name; within them nothing.
 
     Raises:
         InputError: it is outside, and --extrapolate was not given.
     """
     low, high = min(fitted), max(fitted)
     if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-        return []
+        return {}
     side, end = ("above", high) if value > high else ("below", low)
-    apart = f"{abs(value - end):.3g} {unit}" if unit else f"{max(value / end, end / value):.3g} x"
-    told = (
-        f"{option} {number(value)} is {apart} {side} those fitted, {number(low)} to {number(high)}"
-    )
+    apart = max(value / end, end / value) if unit == "times" else abs(value - end)
     if not options.extrapolate:
-        raise InputError(f"{told}; ask within them, or with --extrapolate")
-    return [told]
+        raise InputError(
+            f"--{name} {number(value)} is {apart:.3g} {unit} {side} those fitted, {number(low)} to "
+            f"{number(high)}; ask within them, or with --extrapolate"
+        )
+    return {name: apart}

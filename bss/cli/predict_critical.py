@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from bss.cli.fit_critical import law_line
-from bss.cli.output import Output, Table, estimate
+from bss.cli.output import Output, Table, drawing, estimate
 from bss.cli.predict import beyond
 from bss.errors import InputError
 from bss.laws import CriticalFit
@@ -32,13 +32,11 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
     law = fit.laws[name]
     curves = [at.curve for at in fit.fits if at.cbs.value is not None]
     tested = {variable: [getattr(curve, variable) for curve in curves] for variable in asked}
-    notes = [
-        note
-        for variable, value in asked.items()
-        for note in beyond(f"--{variable}", value, tested[variable], options)
-    ]
+    outside: dict[str, float] = {}
+    for variable, value in asked.items():
+        outside |= beyond(variable, value, tested[variable], options)
     found = predict(law, asked)
-    payload = {"kind": "prediction", "of": "critical", "asked": asked}
+    payload = {"kind": "prediction", "of": "critical", **asked}
     payload |= {
         "critical_batch": to_dict(found),
         "unit": fit.unit,
@@ -48,10 +46,13 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
             **{name: {"low": min(x), "high": max(x)} for name, x in tested.items()},
             "points": law.points,
             "scatter": law.scatter,
+            "beyond": outside,
         },
-        "extrapolates": notes,
     }
     title = ", ".join(f"{variable} {format_tokens(value)}" for variable, value in asked.items())
     row = (f"critical batch in {fit.unit}", estimate(found), found.note)
     table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
-    return Output(payload, [table], [law_line(law), *(f"warning: {note}" for note in notes)])
+    notes = [law_line(law)]
+    notes += [f"warning: {n} {by:.3g} times outside those fitted" for n, by in outside.items()]
+    figure = drawing("predictions.critical_figure", fit, *next(iter(asked.items())))
+    return Output(payload, [table], notes, figure=figure if len(asked) == 1 else None)

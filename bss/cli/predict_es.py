@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from bss.cli.output import Output, Table, estimate, number
+from bss.cli.output import Output, Table, drawing, estimate, number
 from bss.cli.predict import beyond
 from bss.errors import InputError
 from bss.laws import EsFit
@@ -18,13 +18,13 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
     if options.loss is None or not options.loss > 0:
         raise InputError(f"--loss {options.loss}: expected the target loss in nats, as 2.5")
     losses = [target.target_loss for target in fit.fits]
-    notes = beyond("--loss", options.loss, losses, options, "nats")
+    outside = beyond("loss", options.loss, losses, options, "nats")
     asked: dict[str, float] = {"loss": options.loss}
     if options.batch is None:
         found = best(fit, options.loss)
     else:
         batch = asked["batch"] = parse_tokens(options.batch, field="--batch")
-        notes += beyond("--batch", batch, fit.measured_batches, options)
+        outside |= beyond("batch", batch, fit.measured_batches, options)
         found = reach(fit, options.loss, batch)
     scatter, _ = lack_of_fit(fit)
     tested = {
@@ -33,11 +33,15 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
         "points": fit.points,
         "runs": fit.runs,
         "lack_of_fit": scatter,
+        "beyond": outside,
     }
-    payload = {"kind": "prediction", "of": "es", "law": fit.law.name, "asked": asked}
-    payload |= {**to_dict(found), "tested": tested, "extrapolates": notes}
+    payload = {"kind": "prediction", "of": "es", "law": fit.law.name, **asked}
+    payload |= {**to_dict(found), "tested": tested}
     rows = [(name, estimate(value), value.note) for name, value in found.items()]
     title = ", ".join(f"{name} {number(value)}" for name, value in asked.items())
     table = Table(f"at {title}, by the {fit.law.name} law", ("", "estimate", ""), rows)
-    told = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
-    return Output(payload, [table], [*told, *(f"warning: {note}" for note in notes)])
+    notes = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
+    units = {"loss": "nats", "batch": "times"}
+    notes += [f"warning: {n} {by:.3g} {units[n]} outside those fitted" for n, by in outside.items()]
+    figure = drawing("predictions.es_figure", fit, options.loss, asked.get("batch"))
+    return Output(payload, [table], notes, figure=figure)

@@ -34,7 +34,7 @@ def critical_figure(fit: CriticalFit) -> Figure:
         right.set_axis_off()
         return style.side_legend(figure, curve_handles(fit))
     draw_law(right, fit, name)
-    return style.side_legend(figure, [*curve_handles(fit), *_law_handles()])
+    return style.side_legend(figure, [*curve_handles(fit), *law_handles()])
 
 
 def relative_steps(fit: CriticalFit) -> Figure:
@@ -119,7 +119,7 @@ def laws_figure(
             x = np.array(ax.get_xlim())
             ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
     beside = [style.handle("published law", **_BESIDE)] if published else []
-    return style.side_legend(figure, [*_law_handles(), *beside])
+    return style.side_legend(figure, [*law_handles(), *beside])
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
@@ -252,7 +252,8 @@ def curve_handles(fit: CriticalFit) -> list[Line2D]:
     ]
 
 
-def _law_handles() -> list[Line2D]:
+def law_handles() -> list[Line2D]:
+    """Entries of a legend for what `draw_law` draws."""
     return [
         style.handle("by S = a + b/B,\nwith 95% interval", marker="o", ms=5, color=style.INK, lw=1),
         style.handle("without a law,\nwith 95% interval", marker="x", ms=5, color=FREE, lw=1),

@@ -97,7 +97,8 @@ def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
         "--batch",
         "8",
     )
-    assert (told["kind"], told["of"], told["extrapolates"]) == ("prediction", "es", [])
+    assert (told["kind"], told["of"], told["loss"]) == ("prediction", "es", loss)
+    assert told["tested"]["beyond"] == {}
     tokens, steps = told["tokens"], told["steps"]
     assert tokens["low"] < tokens["value"] < tokens["high"] and tokens["level"] == 0.9
     assert tokens["low"] < steps_to(loss, 8) * 8 * SEQ_LEN < tokens["high"]
@@ -160,7 +161,7 @@ def test_a_fit_without_refits_has_no_interval(folder, capsys, tmp_path):
         ((), "--loss None: expected the target loss"),
         (("--loss", "-1"), "--loss -1.0: expected"),
         (("--loss", "1.6"), "--loss 1.6 is 0.1 nats below those fitted, 1.7 to 1.9"),
-        (("--loss", "1.8", "--batch", "128"), "--batch 128 is 2 x above those fitted, 1 to 64"),
+        (("--loss", "1.8", "--batch", "128"), "--batch 128 is 2 times above those fitted, 1 to 64"),
         (("--loss", "1.8", "--batch", "0:8 2M:16"), "--batch"),
         (
             ("--loss", "1.8", "--params", "1B"),
@@ -175,7 +176,7 @@ def test_what_an_es_fit_cannot_say_is_refused(folder, capsys, options, told):
 def test_extrapolation_is_said(folder, capsys):
     arguments = ("predict", "--from", str(folder / "surface.json"), "--loss", "1.6", "--batch", "8")
     told = printed(capsys, *arguments, "--extrapolate")
-    assert told["extrapolates"] == ["--loss 1.6 is 0.1 nats below those fitted, 1.7 to 1.9"]
+    assert told["tested"]["beyond"] == {"loss": pytest.approx(0.1)}
     assert told["tokens"]["value"] == pytest.approx(steps_to(1.6, 8) * 8 * SEQ_LEN, rel=0.3)
 
 
@@ -186,11 +187,11 @@ def test_the_critical_batch_has_a_prediction_interval(folder, capsys, option, va
     batch, law = told["critical_batch"], json.loads(path.read_text())["laws"][option]
     assert (told["of"], told["unit"], batch["level"]) == ("critical", "sequences", 0.95)
     assert batch["low"] < batch["value"] < batch["high"]
-    x = told["asked"][option] / law["unit"]
+    x = told[option] / law["unit"]
     expected = law["coefficient"]["value"] * x ** law["exponent"]["value"]
     assert batch["value"] == pytest.approx(expected)
     assert np.log(batch["high"] / batch["low"]) > 2 * law["margin"]
-    assert told["tested"][option]["low"] < told["asked"][option] < told["tested"][option]["high"]
+    assert told["tested"][option]["low"] < told[option] < told["tested"][option]["high"]
     assert main(["predict", "--from", str(path), f"--{option}", value]) == 0
     assert "critical batch in sequences" in capsys.readouterr().out
 
@@ -199,8 +200,8 @@ def test_the_critical_batch_has_a_prediction_interval(folder, capsys, option, va
     ("options", "told"),
     [
         ((), "--params or --tokens"),
-        (("--params", "1M"), "--params 1,000,000 is 16 x above those fitted, 7008 to 62,460"),
-        (("--tokens", "28K"), "--tokens 28,000 is 2 x below those fitted"),
+        (("--params", "1M"), "--params 1,000,000 is 16 times above those fitted, 7008 to 62,460"),
+        (("--tokens", "28K"), "--tokens 28,000 is 2 times below those fitted"),
         (("--params", "20K", "--tokens", "150K"), "cannot be separated"),
         (("--params", "many"), "--params"),
         (("--loss", "2"), "--loss: a fit of kind critical is asked with --params, --tokens"),
@@ -214,9 +215,24 @@ def test_what_a_critical_fit_cannot_say_is_refused(folder, capsys, options, told
 def test_an_extrapolated_critical_batch_says_by_how_much(folder, capsys):
     path = str(folder / "critical.json")
     told = printed(capsys, "predict", "--from", path, "--params", "1M", "--extrapolate")
-    assert "16 x above" in told["extrapolates"][0]
+    assert told["tested"]["beyond"] == {"params": pytest.approx(16, rel=0.01)}
     inside = printed(capsys, "predict", "--from", path, "--params", "20K")
     widths = [
         np.log(x["critical_batch"]["high"] / x["critical_batch"]["low"]) for x in (inside, told)
     ]
     assert widths[1] > widths[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("surface", ("--loss", "1.85", "--batch", "8")),
+        ("surface", ("--loss", "1.85")),
+        ("critical", ("--params", "20K")),
+    ],
+)
+def test_a_prediction_has_a_picture(folder, tmp_path, name, options):
+    path = tmp_path / "prediction.png"
+    source = str(folder / f"{name}.json")
+    assert main(["predict", "--from", source, *options, "--plot", str(path)]) == 0
+    assert path.stat().st_size > 10_000
