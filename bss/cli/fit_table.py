@@ -16,6 +16,7 @@ from bss.cli.output import (
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.optimum import Optimum
 from bss.laws.final_loss.points import read_losses
 from bss.laws.fitting.estimate import Options
@@ -31,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     told = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
     parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=told)
+    told = f"choose among these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
+    parser.add_argument("--form", action="append", metavar="NAME", help=told)
     parser.add_argument("--resamples", type=int, default=300, help="bootstrap refits")
     add_output_arguments(parser, run, plot=True)
 
@@ -42,6 +45,7 @@ def run(options: argparse.Namespace) -> Output:
     fit = fit_table(
         read_losses(options.runs, reading(options)),
         hold_out=tuple(options.hold_out),
+        **({"forms": options.form} if options.form else {}),
         options=Options(options.resamples),
         progress=lambda text: print(text, file=sys.stderr),
     )

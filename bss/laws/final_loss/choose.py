@@ -9,12 +9,13 @@ procedure (derived here).
 
 import operator
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.final_loss.forms import FAMILY, PARABOLA
+from bss.laws.final_loss.forms import FAMILY, FORMS, PARABOLA, Form
 from bss.laws.final_loss.forms.form import Design
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.solved import (
@@ -33,6 +34,7 @@ from bss.units import format_tokens, parse_tokens
 
 TOP = (0.1, 0.2, 0.3, 0.4)  # shares of the cells whose budgets are left out as the largest
 INNER = 6  # groups of cells by which a choice is made
+FEWEST = 4  # cells from which more than the first form is tried
 OUTER = 24  # groups of cells whose errors are reported
 NEAR = 0.03  # excess, as a share of the loss, up to which a row is near its cell's best
 
@@ -78,15 +80,18 @@ class Choice:
     judged: dict[Candidate, float]
 
 
-def choose(design: Design, extra: list[Fold] | None = None) -> tuple[Choice, Choice, list[LeftOut]]:
+def choose(
+    design: Design, extra: Sequence[Fold] = (), forms: Sequence[Form] = FAMILY
+) -> tuple[Choice, Choice, list[LeftOut]]:
     """The choice for inside the table, that for beyond it, and the errors of having chosen.
 
     Args:
         design: the points.
-        extra: folds of a user's own, reported behind those of `folds`.
+        extra: folds of a user's own, reported behind those of `reported`.
+        forms: among which is chosen.
     """
-    fits = {one: best_fit(one, design) for one in candidates(design)}
-    outer = [*reported(design), *(extra or [])]
+    fits = {one: best_fit(one, design) for one in candidates(design, forms)}
+    outer = [*reported(design), *extra]
     nothing = Fold("cell", np.zeros(len(design.loss), bool))
     inside, beyond = _scores(design, fits, [nothing, *outer])
     left_out = []
@@ -97,7 +102,13 @@ def choose(design: Design, extra: list[Fold] | None = None) -> tuple[Choice, Cho
         theta = solved(one.form, design, fits[one].parameters, weight).parameters[0]
         error = losses(one.form, theta, design.logs) - design.loss
         left_out.append(
-            LeftOut(fold.kind, fold.out, np.where(fold.out, error, np.nan), one.form.name, theta)
+            LeftOut(
+                fold.kind,
+                fold.out,
+                np.where(fold.out, error, np.nan),
+                FORMS.name_of(one.form),
+                theta,
+            )
         )
     chosen = []
     for scores in (inside, beyond):
@@ -107,17 +118,21 @@ def choose(design: Design, extra: list[Fold] | None = None) -> tuple[Choice, Cho
     return chosen[0], chosen[1], left_out
 
 
-def candidates(design: Design) -> list[Candidate]:
+def candidates(design: Design, forms: Sequence[Form] = FAMILY) -> list[Candidate]:
     """Those that have fewer parameters than there are rows; a parabola for a single cell."""
     if design.cell.max() == 0:
         return [Candidate(PARABOLA, NARROW)]
-    fitting = [form for form in FAMILY if free(form, design) < len(design.loss)]
-    several = design.cell.max() + 1 >= 4  # an outer exponent is told by several cells
-    family = [form for form in fitting if several or form is FAMILY[0]]
-    return [Candidate(form, width) for form in family for width in (WIDE, NARROW)]
+    # An outer exponent, and what else is beside the first form, is told by several cells.
+    several = design.cell.max() + 1 >= FEWEST
+    enough = [form for form in forms if free(form, design) < len(design.loss)]
+    return [
+        Candidate(form, width)
+        for form in (enough if several else enough[:1])
+        for width in (WIDE, NARROW)
+    ]
 
 
-def free(form, design: Design) -> int:
+def free(form: Form, design: Design) -> int:
     """How many parameters are fitted."""
     lower, upper = form.box(design)
     return int((lower < upper).sum())
@@ -237,9 +252,9 @@ def errors_of(left_out: list[LeftOut], kind: str, count: int) -> np.ndarray:
     return errors
 
 
-def error_of(left_out: list[LeftOut], kind: str, near: np.ndarray) -> float | None:
-    """Root mean square of `errors_of`, over rows [n] if they are `near`; None without any."""
-    errors = errors_of(left_out, kind, len(near))[near]
+def error_of(left_out: list[LeftOut], kind: str, rows: np.ndarray) -> float | None:
+    """Root mean square of `errors_of` over these rows [n]; None without any."""
+    errors = errors_of(left_out, kind, len(rows))[rows]
     return rms(errors) if np.isfinite(errors).any() else None
 
 

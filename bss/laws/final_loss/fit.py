@@ -6,7 +6,7 @@ whose errors hold noise and lack of fit alike: each (N, D) keeps its errors abou
 draw (derived here).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,11 @@ from bss.errors import InputError
 from bss.laws.final_loss import choose as chosen
 from bss.laws.final_loss.best import best_batches, exponents
 from bss.laws.final_loss.fitted import FittedForm
+from bss.laws.final_loss.forms import FAMILY, FORMS, Form
 from bss.laws.final_loss.forms.form import Design
-from bss.laws.final_loss.forms.power import ADDITIVE
 from bss.laws.final_loss.optimum import optima
 from bss.laws.final_loss.points import LossPoints, loss_points
-from bss.laws.final_loss.solved import design_of, design_weight, losses, slopes, solved
+from bss.laws.final_loss.solved import WIDE, design_of, design_weight, losses, slopes, solved
 from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Estimate, Options, interval
@@ -28,7 +28,8 @@ from bss.laws.fitting.estimate import Estimate, Options, interval
 FEWEST_CELLS = 6  # from which errors are resampled by cells, else by rows
 KEPT_DRAWS = 200
 LEAST_LEFT = 0.05  # share of an error that a fit leaves, below which it says nothing
-WIDE = 10.0  # an interval over more than this factor identifies nothing
+SPAN = 10.0  # an interval over more than this factor identifies nothing
+HALF = 0.5  # weight from which a loss is one of those whose errors are told
 SURE = 0.05
 
 
@@ -36,6 +37,7 @@ def fit_table(
     table: pd.DataFrame,
     *,
     hold_out: tuple[str, ...] = (),
+    forms: Sequence[str] = tuple(form.name for form in FAMILY),
     options: Options | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> TableFit:
@@ -45,20 +47,23 @@ def fit_table(
         table: as `bss.laws.final_loss.points.check_losses` gives it.
         hold_out: what to leave out and predict beside the usual: params, tokens or cell (each in
             turn), or a condition as tokens>=80B.
+        forms: among which is chosen, by registered name or `package.module:ATTRIBUTE`; the first
+            is that of tables too small for more.
         options: how intervals are made.
         progress: is told what is being done.
 
     Raises:
-        InputError: fewer than three batches, no more points than parameters, or what is held out
-            is no condition, or leaves nothing.
+        InputError: fewer than three batches, no more points than parameters, an unknown form, or
+            what is held out is no condition, or leaves nothing.
     """
     options = options or Options(resamples=300)
     points, warnings = loss_points(table)
-    _check_design(points)
+    family = [FORMS[name] for name in forms]
+    _check_design(points, family)
     design = design_of(points)
     asked = [fold for text in hold_out for fold in chosen.asked(points, text)]
     progress(f"choosing the form by left-out runs, {len(points.loss)} points")
-    inside, beyond, left_out = chosen.choose(design, asked)
+    inside, beyond, left_out = chosen.choose(design, asked, family)
     progress(f"intervals of the {inside.candidate.form.name} form")
     law = _fitted(points, design, inside, options)
     if beyond.candidate == inside.candidate:
@@ -66,28 +71,33 @@ def fit_table(
     else:
         progress(f"intervals of the {beyond.candidate.form.name} form, for beyond the table")
         farther = _fitted(points, design, beyond, options)
-    near, every = chosen.near_best(design), np.ones(len(points.loss), bool)
+    near, usable = chosen.near_best(design), design_weight(design, WIDE) > HALF
     form, solution = inside.candidate.form, inside.solution
     ended = [n for n, at in zip(form.names, solution.at_bound[0], strict=True) if at]
     lack = _lack_of_fit(points, design, inside, law.scatter)
     usual, own = left_out[: len(left_out) - len(asked)], left_out[len(left_out) - len(asked) :]
     best = best_batches(points, law, usual, options.level)
     shaping = ", ".join(name for name in ended if name in form.shape)
+    if not usable.all():
+        warnings.append(
+            f"{int((~usable).sum())} losses far above the best of their (params, tokens) hardly "
+            "count, in errors told not at all"
+        )
     warnings += _warnings(points, design, ended, bool(solution.converged[0]), lack)
     kinds = ("cell", "params", "tokens")
     return TableFit(
-        form=form.name,
+        form=law.form,
         formula=form.formula,
         inside=law,
         extrapolating=farther,
         judged=_judged(inside, beyond),
-        left_out={kind: chosen.error_of(usual, kind, every) for kind in kinds},
+        left_out={kind: chosen.error_of(usual, kind, usable) for kind in kinds},
         left_out_near={kind: chosen.error_of(usual, kind, near) for kind in kinds},
         hold_out=tuple(
             HeldOut(
                 fold.kind,
                 int(fold.out.sum()),
-                rms(fold.error),
+                rms(fold.error[usable]),
                 rms(fold.error[near & fold.out]) if (near & fold.out).any() else None,
                 fold.form,
             )
@@ -126,7 +136,7 @@ def _fitted(
     weights = np.broadcast_to(weight, observed.shape)
     draws = solved(form, design, starts, weights, observed).parameters
     return FittedForm(
-        form=form.name,
+        form=FORMS.name_of(form),
         width=choice.candidate.width,
         reference=tuple(np.exp(design.centres).tolist()),
         batches=(float(points.batch.min()), float(points.batch.max())),
@@ -181,8 +191,8 @@ def _parameters(
             note = "held: the table does not vary what would tell it"
         elif choice.solution.at_bound[0, i] and name != "L_0":
             note = "unidentified: ended at a bound of the fit"
-        elif name in form.logs and not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0):
-            note = f"unidentified: its interval spans more than a factor of {WIDE:g}"
+        elif name in form.logs and not (estimate.high or np.inf) < SPAN * (estimate.low or 0.0):
+            note = f"unidentified: its interval spans more than a factor of {SPAN:g}"
         found[name] = Estimate(None, level=level, note=note) if note else estimate
     return found
 
@@ -192,7 +202,7 @@ def _judged(inside: chosen.Choice, beyond: chosen.Choice) -> dict[str, dict[str,
     told: dict[str, dict[str, float]] = {}
     for use, choice in (("inside", inside), ("beyond", beyond)):
         for one, error in choice.judged.items():
-            row = told.setdefault(one.form.name, {})
+            row = told.setdefault(FORMS.name_of(one.form), {})
             row[use] = min(error, row.get(use, np.inf))
     return told
 
@@ -223,13 +233,13 @@ def _tested(points: LossPoints, left_out: list[chosen.LeftOut]) -> dict[str, Tes
     }
 
 
-def _check_design(points: LossPoints) -> None:
+def _check_design(points: LossPoints, forms: list[Form]) -> None:
     batches, count = len(np.unique(points.batch)), len(points.loss)
     if batches < 3:
         raise InputError(f"batch: {batches} different ones; the law needs 3 or more")
     design = design_of(points)
     one = design.cell.max() == 0
-    needed = 3 if one else chosen.free(ADDITIVE, design)
+    needed = 3 if one else min(chosen.free(form, design) for form in forms)
     if count <= needed:
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters; add runs"

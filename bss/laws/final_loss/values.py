@@ -104,7 +104,8 @@ class TableFit(Fit):
         extrapolating: the law beyond them.
         judged: per form, its left-out error in nats inside, and its worst beyond.
         left_out: root mean square error at left-out cells, at the largest model and at the largest
-            budgets; None where the table has too few.
+            budgets, but for losses far above the best of their cell; None where the table has too
+            few cells.
         left_out_near: the same over rows near the best of their cell.
         hold_out: rows that a user asked to leave out.
         lack_of_fit: against repetitions.

@@ -95,6 +95,8 @@ def test_diverged_rows_neither_count_nor_are_dropped_for_their_residual():
     for one, other in zip(first.optima, second.optima, strict=True):
         assert other.batch.value == pytest.approx(one.batch.value, rel=0.1)
     assert any("1 rows without a finite loss" in text for text in second.warnings)
+    assert any("2 losses far above the best" in text for text in second.warnings)
+    assert (second.left_out["cell"] or 1) < 0.02
 
 
 def test_what_the_runs_cannot_tell_has_no_value():

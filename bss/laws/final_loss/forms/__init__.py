@@ -6,8 +6,6 @@ from bss.laws.final_loss.forms.parabola import PARABOLA
 from bss.laws.final_loss.forms.power import ADDITIVE, JOINT, SEPARATE
 from bss.registry import Registry
 
-FORMS = Registry(
-    "form", {form.name: form for form in (ADDITIVE, JOINT, SEPARATE, EFFECTIVE, PARABOLA)}, Form
-)
-FAMILY = (ADDITIVE, JOINT, SEPARATE, EFFECTIVE)
+FAMILY: tuple[Form, ...] = (ADDITIVE, JOINT, SEPARATE, EFFECTIVE)
 """Those that say something of other models and budgets; the parabola is for one of each."""
+FORMS: Registry[Form] = Registry("form", {form.name: form for form in (*FAMILY, PARABOLA)}, Form)

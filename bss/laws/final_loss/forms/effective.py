@@ -8,7 +8,6 @@ and as B^-v below. The best batch is B*.
 import itertools
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import nnls
 
@@ -20,7 +19,6 @@ from bss.laws.final_loss.forms.form import (
     SIZE,
     Design,
     Form,
-    weighted,
 )
 
 NAMES = ("L_0", "k", "A", "a", "G", "g", "h", "u", "v", "B_star", "q", "r")
@@ -38,11 +36,6 @@ class EffectiveTokens(Form):
     names = NAMES
     logs = frozenset({"A", "G", "h", "B_star"})
     shape = frozenset({"h", "u", "v", "B_star"})
-
-    @property
-    def residual(self):
-        """As of every form."""
-        return effective_residual
 
     def loss(self, theta, n, d, b, xp=np):
         """As of every form."""
@@ -88,12 +81,6 @@ class EffectiveTokens(Form):
             found.append([floor, k, A, a, G, g, h, u, u, B_star, q, 0.0])
             costs.append(cost)
         return np.clip(np.array(found)[np.argsort(costs)[:KEPT_STARTS]], lower, upper)
-
-
-def effective_residual(theta, data):
-    """Errors of the loss, weighted."""
-    n, d, b = data["logs"].T
-    return weighted(EFFECTIVE.loss(theta, n, d, b, jnp) - data["loss"], data)
 
 
 def _phi(x, u, v, xp):

@@ -54,8 +54,12 @@ class Form:
 
     @property
     def residual(self) -> Callable[[Any, Any], Any]:
-        """(θ, data) → weighted errors [n]; a module's function, as `solve` wants it."""
-        raise NotImplementedError
+        """(θ, data) → weighted errors [n]; equal for forms that may share a compiled program."""
+        return self.errors
+
+    def errors(self, theta: Any, data: Any) -> Any:
+        """Errors of the loss [n], weighted."""
+        return weighted(self.loss(theta, *data["logs"].T, jnp) - data["loss"], data)
 
     @property
     def data(self) -> dict[str, np.ndarray]:

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
-from bss.laws.final_loss.forms.form import Design, Form, weighted
+from bss.laws.final_loss.forms.form import Design, Form
 
 NAMES = ("L_0", "h", "B_star")
 
@@ -19,11 +18,6 @@ class Parabola(Form):
     names = NAMES
     logs = frozenset({"h", "B_star"})
     shape = frozenset({"h", "B_star"})
-
-    @property
-    def residual(self):
-        """As of every form."""
-        return parabola_residual
 
     def loss(self, theta, n, d, b, xp=np):
         """As of every form."""
@@ -46,12 +40,6 @@ class Parabola(Form):
             vertex = -slope / (2 * curve)
             found.append([level + slope * vertex / 2, np.log(curve), vertex])
         return np.clip(np.array(found), *self.box(design))
-
-
-def parabola_residual(theta, data):
-    """Errors of the loss, weighted."""
-    n, d, b = data["logs"].T
-    return weighted(PARABOLA.loss(theta, n, d, b, jnp) - data["loss"], data)
 
 
 PARABOLA = Parabola()
