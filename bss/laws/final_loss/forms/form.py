@@ -59,7 +59,8 @@ class Form:
 
     def errors(self, theta: Any, data: Any) -> Any:
         """Errors of the loss [n], weighted."""
-        return weighted(self.loss(theta, *data["logs"].T, jnp) - data["loss"], data)
+        n, d, b = data["logs"].T
+        return weighted(self.loss(theta, n, d, b, jnp) - data["loss"], data)
 
     @property
     def data(self) -> dict[str, np.ndarray]:
