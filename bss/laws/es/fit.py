@@ -16,7 +16,7 @@ from bss.errors import InputError
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import EsFit, TargetFit
-from bss.laws.fitting.bootstrap import redraw
+from bss.laws.fitting.bootstrap import RunEffects, draw_errors, run_effects
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
 
@@ -64,6 +64,7 @@ def fit_es(
         surface=law.in_tokens(joint.parameters, rows.seq_len) if joint else None,
         surface_intervals=joint.intervals(options.level) if joint else {},
         draws=_kept(law, joint, rows.seq_len, options.draws) if joint else {},
+        scatter=tuple(part.scatter for part in parts),
         measured_batches=tuple(rows.batches.tolist()),
         residuals=tuple(residual for part in parts for residual in part.residuals),
         points=int(rows.reached.sum()),
@@ -94,6 +95,7 @@ class _Part:
     draws: Any
     status: str
     residuals: list[dict[str, Any]]
+    scatter: RunEffects
     warnings: list[str]
 
     def intervals(self, level: float) -> dict[str, Estimate]:
@@ -109,7 +111,7 @@ def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> lis
     parts = []
     for index, theta in enumerate(found.parameters):
         data = problem.one(index)
-        draws, residuals = _bootstrap(problem, found, index, rows, options)
+        draws, residuals, scatter = _bootstrap(problem, found, index, rows, options)
         parts.append(
             _Part(
                 targets=targets if law.joint else targets[index : index + 1],
@@ -117,6 +119,7 @@ def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> lis
                 draws=law.decoded(draws, data),
                 status="converged" if found.converged[index] else "not converged",
                 residuals=residuals,
+                scatter=scatter,
                 warnings=_at_bound(law, found) if law.joint else [],
             )
         )
@@ -125,8 +128,8 @@ def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> lis
 
 def _bootstrap(
     problem: Problem, found: Solution, index: int, rows: Design, options: Options
-) -> tuple[np.ndarray, list[dict[str, float]]]:
-    """Refitted parameters [resamples, P] of one problem, and its residuals."""
+) -> tuple[np.ndarray, list[dict[str, float]], RunEffects]:
+    """Refitted parameters [resamples, P] of one problem, its residuals, and their scatter."""
     data, theta = problem.one(index), found.parameters[index]
     error, slopes = linearize(problem.residual, theta, data)
     used = (data["weight"] > 0) & (data["reached"] > 0)
@@ -134,7 +137,9 @@ def _bootstrap(
     box = lower, upper = problem.lower[index], problem.upper[index]
     free = (lower < upper) & ~found.at_bound[index]
     generator = np.random.default_rng([options.seed, index])
-    noise = redraw(error, slopes[:, free], used, runs, options.resamples, generator)
+    scatter = run_effects(error[used], slopes[used][:, free], runs[used])
+    noise = np.zeros((options.resamples, *used.shape))
+    noise[:, used] = draw_errors(scatter, runs[used], options.resamples, generator)
     scale = np.where(used, data["weight"], np.inf)
     resampled = {
         key: np.broadcast_to(value, (options.resamples, *np.shape(value)))
@@ -145,7 +150,7 @@ def _bootstrap(
     here = problem.rows[index][used]
     told = {"run": rows.run[here], "batch": rows.batch[here], "target_loss": rows.target[here]}
     told = pd.DataFrame(told).assign(relative_loss=error[used])
-    return refit.parameters, told.to_dict("records")
+    return refit.parameters, told.to_dict("records"), scatter
 
 
 def _at_bound(law: Law, found: Solution) -> list[str]:

@@ -21,12 +21,17 @@ NO_DRAWS = "no interval: the fit keeps no refits; fit again with `bss fit es --j
 NEVER = "never reached at this batch, by the law"
 
 
-def lack_of_fit(fit: EsFit) -> tuple[float, int]:
-    """Standard deviation of the points' losses about the law, relative, and its freedom."""
-    errors = np.array([row["relative_loss"] for row in fit.residuals], float)
-    problems = 1 if fit.law.joint else sum(bool(target.parameters) for target in fit.fits)
-    freedom = max(len(errors) - fit.law.free * problems, 1)
-    return math.sqrt(float(errors @ errors) / freedom), freedom
+def lack_of_fit(fit: EsFit) -> tuple[float, float]:
+    """Standard deviation of a run's loss about the law, relative, and its degrees of freedom.
+
+    Points of one run share its luck, so that runs and not points give the freedom.
+    """
+    if not fit.scatter:  # of an older fit
+        errors = np.array([row["relative_loss"] for row in fit.residuals], float)
+        return math.sqrt(float(errors @ errors) / max(len(errors) - fit.law.free, 1)), 1.0
+    freedom = np.array([each.offset_dof for each in fit.scatter])
+    variance = np.array([each.offset**2 + each.noise**2 for each in fit.scatter])
+    return math.sqrt(float(variance @ freedom / freedom.sum())), float(freedom.sum())
 
 
 def reach(fit: EsFit, loss: float, batch: float) -> dict[str, Estimate]:

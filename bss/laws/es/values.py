@@ -13,6 +13,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws.es.law import Law
+from bss.laws.fitting.bootstrap import RunEffects
 from bss.laws.fitting.estimate import Estimate, Fit
 
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
@@ -70,6 +71,7 @@ class EsFit(Fit):
         residuals: per reached point: run, batch, target_loss and the error relative to that loss.
         points, runs: rows that reached a target, and runs behind them.
         draws: refits of a joint law's parameters, where they are kept.
+        scatter: of the residuals, between and within runs: of a joint law, else of each target.
     """
 
     KIND = "es"
@@ -84,6 +86,7 @@ class EsFit(Fit):
     points: int = 0
     runs: int = 0
     draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    scatter: tuple[RunEffects, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     def at(self, target_loss: float) -> TargetFit:
