@@ -32,10 +32,11 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
     alternatives = [c if isinstance(c, tuple) else (c,) for c in columns]
     lacking = [" or ".join(c) for c in alternatives if not any(name in frame for name in c)]
     if lacking:
-        raise InputError(
-            f"{origin.source}: no column {', '.join(lacking)}; "
-            f"it has {', '.join(map(str, frame.columns))}"
-        )
+        told = f"it has {', '.join(map(str, frame.columns))}"
+        fix = "name those meant with --columns OURS=THEIRS"
+        if any("seq_len" in names for names in lacking):
+            fix += ", or give --seq-len"
+        raise InputError(f"{origin.source}: no column {', '.join(lacking)}; {told}; {fix}")
 
 
 def numbers(
