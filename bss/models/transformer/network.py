@@ -199,7 +199,8 @@ class Transformer(nnx.Module):
     def __call__(self, tokens_BxT):
         """Logits (B, T, vocab_size)."""
         dtype = jnp.dtype(self.config.dtype)
-        x_BxTxM = self._blocks(self.embedding[...].astype(dtype)[tokens_BxT])
+        # Cast behind the look-up, whose gradient is a sum too long for bfloat16.
+        x_BxTxM = self._blocks(self.embedding[...][tokens_BxT].astype(dtype))
         head_MxV = self.embedding[...].T if self.config.tied else self.head.kernel[...]
         return matmul(self.final_norm(x_BxTxM), head_MxV, jnp.float32)
 
