@@ -1,36 +1,67 @@
 """Experiments end to end at their smoke size, as a person runs them."""
 
 import json
-import os
+import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from absl.testing import flagsaver
+
+from experiments.es_curve.__main__ import experiment
+from experiments.es_curve.study import Study
+from experiments.main import run_experiment
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def run(tmp_path, corpora):
-    """Runs an experiment at its smoke size, in a folder of the test's own, on a shared corpus."""
+def command(tmp_path, corpora):
+    """An experiment's command at its smoke size, in a folder of the test's own."""
 
-    def smoke(name: str, *more: str) -> subprocess.CompletedProcess[str]:
-        command = [
-            *(sys.executable, "-m", f"experiments.{name}", f"--config=configs/{name}.py:smoke"),
+    def smoke(name: str, *more: str) -> list[str]:
+        return [
+            *("-m", f"experiments.{name}", f"--config=configs/{name}.py:smoke"),
             f"--config.results={tmp_path}/results",
             f"--config.setup.engine.runs={tmp_path}/runs",
             f"--config.setup.text.root={corpora}",
             *more,
         ]
-        environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}  # one device
-        return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
 
     return smoke
+
+
+@pytest.fixture
+def run(command):
+    """Runs an experiment as a process."""
+
+    def process(*of: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *command(*of)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+
+    return process
+
+
+@pytest.fixture
+def refused(command, monkeypatch, capsys):
+    """What E(S) says before it leaves with status 2, run in this process."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
+
+    def told(*more: str) -> str:
+        monkeypatch.setattr(sys, "argv", command("es_curve", *more)[1:])
+        with flagsaver.flagsaver(), pytest.raises(SystemExit) as left:
+            run_experiment(Study, experiment)
+        assert left.value.code == 2
+        return capsys.readouterr().err
+
+    return told
 
 
 def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
@@ -108,29 +139,37 @@ def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
     assert flat == pytest.approx([1.0] * len(flat))
 
 
-@pytest.mark.parametrize(
-    ("argument", "told"),
-    [
-        ("--config=configs/es_curve.py:huge", "expected one of smoke, demo"),
-        ("--config.stagess=3", "stages"),
-        ("--config.batches=(0,2)", "batch"),
-        ("--config.setup.text.corpus=nowhere", "nowhere"),
-        ("--config.setup.schedule.tokens=1000000000", "repeat"),
-    ],
-)
-def test_bad_input_is_one_line(run, argument, told):
-    done = run("es_curve", argument)
+BAD = [
+    ("--config=configs/es_curve.py:huge", "expected one of smoke, demo"),
+    ("--config.stagess=3", "stages"),
+    ("--config.batches=(0,2)", "batch"),
+    ("--config.setup.text.corpus=nowhere", "nowhere"),
+    ("--config.setup.schedule.tokens=1000000000", "repeat"),
+]
+loading = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")  # ml_collections
+
+
+def one_line(told: str) -> bool:
+    return len([line for line in told.splitlines() if "trunk per batch" not in line]) == 1
+
+
+@loading
+@pytest.mark.parametrize(("argument", "told"), BAD)
+def test_bad_input_is_one_line(refused, argument, told):
+    said = refused(argument)
+    assert told in said and one_line(said)
+
+
+def test_bad_input_leaves_a_process_with_status_2(run):
+    done = run("es_curve", BAD[1][0])
     assert done.returncode == 2
-    assert told in done.stderr
-    lines = [line for line in done.stderr.splitlines() if "trunk per batch" not in line]
-    assert len(lines) == 1, done.stderr
+    assert BAD[1][1] in done.stderr and one_line(done.stderr)
 
 
-def test_the_results_of_another_study_are_not_overwritten(run, tmp_path):
+@loading
+def test_the_results_of_another_study_are_not_overwritten(refused, tmp_path):
     held = tmp_path / "results" / "experiment.json"
     held.parent.mkdir()
     held.write_text('{"config": {"title": "another"}}')
-    done = run("es_curve")
-    assert done.returncode == 2
-    assert "holds another study (title differs)" in done.stderr
+    assert "holds another study (title differs)" in refused()
     assert held.read_text() == '{"config": {"title": "another"}}'
