@@ -1,15 +1,28 @@
-"""Every test runs on two forced CPU devices, with implicit rank promotion an error."""
+"""Every test runs on two forced CPU devices, with implicit rank promotion an error.
 
+Most of the time would go into compiling: programs are compiled without optimisation, and shared
+between the workers of a session and the processes that tests start, which have one device.
+"""
+
+import atexit
 import json
 import os
 import random
+import shutil
+import tempfile
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import jax
 import pytest
 
+jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # a worker inherits that of the first process
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="compiled-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 
 pytest_plugins = ("tests.planted", "tests.drawn")
 
@@ -60,7 +73,7 @@ def tiny_run(tiny_shards):
 
 
 @pytest.fixture(scope="session")
-def execution_in(tiny_shards, compilation_cache):
+def execution_in(tiny_shards):
     """Makes the execution of tiny runs in a folder: one device, two buckets.
 
     Checkpoints are at fork points and at the end only.
@@ -76,7 +89,6 @@ def execution_in(tiny_shards, compilation_cache):
             checkpoint_seconds=1e9,
             forks=forks,
             evaluation_bucket=8,
-            compilation_cache=str(compilation_cache),
         )
 
     return execution
@@ -86,15 +98,6 @@ def execution_in(tiny_shards, compilation_cache):
 def tiny_execution(execution_in, tmp_path):
     """The execution of a test's own."""
     return execution_in(tmp_path / "runs")
-
-
-@pytest.fixture(scope="session")
-def compilation_cache(tmp_path_factory):
-    """Compiled programs of the tiny runs, shared with the processes that tests start."""
-    folder = tmp_path_factory.mktemp("compiled")
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -124,8 +124,7 @@ def test_text_of_unknown_entropy_is_refused(study):
 
 
 @pytest.mark.slow
-def test_every_law_is_judged_from_runs(study, tmp_path, monkeypatch):
-    monkeypatch.delenv("XLA_FLAGS")  # a worker has one device
+def test_every_law_is_judged_from_runs(study, tmp_path):
     setup = replace(
         study.setup,
         schedule=replace(study.setup.schedule, tokens=100_000, warmup=5_000),

@@ -1,7 +1,6 @@
 """One run as a user trains it: what it writes, and that an interrupted one continues."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -24,11 +23,9 @@ def start(folder: Path) -> subprocess.Popen[str]:
         *("--config.evaluation.tokens=2048", "--config.averages=('4%',)"),
         *(f"--config.runs={folder}/runs", f"--config.results={folder}/results"),
     ]
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}  # one device
     return subprocess.Popen(
         command,
         cwd=ROOT,
-        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
