@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
+from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number, progress
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
@@ -19,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit curve`."""
     add = parser.add_argument
     told = (
-        "CSV or Parquet: run, batch, lr, loss (or eval_loss), step or tokens, "
-        "seq_len or batch_tokens; constant runs, and some that change batch or rate"
+        "CSV or Parquet: run, batch, lr, loss (or eval_loss; missing where a row has the schedule "
+        "alone), step or tokens, seq_len or batch_tokens; constant runs, and some that change "
+        "batch or rate"
     )
     add("runs", type=Path, help=told)
     add_reading_arguments(parser)
@@ -36,14 +37,17 @@ def run(options: argparse.Namespace) -> Output:
     """Fits the law."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    runs = read_runs(options.runs, reading(options))
+    runs = read_runs(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
     how = Options(options.resamples)
-    fit = fit_curve(runs, clock=options.clock, warmup=warmup, since=since, options=how)
+    with progress() as report:
+        given = {"clock": options.clock, "warmup": warmup, "since": since}
+        fit = fit_curve(runs, **given, options=how, report=report)
     notes = [
         f"{LAW}, ν = lr^p/B^m",
         f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
+        *([f"{fit.losses} of {fit.measured} losses read"] if fit.losses < fit.measured else []),
         *(
             f"{name} clock: {error:.2g} at the last losses of left-out runs"
             for name, error in fit.left_out_rmse.items()

@@ -5,7 +5,8 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,22 @@ def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
         print(output.text)
     else:
         _print_tables(output)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Shows what is done in one line of a terminal's stderr, which is gone in the end."""
+    shown, erase = sys.stderr.isatty(), "\r\033[K"
+
+    def report(text: str) -> None:
+        if shown:
+            print(f"{erase}{text} …", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield report
+    finally:
+        if shown:
+            print(erase, end="", file=sys.stderr, flush=True)
 
 
 def finite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Loss against tokens: of one run, of constant batches whose curves cross, of a fitted law."""
+"""Loss against tokens: of one run, of constant batches whose curves cross, by a fitted law."""
 
 from collections.abc import Sequence
 
@@ -125,6 +125,35 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
     style.tokens_axis(bottom.xaxis)
     return style.side_legend(figure, style.handles(looks, lw=1.2, ms=4), "batch (lr)")
+
+
+def predicted_curves(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Figure:
+    """Predicted losses against tokens in the bands of their intervals, measured ones as marks.
+
+    Of many runs as many are drawn as can be told apart, the runs between left out.
+
+    Args:
+        bands: run, tokens, predicted, low, high; losses in nats.
+        measured: run, tokens, loss; None where nothing was measured.
+    """
+    every = list(dict.fromkeys(bands["run"]))
+    shown = np.unique(np.linspace(0, len(every) - 1, MOST).astype(int))
+    looks = style.named_styles(every[i] for i in shown)
+    figure, [[ax]] = style.new_figure(4.2)
+    for i, (run, look) in enumerate(looks.items()):
+        rows = bands.loc[bands["run"] == run].sort_values("tokens")
+        tokens, value, low, high = style.columns(rows, "tokens", "predicted", "low", "high")
+        ax.fill_between(tokens, low, high, color=look["color"], alpha=0.16, lw=0)
+        ax.plot(tokens, value, lw=1.4, markevery=(2 * i, 2 * len(looks)), ms=4, mfc="white", **look)
+        if measured is not None:
+            seen = measured.loc[measured["run"] == run]
+            ax.plot(seen["tokens"], seen["loss"], ls="none", ms=4, mec="white", mew=0.3, **look)
+    ax.set(xlabel="tokens consumed", ylabel="loss (nats per token)", xscale="log")
+    style.tokens_axis(ax.xaxis)
+    entries = style.handles(looks, lw=1.4, ms=4, mfc="white")
+    if measured is not None:
+        entries.append(style.handle("measured", ls="none", marker="o", color=style.INK, ms=4))
+    return style.side_legend(figure, entries, "predicted")
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:

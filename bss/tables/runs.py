@@ -20,12 +20,15 @@ from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
 
-def read_runs(path: str | Path, reading: Reading | None = None) -> pd.DataFrame:
+def read_runs(
+    path: str | Path, reading: Reading | None = None, *, need_loss: bool = True
+) -> pd.DataFrame:
     """Read and check a run table from CSV (lines that begin with # are comments) or Parquet.
 
     Args:
         path: of the file.
         reading: what it calls its columns.
+        need_loss: as in `check_runs`.
 
     Returns:
         As `check_runs`.
@@ -33,10 +36,12 @@ def read_runs(path: str | Path, reading: Reading | None = None) -> pd.DataFrame:
     Raises:
         InputError: the file cannot be read, or `check_runs` refuses a line.
     """
-    return _checked_runs(*read_table(path, reading))
+    return _checked_runs(*read_table(path, reading), need_loss)
 
 
-def check_runs(frame: pd.DataFrame, source: str = "runs") -> pd.DataFrame:
+def check_runs(
+    frame: pd.DataFrame, source: str = "runs", *, need_loss: bool = True
+) -> pd.DataFrame:
     """Check a table of loss curves and derive what it lacks.
 
     Needed are run, batch (sequences), loss or eval_loss (nats per token), one of step or tokens,
@@ -46,6 +51,7 @@ def check_runs(frame: pd.DataFrame, source: str = "runs") -> pd.DataFrame:
     Args:
         frame: rows of a run in order; runs may alternate.
         source: what to call the table in an error message.
+        need_loss: refuse rows without a loss; else they are of the schedule alone, their loss NaN.
 
     Returns:
         A new frame with columns run (text), step, tokens, batch, seq_len (int64) and loss, the
@@ -56,7 +62,7 @@ def check_runs(frame: pd.DataFrame, source: str = "runs") -> pd.DataFrame:
             count) not whole; a run's rows repeat or go back; columns contradict each other. It
             names the row, the first being 1.
     """
-    return _checked_runs(frame, Origin(source, row_names(frame)))
+    return _checked_runs(frame, Origin(source, row_names(frame)), need_loss)
 
 
 def loss_column(frame: pd.DataFrame) -> str:
@@ -64,11 +70,10 @@ def loss_column(frame: pd.DataFrame) -> str:
     return "eval_loss" if "eval_loss" in frame else "loss"
 
 
-def _checked_runs(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
-    need(
-        frame, origin, "run", "batch", ("loss", "eval_loss"), ("step", "tokens"),
-        ("seq_len", "batch_tokens"),
-    )  # fmt: skip
+def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.DataFrame:
+    losses = [("loss", "eval_loss")] if need_loss else []
+    counted = ("step", "tokens"), ("seq_len", "batch_tokens")
+    need(frame, origin, "run", "batch", *losses, *counted)
     if frame.empty:
         raise InputError(f"{origin.source}: has no rows; write at least one")
     runs = frame.reset_index(drop=True).copy()
@@ -80,7 +85,7 @@ def _checked_runs(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     for column in ("step", "tokens"):
         if column in runs:
             runs[column] = counts(runs, column, origin, least=0)
-    _check_losses(runs, origin)
+    _check_losses(runs, origin, need_loss)
     pieces = [_integrated(run, origin) for _, run in runs.groupby("run", sort=False)]
     return pd.concat(pieces).sort_index()
 
@@ -143,15 +148,16 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> pd.Series:
     return lengths
 
 
-def _check_losses(runs: pd.DataFrame, origin: Origin) -> None:
-    """Make the loss columns numbers; every row needs one of them, and none may be infinite."""
+def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
+    """Make the loss columns numbers, none infinite; a row has one of them where it needs it."""
     columns = [column for column in ("loss", "eval_loss") if column in runs]
     for column in columns:
         runs[column] = positive(runs, column, origin, missing_ok=True)
-    for i in np.flatnonzero(runs[columns].isna().all(axis=1))[:1]:
+    lacking = runs[columns].isna().all(axis=1) if need_loss else np.array([])
+    for i in np.flatnonzero(lacking)[:1]:
         origin.refuse(i, f"{columns[0]} is missing or NaN; drop the rows after divergence")
     if "loss" not in runs:
-        runs["loss"] = runs["eval_loss"]
+        runs["loss"] = runs["eval_loss"] if columns else np.nan
 
 
 def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:

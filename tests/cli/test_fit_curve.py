@@ -84,8 +84,8 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
     [
         (("--resamples", "3"), "--resamples 3"),
         (("--warmup", "soon"), "--warmup"),
-        (("--warmup", "3M"), "0 losses after its warm-up"),
-        (("--since", "99%"), "1 losses after its warm-up and 1.98M tokens"),
+        (("--warmup", "3M"), "no losses after the warm-up"),
+        (("--since", "2M"), "no losses after the warm-up and 2M tokens"),
     ],
 )
 def test_bad_options_of_the_fit_are_one_line(runs, capsys, arguments, told):

@@ -112,9 +112,11 @@ class Options:
 def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
     """The bootstrap's percentile interval around an estimate, from its refits [R].
 
-    Infinite refits leave their end open, NaN ones do not count.
+    Infinite refits leave their end open, NaN ones do not count. An end that the estimate lies
+    beyond, as where the refits are biased, is the estimate: it lies in its interval, always.
     """
     tails = [(1 - level) / 2, (1 + level) / 2]
-    ends = np.nanquantile(draws, tails, method="nearest")
+    least, most = np.nanquantile(draws, tails, method="nearest")
+    ends = np.minimum(least, value), np.maximum(most, value)
     low, high = (float(end) if np.isfinite(end) else None for end in ends)
     return Estimate(float(value), low, high, level)

@@ -91,32 +91,39 @@ def solve_in_rounds(
     """Descend from each of Q starts by itself, ROUND iterations in each round.
 
     For a problem that takes many iterations, or much memory: chunks of CHUNK starts bound the
-    memory, and let any number of starts share one compiled program.
+    memory, and let any number of starts share one compiled program. A start that has converged
+    leaves its place in the chunk to the next.
 
     Args:
         residual, lower, upper, data: as in `solve`, of one problem, the data by name.
         starts: [Q, P].
         changed: data by name, [Q, ...], where they are of a start's own, as of a bootstrap refit.
-        rounds: how many at most; after EVERY of them a chunk ends when its best fit has converged,
-            or, where the data are changed, when every fit has.
+        rounds: how many at most for a start; where the data are not changed, all end once the best
+            has converged after EVERY of them.
 
     Returns:
         A solution for each start; `Solution.best` picks one.
     """
-    count, found = len(starts), []
-    for begin in range(0, count, CHUNK):
-        rows = np.minimum(np.arange(begin, begin + CHUNK), count - 1)
-        here = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
-        here |= {key: values[rows] for key, values in (changed or {}).items()}
-        part = solve(residual, starts[rows][:, None], lower, upper, here, iterations=ROUND)
-        for done in range(1, rounds):
-            best = part.converged[np.argmin(part.cost)]
-            if part.converged.all() or (changed is None and done >= EVERY and best):
-                break
-            theta = part.parameters[:, None]
-            part = solve(residual, theta, lower, upper, here, iterations=ROUND)
-        found.append(part)
-    return Solution(*(np.concatenate(parts)[:count] for parts in zip(*found, strict=True)))
+    count, left = len(starts), np.arange(len(starts))
+    theta, tried = np.array(starts, float), np.zeros(count, int)
+    found = Solution(
+        theta, np.full(count, np.inf), np.zeros(count, bool), np.zeros_like(theta, bool)
+    )
+    while len(left):
+        here = left[:CHUNK]
+        rows = np.resize(here, CHUNK)
+        every = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
+        every |= {key: values[rows] for key, values in (changed or {}).items()}
+        part = solve(residual, theta[rows][:, None], lower, upper, every, iterations=ROUND)
+        for kept, new in zip(found, part, strict=True):
+            kept[here] = new[: len(here)]
+        tried[here] += 1
+        settled = here[found.converged[here] | (tried[here] >= rounds)]
+        left = np.setdiff1d(left, settled)
+        best = found.converged[np.argmin(found.cost)]
+        if changed is None and best and tried.max() >= EVERY:
+            break
+    return found
 
 
 def linearize(

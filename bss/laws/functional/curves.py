@@ -1,7 +1,7 @@
 """Several runs as one problem for the law of loss curves, and what they can identify by design."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +10,9 @@ from bss.errors import InputError
 from bss.laws.functional.law import Pieces, Readings
 from bss.laws.functional.paths import Path, run_path
 from bss.tables import check_runs, loss_column
+from bss.units import format_tokens
 
-PADDING = 16  # few shapes make few programs to compile
+PADDING = 8  # few shapes make few programs to compile
 VARIED = 1.2  # a range that counts as a variation: (largest / smallest)
 
 
@@ -24,6 +25,8 @@ class Curves:
         seq_len: tokens per sequence.
         pieces, readings: as the law takes them.
         tokens, loss, weight: [R, N].
+        measured: how many losses there were before curves were thinned.
+        silent: runs that were left out, because they have no loss to read.
     """
 
     runs: tuple[str, ...]
@@ -33,37 +36,44 @@ class Curves:
     tokens: np.ndarray
     loss: np.ndarray
     weight: np.ndarray
+    measured: int = 0
+    silent: tuple[str, ...] = ()
 
 
-def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0) -> Curves:
+def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, ends: bool = False) -> Curves:
     """The curves of a run table.
 
     Args:
         runs: a run table, with lr, or peak_lr where it is constant; a table without either is taken
             to have one rate, 1. The held-out loss is read where there is one, else the training
-            loss.
+            loss; a row without a loss has the schedule alone, a run may have one loss or none.
         warmup: tokens of linear warm-up. Losses in it are left out, as those are at which the rate
             is seen to rise from the start.
         since: tokens before which losses are left out as well.
+        ends: read the last loss of each run alone; at the end, NaN, of a run that has none.
 
     Raises:
         InputError: `check_runs` refuses the table, sequence lengths or models are mixed, a rate is
-            no positive number, or a run has fewer than three losses to read.
+            negative or never above 0, or no run has a loss to read.
     """
-    runs = check_runs(runs)
+    runs = check_runs(runs, need_loss=False)
     for column in ("seq_len", "model", "params"):
         values = list(dict.fromkeys(runs[column].tolist())) if column in runs else []
         if len(values) > 1:
             found = ", ".join(str(value) for value in values[:4])
             raise InputError(f"runs: {column} {found} are mixed; fit one at a time")
     seq_len = int(runs["seq_len"].iloc[0])
-    rates = _rates(runs)
-    column = loss_column(runs)
-    paths = [
-        run_path(str(name), rows, rates.loc[rows.index].to_numpy(), column, seq_len, warmup, since)
-        for name, rows in runs.groupby("run", sort=False)
-    ]
-    return stack(paths, seq_len)
+    rates, column = _rates(runs), loss_column(runs)
+    paths = []
+    for name, rows in runs.groupby("run", sort=False):
+        lr, read = rates.loc[rows.index].to_numpy(), (column, seq_len, warmup, since)
+        paths.append(run_path(str(name), rows, lr, *read, last=ends))
+    heard = [path for path in paths if len(path.at)]
+    if not heard:
+        told = f" and {format_tokens(since)} tokens" if since else ""
+        raise InputError(f"runs: no losses after the warm-up{told}; lower them, or evaluate later")
+    silent = tuple(path.run for path in paths if not len(path.at))
+    return replace(stack(heard, seq_len), silent=silent)
 
 
 def stack(paths: list[Path], seq_len: int) -> Curves:
@@ -88,6 +98,7 @@ def stack(paths: list[Path], seq_len: int) -> Curves:
         tokens=padded((p.tokens for p in paths), np.nan),
         loss=padded((p.loss for p in paths), 1.0),
         weight=padded((np.ones(len(p.at)) for p in paths), 0.0),
+        measured=sum(p.measured for p in paths),
     )
 
 

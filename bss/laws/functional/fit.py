@@ -7,6 +7,7 @@ cluster by run (bss.laws.fitting.bootstrap).
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -23,10 +24,13 @@ from bss.laws.functional.values import CurveFit
 
 WIDE = 10.0  # an interval over more than this factor identifies nothing
 OUTLIER = 5.0
-FEWEST = 4  # runs from which clocks are judged on those left out
-REFIT_ROUNDS = 40
+FEWEST = 4  # runs from which a clock is judged on those left out
+REFIT_ROUNDS = 20
 UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
 ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
+KEPT_DRAWS = 200
+HELD_BY_SGD = ("p", "m", "B_phi")  # p where the rates do not vary
+Report = Callable[[str], None]
 
 
 def fit_curve(
@@ -36,33 +40,36 @@ def fit_curve(
     warmup: int = 0,
     since: int = 0,
     options: Options | None = None,
+    report: Report = lambda _: None,
 ) -> CurveFit:
     """Fit the functional scaling law to loss curves of one model.
 
     Args:
-        runs: a run table with rates (lr); constant runs, and some that change batch or rate.
-        clock: "sgd" (p = m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts
-            runs left out of its fit better, "sgd" where there are fewer than four runs.
+        runs: a run table with rates (lr); constant runs, and some that change batch or rate. A row
+            may have the schedule alone, and a run one loss; one that has none is left out.
+        clock: "sgd" (m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts runs
+            left out of its fit better, "sgd" where there are fewer than four runs. The noise's
+            exponent in the rate, p, is fitted by both where rates vary.
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit. `left_out_rmse` tells which
             start predicts best.
         options: how intervals are made.
+        report: is told what is done next, in a line.
 
     Raises:
-        InputError: `curves_of` refuses the table, all runs have one and the same constant batch and
-            rate, or the clock is unknown.
+        InputError: `curves_of` or `curve_problem` refuses the table, or the clock is unknown.
     """
     curves = curves_of(runs, warmup=warmup, since=since)
     several = clock is None and len(curves.runs) >= FEWEST
-    solved = _solved(curves, CLOCKS if several else (clock or "sgd",))
-    return _fitted(curves, solved, _best_first(solved)[0], since, options)
+    solved = _solved(curves, CLOCKS if several else (clock or "sgd",), report)
+    return _fitted(curves, solved, _best_first(solved)[0], since, options, report)
 
 
 def fit_clocks(
     runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, options: Options | None = None
 ) -> list[CurveFit]:
-    """The law fitted with every clock, the one that `fit_curve` chooses first; else as there."""
+    """The law with every clock that differs here, `fit_curve`'s choice first; else as there."""
     curves = curves_of(runs, warmup=warmup, since=since)
     solved = _solved(curves, CLOCKS)
     return [_fitted(curves, solved, clock, since, options) for clock in _best_first(solved)]
@@ -89,13 +96,20 @@ class _Solved:
         return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
 
 
-def _solved(curves: Curves, clocks: tuple[str, ...]) -> dict[str, _Solved]:
-    """Each clock solved; left-out errors where there are several clocks and enough runs."""
-    found = {}
+def _solved(
+    curves: Curves, clocks: tuple[str, ...], report: Report = lambda _: None
+) -> dict[str, _Solved]:
+    """Each clock solved but those that free the same parameters; tested where runs are enough."""
+    found: dict[str, _Solved] = {}
     for clock in clocks:
         problem = curve_problem(curves, clock)
+        free = problem.lower < problem.upper
+        if any(np.array_equal(free, x.problem.lower < x.problem.upper) for x in found.values()):
+            continue
+        report(f"{clock} clock: fit to {len(curves.runs)} runs")
         solution = _solve(problem, law_problem.curve_starts(problem), rounds=ROUNDS).best()
-        judged = len(clocks) > 1 and len(curves.runs) >= FEWEST
+        report(f"{clock} clock: each run left out")
+        judged = len(curves.runs) >= FEWEST
         error = _left_out(problem, solution.parameters) if judged else None
         found[clock] = _Solved(problem, solution, error)
     return found
@@ -112,10 +126,16 @@ def _best_first(solved: dict[str, _Solved]) -> list[str]:
 
 
 def _fitted(
-    curves: Curves, solved: dict[str, _Solved], clock: str, since: int, options: Options | None
+    curves: Curves,
+    solved: dict[str, _Solved],
+    clock: str,
+    since: int,
+    options: Options | None,
+    report: Report = lambda _: None,
 ) -> CurveFit:
     """The fit of one clock, with its intervals."""
     options, found = options or Options(resamples=100), solved[clock]
+    report(f"{clock} clock: {options.resamples} refits")
     errors, slopes = _linearized(found.problem, found.theta)
     refits = _bootstrap(found, errors, slopes, options)
     parameters = _parameters(found, refits.parameters, clock, options.level)
@@ -130,6 +150,8 @@ def _fitted(
     silent = _silent(found, refits.parameters, options.level)
     if silent:
         warnings.append("noise: its size is unidentified; add smaller batches")
+    if curves.silent:
+        warnings.append(f"left out, without a loss to read: {', '.join(curves.silent)}")
     used = curves.weight > 0
     steps, lr, batch = curves.pieces
     return CurveFit(
@@ -150,7 +172,10 @@ def _fitted(
         tokens=int(np.nanmax(curves.tokens)),
         since=since,
         losses=int(used.sum()),
+        measured=curves.measured,
         runs=len(curves.runs),
+        lowest=_lowest(lr, steps > 0),
+        draws=_drawn(found.law(refits.parameters)),
         level=options.level,
         resamples=options.resamples,
         warnings=tuple(warnings),
@@ -160,6 +185,19 @@ def _fitted(
 def _range(values: np.ndarray) -> tuple[float, float]:
     low, high = (float(f"{value:.12g}") for value in (values.min(), values.max()))
     return low, high
+
+
+def _lowest(lr: np.ndarray, used: np.ndarray) -> float:
+    """The lowest rate of a run after its peak, as a part of that, in the run that falls most."""
+    rates = np.where(used, lr, np.inf)
+    peaks = np.maximum.accumulate(np.where(used, lr, 0.0), axis=1)
+    return float(np.min(rates / peaks))
+
+
+def _drawn(law: CurveLaw) -> tuple[tuple[float, ...], ...]:
+    """At most KEPT_DRAWS laws of the bootstrap, to 6 digits."""
+    rows = np.stack(law, axis=-1)[:KEPT_DRAWS]
+    return tuple(tuple(float(f"{value:.6g}") for value in row) for row in rows)
 
 
 def _silent(found: _Solved, draws: np.ndarray, level: float) -> bool:
@@ -215,7 +253,7 @@ def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> 
     for i, name in enumerate(CurveLaw._fields):
         value = float(law[i])
         estimate, note = interval(value, spread[i], level=level), ""
-        if held[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
+        if held[i] and clock == "sgd" and name in HELD_BY_SGD:
             estimate = Estimate(value, value, value, level, "held by the clock")
         elif held[i]:
             estimate = Estimate(None, level=level, note=found.problem.reasons[name])

@@ -1,8 +1,9 @@
 """One run as a path: pieces of constant rate and batch, and the losses read along them.
 
 A table's row has the batch of the steps since the row before, and the rate of its last step:
-between rows of one batch the rate is taken as linear. Curves are thinned to about READINGS losses
-and PIECES pieces, which bounds the cost of the law whatever the number of rows (derived here).
+between rows of one batch the rate is taken as linear, and in the warm-up as rising from 0. Curves
+are thinned to about READINGS losses and PIECES pieces, which bounds the cost of the law whatever
+the number of rows (derived here).
 """
 
 from collections.abc import Callable
@@ -15,13 +16,15 @@ import pandas as pd
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.units import format_tokens
 
 READINGS = 32
 PIECES = 48
 DENSE = 4 * READINGS
+FINE = 16  # stretches of a plan's rate to a piece
+BREAK = 1e-4  # of the peak: what a rate leaves the line before by, where it has a corner
 # Shares of a run's steps at which long pieces are cut, so that the signal is level on each.
 _CUTS = np.concatenate([np.geomspace(1e-4, 1e-2, 7)[:-1], np.geomspace(1e-2, 1, 26)[:-1]])
+_EVEN = np.linspace(0, 1, PIECES + 1)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Path:
         steps, lr, batch: [G], the batch in sequences.
         at: [N], steps at each loss.
         tokens, loss: [N], the loss in nats.
+        measured: how many losses there were, of which N were picked or made.
     """
 
     run: str
@@ -42,6 +46,7 @@ class Path:
     at: np.ndarray
     tokens: np.ndarray
     loss: np.ndarray
+    measured: int = 0
 
 
 def run_path(
@@ -52,6 +57,8 @@ def run_path(
     seq_len: int,
     warmup: int,
     since: int = 0,
+    *,
+    last: bool = False,
 ) -> Path:
     """A run's rows as a path.
 
@@ -61,23 +68,23 @@ def run_path(
         lr: [rows], their rates.
         column: of the losses; where it has none, a row has the schedule alone.
         seq_len, warmup, since: in tokens, as `bss.laws.functional.curves.curves_of` has them.
+        last: read the last loss alone; the loss is NaN, at the end, where there is none.
 
     Raises:
-        InputError: fewer than three losses are left, or the rate is never above 0.
+        InputError: the rate is never above 0.
     """
-    step, tokens = rows["step"].to_numpy(float), rows["tokens"].to_numpy(float)
-    batch, loss = rows["batch"].to_numpy(float), rows[column].to_numpy(float)
-    if step[0] == 0:  # an evaluation before the first step
-        step, tokens, batch, loss, lr = (x[1:] for x in (step, tokens, batch, loss, lr))
-    kept = np.isfinite(loss) & (tokens > max(warmup, since)) & ~_rising(lr)
-    if kept.sum() < 3 or not lr.max() > 0:
-        raise InputError(
-            f"run {name}: {kept.sum()} losses after its warm-up"
-            f"{f' and {format_tokens(since)} tokens' if since else ''}; the law needs 3 of each "
-            f"run, so evaluate more often{', lower since' if since else ''} or leave the run out"
-        )
+    table = np.stack([rows[key].to_numpy(float) for key in ("step", "tokens", "batch", column)])
+    table = np.vstack([table, lr])
+    if table[0, 0] == 0:  # an evaluation before the first step
+        table = table[:, 1:]
+    if not (table.shape[1] and table[-1].max() > 0):
+        raise InputError(f"run {name}: its rate is never above 0; correct lr, or leave it out")
+    (step, tokens, batch, loss, lr), corner = _with_corner(table, warmup)
+    rising = _rising(lr)
+    kept = np.isfinite(loss) & (tokens > max(warmup, since)) & ~rising
     taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
-    before, lr_before = (np.concatenate([values[:1], values[:-1]]) for values in (batch, lr))
+    before = np.append(batch[:1], batch[:-1])
+    lr_before = np.append(0.0 if warmup or rising[0] else lr[0], lr[:-1])
     mixed = np.abs(sequences - taken * batch) >= batch
     switched = mixed & (batch != before)
     # Steps and tokens between two rows tell how many steps were of either batch.
@@ -86,15 +93,31 @@ def run_path(
     )
     new = np.clip(new, 0, taken)
     mean_batch = np.where(mixed & ~switched, sequences / np.maximum(taken, 1), batch)
-    mean_lr = np.where(batch == before, (lr_before + lr) / 2, lr)
-    mean_lr[0] *= 1 - min(warmup, tokens[0]) / (2 * tokens[0])
-    steps, rates, batches = (
-        np.column_stack(pair).ravel()
-        for pair in ((taken - new, new), (lr_before, mean_lr), (before, mean_batch))
-    )
-    used = steps > 0
-    pieces = _pieces(steps[used], rates[used], batches[used])
-    return Path(name, *pieces, *_thinned(step, tokens, loss, batch, kept))
+    # The rate of a row's last step is that of the schedule half a step before.
+    half = np.where((batch == before) & ~corner, lr - lr_before, 0) / (2 * np.maximum(taken, 1))
+    begin = np.where(batch == before, lr_before + half, lr)
+    begin[0] = lr_before[0]
+    pairs = (taken - new, new), (lr_before, begin), (lr_before, lr + half), (before, mean_batch)
+    stretches = (np.column_stack(pair).ravel() for pair in pairs)
+    pieces = _pieces(*stretches)
+    if last:
+        end = np.flatnonzero(np.isfinite(loss))[-1:] if np.isfinite(loss).any() else slice(-1, None)
+        return Path(name, *pieces, step[end], tokens[end], loss[end])
+    return Path(name, *pieces, *_thinned(step, tokens, loss, batch, kept), int(kept.sum()))
+
+
+def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps, tokens, batches, losses and rates [5, rows], and a row where the warm-up ends.
+
+    Also which row that is, [rows], if it was added.
+    """
+    step, tokens, batch, _, lr = table
+    i, none = int(np.searchsorted(tokens, warmup)), np.zeros(len(step), bool)
+    if not warmup or i == len(tokens) or tokens[i] == warmup or (i and batch[i] != batch[i - 1]):
+        return table, none
+    at = np.interp(warmup, np.append(0.0, tokens), np.append(0.0, step))
+    corner = [at, warmup, batch[i], np.nan, lr[i]]
+    return np.insert(table, i, corner, axis=1), np.insert(none, i, True)
 
 
 def _rising(lr: np.ndarray) -> np.ndarray:
@@ -104,21 +127,37 @@ def _rising(lr: np.ndarray) -> np.ndarray:
 
 
 def _pieces(
-    taken: np.ndarray, lr: np.ndarray, batch: np.ndarray
+    steps: np.ndarray, begin: np.ndarray, end: np.ndarray, batch: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows merged where nothing changes, at most about PIECES, then cut where they are long."""
-    switched = np.diff(batch) != 0
-    group = _groups(switched | ~np.isclose(lr[1:], lr[:-1], rtol=1e-6))
-    if group[-1] >= PIECES:
-        blocks = group * PIECES // (group[-1] + 1)
-        group = _groups((np.diff(blocks) != 0) | (switched & (switched.sum() < PIECES)))
-    steps = np.bincount(group, taken)
-    mean_lr = np.bincount(group, taken * lr) / steps
-    mean_batch = np.bincount(group, taken * batch) / steps
+    """Stretches [K] of a rate that is linear in steps, as pieces [G] of their mean rates.
+
+    They are cut where the batch or the rate's line changes (but for too many changes, as at every
+    row of a cosine), finely where the rate moves, and where they are long.
+    """
+    used = steps > 0
+    steps, begin, end, batch = steps[used], begin[used], end[used], batch[used]
     ends = np.cumsum(steps)
-    edges = np.unique(np.concatenate([[0.0], ends, _CUTS * ends[-1]]))
-    which = np.minimum(np.searchsorted(ends, edges[:-1], side="right"), len(ends) - 1)
-    return np.diff(edges), mean_lr[which], mean_batch[which]
+    total, peak = ends[-1], max(begin.max(), end.max())
+    switched = np.diff(batch) != 0
+    bent = np.diff((end - begin) / steps) * np.minimum(steps[1:], steps[:-1])
+    bent = np.maximum(np.abs(bent), np.abs(begin[1:] - end[:-1])) > BREAK * peak
+    moving = np.abs(end - begin) > BREAK * 1e-2 * peak
+    even = _EVEN[1:-1] * total
+    even = even[moving[np.minimum(np.searchsorted(ends, even), len(ends) - 1)]]
+    most = (switched, PIECES), (bent, PIECES // 4)
+    changes = [ends[:-1][some] for some, many in most if some.sum() < many]
+    edges = np.unique(np.concatenate([[0.0, total], _CUTS * total, even, *changes]))
+    edges = np.append(edges[:-1][np.diff(edges) > 1e-9 * total], total)
+    which = np.minimum(np.searchsorted(ends, edges, side="right"), len(ends) - 1)
+    into = edges - (ends - steps)[which]
+    slope = (end - begin)[which] / steps[which]
+    rates = np.append(0.0, np.cumsum(steps * (begin + end) / 2))[which]
+    rates += into * (begin[which] + slope * into / 2)
+    sequences = np.append(0.0, np.cumsum(steps * batch))[which] + into * batch[which]
+    taken = np.diff(edges)
+    mean, first = np.diff(sequences) / taken, batch[which[:-1]]
+    batches = np.where(np.isclose(mean, first, rtol=1e-9), first, mean)
+    return taken, np.diff(rates) / taken, batches
 
 
 def _groups(changes: np.ndarray) -> np.ndarray:
@@ -136,7 +175,8 @@ def _thinned(
     """
     rows = np.flatnonzero(kept)
     if len(rows) <= DENSE:
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, READINGS).round().astype(int))]
+        picked = np.unique(np.linspace(0, len(rows) - 1, READINGS).round().astype(int))
+        rows = rows[picked[: len(rows)]]
         return step[rows], tokens[rows], loss[rows]
     bins = np.arange(len(rows)) * READINGS // len(rows)
     stage = _groups(np.diff(batch) != 0)[rows]
@@ -166,14 +206,18 @@ def plan_path(
     bounds = np.array([*(s.start_step for s in plan.segments), plan.steps], float)
     consumed = np.array([*(s.start_tokens for s in plan.segments), plan.tokens], float)
     batch = np.array([segment.batch for segment in plan.segments], float)
-    cuts = np.unique(np.concatenate([_CUTS, np.linspace(0, 1, PIECES + 1)[1:]])) * plan.steps
-    edges = np.unique(np.concatenate([bounds, cuts]))
-    middle = (edges[1:] + edges[:-1]) / 2
-    position = np.interp(middle, bounds, consumed)
-    lr = np.asarray(rate(position) if callable(rate) else np.full(len(position), rate), float)
     asked = consumed[-1:] if at is None else np.asarray(at, float)
     if not (asked.min() > 0 and asked.max() <= tokens):
         raise InputError(f"at: losses can be asked at more than 0 and at most {tokens} tokens")
-    batches = batch[np.searchsorted(bounds, middle, side="right") - 1]
+    cuts = np.unique(np.concatenate([_CUTS, _EVEN])) * plan.steps
+    grid = np.interp(np.arange(0, len(cuts) - 1, 1 / FINE), np.arange(len(cuts)), cuts)
+    edges = np.unique(np.concatenate([bounds, grid]))
+    taken = np.diff(edges)
+    # A rate may jump where the batch does: it is asked just inside of each stretch.
+    inside = np.stack([edges[:-1] + 1e-6 * taken, edges[1:] - 1e-6 * taken])
+    position = np.interp(inside, bounds, consumed)
+    lr = np.asarray(rate(position) if callable(rate) else np.full(position.shape, rate), float)
+    batches = batch[np.searchsorted(bounds, edges[:-1], side="right") - 1]
     steps, missing = np.interp(asked, consumed, bounds), np.full(len(asked), np.nan)
-    return Path(str(schedule), np.diff(edges), lr, batches, steps, asked, missing)
+    pieces = _pieces(taken, lr[0], lr[1], batches)
+    return Path(str(schedule), *pieces, steps, asked, missing)

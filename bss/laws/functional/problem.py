@@ -63,10 +63,12 @@ def curve_problem(curves: Curves, clock: str) -> Problem:
 
     Args:
         curves: what is fitted.
-        clock: "sgd" holds p = m = 1 and B_phi = 0; "adam" fits them where they are identified.
+        clock: "sgd" holds m = 1 and B_phi = 0; "adam" fits them where they are identified. Both fit
+            p where rates vary.
 
     Raises:
-        InputError: an unknown clock, or curves of one constant batch and rate.
+        InputError: an unknown clock, curves of one constant batch and rate, or no more losses than
+            free parameters.
     """
     reasons = unidentified_by_design(curves)
     if {"c_K", "m", "p"} <= reasons.keys():
@@ -85,7 +87,7 @@ def curve_problem(curves: Curves, clock: str) -> Problem:
         for x in (pieces.lr, pieces.batch)
     )
     held = {"feedback" if name == "A_1" else name for name in reasons}
-    held |= {"p", "m", "B_phi"} if clock == "sgd" else set()
+    held |= {"m", "B_phi"} if clock == "sgd" else set()
     box = _BOX | {name: (_HELD[name],) * 2 for name in held}
     box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
     lower, upper = np.array([box[name] for name in NAMES]).T
@@ -96,6 +98,12 @@ def curve_problem(curves: Curves, clock: str) -> Problem:
         "weight": curves.weight,
         "huber": np.array(HUBER),
     }
+    free, losses = int((lower < upper).sum()), int(data["weight"].sum())
+    if losses <= free:
+        raise InputError(
+            f"runs: {losses} losses for the {free} parameters of the law; evaluate more often, add "
+            "runs, or lower since"
+        )
     return Problem(reasons, lower, upper, data, (time, rate, batch))
 
 

@@ -31,7 +31,7 @@ class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 
     Attributes:
-        clock: "sgd" (p = m = 1, B_phi = 0) or "adam".
+        clock: "sgd" (m = 1, B_phi = 0) or "adam".
         law: the parameters that predict, in steps, sequences and the rates given; those that the
             runs do not identify are held at a convention.
         parameters: each with its interval; value None and a note where it is unidentified.
@@ -45,6 +45,9 @@ class CurveFit(Fit):
         tokens: the longest run.
         losses, runs: how many were fitted.
         since: tokens before which losses were left out.
+        measured: how many losses there were before curves were thinned.
+        lowest: the lowest rate of a run after its peak, as a part of that.
+        draws: laws of the bootstrap, a row each of the values of `CurveLaw`.
     """
 
     clock: str
@@ -62,6 +65,9 @@ class CurveFit(Fit):
     losses: int
     runs: int
     since: int = 0
+    measured: int = 0
+    lowest: float = 0.0
+    draws: tuple[tuple[float, ...], ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "curve"
@@ -102,8 +108,7 @@ def predict(
             the fit does not identify how noise is forgotten.
     """
     path = plan_path(schedule, tokens, fit.seq_len, rate, at)
-    late = path.lr[np.cumsum(path.steps) > path.steps.sum() / 2]  # no warm-up
-    check_drive(fit, bool(np.ptp(path.batch) > 0), bool(np.ptp(late) > 0.01 * late.max()))
+    _refuse(undriven(fit, path.steps, path.lr, path.batch))
     return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
 
 
@@ -122,11 +127,7 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
         InputError: as `bss.laws.functional.curves.curves_of`; or another sequence length.
     """
     curves = curves_of(runs, warmup=warmup, since=fit.since)
-    if curves.seq_len != fit.seq_len:
-        raise InputError(
-            f"runs: seq_len {curves.seq_len}, but the fit has {fit.seq_len}; batches of sequences "
-            "of another length cannot be compared"
-        )
+    check_sequences(fit, curves.seq_len)
     seen = curves.weight > 0
     names = np.broadcast_to(np.array(curves.runs, object)[:, None], seen.shape)
     return pd.DataFrame(
@@ -139,14 +140,40 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
     )
 
 
+def check_sequences(fit: CurveFit, seq_len: int) -> None:
+    """Raises InputError where runs have another sequence length than the fit."""
+    if seq_len != fit.seq_len:
+        raise InputError(
+            f"runs: seq_len {seq_len}, but the fit has {fit.seq_len}; batches of sequences "
+            "of another length cannot be compared"
+        )
+
+
 def check_drive(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> None:
     """Raises InputError where what changes has an effect that the fit does not identify."""
+    _refuse(_unidentified(fit, batch_changes, rate_changes))
+
+
+def undriven(
+    fit: CurveFit, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
+) -> tuple[str, ...]:
+    """Why the fit cannot speak of what changes along pieces [G]; empty where it can."""
+    late = lr[np.cumsum(steps) > steps.sum() / 2]  # no warm-up
+    rate_changes = np.ptp(late) > 0.01 * late.max()
+    return _unidentified(fit, bool(np.ptp(batch) > 0), bool(rate_changes))
+
+
+def _unidentified(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> tuple[str, ...]:
     reasons = [] if fit.status == "converged" else [fit.status]
     if not fit.identified:
         reasons.append("noise is unidentified")
     if batch_changes and "m" in fit.unidentified:
         reasons.append(f"m is {fit.unidentified['m']}")
-    if reasons and (batch_changes or rate_changes):
+    return tuple(reasons[:1]) if batch_changes or rate_changes else ()
+
+
+def _refuse(reasons: tuple[str, ...]) -> None:
+    if reasons:
         raise InputError(
             f"fit: {reasons[0]}; add runs that change their batch or rate after some losses, or "
             "ask for a constant schedule"

@@ -2,6 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, interval
@@ -101,6 +103,15 @@ def test_interval_is_the_central_share_of_draws():
 def test_infinite_draws_open_the_interval():
     draws = np.where(np.arange(100) < 20, np.inf, 3.0)
     assert interval(3.0, draws) == Estimate(3.0, 3.0, None)
+
+
+@given(
+    st.floats(-1e6, 1e6), st.lists(st.floats(allow_nan=False), min_size=1), st.floats(0.01, 0.99)
+)
+def test_an_estimate_lies_in_its_interval(value, draws, level):
+    found = interval(value, np.array(draws), level=level)
+    assert found.low is None or found.low <= value
+    assert found.high is None or found.high >= value
 
 
 def test_estimate_survives_json():

@@ -15,9 +15,11 @@ from bss.laws.fitting.estimate import Options
 from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
 from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.paths import PIECES, READINGS, plan_path
+from bss.laws.functional.problem import NAMES, curve_problem
 from bss.laws.functional.values import law_losses, predict
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
 from bss.theory.regression import Stage, Task, risk_curve, stages
 from bss.theory.varying import varying_risks
 
@@ -62,6 +64,10 @@ def test_a_planted_law_of_sgd_is_recovered(planted_curves):
     fit = fit_curve(runs, clock="sgd", options=OPTIONS)
     assert (fit.status, fit.identified, fit.runs) == ("converged", True, 9)
     assert fit.rmse == pytest.approx(2.2e-3, rel=0.5)
+    assert len(fit.draws) == OPTIONS.resamples
+    for estimate in fit.parameters.values():
+        if estimate.value is not None:
+            assert (estimate.low or 0) <= estimate.value <= (estimate.high or np.inf)
     truth = planted_curves.law
     found = np.array([fit.law.L_0, fit.law.s, fit.law.q])
     np.testing.assert_allclose(found, [truth.L_0, truth.s, truth.q], rtol=0.1)
@@ -237,6 +243,86 @@ def test_a_switch_between_rows_is_found_and_warm_up_shortens_time():
     assert time == pytest.approx(40 - 150 / 20 / 2)
 
 
+def plan_table(text: str, rate: rates.Rate, tokens: int, seq_len: int, rows: int) -> pd.DataFrame:
+    """The rows that a trainer would write of a schedule; losses are none of a law."""
+    schedule = BatchSchedule.parse(text, total=tokens)
+    plan = resolve(schedule, tokens, seq_len, rate=rate)
+    steps = sorted({plan.step_at(round(x)) for x in np.geomspace(0.02 * tokens, tokens, rows)})
+    last = [plan.at(step - 1) for step in steps]
+    frame = pd.DataFrame({"run": text, "step": steps, "seq_len": seq_len, "loss": 2.0})
+    frame["tokens"] = [plan.tokens_at(step) for step in steps]
+    frame["batch"] = [spec.batch for spec in last]
+    return frame.assign(lr=[spec.settings.lr for spec in last])
+
+
+@pytest.mark.parametrize(
+    ("text", "warmup", "decay", "shape", "rows", "off"),
+    [
+        ("4", 20_000, 0, "linear", 40, 1e-5),
+        ("4", 60_000, 0, "linear", 40, 1e-5),
+        ("4", 300_000, 0, "linear", 40, 1e-4),
+        ("0:2 1M:8", 30_000, 0, "linear", 40, 1e-5),
+        ("4", 40_000, 400_000, "linear", 400, 1e-5),
+        ("0:1 30%:4 80%:16", 20_000, 1_980_000, "cosine", 400, 1e-4),
+    ],
+)
+def test_a_plan_and_its_table_are_one_path(planted_curves, text, warmup, decay, shape, rows, off):
+    tokens, seq_len = planted_curves.tokens, planted_curves.seq_len
+    rate = rates.wsd(4e-3, tokens, warmup, decay, shape)
+    curves = curves_of(plan_table(text, rate, tokens, seq_len, rows), warmup=warmup)
+    law = planted_curves.law._replace(p=1.3, B_phi=3.0)
+    read = curves.weight[0] > 0
+    schedule, at = BatchSchedule.parse(text, total=tokens), curves.tokens[0][read]
+    path = plan_path(schedule, tokens, seq_len, rate, at)
+    found = law_losses(law, stack([path], seq_len))[0, : len(at)]
+    np.testing.assert_allclose(law_losses(law, curves)[0][read], found, rtol=off)
+
+
+def test_rows_of_the_schedule_alone_and_runs_of_one_loss_are_read(planted_curves):
+    runs = planted_curves.table(("1", "4", "0:1 50%:8"))
+    last = ~runs.duplicated("run", keep="last")
+    ends = runs.assign(loss=runs["loss"].where(last | (runs["run"] == "4")))
+    ends.loc[ends["run"] == "1", "loss"] = np.nan
+    curves = curves_of(ends)
+    assert curves.runs == ("4", "0:1 50%:8")
+    assert curves.silent == ("1",)
+    assert curves.weight.sum(axis=1).tolist() == [32, 1]
+    assert curves.measured == 41
+    law = planted_curves.law
+    whole = curves_of(runs.loc[runs["run"] == "0:1 50%:8"])
+    at_end = law_losses(law, curves)[1, 0], law_losses(law, whole)[0, 31]
+    assert at_end[0] == at_end[1] == pytest.approx(curves.loss[1, 0], rel=1e-4)
+
+
+def at_three_rates(planted_curves, law) -> pd.DataFrame:
+    frames = [
+        planted_curves.table(("0:4 50%:16",), law, rate).assign(run=f"{rate:g}")
+        for rate in (1e-3, 4e-3, 8e-3)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_no_clock_holds_the_exponent_of_a_rate_that_varies(planted_curves):
+    curves = curves_of(at_three_rates(planted_curves, planted_curves.law))
+    for clock, free in (("sgd", {"p"}), ("adam", {"p", "m"})):
+        problem = curve_problem(curves, clock)
+        fitted = {
+            n
+            for n, few, most in zip(NAMES, problem.lower, problem.upper, strict=True)
+            if few < most
+        }
+        assert fitted & {"p", "m", "B_phi"} == free
+
+
+@pytest.mark.slow
+def test_it_is_recovered_from_three_runs(planted_curves):
+    law = planted_curves.law._replace(p=1.6, A_0=400.0, A_1=160.0)
+    fit = fit_curve(at_three_rates(planted_curves, law), options=Options(resamples=8))
+    assert fit.clock == "sgd"
+    assert fit.law.p == pytest.approx(1.6, abs=0.05)
+    assert (fit.law.m, fit.law.B_phi, fit.left_out_rmse) == (1.0, 0.0, {})
+
+
 def row(**changes) -> dict:
     return {"run": "x", "step": 10, "batch": 2, "seq_len": 8, "lr": 1e-3, "loss": 3.0} | changes
 
@@ -246,11 +332,13 @@ def row(**changes) -> dict:
     [
         ([row(step=10 * k, loss=3 / k) for k in range(1, 9)], {}, "one constant batch and rate"),
         ([row(), row(step=20), row(run="y", seq_len=16)], {}, "seq_len 8, 16 are mixed"),
-        ([row(), row(step=20)], {}, "2 losses after its warm-up"),
+        ([row(run=b, batch=b) for b in (1, 2, 4, 8)], {}, "4 losses for the 5 parameters"),
+        ([row(lr=0.0), row(run="y")], {}, "run x: its rate is never above 0"),
         ([row(), row(step=20, lr=-1.0)], {}, "step 20 is -1.0"),
         ([row(), row(step=20, lr=np.nan)], {}, "write a rate of 0 or more"),
         ([row(step=k, run=b, batch=b) for b in (1, 2) for k in (1, 2, 3)], {"clock": "x"}, "sgd"),
-        ([row(step=10 * k) for k in range(1, 9)], {"warmup": 10**6}, "0 losses after its warm-up"),
+        ([row(step=10 * k) for k in range(1, 9)], {"warmup": 10**6}, "no losses after the warm-up"),
+        ([row(loss=np.nan), row(step=20, loss=np.nan)], {}, "no losses after the warm-up"),
     ],
 )
 def test_runs_that_cannot_be_fitted_are_refused_in_one_line(rows, options, told):

@@ -1,0 +1,148 @@
+"""bss predict from a fit of loss curves: a schedule, a table of runs, and what is refused."""
+
+import dataclasses
+import json
+import math
+
+import pandas as pd
+import pytest
+
+from bss.cli import main
+from bss.laws import CurveFit
+from bss.laws.functional.values import predict
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+
+SCHEDULE = ("--batch", "0:2 1M:8", "--tokens", "2M")
+SHAPED = ("--lr", "4e-3", "--warmup", "1%", "--decay", "20%", "--shape", "linear")
+
+
+def printed(capsys, *arguments: str) -> dict:
+    assert main(["predict", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert main(["predict", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.fixture(scope="module")
+def fit(planted_curves):
+    """The planted law as a fit with two draws, which differ in the loss that is left."""
+    draws = [tuple(planted_curves.law._replace(L_0=1.5 + x)) for x in (-0.01, 0.01)]
+    return dataclasses.replace(
+        planted_curves.fit, draws=tuple(draws), runs=9, left_out_rmse={"sgd": 2e-3}
+    )
+
+
+@pytest.fixture
+def saved(fit, tmp_path):
+    def save(**changes) -> str:
+        path = tmp_path / "fit.json"
+        path.write_text(json.dumps(dataclasses.replace(fit, **changes).to_dict()))
+        return str(path)
+
+    return save
+
+
+def test_a_schedule_is_predicted_with_an_interval(fit, saved, capsys):
+    told = printed(capsys, "--from", saved(), *SCHEDULE, *SHAPED)
+    assert (told["kind"], told["of"], told["beyond"]) == ("prediction", "curve", [])
+    rate = rates.wsd(4e-3, 2_000_000, 20_000, 400_000)
+    schedule = BatchSchedule.parse("0:2 1M:8", total=2_000_000)
+    (expected,) = predict(fit, schedule, 2_000_000, rate)
+    loss = told["loss"]
+    assert loss["value"] == pytest.approx(expected, rel=1e-9)
+    assert loss["low"] < loss["value"] - 0.01 < loss["value"] + 0.01 < loss["high"]
+    assert loss["level"] == 0.9
+    assert told["steps"] == math.ceil(1e6 / 128) + (2_000_000 - 7813 * 128) // 512
+    assert told["tested"]["left_out_rmse"] == 2e-3
+    assert told["tested"]["batches"] == [1.0, 16.0]
+
+
+def test_the_interval_has_the_lack_of_fit_and_the_parameters(saved, capsys):
+    widths = []
+    for changes in ({"left_out_rmse": {"sgd": 0.0}}, {"draws": ()}, {}):
+        told = printed(capsys, "--from", saved(**changes), "--batch", "4", "--tokens", "2M")
+        widths.append(math.log(told["loss"]["high"] / told["loss"]["low"]))
+    loss = told["loss"]["value"]
+    assert widths[0] == pytest.approx(math.log((loss + 0.01) / (loss - 0.01)), rel=1e-4)
+    # Student's t of 8 degrees of freedom, 90%.
+    assert widths[1] == pytest.approx(2 * 2e-3 * 1.86, rel=0.02)
+    assert widths[2] > max(widths[:2])
+
+
+def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, tmp_path, capsys):
+    measured = planted_curves.table(("0:1 50%:8", "4"))
+    planned = measured.loc[measured["run"] == "4", ["step", "tokens", "batch", "lr", "seq_len"]]
+    table = pd.concat([measured, planned.assign(run="planned")], ignore_index=True)
+    table.to_csv(tmp_path / "runs.csv", index=False)
+    picture = tmp_path / "runs.svg"
+    arguments = ("--from", saved(), "--runs", str(tmp_path / "runs.csv"))
+    told = printed(capsys, *arguments, "--plot", str(picture))
+    assert picture.stat().st_size > 10_000
+    first, second, third = told["runs"]
+    assert [row["run"] for row in told["runs"]] == ["0:1 50%:8", "4", "planned"]
+    for row in (first, second):
+        assert row["measured"] == pytest.approx(row["loss"]["value"], rel=1e-5)
+        assert row["error"] == pytest.approx(row["loss"]["value"] - row["measured"])
+    assert (third["measured"], third["error"]) == (None, None)
+    assert third["loss"] == second["loss"]
+    assert told["rmse"] < 1e-4
+    assert main(["predict", *arguments]) == 0
+    assert "planned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "told"),
+    [
+        ({}, ("--batch", "4", "--tokens", "6.4M"), "tokens 3.2 times the longest run"),
+        ({}, ("--batch", "64", "--tokens", "2M"), "batch 64 is 4 times the largest measured"),
+        ({}, (*SCHEDULE, "--lr", "1e-3"), "lr 0.001 is 0.25 times the smallest measured"),
+        ({"since": 2_000_000}, SCHEDULE, "the fit is of losses after 2M tokens"),
+        ({"lowest": 1.0}, (*SCHEDULE, "--decay", "20%"), "the rate falls to"),
+        ({"status": "unidentified: no run changes"}, SCHEDULE, "no run changes"),
+        ({"identified": False}, SCHEDULE, "noise is unidentified"),
+    ],
+)
+def test_what_was_not_tested_is_refused_until_it_is_asked_for(
+    saved, capsys, changes, arguments, told
+):
+    asked = ("--from", saved(**changes), *arguments)
+    error = refused(capsys, *asked)
+    assert told in error
+    assert "--extrapolate" in error
+    assert told in printed(capsys, *asked, "--extrapolate")["beyond"][0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "told"),
+    [
+        ({}, ("--tokens", "2M"), "--batch: missing"),
+        ({}, ("--batch", "4"), "--tokens: missing"),
+        ({}, ("--batch", "4", "--tokens", "0"), "above 0"),
+        ({}, (*SCHEDULE, "--lr", "-1"), "--lr -1.0"),
+        ({}, (*SCHEDULE, "--shape", "cosine"), "--decay too"),
+        ({}, (*SCHEDULE, "--params", "1M"), "--params: a fit of kind curve is asked with"),
+        ({}, ("--runs", "none.csv"), "no such file"),
+        ({}, ("--runs", "none.csv", "--lr", "1"), "--lr: the runs of --runs have their own"),
+        ({"rates": (1e-3, 4e-3)}, SCHEDULE, "--lr: missing"),
+        ({"status": "not converged"}, SCHEDULE, "did not converge"),
+    ],
+)
+def test_bad_questions_are_one_line(saved, capsys, changes, arguments, told):
+    assert told in refused(capsys, "--from", saved(**changes), *arguments)
+
+
+def test_a_fit_without_left_out_runs_says_so(saved, capsys):
+    told = printed(capsys, "--from", saved(left_out_rmse={}), *SCHEDULE)
+    assert told["tested"]["left_out_rmse"] is None
+    assert main(["predict", "--from", saved(left_out_rmse={}), *SCHEDULE]) == 0
+    assert "tested on no run left out" in capsys.readouterr().out
+
+
+def test_a_fit_keeps_its_draws(fit):
+    assert CurveFit.from_dict(json.loads(json.dumps(fit.to_dict()))) == fit
