@@ -7,7 +7,7 @@ from bss.cli.output import Output, Table, add_output_arguments, drawing, estimat
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
-from bss.laws.fitting.estimate import Options
+from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.functional.problem import CLOCKS
 from bss.tables import read_runs
 from bss.units import parse_tokens
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> Output:
     with progress() as report:
         given = {"clock": options.clock, "warmup": warmup, "since": since}
         fit = fit_curve(runs, **given, options=how, report=report)
+    known = fit.easy_by.value is not None
     notes = [
         f"{LAW}, ν = lr^p/B^m",
         f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
@@ -52,10 +53,19 @@ def run(options: argparse.Namespace) -> Output:
             f"{name} clock: {error:.2g} at the last losses of left-out runs"
             for name, error in fit.left_out_rmse.items()
         ),
+        *([f"{_task(fit.easy_by)}: s − (q − 1) = {estimate(fit.easy_by)}"] * known),
         *(f"warning: {text}" for text in fit.warnings),
     ]
     figure = drawing("curves.fitted_curves", fit, runs, warmup=warmup)
     return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)
+
+
+def _task(easy_by: Estimate) -> str:
+    """Easy or hard, where the interval has one sign."""
+    low, high = easy_by.low, easy_by.high
+    if low is not None and low > 0:
+        return "an easy task"
+    return "a hard task" if high is not None and high < 0 else "easy or hard is undecided"
 
 
 def parameters_table(fit: CurveFit) -> Table:

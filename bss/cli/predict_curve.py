@@ -50,7 +50,7 @@ def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
         "tokens": int(path.tokens[0]),
         "batch": str(schedule),
         "tested": tested(fit),
-        "beyond": list(beyond),
+        "extrapolates": list(beyond),
     }
     row = (str(schedule), format_tokens(tokens), f"{steps:,}", estimate(loss))
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
@@ -74,7 +74,7 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
         measured = float(ends.loss[i, 0]) if np.isfinite(ends.loss[i, 0]) else None
         row = {"run": ends.runs[i], "tokens": int(ends.tokens[i, 0]), "loss": to_dict(loss)}
         error = None if measured is None else (loss.value or 0) - measured
-        rows.append(row | {"measured": measured, "error": error, "beyond": list(beyond[i])})
+        rows.append(row | {"measured": measured, "error": error, "extrapolates": list(beyond[i])})
     errors = [row["error"] for row in rows if row["error"] is not None]
     rmse = float(np.sqrt(np.mean(np.square(errors)))) if errors else None
     payload = {"kind": "prediction", "of": "curve", "runs": rows, "rmse": rmse}
@@ -91,7 +91,9 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
     columns = ("run", "tokens", f"predicted ({fit.level:.0%})", "measured", "error")
     notes = _notes(fit)
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
-    notes += [f"{row['run']}, beyond what was tested: {x}" for row in rows for x in row["beyond"]]
+    notes += [
+        f"{row['run']}, beyond what was tested: {x}" for row in rows for x in row["extrapolates"]
+    ]
     drawn = _bands(fit, ends), _measured(fit, runs, warmup, ends)
     figure = drawing("curves.predicted_curves", *drawn)
     table = Table("predicted losses at the last loss of each run, nats", columns, cells)

@@ -50,7 +50,7 @@ def saved(fit, tmp_path):
 
 def test_a_schedule_is_predicted_with_an_interval(fit, saved, capsys):
     told = printed(capsys, "--from", saved(), *SCHEDULE, *SHAPED)
-    assert (told["kind"], told["of"], told["beyond"]) == ("prediction", "curve", [])
+    assert (told["kind"], told["of"], told["extrapolates"]) == ("prediction", "curve", [])
     rate = rates.wsd(4e-3, 2_000_000, 20_000, 400_000)
     schedule = BatchSchedule.parse("0:2 1M:8", total=2_000_000)
     (expected,) = predict(fit, schedule, 2_000_000, rate)
@@ -60,7 +60,7 @@ def test_a_schedule_is_predicted_with_an_interval(fit, saved, capsys):
     assert loss["level"] == 0.9
     assert told["steps"] == math.ceil(1e6 / 128) + (2_000_000 - 7813 * 128) // 512
     assert told["tested"]["left_out_rmse"] == 2e-3
-    assert told["tested"]["batches"] == [1.0, 16.0]
+    assert told["tested"]["batch"] == {"low": 1.0, "high": 16.0}
 
 
 def test_the_interval_has_the_lack_of_fit_and_the_parameters(saved, capsys):
@@ -115,7 +115,7 @@ def test_what_was_not_tested_is_refused_until_it_is_asked_for(
     error = refused(capsys, *asked)
     assert told in error
     assert "--extrapolate" in error
-    assert told in printed(capsys, *asked, "--extrapolate")["beyond"][0]
+    assert told in printed(capsys, *asked, "--extrapolate")["extrapolates"][0]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ REFIT_ROUNDS = 20
 UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
 ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
 KEPT_DRAWS = 200
+LIMIT = 2  # of the kernel's exponent, 2 − 1/β, whatever the capacity
 HELD_BY_SGD = ("p", "m", "B_phi")  # p where the rates do not vary
 Report = Callable[[str], None]
 
@@ -139,9 +140,13 @@ def _fitted(
     errors, slopes = _linearized(found.problem, found.theta)
     refits = _bootstrap(found, errors, slopes, options)
     parameters = _parameters(found, refits.parameters, clock, options.level)
+    easy_by = _easy_by(found, refits.parameters, parameters, options.level)
     converged = bool(found.solution.converged[0])
     status = found.problem.reasons.get("c_K", "converged") if converged else "not converged"
     warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
+    if (parameters["q"].value or 0) > LIMIT:
+        surely = "its interval too" if (parameters["q"].low or 0) > LIMIT else "its interval is not"
+        warnings.append(f"q: above {LIMIT}, the limit of the regression theory; {surely}")
     unfinished = float(np.mean(~refits.converged))
     if unfinished > UNFINISHED:
         warnings.append(
@@ -158,6 +163,7 @@ def _fitted(
         clock=clock,
         law=found.law(found.theta),
         parameters=parameters,
+        easy_by=easy_by,
         status=status,
         identified=status == "converged" and not silent,
         rmse=rms(errors[used]),
@@ -180,6 +186,17 @@ def _fitted(
         resamples=options.resamples,
         warnings=tuple(warnings),
     )
+
+
+def _easy_by(
+    found: _Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
+) -> Estimate:
+    """s − (q − 1), as `CurveFit.easy_by`."""
+    for name in ("s", "q"):
+        if parameters[name].value is None:
+            return Estimate(None, level=level, note=f"{name} is {parameters[name].note}")
+    law, spread = found.law(found.theta), found.law(draws)
+    return interval(float(law.s - law.q + 1), spread.s - spread.q + 1, level=level)
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:

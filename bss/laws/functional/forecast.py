@@ -60,12 +60,12 @@ def along(curves: Curves) -> tuple[Curves, np.ndarray]:
 
 def tested(fit: CurveFit) -> dict[str, Any]:
     """How well the fit predicts what it has not seen, and over which ranges, ready for JSON."""
+    ranges = {"tokens": (fit.since, fit.tokens), "batch": fit.batches, "lr": fit.rates}
     return {
         "left_out_rmse": fit.left_out_rmse.get(fit.clock),
+        "rmse": fit.rmse,
         "runs": fit.runs,
-        "tokens": [fit.since, fit.tokens],
-        "batches": list(fit.batches),
-        "rates": list(fit.rates),
+        **{name: {"low": low, "high": high} for name, (low, high) in ranges.items()},
         "rate_falls_to": fit.lowest,
     }
 

@@ -35,6 +35,8 @@ class CurveFit(Fit):
         law: the parameters that predict, in steps, sequences and the rates given; those that the
             runs do not identify are held at a convention.
         parameters: each with its interval; value None and a note where it is unidentified.
+        easy_by: s − (q − 1) with its interval: above 0 for an easy task, below for a hard one, as
+            the theory has q = 2 − 1/β and s ≤ 1 − 1/β of the hard (bss.theory.exponents).
         status: "converged", "not converged" or "unidentified: ...".
         identified: whether losses of schedules that change can be predicted.
         rmse, run_rmse: root mean square error of log loss over the losses fitted, and of each run.
@@ -68,6 +70,7 @@ class CurveFit(Fit):
     measured: int = 0
     lowest: float = 0.0
     draws: tuple[tuple[float, ...], ...] = ()
+    easy_by: Estimate = field(default=Estimate(None))
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "curve"
