@@ -56,7 +56,10 @@ def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
     table = Table("predicted loss, nats per token", columns, [row])
     notes = [*_notes(fit), *(f"beyond what was tested: {told}" for told in beyond)]
-    figure = drawing("curves.predicted_curves", _bands(fit, curves), None)
+
+    def figure() -> Any:
+        return drawing("curves.predicted_curves", _bands(fit, curves), None)()
+
     return Output(payload, [table], notes, figure=figure)
 
 
@@ -94,9 +97,12 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
     notes += [
         f"{row['run']}, beyond what was tested: {x}" for row in rows for x in row["extrapolates"]
     ]
-    drawn = _bands(fit, ends), _measured(fit, runs, warmup, ends)
-    figure = drawing("curves.predicted_curves", *drawn)
     table = Table("predicted losses at the last loss of each run, nats", columns, cells)
+
+    def figure() -> Any:
+        drawn = _bands(fit, ends), _measured(fit, runs, warmup, ends)
+        return drawing("curves.predicted_curves", *drawn)()
+
     return Output(payload | {"tested": tested(fit)}, [table], notes, figure=figure)
 
 

@@ -93,12 +93,8 @@ def law_schedules(
     Over the tokens of the base run, at a peak rate, the last part `decay` of them decayed to zero;
     batches are multiples of the unit, from the smallest measured to the largest given.
     """
-    tokens, warmup = base.schedule.tokens, base.schedule.warmup
-    shapes = {
-        "constant": replace(constant(rate, warmup), total=tokens),
-        "decay": wsd(rate, tokens, warmup, round(decay * tokens)),
-        "cosine": cosine(rate, tokens, warmup),
-    }
+    tokens = base.schedule.tokens
+    shapes = kinds_of_rate(rate, tokens, base.schedule.warmup, decay)
     limits = Limits(multiple_of=unit, max_batch=largest)
     found = {}
     for kind, shape in shapes.items():
@@ -115,6 +111,15 @@ def law_schedules(
         say(f"{name}: {schedule}, predicted to end at {loss:.4f}")
         found[name] = schedule
     return found
+
+
+def kinds_of_rate(peak: float, tokens: int, warmup: int, decay: float) -> dict[str, Rate]:
+    """The rates of the study, by their names; the last part `decay` of one falls to zero."""
+    return {
+        "constant": replace(constant(peak, warmup), total=tokens),
+        "decay": wsd(peak, tokens, warmup, round(decay * tokens)),
+        "cosine": cosine(peak, tokens, warmup),
+    }
 
 
 def law_switch(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bss.cli import main
+from bss.cli import main, output
 from bss.laws import CurveFit
 
 
@@ -37,6 +37,9 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     assert (fit["kind"], fit["schema"], fit["identified"]) == ("curve", 1, True)
     assert fit["status"] == "converged"
     assert fit["rmse"] < 2e-3
+    assert (fit["losses"], fit["measured"], len(fit["draws"])) == (9 * 32, 9 * 40, 16)
+    assert fit["left_out_rmse"]["sgd"] < 5e-3
+    assert fit["easy_by"]["low"] <= fit["easy_by"]["value"] == pytest.approx(0.0, abs=0.2)
     assert fit["parameters"]["s"]["value"] == pytest.approx(0.5, rel=0.05)
     assert fit["parameters"]["s"]["level"] == 0.9
     path = tmp_path / "fit.json"
@@ -61,6 +64,18 @@ def test_constants_alone_are_unidentified_and_give_no_schedule(runs, tmp_path, c
     assert "add runs that change" in refused(
         capsys, "schedule", "--from", str(path), "--tokens", "4M"
     )
+
+
+def test_progress_is_a_line_of_a_terminal(monkeypatch, capsys):
+    with output.progress() as report:
+        report("10 refits")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with output.progress() as report:
+        report("10 refits")
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 0)
+    assert "10 refits" in told.err
 
 
 def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):

@@ -22,6 +22,7 @@ from bss.sweeps.grid import overlay
 from bss.training.status import RunStatus
 from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config, stages
+from experiments.late_switch import rescore
 from experiments.late_switch.__main__ import experiment
 from experiments.late_switch.law import (
     chosen_fit,
@@ -421,6 +422,14 @@ def test_the_committed_differences_are_those_of_the_committed_losses():
         assert held["seeds"] == 3
         assert held["difference"] == pytest.approx(fresh["difference"], abs=1e-9)
         assert held["error"] == pytest.approx(fresh["error"], abs=1e-9)
+
+
+def test_the_committed_predictions_are_those_of_the_committed_fit():
+    held = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
+    study = from_dict(Study, json.loads((RESULTS / "experiment.json").read_text())["config"])
+    told = pd.read_csv(RESULTS / "predictions.csv")
+    again = rescore.predictions(study, held, told)
+    np.testing.assert_allclose(again["predicted"], told["predicted"], rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -8,11 +8,13 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.functional.law import Pieces, Readings
-from bss.laws.functional.paths import Path, run_path
+from bss.laws.functional.paths import READINGS, Path, run_path
 from bss.tables import check_runs, loss_column
 from bss.units import format_tokens
 
 PADDING = 8  # few shapes make few programs to compile
+LOSSES = 512  # read of all runs together, unless they are very many
+FEWEST = 8  # of a run then
 VARIED = 1.2  # a range that counts as a variation: (largest / smallest)
 
 
@@ -64,10 +66,11 @@ def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, ends: bool
             raise InputError(f"runs: {column} {found} are mixed; fit one at a time")
     seq_len = int(runs["seq_len"].iloc[0])
     rates, column = _rates(runs), loss_column(runs)
+    each = max(FEWEST, min(READINGS, LOSSES // len(set(runs["run"]))))
     paths = []
     for name, rows in runs.groupby("run", sort=False):
         lr, read = rates.loc[rows.index].to_numpy(), (column, seq_len, warmup, since)
-        paths.append(run_path(str(name), rows, lr, *read, last=ends))
+        paths.append(run_path(str(name), rows, lr, *read, last=ends, readings=each))
     heard = [path for path in paths if len(path.at)]
     if not heard:
         told = f" and {format_tokens(since)} tokens" if since else ""

@@ -2,8 +2,8 @@
 
 A table's row has the batch of the steps since the row before, and the rate of its last step:
 between rows of one batch the rate is taken as linear, and in the warm-up as rising from 0. Curves
-are thinned to about READINGS losses and PIECES pieces, which bounds the cost of the law whatever
-the number of rows (derived here).
+are thinned to about READINGS losses and PIECES pieces or a little more, which bounds the cost of
+the law whatever the number of rows (derived here).
 """
 
 from collections.abc import Callable
@@ -22,9 +22,10 @@ PIECES = 48
 DENSE = 4 * READINGS
 FINE = 16  # stretches of a plan's rate to a piece
 BREAK = 1e-4  # of the peak: what a rate leaves the line before by, where it has a corner
-# Shares of a run's steps at which long pieces are cut, so that the signal is level on each.
-_CUTS = np.concatenate([np.geomspace(1e-4, 1e-2, 7)[:-1], np.geomspace(1e-2, 1, 26)[:-1]])
-_EVEN = np.linspace(0, 1, PIECES + 1)
+# Shares of a run's steps at which long pieces are cut, so that the signal is level on each; in a
+# fit as in a prediction, because the one makes up for what the pieces of the other would miss.
+_EARLY = np.concatenate([np.geomspace(1e-4, 1e-2, 6, endpoint=False), np.geomspace(1e-2, 0.1, 13)])
+_CUTS = np.concatenate([[0.0], _EARLY, np.arange(6, PIECES + 1) / PIECES])
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def run_path(
     since: int = 0,
     *,
     last: bool = False,
+    readings: int = READINGS,
 ) -> Path:
     """A run's rows as a path.
 
@@ -69,6 +71,7 @@ def run_path(
         column: of the losses; where it has none, a row has the schedule alone.
         seq_len, warmup, since: in tokens, as `bss.laws.functional.curves.curves_of` has them.
         last: read the last loss alone; the loss is NaN, at the end, where there is none.
+        readings: about how many losses to read.
 
     Raises:
         InputError: the rate is never above 0.
@@ -103,7 +106,8 @@ def run_path(
     if last:
         end = np.flatnonzero(np.isfinite(loss))[-1:] if np.isfinite(loss).any() else slice(-1, None)
         return Path(name, *pieces, step[end], tokens[end], loss[end])
-    return Path(name, *pieces, *_thinned(step, tokens, loss, batch, kept), int(kept.sum()))
+    read = _thinned(step, tokens, loss, batch, kept, readings)
+    return Path(name, *pieces, *read, int(kept.sum()))
 
 
 def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray]:
@@ -131,8 +135,8 @@ def _pieces(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Stretches [K] of a rate that is linear in steps, as pieces [G] of their mean rates.
 
-    They are cut where the batch or the rate's line changes (but for too many changes, as at every
-    row of a cosine), finely where the rate moves, and where they are long.
+    They are cut where they are long, and where the batch or the rate's line changes (but for too
+    many changes, as at every row of a cosine).
     """
     used = steps > 0
     steps, begin, end, batch = steps[used], begin[used], end[used], batch[used]
@@ -141,12 +145,9 @@ def _pieces(
     switched = np.diff(batch) != 0
     bent = np.diff((end - begin) / steps) * np.minimum(steps[1:], steps[:-1])
     bent = np.maximum(np.abs(bent), np.abs(begin[1:] - end[:-1])) > BREAK * peak
-    moving = np.abs(end - begin) > BREAK * 1e-2 * peak
-    even = _EVEN[1:-1] * total
-    even = even[moving[np.minimum(np.searchsorted(ends, even), len(ends) - 1)]]
     most = (switched, PIECES), (bent, PIECES // 4)
     changes = [ends[:-1][some] for some, many in most if some.sum() < many]
-    edges = np.unique(np.concatenate([[0.0, total], _CUTS * total, even, *changes]))
+    edges = np.unique(np.concatenate([_CUTS * total, *changes]))
     edges = np.append(edges[:-1][np.diff(edges) > 1e-9 * total], total)
     which = np.minimum(np.searchsorted(ends, edges, side="right"), len(ends) - 1)
     into = edges - (ends - steps)[which]
@@ -166,21 +167,26 @@ def _groups(changes: np.ndarray) -> np.ndarray:
 
 
 def _thinned(
-    step: np.ndarray, tokens: np.ndarray, loss: np.ndarray, batch: np.ndarray, kept: np.ndarray
+    step: np.ndarray,
+    tokens: np.ndarray,
+    loss: np.ndarray,
+    batch: np.ndarray,
+    kept: np.ndarray,
+    most: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, tokens and losses of at most about READINGS rows.
+    """Steps, tokens and losses of at most about so many rows.
 
     Of many more rows, as a training loss at every step, each is the geometric mean of neighbours
     of one batch, which leaves a power law in place; else rows are picked.
     """
     rows = np.flatnonzero(kept)
     if len(rows) <= DENSE:
-        picked = np.unique(np.linspace(0, len(rows) - 1, READINGS).round().astype(int))
+        picked = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
         rows = rows[picked[: len(rows)]]
         return step[rows], tokens[rows], loss[rows]
-    bins = np.arange(len(rows)) * READINGS // len(rows)
+    bins = np.arange(len(rows)) * most // len(rows)
     stage = _groups(np.diff(batch) != 0)[rows]
-    few = stage[-1] - stage[0] < READINGS
+    few = stage[-1] - stage[0] < most
     group = _groups((np.diff(bins) != 0) | (few & (np.diff(stage) != 0)))
     count = np.bincount(group)
     step, tokens, loss = (
@@ -209,8 +215,8 @@ def plan_path(
     asked = consumed[-1:] if at is None else np.asarray(at, float)
     if not (asked.min() > 0 and asked.max() <= tokens):
         raise InputError(f"at: losses can be asked at more than 0 and at most {tokens} tokens")
-    cuts = np.unique(np.concatenate([_CUTS, _EVEN])) * plan.steps
-    grid = np.interp(np.arange(0, len(cuts) - 1, 1 / FINE), np.arange(len(cuts)), cuts)
+    count = np.arange(len(_CUTS))
+    grid = np.interp(np.arange(0, count[-1], 1 / FINE), count, _CUTS * plan.steps)
     edges = np.unique(np.concatenate([bounds, grid]))
     taken = np.diff(edges)
     # A rate may jump where the batch does: it is asked just inside of each stretch.
