@@ -39,8 +39,8 @@ def fit_es(
     """
     law, options = Law.parse(law), options or Options()
     rows = design(points)
-    _refuse_too_few(law, rows)
     enough = np.array([t for t in rows.targets if len(rows.reaching(t)) >= law.least])
+    _refuse_too_few(law, rows, enough)
     parts = _parts(law, rows, enough, options) if len(enough) else []
     warnings, fits = list(rows.warnings), {}
     for part in parts:
@@ -75,11 +75,11 @@ def fit_es(
     )
 
 
-def _refuse_too_few(law: Law, rows: Design) -> None:
+def _refuse_too_few(law: Law, rows: Design, targets: np.ndarray) -> None:
     """With as many parameters as points a law meets them all, and no error is left to tell."""
-    each = [int((rows.reached & (rows.target == target)).sum()) for target in rows.targets]
-    points, where = (sum(each), "") if law.joint else (max(each), " at a target")
-    if points <= law.free:
+    each = [int((rows.reached & (rows.target == target)).sum()) for target in targets]
+    points, where = (sum(each), "") if law.joint else (max(each, default=0), " at a target")
+    if each and points <= law.free:
         raise InputError(
             f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
             "measure more batches, give more targets or choose a smaller law"
