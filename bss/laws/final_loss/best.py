@@ -1,8 +1,8 @@
 """Where the best batch lies: by the law of losses, or by a power law of the vertices themselves.
 
 Losses far from the best batch decide a law of losses; its best batch can be off by more than the
-cells' own parabolas are. So B_opt = β·N^x·D^y through the vertices stands beside it, and the one
-that predicts left-out vertices better is taken. Intervals hold what either misses them by beyond
+cells' own parabolas are. So B_opt = β·N^x·D^y through the vertices stands beside it, and is taken
+where it predicts left-out vertices clearly better. Intervals hold what either misses them by beyond
 their own errors (derived here).
 """
 
@@ -20,6 +20,7 @@ from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
 
 FEWEST = 5  # vertices from which they have a law of their own
+CLEARLY = 0.75  # a parabola misses a lopsided valley's least a little, so that a tie is the law's
 SYMBOLS = {"params": "N", "tokens": "D"}
 
 
@@ -124,13 +125,24 @@ def best_batches(
     if not known:
         return BestBatch("law", power, {}, 0.0)
     judged = {name: rms(list(m.values())) for name, m in known.items()}
-    source = min(judged, key=lambda name: judged[name])
-    own = np.mean([errors[cell] ** 2 for cell in known[source]])
+    clearly = judged.get("vertices", np.inf) < CLEARLY * judged.get("law", np.inf)
+    source = "vertices" if clearly else "law"
+    if source not in known:
+        return BestBatch("law", power, judged, 0.0)
+    own = float(np.mean([errors[cell] ** 2 for cell in known[source]]))
     if source == "vertices" and power is not None:  # its scatter is without leaving out
         seen = (power.scatter or 0.0) ** 2
     else:
         seen = judged[source] ** 2
+        own += float(np.mean([_spread(points, law, first[cell]) ** 2 for cell in known[source]]))
     return BestBatch(source, power, judged, float(np.sqrt(max(seen - own, 0.0))))
+
+
+def _spread(points: LossPoints, law: FittedForm, row: int) -> float:
+    """Standard deviation of the law's log B_opt over its draws, at the cell of a row."""
+    best = law.valley(float(points.params[row]), float(points.tokens[row]), law.draws)[2]
+    inside = (best > 0) & np.isfinite(best)
+    return float(np.log(best[inside]).std()) if inside.any() else 0.0
 
 
 def _missed_by_law(
