@@ -113,6 +113,6 @@ def test_final_losses():
     losses["loss"] = losses["eval_loss"]
     fit = fit_table(check_losses(losses.reset_index(drop=True)), options=QUICK)
     assert fit.form == fit.extrapolating.form == "separate"
-    assert fit.left_out["cell"] == pytest.approx(0.016103078, rel=1e-3)
-    assert fit.inside.scatter == pytest.approx(0.015991415, rel=1e-4)
-    assert fit.judged["additive"]["inside"] == pytest.approx(0.037057466, rel=1e-3)
+    assert fit.left_out["cell"] == pytest.approx(0.0161, rel=0.02)
+    assert fit.inside.scatter == pytest.approx(0.015991, rel=1e-3)
+    assert fit.judged["additive"]["inside"] == pytest.approx(0.03706, rel=0.02)
