@@ -65,7 +65,7 @@ def refused(command, monkeypatch, capsys):
 
 
 def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
-    done = run("es_curve")
+    done = run("es_curve", "--config.resamples=20")
     assert done.returncode == 0, done.stderr
     report = tmp_path / "report.html"
     assert done.stdout.strip() == f"report: {report}"
