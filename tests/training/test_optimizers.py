@@ -120,7 +120,7 @@ def test_muons_groups_go_by_their_own_rates(still, rates):
         assert bool(jnp.all(value == 1)) == (name == still)
 
 
-@pytest.mark.parametrize("name", ["schedule_free", "muon"])
+@pytest.mark.parametrize("name", [pytest.param("schedule_free", marks=pytest.mark.slow), "muon"])
 def test_a_run_learns_compiles_once_and_resumes(
     name, tiny_run, tiny_execution, stop_after, assert_same_outcome
 ):
