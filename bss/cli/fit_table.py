@@ -1,7 +1,6 @@
 """bss fit table: the law of final losses, its form chosen by left-out runs."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from bss.cli.output import (
@@ -12,6 +11,7 @@ from bss.cli.output import (
     estimate,
     measured_tokens,
     number,
+    progress,
 )
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
@@ -42,13 +42,15 @@ def run(options: argparse.Namespace) -> Output:
     """Fits the law of final losses."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    fit = fit_table(
-        read_losses(options.runs, reading(options)),
-        hold_out=tuple(options.hold_out),
-        **({"forms": options.form} if options.form else {}),
-        options=Options(options.resamples),
-        progress=lambda text: print(text, file=sys.stderr),
-    )
+    table = read_losses(options.runs, reading(options))
+    with progress() as report:
+        fit = fit_table(
+            table,
+            hold_out=tuple(options.hold_out),
+            **({"forms": options.form} if options.form else {}),
+            options=Options(options.resamples),
+            progress=report,
+        )
     lack = fit.lack_of_fit
     told = (
         f"{lack.note}"

@@ -17,7 +17,7 @@ from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.vertex import Vertex, pooled_scatter, vertex
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
+from bss.laws.fitting.power import PowerLaw, fit_power, predict, unidentified
 
 FEWEST = 5  # vertices from which they have a law of their own
 CLEARLY = 0.75  # a parabola misses a lopsided valley's least a little, so that a tie is the law's
@@ -50,8 +50,7 @@ class BestBatch:
             return self._widened(by_law, level), alike
         given = {"params": params, "tokens": tokens}
         row = np.array([1.0, *(np.log(given[name]) for name in self.vertices.variables)])
-        slopes = [self.vertices.coefficient.value, *(p.value for p in self.vertices.exponents)]
-        log = float(row @ np.array([np.log(slopes[0] or 1.0), *slopes[1:]]))
+        log = float(np.log(predict(self.vertices, given).value or 1.0))
         leverage = float(row @ self.vertices.inverse @ row)
         dof = self.vertices.points - len(row)
         deviation = np.sqrt(leverage * (self.vertices.scatter or 0.0) ** 2 + self.misfit**2)

@@ -138,6 +138,12 @@ def free(form: Form, design: Design) -> int:
     return int((lower < upper).sum())
 
 
+def freedom(choice: Choice, design: Design) -> float:
+    """Degrees of freedom that the chosen fit leaves, rows by their weights; 1 at least."""
+    weight = design_weight(design, choice.candidate.width)
+    return max(float(np.sum(weight**2)) - free(choice.candidate.form, design), 1.0)
+
+
 def reported(design: Design) -> list[Fold]:
     """The folds whose errors are told: each cell, the largest model, the largest budgets."""
     every = np.ones(len(design.loss), bool)

@@ -118,10 +118,8 @@ def _lack_of_fit(
 ) -> LackOfFit:
     if not points.freedom:
         return LackOfFit(scatter, None, None, "not tested: no seeds and no column loss_se")
-    weight = design_weight(design, choice.candidate.width)
-    freedom = max(float(np.sum(weight**2)) - chosen.free(choice.candidate.form, design), 1.0)
     ratio = (scatter / points.noise) ** 2 if points.noise else np.inf
-    p = float(stats.f.sf(ratio, freedom, min(points.freedom, 1e9)))
+    p = float(stats.f.sf(ratio, chosen.freedom(choice, design), min(points.freedom, 1e9)))
     missed = "more" if p < SURE else "not surely more"
     return LackOfFit(scatter, points.noise, p, f"misses by {missed} than repetitions differ")
 

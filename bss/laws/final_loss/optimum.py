@@ -9,9 +9,7 @@ from bss.laws.final_loss.best import BestBatch
 from bss.laws.final_loss.fitted import FittedForm, Indifference
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.vertex import vertex
-from bss.laws.fitting.estimate import Estimate
-
-WIDE = 10.0  # an interval over more than this factor identifies nothing
+from bss.laws.fitting.estimate import SPANS, Estimate, too_wide
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,6 @@ def _reason(
         return f"the largest batch measured is the best, B_opt ≥ {least:g} tokens", least, None
     if at_bound:
         return f"{at_bound} ended at a bound of the fit", found.low, found.high
-    if not (found.high or np.inf) < WIDE * (found.low or 0.0):
-        return f"its interval spans more than a factor of {WIDE:g}", found.low, found.high
+    if too_wide(found):
+        return SPANS, found.low, found.high
     return "", found.low, found.high

@@ -7,6 +7,7 @@ column that the law has no use for are settings, of which the least counts too.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class LossPoints:
     freedom: float
     seq_len: float | None
 
-    @property
+    @cached_property
     def cell(self) -> np.ndarray:
         """[n], which (N, D) a point is of, counted from 0; budgets within 3% are one."""
         order = np.lexsort([self.tokens, self.params])

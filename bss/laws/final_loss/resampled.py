@@ -7,18 +7,17 @@ fit took from them is given back first, and few cells are made up for as Student
 import numpy as np
 from scipy import stats
 
-from bss.laws.final_loss.choose import Choice, free
+from bss.laws.final_loss.choose import Choice, freedom
 from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.forms.form import Design
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.solved import design_weight, losses, slopes, solved
-from bss.laws.fitting.estimate import Estimate, Options, interval
+from bss.laws.fitting.estimate import SPANS, Estimate, Options, interval, too_wide
 
 FEWEST_CELLS = 6  # from which errors are resampled by cells, else by rows
 KEPT_DRAWS = 200
 LEAST_LEFT = 0.05  # share of an error that a fit leaves, below which it says nothing
-SPAN = 10.0  # an interval over more than this factor identifies nothing
 
 
 def with_draws(points: LossPoints, design: Design, choice: Choice, options: Options) -> FittedForm:
@@ -26,7 +25,6 @@ def with_draws(points: LossPoints, design: Design, choice: Choice, options: Opti
     form, theta = choice.candidate.form, choice.solution.parameters[0]
     weight = design_weight(design, choice.candidate.width)
     fitted = losses(form, theta, design.logs)
-    freedom = max(float(np.sum(weight**2)) - free(form, design), 1.0)
     group = design.cell if design.cell.max() + 1 >= FEWEST_CELLS else np.arange(len(fitted))
     errors = _unshrunk(slopes(form, design, theta, weight), design.loss - fitted, weight, group)
     errors *= _few(group.max() + 1, options.level)
@@ -43,7 +41,9 @@ def with_draws(points: LossPoints, design: Design, choice: Choice, options: Opti
         batches=(float(points.batch.min()), float(points.batch.max())),
         theta=theta,
         draws=np.round(draws[:KEPT_DRAWS], 9),
-        scatter=float(np.sqrt(np.sum((weight * (design.loss - fitted)) ** 2) / freedom)),
+        scatter=float(
+            np.sqrt(np.sum((weight * (design.loss - fitted)) ** 2) / freedom(choice, design))
+        ),
         parameters=_parameters(design, choice, draws, options.level),
     )
 
@@ -92,7 +92,7 @@ def _parameters(
             note = "held: the table does not vary what would tell it"
         elif choice.solution.at_bound[0, i] and name != "L_0":
             note = "unidentified: ended at a bound of the fit"
-        elif name in form.logs and not (estimate.high or np.inf) < SPAN * (estimate.low or 0.0):
-            note = f"unidentified: its interval spans more than a factor of {SPAN:g}"
+        elif name in form.logs and too_wide(estimate):
+            note = f"unidentified: {SPANS}"
         found[name] = Estimate(None, level=level, note=note) if note else estimate
     return found

@@ -32,6 +32,16 @@ class Estimate:
         return plain if self.note else {key: x for key, x in plain.items() if key != "note"}
 
 
+WIDE = 10.0
+SPANS = f"its interval spans more than a factor of {WIDE:g}"
+"""Why an estimate that `too_wide` refuses has no value."""
+
+
+def too_wide(found: Estimate) -> bool:
+    """Whether an interval of a positive quantity is so wide that it identifies nothing."""
+    return not (found.high or np.inf) < WIDE * (found.low or 0.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.

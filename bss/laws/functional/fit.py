@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
-from bss.laws.fitting.estimate import Estimate, Options, interval
+from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, too_wide
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 from bss.laws.functional import problem as law_problem
 from bss.laws.functional.curves import Curves, curves_of
@@ -22,7 +22,6 @@ from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.problem import CLOCKS, NAMES, Problem, curve_problem, curve_residual
 from bss.laws.functional.values import CurveFit
 
-WIDE = 10.0  # an interval over more than this factor identifies nothing
 OUTLIER = 5.0
 FEWEST = 4  # runs from which a clock is judged on those left out
 REFIT_ROUNDS = 20
@@ -278,7 +277,7 @@ def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> 
             pass  # may be 0
         elif found.solution.at_bound[0, i]:
             note = "unidentified: ended at a bound of the fit"
-        elif name != "p" and not (estimate.high or np.inf) < WIDE * (estimate.low or 0):
-            note = f"unidentified: its interval spans more than a factor of {WIDE:g}"
+        elif name != "p" and too_wide(estimate):
+            note = f"unidentified: {SPANS}"
         estimates[name] = dataclasses.replace(estimate, value=None, note=note) if note else estimate
     return estimates

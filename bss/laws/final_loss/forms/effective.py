@@ -9,16 +9,17 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from bss.laws.final_loss.forms.form import (
     EXPONENT,
-    KEPT_STARTS,
     NONE,
     POWER,
     SIZE,
     Design,
     Form,
+    in_order,
+    kept_starts,
+    sizes_at,
 )
 
 NAMES = ("L_0", "k", "A", "a", "G", "g", "h", "u", "v", "B_star", "q", "r")
@@ -56,15 +57,14 @@ class EffectiveTokens(Form):
             bounds |= {"A": (NONE, NONE), "a": (1.0, 1.0), "r": (0.0, 0.0)}
         if not budgets:
             bounds["q"] = (0.0, 0.0)
-        lower, upper = np.array([bounds[name] for name in NAMES]).T
-        return lower, upper
+        return in_order(bounds, NAMES)
 
     def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
         """Least squares for A and G at each of a grid of the rest."""
         lower, upper = self.box(design)
         n, d, b = design.logs.T
         least = [_least(design, cell) for cell in range(design.cell.max() + 1)]
-        found, costs = [], []
+        found, errors = [], []
         floors = design.loss.min() * np.linspace(0.3, 0.95, 4)
         grid = itertools.product(
             floors, (0.4, 0.7, 1.0), (0.3, 0.7), (0.3, 0.7), (-2.0, -0.5), (0.5, 1.0), (0.3, 0.6)
@@ -74,13 +74,10 @@ class EffectiveTokens(Form):
             wasted = np.log1p(np.exp(h) * _phi(b - B_star - q * d, u, u, np))
             columns = np.exp(-np.stack([a * n, g * (d - wasted)], axis=1))
             columns *= lower[[2, 4]] > NONE
-            excess = np.maximum(design.loss - floor, 1e-3)
-            scale = weight * k * excess ** (1 - 1 / k)
-            sizes, cost = nnls(columns * scale[:, None], excess ** (1 / k) * scale)
-            A, G = np.log(np.maximum(sizes, 1e-4))
+            (A, G), error = sizes_at(design, weight, columns, floor, k)
             found.append([floor, k, A, a, G, g, h, u, u, B_star, q, 0.0])
-            costs.append(cost)
-        return np.clip(np.array(found)[np.argsort(costs)[:KEPT_STARTS]], lower, upper)
+            errors.append(error)
+        return kept_starts(found, errors, (lower, upper))
 
 
 def _phi(x, u, v, xp):

@@ -1,11 +1,12 @@
 """What a form of the law of final losses is: a loss of (N, D, B), its box and its starts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import nnls
 
 NONE = -60.0
 """Logarithm of the size of a term that is not there."""
@@ -78,6 +79,34 @@ class Form:
     def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
         """[K, P] from which the fit descends, for rows of this weight [n]."""
         raise NotImplementedError
+
+
+def in_order(
+    bounds: Mapping[str, tuple[float, float]], names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and upper bounds [P] of parameters in their order."""
+    lower, upper = np.array([bounds[name] for name in names]).T
+    return lower, upper
+
+
+def sizes_at(
+    design: Design, weight: np.ndarray, columns: np.ndarray, floor: float, power: float
+) -> tuple[np.ndarray, float]:
+    """Logarithms of the sizes of terms [n, K] under a power above a floor, and the error left.
+
+    By non-negative least squares: errors of the excess to 1/power, put back into nats.
+    """
+    above = np.maximum(design.loss - floor, 1e-3)
+    scale = weight * power * above ** (1 - 1 / power)
+    sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
+    return np.log(np.maximum(sizes, 1e-4)), error
+
+
+def kept_starts(
+    found: Sequence[Sequence[float]], errors: Sequence[float], box: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """The best [K, P] of the starts tried, inside the box."""
+    return np.clip(np.array(found)[np.argsort(errors)[:KEPT_STARTS]], *box)
 
 
 def weighted(errors: Any, data: Any) -> Any:

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import nnls
 
 from bss.laws.final_loss.forms.form import (
     EXPONENT,
-    KEPT_STARTS,
     NONE,
     POWER,
     SIZE,
     Design,
     Form,
+    in_order,
+    kept_starts,
+    sizes_at,
     weighted,
 )
 
@@ -69,8 +70,7 @@ class PowerForm(Form):
             bounds |= {"G": (NONE, NONE), "g": (1.0, 1.0)}
         if not self.data_term:
             bounds["k"] = (1.0, 1.0)
-        lower, upper = np.array([bounds[name] for name in NAMES]).T
-        return lower, upper
+        return in_order(bounds, NAMES)
 
     def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
         """Non-negative least squares for the sizes, at each of a grid of L_0, k and exponents."""
@@ -78,23 +78,19 @@ class PowerForm(Form):
         n, d, b = design.logs.T
         floors = design.loss.min() * np.linspace(0.3, 0.95, 4)
         powers = (0.4, 0.7, 1.0) if self.data_term else (1.0,)
-        found, costs = [], []
+        found, errors = [], []
         data_exponents = SLOW if self.data_term else (1.0,)
         grid = itertools.product(floors, powers, SLOW, data_exponents, FAST, FAST)
         for floor, k, a, g, c, m in grid:
             outer = k if self.inside else 1.0
             columns = np.exp(-np.stack([a * n, g * d, c * (d - b), m * b], axis=1))
             columns *= lower[[2, 4, 6, 8]] > NONE
-            excess = np.maximum(design.loss - floor, 1e-3)
-            # Errors of excess^(1/k), put back into nats.
-            scale = weight * outer * excess ** (1 - 1 / outer)
-            sizes, cost = nnls(columns * scale[:, None], excess ** (1 / outer) * scale)
-            logs = np.log(np.maximum(sizes, 1e-4))
+            logs, error = sizes_at(design, weight, columns, floor, outer)
             if not self.inside:
                 logs[:2] /= k
             found.append([floor, k, logs[0], a, logs[1], g, logs[2], c, logs[3], m])
-            costs.append(cost)
-        return np.clip(np.array(found)[np.argsort(costs)[:KEPT_STARTS]], lower, upper)
+            errors.append(error)
+        return kept_starts(found, errors, (lower, upper))
 
 
 def power_residual(theta, data):
