@@ -6,18 +6,7 @@ import pytest
 
 from bss.cli import main, output
 from bss.laws import CurveFit
-
-
-def printed(capsys, *arguments: str) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys, *arguments: str) -> str:
-    assert main(list(arguments)) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error
+from tests.cli.called import printed, refused
 
 
 @pytest.fixture(scope="module")

@@ -14,23 +14,13 @@ from bss.laws.es.values import TargetFit
 from bss.laws.fitting.bootstrap import RunEffects
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
+from tests.cli.called import printed, refused
+from tests.drawn import points
 
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
 TARGETS = (1.9, 1.8, 1.7)
 CRITICAL = Path(__file__).parents[2] / "results" / "critical_batch" / "fits.json"
-
-
-def printed(capsys, *arguments: str) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys, *arguments: str) -> str:
-    assert main(list(arguments)) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error
 
 
 def steps_to(loss, batch):
@@ -233,8 +223,9 @@ def test_an_extrapolated_critical_batch_says_by_how_much(folder, capsys):
         ("critical", ("--params", "20K")),
     ],
 )
-def test_a_prediction_has_a_picture(folder, tmp_path, name, options):
+def test_a_prediction_has_a_picture(folder, saved, tmp_path, name, options):
     path = tmp_path / "prediction.png"
     source = str(folder / f"{name}.json")
     assert main(["predict", "--from", source, *options, "--plot", str(path)]) == 0
     assert path.stat().st_size > 10_000
+    assert sum(points(saved["prediction.png"])) > 5

@@ -12,21 +12,11 @@ from bss.laws import CurveFit
 from bss.laws.functional.values import predict
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from tests.cli.called import printed, refused
+from tests.drawn import points
 
 SCHEDULE = ("--batch", "0:2 1M:8", "--tokens", "2M")
 SHAPED = ("--lr", "4e-3", "--warmup", "1%", "--decay", "20%", "--shape", "linear")
-
-
-def printed(capsys, *arguments: str) -> dict:
-    assert main(["predict", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys, *arguments: str) -> str:
-    assert main(["predict", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +29,7 @@ def fit(planted_curves):
 
 
 @pytest.fixture
-def saved(fit, tmp_path):
+def stored(fit, tmp_path):
     def save(**changes) -> str:
         path = tmp_path / "fit.json"
         path.write_text(json.dumps(dataclasses.replace(fit, **changes).to_dict()))
@@ -48,8 +38,8 @@ def saved(fit, tmp_path):
     return save
 
 
-def test_a_schedule_is_predicted_with_an_interval(fit, saved, capsys):
-    told = printed(capsys, "--from", saved(), *SCHEDULE, *SHAPED)
+def test_a_schedule_is_predicted_with_an_interval(fit, stored, capsys):
+    told = printed(capsys, "predict", "--from", stored(), *SCHEDULE, *SHAPED)
     assert (told["kind"], told["of"], told["extrapolates"]) == ("prediction", "curve", [])
     rate = rates.wsd(4e-3, 2_000_000, 20_000, 400_000)
     schedule = BatchSchedule.parse("0:2 1M:8", total=2_000_000)
@@ -63,10 +53,12 @@ def test_a_schedule_is_predicted_with_an_interval(fit, saved, capsys):
     assert told["tested"]["batch"] == {"low": 1.0, "high": 16.0}
 
 
-def test_the_interval_has_the_lack_of_fit_and_the_parameters(saved, capsys):
+def test_the_interval_has_the_lack_of_fit_and_the_parameters(stored, capsys):
     widths = []
     for changes in ({"left_out_rmse": {"sgd": 0.0}}, {"draws": ()}, {}):
-        told = printed(capsys, "--from", saved(**changes), "--batch", "4", "--tokens", "2M")
+        told = printed(
+            capsys, "predict", "--from", stored(**changes), "--batch", "4", "--tokens", "2M"
+        )
         widths.append(math.log(told["loss"]["high"] / told["loss"]["low"]))
     loss = told["loss"]["value"]
     assert widths[0] == pytest.approx(math.log((loss + 0.01) / (loss - 0.01)), rel=1e-4)
@@ -75,15 +67,16 @@ def test_the_interval_has_the_lack_of_fit_and_the_parameters(saved, capsys):
     assert widths[2] > max(widths[:2])
 
 
-def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, tmp_path, capsys):
+def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, stored, tmp_path, capsys):
     measured = planted_curves.table(("0:1 50%:8", "4"))
     planned = measured.loc[measured["run"] == "4", ["step", "tokens", "batch", "lr", "seq_len"]]
     table = pd.concat([measured, planned.assign(run="planned")], ignore_index=True)
     table.to_csv(tmp_path / "runs.csv", index=False)
     picture = tmp_path / "runs.svg"
-    arguments = ("--from", saved(), "--runs", str(tmp_path / "runs.csv"))
-    told = printed(capsys, *arguments, "--plot", str(picture))
+    arguments = ("--from", stored(), "--runs", str(tmp_path / "runs.csv"))
+    told = printed(capsys, "predict", *arguments, "--plot", str(picture))
     assert picture.stat().st_size > 10_000
+    assert sum(points(saved["runs.svg"])) > 60
     first, second, third = told["runs"]
     assert [row["run"] for row in told["runs"]] == ["0:1 50%:8", "4", "planned"]
     for row in (first, second):
@@ -109,13 +102,13 @@ def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, tmp_path, c
     ],
 )
 def test_what_was_not_tested_is_refused_until_it_is_asked_for(
-    saved, capsys, changes, arguments, told
+    stored, capsys, changes, arguments, told
 ):
-    asked = ("--from", saved(**changes), *arguments)
-    error = refused(capsys, *asked)
+    asked = ("--from", stored(**changes), *arguments)
+    error = refused(capsys, "predict", *asked)
     assert told in error
     assert "--extrapolate" in error
-    assert told in printed(capsys, *asked, "--extrapolate")["extrapolates"][0]
+    assert told in printed(capsys, "predict", *asked, "--extrapolate")["extrapolates"][0]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +126,14 @@ def test_what_was_not_tested_is_refused_until_it_is_asked_for(
         ({"status": "not converged"}, SCHEDULE, "did not converge"),
     ],
 )
-def test_bad_questions_are_one_line(saved, capsys, changes, arguments, told):
-    assert told in refused(capsys, "--from", saved(**changes), *arguments)
+def test_bad_questions_are_one_line(stored, capsys, changes, arguments, told):
+    assert told in refused(capsys, "predict", "--from", stored(**changes), *arguments)
 
 
-def test_a_fit_without_left_out_runs_says_so(saved, capsys):
-    told = printed(capsys, "--from", saved(left_out_rmse={}), *SCHEDULE)
+def test_a_fit_without_left_out_runs_says_so(stored, capsys):
+    told = printed(capsys, "predict", "--from", stored(left_out_rmse={}), *SCHEDULE)
     assert told["tested"]["left_out_rmse"] is None
-    assert main(["predict", "--from", saved(left_out_rmse={}), *SCHEDULE]) == 0
+    assert main(["predict", "--from", stored(left_out_rmse={}), *SCHEDULE]) == 0
     assert "tested on no run left out" in capsys.readouterr().out
 
 

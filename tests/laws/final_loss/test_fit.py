@@ -13,6 +13,7 @@ from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.points import loss_points, read_losses
 from bss.laws.fitting.estimate import Options
+from tests import drawn
 
 REFERENCE, BATCHES = (4e8, 2e10, 5e5), (3e4, 4e6)
 # Sizes are logarithms at the reference.
@@ -180,8 +181,8 @@ def test_the_minimum_over_the_rate_is_taken_and_counted():
     assert points.bracketed.all() and not warnings
 
 
-def test_the_command_prints_the_law_and_answers_for_a_run(tmp_path, capsys, reads_back):
-    path, saved = tmp_path / "runs.csv", tmp_path / "table.json"
+def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsys, reads_back):
+    path, kept = tmp_path / "runs.csv", tmp_path / "table.json"
     path.write_text("# ours\n" + small(planted(noise=0.001)).to_csv(index=False))
     call = ["fit", "table", str(path), "--resamples", "30"]
     figure = tmp_path / "valleys.png"
@@ -189,17 +190,21 @@ def test_the_command_prints_the_law_and_answers_for_a_run(tmp_path, capsys, read
     printed = capsys.readouterr().out
     fit = json.loads(printed)
     assert figure.stat().st_size > 10_000
+    # Three valleys with nine runs each, and the errors of all runs, seen and left out.
+    valleys, errors = (axis for axis in drawn.points(saved["valleys.png"]) if axis)
+    assert valleys > 3 * (100 + 9) and errors > 2 * 27
     reads_back(TableFit, fit)
     assert set(fit["left_out"]) == {"cell", "params", "tokens"}
     assert {"form", "lack_of_fit", "B_opt_exponents", "warnings"} < set(fit)
     assert set(fit["optima"][0]) >= {"params", "tokens", "bracketed", "B_opt_tokens"}
     assert set(fit["optima"][0]["indifference"]) == {"low", "high", "nats"}
     assert [held["out"] for held in fit["hold_out"]] == ["tokens<=8B"]
-    saved.write_text(printed)
-    ask = ["predict", "--from", str(saved), "--params", "400M", "--tokens", "30B"]
+    kept.write_text(printed)
+    ask = ["predict", "--from", str(kept), "--params", "400M", "--tokens", "30B"]
     assert main([*ask, "--batch", "512", "--plot", str(tmp_path / "one.png"), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert {"loss", "best_batch", "tested"} < set(answer)
+    assert drawn.points(saved["one.png"])[0] > 100
     assert answer["loss"]["low"] < answer["loss"]["value"] < answer["loss"]["high"]
     assert main(ask) == 0
     assert "best batch, sequences" in capsys.readouterr().out
