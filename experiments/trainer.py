@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from bss.schedules.second_moment import short_second_moments
 from bss.sweeps.engine import LocalEngine
 from bss.sweeps.grid import distinct
 from bss.sweeps.price import price
@@ -42,6 +43,7 @@ class Trainer:
         self.engine = LocalEngine(config.workers, pin=config.pin)
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}
+        self._warned: set[str] = set()
 
     def __enter__(self) -> "Trainer":
         return self
@@ -70,6 +72,7 @@ class Trainer:
         new = [run for run in asked if self.finished.get(run.id) != run]
         if new:
             say(f"{title}: {price(new)}")
+            self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
         statuses = self.engine.train(asked, execution, Progress(title))
         self.statuses |= statuses
@@ -81,6 +84,15 @@ class Trainer:
                 told = status.message or f"at {status.tokens:,} tokens"
                 say(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {told}")
         return [run for run in runs if statuses[run.id].finished]
+
+    def _warn(self, runs: Sequence[RunConfig]) -> None:
+        """Says of each rule of beta2, once, that it keeps second moments for too few steps."""
+        plans = (run.plan() for run in runs if run.optimizer.second_moment)
+        short = short_second_moments(plans)
+        for rule, told in short.items():
+            if rule not in self._warned:
+                say(f"warning: {told}")
+        self._warned |= short.keys()
 
     def contend(
         self, contenders: Sequence[C], title: str, forks: Sequence[int] | None = None

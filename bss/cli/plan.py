@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from typing import Any, get_args
 
 from bss.cli.output import Output, Table, add_output_arguments, drawing, number
@@ -12,6 +13,7 @@ from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import Shape
+from bss.schedules.second_moment import short_second_moments
 from bss.training.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
     add("--buckets", help="ladder of bucket sizes, as 8,32")
     add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
+    add("--beta2-half-life", help="of Adam's second moment, in tokens; else beta2 is per step")
     add("--export", choices=TRAINERS, help="print another trainer's settings")
     add_output_arguments(parser, run, plot=True)
 
@@ -40,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Resolves the plan."""
     plan, ladder = resolve_options(options), parse_buckets(options.buckets)
+    warn_of_second_moments(plan)
     text = export(plan, options.export) if options.export else None
     payload = {**plan_entry(plan, ladder), **({"export": text} if text else {})}
     notes = plan_notes(plan, ladder)
@@ -64,13 +68,20 @@ def resolve_options(options: argparse.Namespace) -> Plan:
         raise InputError(f"--{name}: --rate {options.rate} has none; leave it out")
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
-    return resolve(
-        schedule.batch,
-        tokens,
-        options.seq_len,
-        rate=schedule.learning_rate(options.lr),
-        coupling=Coupling(lr=options.lr_coupling, reference_batch=schedule.batch.batches[0]),
+    given = options.beta2_half_life
+    coupling = Coupling(
+        lr=options.lr_coupling,
+        reference_batch=schedule.batch.batches[0],
+        beta2_half_life=given and parse_tokens(given, field="--beta2-half-life"),
     )
+    rate = schedule.learning_rate(options.lr)
+    return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
+
+
+def warn_of_second_moments(plan: Plan) -> None:
+    """Says on stderr what `bss.schedules.second_moment` tells of a plan."""
+    for told in short_second_moments([plan]).values():
+        print(f"warning: {told}", file=sys.stderr)
 
 
 def parse_budget(text: str) -> int:

@@ -8,6 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.cli.plan import warn_of_second_moments
 from bss.errors import InputError
 from bss.files import read_json
 from bss.units import format_tokens
@@ -35,6 +36,8 @@ def run(options: argparse.Namespace) -> Output | int:
     config = from_dict(RunConfig, job.get("run", {}), "run.")
     execution = from_dict(Execution, job.get("execution", {}), "execution.")
     use_compilation_cache(execution)
+    if config.optimizer.second_moment:
+        warn_of_second_moments(config.plan())
     stop = Event()
     for number_ in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number_, lambda *_: stop.set())

@@ -66,3 +66,14 @@ def test_table_and_export(capsys):
     for trainer in ("megatron", "olmo-core", "levanter"):
         assert main([*ACCEPTANCE[:-1], "--export", trainer]) == 0
         assert capsys.readouterr().out.strip()
+
+
+def test_a_second_moment_of_few_steps_is_told_and_exported(capsys):
+    arguments = [*ACCEPTANCE[:-1], "--beta2-half-life", "7K", "--export", "megatron"]
+    assert main(arguments) == 0
+    out, told = capsys.readouterr()
+    assert told.startswith("warning: beta2_half_life 7,000 makes beta2 0.667 at batch 32")
+    assert told.count("\n") == 1
+    assert f"--adam-beta2 {2 ** (-8 * 128 / 7000)!r}" in out
+    assert main(ACCEPTANCE) == 0
+    assert not capsys.readouterr().err

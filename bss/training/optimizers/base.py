@@ -51,9 +51,11 @@ class Optimizer(Chosen):
         eps: Adam's epsilon.
         weight_decay: decoupled; norms are not decayed.
         clip: global norm at which gradients are clipped; 0 clips nothing.
+        second_moment: whether the class keeps one, so that beta2 matters.
     """
 
     key: ClassVar[str] = "name"
+    second_moment: ClassVar[bool] = True
 
     lr: float = 4e-3
     beta1: float = 0.9

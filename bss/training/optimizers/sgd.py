@@ -1,6 +1,7 @@
 """Stochastic gradient descent with heavy-ball momentum."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import optax
 
@@ -10,6 +11,8 @@ from bss.training.optimizers.base import Masks, Optimizer, StepSettings
 @dataclass(frozen=True)
 class SGD(Optimizer):
     """Gradients summed with momentum `beta1`; beta2 and eps are unused."""
+
+    second_moment: ClassVar[bool] = False
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """The trace of the gradients; see `Optimizer`."""

@@ -1,0 +1,34 @@
+"""What a sweep says before it trains."""
+
+import pytest
+
+from bss.sweeps.grid import overlay
+from bss.training.execution import Execution
+from bss.training.status import RunStatus
+from experiments.study import EngineConfig
+from experiments.trainer import Trainer
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """A trainer whose runs all finish at once."""
+    made = Trainer(EngineConfig(workers=1), Execution())
+    finished = lambda runs, *_: {run.id: RunStatus("finished") for run in runs}  # noqa: E731
+    monkeypatch.setattr(made.engine, "train", finished)
+    return made
+
+
+def test_a_rule_of_short_second_moments_is_told_once(trainer, tiny_run, capsys):
+    rules = {"optimizer.beta2_half_life": 100}, {"optimizer.beta2": 0.5}, {}
+    for seed in (0, 1):
+        trainer.train([overlay(tiny_run, {"seed": seed, **rule}) for rule in rules], "sweep")
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert len(told) == 2
+    assert "beta2_half_life 100 makes beta2 0.412 at batch 8" in told[0]
+    assert "beta2 0.5 makes beta2 0.5" in told[1]
+
+
+def test_an_optimizer_without_second_moments_is_not_told(trainer, tiny_run, capsys):
+    changes = {"optimizer.name": "sgd", "optimizer.beta2": 0.0}
+    trainer.train([overlay(tiny_run, changes)], "sweep")
+    assert "warning" not in capsys.readouterr().err
