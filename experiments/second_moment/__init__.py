@@ -1,0 +1,1 @@
+"""What decides the best batch: the second moment, the rate or the ending."""

@@ -1,0 +1,114 @@
+"""The runs of a part: every rate on the first seeds, and the chosen ones on the others.
+
+An arm's rate is chosen for each ending by itself, on held-out losses of the first seeds; an arm
+whose best rate is at an end is tried at one beyond it. Losses are compared on the other seeds.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from bss.points.standings import tuned
+from bss.sweeps.branching import shared
+from bss.sweeps.contenders import Contender, contender_table, decaying
+from bss.sweeps.grid import overlay
+from bss.training.config import RunConfig
+from experiments.second_moment.study import Arm, Study
+from experiments.trainer import Trainer
+
+Asked = Mapping[str, Collection[float]]
+"""The rates that are asked of each arm, by its name."""
+
+
+def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
+    """Trains everything: at constant rate, and with the last tokens decayed."""
+    first, rest = study.seeds[: study.choosing], study.seeds[study.choosing :]
+    asked: Asked = {arm.name: arm.rates for arm in study.arms}
+    trained: list[Contender] = []
+    for attempt in range(study.widen + 1):
+        title = "1/2 rates" + f", {attempt} more" * bool(attempt)
+        trained += both(study, contenders(study, base, asked, first), trainer, title)
+        asked = beyond(whole(contender_table(trained, trainer.statuses), first), asked)
+    rates = chosen(whole(contender_table(trained, trainer.statuses), first))
+    decayed = {name: {known["decay"]} for name, known in rates.items()}
+    stable = {name: {*known.values()} - decayed[name] for name, known in rates.items()}
+    trained += both(study, contenders(study, base, decayed, rest), trainer, "2/2 judged seeds")
+    return trained + trainer.contend(contenders(study, base, stable, rest), "2/2 judged seeds")
+
+
+def contenders(
+    study: Study, base: RunConfig, asked: Asked, seeds: Sequence[int]
+) -> list[Contender]:
+    """Runs at constant rate, those that change their batch as branches of those that do not."""
+    rules = {rule.name: rule.changes for rule in study.rules}
+    found = [
+        Contender(arm.name, role(study, arm), "constant", at(study, base, arm, rules, rate, seed))
+        for arm in study.arms
+        for rate in sorted(asked[arm.name])
+        for seed in seeds
+    ]
+    found.sort(key=lambda contender: len(contender.run.schedule.batch.batches))
+    runs = shared([contender.run for contender in found], [], study.forks)
+    return [replace(c, run=run) for c, run in zip(found, runs, strict=True)]
+
+
+def role(study: Study, arm: Arm) -> str:
+    """What an arm is in a comparison: "constant" or "schedule"."""
+    return "constant" if len(study.schedule(arm).batches) == 1 else "schedule"
+
+
+def at(
+    study: Study, base: RunConfig, arm: Arm, rules: Mapping[str, dict], rate: float, seed: int
+) -> RunConfig:
+    """An arm's run at a rate and a seed, from the start."""
+    own = {"schedule.batch": str(study.schedule(arm)), "optimizer.lr": rate}
+    return overlay(base, {**rules[arm.rule], **own, "seed": seed, "data.seed": seed})
+
+
+def both(study: Study, asked: Sequence[Contender], trainer: Trainer, title: str) -> list[Contender]:
+    """Trains runs at constant rate, then their branches whose last tokens are decayed."""
+    stable = trainer.contend(asked, title)
+    decays = [decaying(contender, study.decay) for contender in stable]
+    return [*stable, *trainer.contend(decays, f"{title}, decays")]
+
+
+def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
+    """The rows of rates at which every one of these seeds finished."""
+    some = table[table["seed"].isin([*seeds])]
+    counts = some.groupby(["name", "rate", "peak_lr"])["seed"].transform("nunique")
+    return some.loc[counts == len(seeds)]
+
+
+def beyond(table: pd.DataFrame, asked: Asked) -> Asked:
+    """One rate more, as far again, for every arm whose best rate under some ending is at an end.
+
+    Args:
+        table: of contenders, of the seeds that choose.
+        asked: the last time; an arm of which nothing was asked is settled, so is one of one rate.
+    """
+    found: dict[str, list[float]] = {name: [] for name in asked}
+    for name, rows in table.groupby("name"):
+        rates, best = sorted(rows["peak_lr"].unique()), tuned(rows)["peak_lr"]
+        if len(rates) > 1 and asked[str(name)]:
+            step = rates[1] / rates[0]
+            low = [rates[0] / step] if best.min() == rates[0] else []
+            high = [rates[-1] * step] if best.max() == rates[-1] else []
+            found[str(name)] = low + high
+    return found
+
+
+def chosen(table: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """The rate of each arm under each ending: the lowest held-out loss, seeds averaged."""
+    best = tuned(table).drop_duplicates(["name", "rate"])
+    return {
+        str(name): dict(zip(rows["rate"], rows["peak_lr"], strict=True))
+        for name, rows in best.groupby("name", sort=False)
+    }
+
+
+def labelled(study: Study, table: pd.DataFrame, trained: Sequence[Contender]) -> pd.DataFrame:
+    """A table of runs with the rule of each in a column."""
+    of_arms = {arm.name: arm.rule for arm in study.arms}
+    rules = {contender.run.id: of_arms[contender.name] for contender in trained}
+    return table.assign(rule=[rules[run] for run in table["run"]])
