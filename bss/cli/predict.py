@@ -1,6 +1,7 @@
 """bss predict: what a fitted law says of a run that it has not seen, with an interval.
 
-Each kind of fit answers in a file of its own, registered here.
+Each kind of fit answers in a file of its own, registered here. What is predicted can be written
+down before the runs are trained, and scored after.
 """
 
 import argparse
@@ -13,9 +14,15 @@ from bss.cli.reading import add_columns_argument
 from bss.errors import InputError
 from bss.files import read_json
 
+REGISTERED = ("ids", "metric", "baseline", "exclude", "seed")
+"""Options that only --register has."""
+
 ASKED = {
     "table": ("params", "tokens", "batch", "seq_len"),
-    "curve": ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
+    "curve": (
+        *("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns", "register"),
+        *REGISTERED,
+    ),
     "es": ("loss", "batch"),
     "critical": ("params", "tokens"),
 }
@@ -25,7 +32,7 @@ ASKED = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss predict`."""
     add = parser.add_argument
-    add("--from", dest="fit", type=Path, required=True, help="a fit, as `bss fit --json` prints it")
+    add("--from", dest="fit", type=Path, help="a fit, as `bss fit --json` prints it")
     add("--params", help="of a table or critical fit: non-embedding parameters, as 350M")
     add("--tokens", help="budget, as 30B")
     add("--batch", help='sequences, as 256; of a curve fit also a schedule, as "0:8 2M:16"')
@@ -38,24 +45,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_columns_argument(parser)
     add("--loss", type=float, help="of an es fit: the target loss, in nats")
     add("--extrapolate", action="store_true", help="answer beyond what the fit was tested for")
+    add_registration_arguments(parser)
     add_output_arguments(parser, run, plot=True)
 
 
+def add_registration_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those that write predictions down before their runs are trained, and score them after."""
+    add = parser.add_argument_group("written first").add_argument
+    add("--register", metavar="NAME", help="of a curve fit: write what is predicted to a file")
+    add("--predictions", type=Path, default=Path("results/predictions"), help="directory of these")
+    add("--ids", metavar="IDS", help="runs of the schedule asked, one a seed, with commas between")
+    add("--metric", help="the final loss that counts, as test_loss; eval_loss by default")
+    add("--baseline", metavar="NAME=LOSS", action="append", help="or =COLUMN of --runs; repeatable")
+    add("--exclude", metavar="TEXT", action="append", help="what is left out, and why; repeatable")
+    add("--seed", type=int, help="that the schedules were drawn from")
+    add("--score", metavar="NAME", help="a registration against --runs, a directory or a table")
+
+
 def run(options: argparse.Namespace) -> Output:
-    """Answers by the kind of the fit."""
+    """Answers by the kind of the fit; or scores what was registered."""
+    options_of = {name for names in ASKED.values() for name in names}
+    if options.score:
+        _refuse(options, {"fit", *options_of} - {"runs"}, "leave it out with --score")
+        return importlib.import_module("bss.cli.predict_score").scored(options)
+    if options.fit is None:
+        raise InputError("--from: missing; give a fit, or a registration to --score")
+    if not options.register:
+        _refuse(options, {*REGISTERED}, "it is told of a registration; give --register NAME too")
     entry = read_json(options.fit, "save a fit with `bss fit … --json`", "--from")
     kind = entry.get("kind") if isinstance(entry, dict) else None
     if kind not in ASKED:
         known = ", ".join(ASKED)
         raise InputError(f"--from {options.fit}: kind {kind!r}; expected a fit of kind {known}")
-    options_of = {name for names in ASKED.values() for name in names}
-    for name in sorted(options_of - set(ASKED[kind])):
-        if getattr(options, name) is not None:
-            told = ", ".join(f"--{n.replace('_', '-')}" for n in ASKED[kind])
-            raise InputError(
-                f"--{name.replace('_', '-')}: a fit of kind {kind} is asked with {told}"
-            )
+    told = ", ".join(f"--{name}" for name in ASKED[kind]).replace("_", "-")
+    _refuse(options, options_of - {*ASKED[kind]}, f"a fit of kind {kind} is asked with {told}")
     return importlib.import_module(f"bss.cli.predict_{kind}").predicted(entry, options)
+
+
+def _refuse(options: argparse.Namespace, names: set[str], why: str) -> None:
+    """Refuses the first of some options that was given."""
+    for name in sorted(names):
+        if getattr(options, name) is not None:
+            option = {"fit": "from"}.get(name, name).replace("_", "-")
+            raise InputError(f"--{option}: {why}")
 
 
 def beyond(

@@ -8,11 +8,12 @@ import pandas as pd
 
 from bss.cli.output import Output, Table, drawing, estimate, number
 from bss.cli.plan import check_peak, parse_budget
+from bss.cli.predict_register import of_runs, of_schedule, registered
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.forecast import along, forecast, tested, untested
+from bss.laws.functional.forecast import along, forecast, last_losses, tested, untested
 from bss.laws.functional.paths import plan_path
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
@@ -38,10 +39,11 @@ def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
             raise InputError(f"--{name}: missing; give a schedule (--batch, --tokens) or --runs")
     tokens = parse_budget(options.tokens)
     schedule = BatchSchedule.parse(options.batch, total=tokens)
-    path = plan_path(schedule, tokens, fit.seq_len, _rate(fit, options, tokens))
+    rate = _rate(fit, options, tokens)
+    path = plan_path(schedule, tokens, fit.seq_len, rate)
     curves = stack([path], fit.seq_len)
     beyond = _beyond(fit, curves, options.extrapolate)[0]
-    loss, steps = _losses(fit, curves)[0], round(float(path.steps.sum()))
+    loss, steps = last_losses(fit, curves)[0], round(float(path.steps.sum()))
     payload = {
         "kind": "prediction",
         "of": "curve",
@@ -60,7 +62,11 @@ def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
     def figure() -> Any:
         return drawing("curves.predicted_curves", _bands(fit, curves), None)()
 
-    return Output(payload, [table], notes, figure=figure)
+    output = Output(payload, [table], notes, figure=figure)
+    if not options.register:
+        return output
+    named = of_schedule(schedule, rate, payload["tokens"], loss, beyond, options)
+    return registered(output, fit, named, options)
 
 
 def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
@@ -73,7 +79,7 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
     ends = curves_of(runs, warmup=warmup, ends=True)
     beyond = _beyond(fit, ends, options.extrapolate)
     rows = []
-    for i, loss in enumerate(_losses(fit, ends)):
+    for i, loss in enumerate(last_losses(fit, ends)):
         measured = float(ends.loss[i, 0]) if np.isfinite(ends.loss[i, 0]) else None
         row = {"run": ends.runs[i], "tokens": int(ends.tokens[i, 0]), "loss": to_dict(loss)}
         error = None if measured is None else (loss.value or 0) - measured
@@ -103,7 +109,12 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
         drawn = _bands(fit, ends), _measured(fit, runs, warmup, ends)
         return drawing("curves.predicted_curves", *drawn)()
 
-    return Output(payload | {"tested": tested(fit)}, [table], notes, figure=figure)
+    output = Output(payload | {"tested": tested(fit)}, [table], notes, figure=figure)
+    return (
+        registered(output, fit, of_runs(rows, runs, options), options)
+        if options.register
+        else output
+    )
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:
@@ -121,12 +132,6 @@ def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate
         for name in ("warmup", "decay")
     )
     return rates.wsd(peak, tokens, warmup, decay, options.shape or "linear")
-
-
-def _losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
-    """The first reading of each run, with its interval."""
-    ends = (x[:, 0].tolist() for x in forecast(fit, curves))
-    return [Estimate(*numbers, level=fit.level) for numbers in zip(*ends, strict=True)]
 
 
 def _beyond(fit: CurveFit, curves: Curves, extrapolate: bool) -> list[tuple[str, ...]]:

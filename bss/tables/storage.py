@@ -12,6 +12,9 @@ from bss.files import replacing
 from bss.tables.columns import Origin, row_names
 from bss.tables.reading import Reading
 
+NAMES = ("run", "model", "commit", "registration")
+"""Columns of text, though all of it may be digits."""
+
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
     """Write a table as CSV or Parquet, whole or not at all.
@@ -62,14 +65,14 @@ def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
-    """A frame, its names of runs and models as they are written, and the lines of its rows."""
+    """A frame, its names as they are written, and the lines of its rows."""
     numbered = [
         (number, line)
         for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
         if line.strip() and not line.startswith("#")
     ]
     _refuse_ragged(path, numbered)
-    names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in ("run", "model")}
+    names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in NAMES}
     text = io.StringIO("\n".join(line for _, line in numbered))
     frame = pd.read_csv(text, dtype=names, index_col=False)
     return frame, [f"line {number}" for number, _ in numbered[1:]]

@@ -43,9 +43,8 @@ class RunDirectory:
 
     def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """Appends an execution record; returns the one before, None at the first start."""
-        file = self.path / "execution.json"
-        records = json.loads(file.read_text()) if file.exists() else []
-        write_json(file, [*records, record])
+        records = read_executions(self.path)
+        write_json(self.path / "execution.json", [*records, record])
         return records[-1] if records else None
 
     def append_row(self, row: dict[str, Any]) -> None:
@@ -114,6 +113,12 @@ def read_status(path: Path) -> RunStatus:
     except InputError:
         return RunStatus()
     return from_dict(RunStatus, entry, f"{path}: status.", strict=False)
+
+
+def read_executions(path: Path) -> list[dict[str, Any]]:
+    """The records of a run's starts; none where it never started."""
+    file = path / "execution.json"
+    return json.loads(file.read_text()) if file.exists() else []
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:

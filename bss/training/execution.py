@@ -30,6 +30,9 @@ _PEAK_FLOPS = {
     "TPU v6 lite": 918e12,
 }
 
+NOT_COMPUTED = ("commit", "registration")
+"""What execution.json records beside that on which the numbers hang."""
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -44,6 +47,7 @@ class Execution:
         forks: token counts at which a checkpoint is kept for branches.
         evaluation_bucket: sequences evaluated at once on each device.
         compilation_cache: directory of JAX's persistent compilation cache; empty for none.
+        registration: SHA-256 of the predictions that the run is to be scored by; empty for none.
     """
 
     runs: str = "runs"
@@ -54,6 +58,7 @@ class Execution:
     forks: tuple[int, ...] = ()
     evaluation_bucket: int = 32
     compilation_cache: str = ""
+    registration: str = ""
 
     def __post_init__(self) -> None:
         check_least("execution", self, devices=0, checkpoint_seconds=0, evaluation_bucket=1)
@@ -134,8 +139,12 @@ def _processor() -> str:
 
 
 def describe(mesh: Mesh, execution: Execution) -> dict[str, Any]:
-    """What execution.json records. Two executions with equal records repeat bit-identically."""
+    """What execution.json records.
+
+    Two executions repeat bit-identically if their records are equal but for NOT_COMPUTED.
+    """
     device = jax.local_devices()[0]
+    registered = {"registration": execution.registration} if execution.registration else {}
     return {
         "device": device.device_kind,
         "platform": device.platform,
@@ -145,6 +154,7 @@ def describe(mesh: Mesh, execution: Execution) -> dict[str, Any]:
         "cores": _cores(),
         "machine": platform.machine(),
         "commit": commit(),
+        **registered,
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }

@@ -15,7 +15,7 @@ from bss.training.checkpoint import Checkpoints, abstract, missing_forks, restor
 from bss.training.config import RunConfig
 from bss.training.directory import RunDirectory, parent_path, read_config
 from bss.training.evaluation import Evaluation
-from bss.training.execution import Execution, describe
+from bss.training.execution import NOT_COMPUTED, Execution, describe
 from bss.training.noise_scale import NoiseAverages
 from bss.training.source import Source
 from bss.training.step import State, init_state, make_step
@@ -125,7 +125,8 @@ class Session:
     def _note_execution(self) -> None:
         record = describe(self.mesh, self.execution)
         before = self.directory.add_execution(record)
-        changed = before and [k for k in record if k != "commit" and record[k] != before.get(k)]
+        matters = record.keys() - NOT_COMPUTED
+        changed = before and [k for k in record if k in matters and record[k] != before.get(k)]
         if changed:
             warnings.warn(
                 f"run {self.run.id} continues under another execution ({', '.join(changed)}): "

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves
 from bss.laws.functional.law import CurveLaw, Readings
 from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
@@ -40,6 +41,12 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     tails = [(1 - fit.level) / 2, (1 + fit.level) / 2]
     low, high = np.nanquantile(apart, tails, axis=0, method="hazen")
     return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
+
+
+def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
+    """The first reading of each run [R], with its interval: of paths to be trained, their end."""
+    ends = (x[:, 0].tolist() for x in forecast(fit, curves))
+    return [Estimate(*numbers, level=fit.level) for numbers in zip(*ends, strict=True)]
 
 
 def along(curves: Curves) -> tuple[Curves, np.ndarray]:
