@@ -60,7 +60,8 @@ class Judged:
         rank: Spearman's correlation of predicted and measured losses.
         differences: rms error of the differences between schedules over their rms spread; 1 is what
             a constant prediction has.
-        coverage: share of measured losses in the interval; None for what has none.
+        coverage: share of measured losses in the interval, which is of one run; None where there is
+            no interval.
     """
 
     error: Estimate

@@ -2,8 +2,8 @@
 
 import dataclasses
 import itertools
-import math
 
+import numpy as np
 import pytest
 
 from bss.errors import InputError
@@ -45,22 +45,15 @@ def test_schedules_are_what_their_names_say(drawn):
 
 def test_peaks_and_switches_are_log_uniform():
     many = draw(RANGES, seed=0, count=2000)
-    for values, low, high in (
-        ([one.peak_lr for one in many], 1e-3, 1.6e-2),
-        (
-            [
-                s
-                for one in many
-                for s in one.schedule.batch.starts[1:2]
-                if len(one.schedule.batch.starts) == 2
-            ],
-            5e4,
-            4.5e5,
-        ),
-    ):
-        places = sorted(math.log(v / low) / math.log(high / low) for v in values)
-        apart = max(abs(x - (i + 0.5) / len(places)) for i, x in enumerate(places))
-        assert apart < 1.63 / math.sqrt(len(places))  # Kolmogorov and Smirnov, 1%
+    late = [one.schedule.batch.starts for one in many if "switch" in one.name]
+    drawn = (
+        ([one.peak_lr for one in many], *RANGES.peaks),
+        ([start / 500_000 for _, start in late], *RANGES.switches),
+    )
+    for values, low, high in drawn:
+        places = np.sort(np.log(np.array(values) / low) / np.log(high / low))
+        apart = np.abs(places - (np.arange(len(places)) + 0.5) / len(places)).max()
+        assert apart < 1.63 / np.sqrt(len(places))  # Kolmogorov and Smirnov, 1%
 
 
 @pytest.mark.parametrize(
