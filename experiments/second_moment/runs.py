@@ -48,9 +48,10 @@ def contenders(
         for rate in sorted(asked[arm.name])
         for seed in seeds
     ]
-    found.sort(key=lambda contender: len(contender.run.schedule.batch.batches))
-    runs = shared([contender.run for contender in found], [], study.forks)
-    return [replace(c, run=run) for c, run in zip(found, runs, strict=True)]
+    constants = [contender for contender in found if contender.role == "constant"]
+    changing = [contender for contender in found if contender.role != "constant"]
+    runs = shared([c.run for c in changing], [c.run for c in constants], study.forks)
+    return constants + [replace(c, run=run) for c, run in zip(changing, runs, strict=True)]
 
 
 def role(study: Study, arm: Arm) -> str:

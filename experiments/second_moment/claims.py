@@ -1,0 +1,132 @@
+"""What decides the best batch, from the committed tables. Derived here, no paper's claim.
+
+The guess of results/predictions/second_moment.json is scored as it was written by `judged.score`;
+the claims here pass both tests, as all others do.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from bss.files import read_json
+from bss.points.claims import Claim, claim
+from bss.points.contrasts import contrasts, over_seeds
+from bss.points.standings import ENDINGS, NO_WORSE
+from experiments.second_moment.judged import Cell, Config, best_inner, judged, losses
+
+HINT = "run the part first"
+INSIDE = "At its own rate an end of the batches measured is worse than the best one between"
+LARGER = "At its own rate the rule with the larger beta2 ends lower"
+MOVES = "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one"
+TABLE = "results/second_moment/rules/contenders.csv"
+STEP, TOKENS = "0.95 per step", "half-life 7K"
+
+
+def claims(results: Path) -> list[Claim]:
+    """Every claim of the parts that were run, from a results directory of this experiment."""
+    made = []
+    if (results / "rules").is_dir():
+        made += rules(pd.read_csv(results / "rules/contenders.csv"), _config(results / "rules"))
+    return made
+
+
+def rules(table: pd.DataFrame, config: Config) -> list[Claim]:
+    """The two rules at tuned rates, a family for each ending and statement.
+
+    Args:
+        table: contenders.csv.
+        config: of the study.
+    """
+    ended, inner = losses(judged(table, config)), best_inner(table, config)
+    made = []
+    for ending in (known for known in ENDINGS if (STEP, known) in ended):
+        made += inside(ended, inner, ending)
+        made += larger(ended, ending, config)
+        made += moved(ended, inner, ending)
+    return made
+
+
+def inside(
+    ended: dict[Cell, pd.DataFrame], inner: dict[Cell, float], ending: str
+) -> Iterator[Claim]:
+    """Both ends of the batches of each rule less the best batch between them."""
+    tables, pairs = [], []
+    for (rule, own), table in ended.items():
+        if own == ending:
+            named = table.set_axis([f"{rule}, batch {batch:g}" for batch in table.index])
+            tables.append(named)
+            between = f"{rule}, batch {inner[rule, ending]:g}"
+            pairs += [(end, between) for end in named.index[[0, -1]]]
+    found = contrasts(pd.concat(tables), pairs)
+    for (end, between), effect in found.items():
+        yield claim(
+            INSIDE,
+            "derived",
+            f"{end}, {ENDINGS[ending].short}",
+            effect,
+            sign=1,
+            unit="nats",
+            table=TABLE,
+            matters=NO_WORSE,
+            note=f"less {between}, chosen on seeds that are not judged",
+        )
+
+
+def larger(ended: dict[Cell, pd.DataFrame], ending: str, config: Config) -> Iterator[Claim]:
+    """At each batch the rule with the larger beta2 less the other: a floor under beta2, derived."""
+    steps, tokens = ended[STEP, ending], ended[TOKENS, ending]
+    beta2s = {batch: _beta2s(config, int(batch)) for batch in steps.index}
+    differences = {
+        batch: (steps.loc[batch] - tokens.loc[batch]).to_numpy(float)
+        * (1 if beta2s[batch][0] > beta2s[batch][1] else -1)
+        for batch in steps.index
+    }
+    for batch, effect in over_seeds(differences).items():
+        high, low = sorted(beta2s[batch], reverse=True)
+        yield claim(
+            LARGER,
+            "derived",
+            f"batch {batch}, {ENDINGS[ending].short}",
+            effect,
+            sign=-1,
+            unit="nats",
+            table=TABLE,
+            matters=NO_WORSE,
+            note=f"beta2 {high:.4g} less {low:.4g}, each at its own rate",
+        )
+
+
+def moved(
+    ended: dict[Cell, pd.DataFrame], inner: dict[Cell, float], ending: str
+) -> Iterator[Claim]:
+    """What the rule does to the smallest batch, less that to the best inner one of .95 per step."""
+    steps, tokens = ended[STEP, ending], ended[TOKENS, ending]
+    smallest, between = steps.index[0], inner[STEP, ending]
+    apart = [table.loc[smallest] - table.loc[between] for table in (steps, tokens)]
+    found = over_seeds({ending: (apart[0] - apart[1]).dropna().to_numpy(float)})
+    for effect in found.values():
+        yield claim(
+            MOVES,
+            "derived",
+            f"batch {smallest} less {between:g}, {ENDINGS[ending].short}",
+            effect,
+            sign=1,
+            unit="nats",
+            table=TABLE,
+            matters=NO_WORSE,
+            note="a difference of differences, every loss at its own rate",
+        )
+
+
+def _beta2s(config: Config, batch: int) -> tuple[float, float]:
+    """beta2 under .95 per step and under the half-life, at a batch."""
+    changes = {rule["name"]: rule["changes"] for rule in config["rules"]}
+    half_life = changes[TOKENS]["optimizer.beta2_half_life"]
+    tokens = batch * config["setup"]["text"]["seq_len"]
+    return changes[STEP]["optimizer.beta2"], math.exp2(-tokens / half_life)
+
+
+def _config(results: Path) -> Config:
+    return read_json(results / "experiment.json", HINT)["config"]

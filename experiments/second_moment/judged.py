@@ -1,0 +1,78 @@
+"""The losses that are judged: at rates chosen on the first seeds, of the seeds after them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from bss.points.interior import Position, positions
+from bss.points.standings import tuned
+from experiments.second_moment.runs import whole
+
+Config = dict[str, Any]
+Cell = tuple[str, str]
+"""A rule and an ending."""
+
+
+def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """The rows of contenders.csv that are judged, with `trials`, how many rates were tried.
+
+    Where no arm has several rates every seed is judged.
+    """
+    seeds = config["seeds"][: config["choosing"]]
+    best = tuned(whole(table, seeds)).drop_duplicates(["name", "rate"])
+    kept = table.merge(best[["name", "rate", "peak_lr", "trials"]], on=["name", "rate", "peak_lr"])
+    several = bool((kept["trials"] > 1).any())
+    return kept.loc[~kept["seed"].isin(seeds)] if several else kept
+
+
+def losses(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
+    """Test losses of constant batches by rule and ending, [batch, seed]; seeds that all have.
+
+    Args:
+        table: rows of contenders.csv, one peak_lr for each name and ending.
+    """
+    constants = table.loc[table["role"] == "constant"]
+    constants = constants.assign(batch=constants["batch"].astype(int))
+    return {
+        (str(rule), str(ending)): rows.pivot(
+            index="batch", columns="seed", values="test_loss"
+        ).dropna(axis="columns")
+        for (rule, ending), rows in constants.groupby(["rule", "rate"], sort=False)  # type: ignore[misc]
+    }
+
+
+def best_inner(table: pd.DataFrame, config: Config) -> dict[Cell, float]:
+    """The batch between the ends with the lowest held-out loss on the seeds that chose the rate."""
+    chose = table["seed"].isin(config["seeds"][: config["choosing"]])
+    best = tuned(table.loc[chose & (table["role"] == "constant")])
+    best = best.assign(batch=best["batch"].astype(int))
+    found = {}
+    for (rule, ending), rows in best.groupby(["rule", "rate"], sort=False):  # type: ignore[misc]
+        means = rows.pivot_table(index="batch", columns="rule", values="eval_loss").iloc[1:-1]
+        found[str(rule), str(ending)] = float(means.index[int(means.to_numpy().argmin())])
+    return found
+
+
+def where_best(table: pd.DataFrame, config: Config) -> dict[Cell, Position]:
+    """Where the best batch lies, by rule and ending: what was guessed before the runs."""
+    return positions(losses(judged(table, config)), best_inner(table, config))
+
+
+def score(found: Mapping[Cell, Position], guess: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """The guess beside what was found, a row for each rule and ending."""
+    return pd.DataFrame(
+        [
+            {
+                "rule": rule,
+                "ending": ending,
+                "guess": guess[rule][ending],
+                "found": at.found,
+                "right": guess[rule][ending] == at.found,
+                **{"best batch": at.best, "inner": at.inner},
+                **{"smallest above": at.smallest_above, "largest above": at.largest_above},
+                **{"p": at.p, "p adjusted": at.p_adjusted, "seeds": at.n},
+            }
+            for (rule, ending), at in found.items()
+        ]
+    )

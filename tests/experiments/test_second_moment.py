@@ -1,0 +1,162 @@
+"""The study of the second moment: what it trains, what it judges, what it claims."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.plots.best_batch import best_batch_figure
+from bss.sweeps.price import price
+from bss.values import from_dict
+from configs.second_moment import SIZES, STEP, TOKENS, get_config
+from experiments.second_moment import claims, judged, power, runs
+from experiments.second_moment.study import Study
+from experiments.study import planned_run
+
+RESULTS = Path(__file__).parents[2] / "results"
+ENDINGS = ("constant", "averaged", "decay")
+RATES = (1e-3, 2e-3, 4e-3)
+MEANS = {STEP: [0.014, 0.0, 0.004, 0.03, 0.1, 0.2], TOKENS: [0.0, 0.004, 0.02, 0.05, 0.15, 0.3]}
+
+
+def study(part="rules") -> Study:
+    """A part as its config asks for it."""
+    return from_dict(Study, json.loads(get_config(part).to_json()))
+
+
+def config(part="rules"):
+    """A part's config as its record has it."""
+    return json.loads(get_config(part).to_json())
+
+
+def finals(scatter=0.003, chosen=2e-3):
+    """A planted contenders.csv: two seeds at every rate, ten at the best; loss 1.8 and MEANS."""
+    rng, rows = np.random.default_rng(1), []
+    for rule, means in MEANS.items():
+        for batch, mean in zip((1, 2, 4, 8, 16, 32), means, strict=True):
+            for seed, rate in [(s, r) for s in range(12) for r in RATES if s < 2 or r == chosen]:
+                for ending in ENDINGS:
+                    level = 1.8 + mean + 0.03 * (rate != chosen) + 0.02 * seed
+                    losses = level + np.array([0.001, scatter]) * rng.normal(size=2)
+                    row = {"name": f"{rule} · {batch}", "rule": rule, "role": "constant"}
+                    row |= {"batch": str(batch), "rate": ending, "seed": seed, "peak_lr": rate}
+                    rows.append(row | dict(zip(("eval_loss", "test_loss"), losses, strict=True)))
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("part", SIZES)
+def test_every_part_can_be_planned_and_shares_trunks(part):
+    asked = study(part)
+    base = planned_run(asked.setup)
+    found = runs.contenders(asked, base, {arm.name: arm.rates for arm in asked.arms}, asked.seeds)
+    assert len(found) == len(asked.seeds) * sum(len(arm.rates) for arm in asked.arms)
+    for contender in found:
+        assert contender.run.plan().tokens > 0.99 * asked.tokens
+        several = len(contender.run.schedule.batch.batches) > 1
+        assert (contender.run.parent is not None) == several
+    assert price([contender.run for contender in found]).runs == len(found)
+
+
+def test_the_rules_keep_beta2_per_step_and_per_token():
+    asked = study()
+    base = planned_run(asked.setup)
+    one = {arm.name: arm.rates[:1] for arm in asked.arms}
+    beta2s = {
+        c.name: c.run.plan().at(0).settings.beta2 for c in runs.contenders(asked, base, one, (0,))
+    }
+    assert {beta2s[f"{STEP} · {batch}"] for batch in (1, 2, 4, 8, 16, 32)} == {0.95}
+    assert beta2s[f"{TOKENS} · 1"] == pytest.approx(0.99368, abs=1e-5)
+    assert beta2s[f"{TOKENS} · 32"] == pytest.approx(0.8165, abs=1e-4)
+
+
+def test_a_rate_at_an_end_is_followed_by_one_beyond_it_until_it_is_bracketed():
+    table = finals()
+    table = table.loc[table["seed"] < 2]
+    asked = dict.fromkeys(table["name"], RATES)
+    assert not any(runs.beyond(table, asked).values())
+    lower = table.assign(eval_loss=table["eval_loss"] + table["peak_lr"])
+    lower = lower.loc[lower["peak_lr"] >= 2e-3]
+    found = runs.beyond(lower, asked)
+    assert all(rates == [1e-3] for rates in found.values())
+    settled = dict.fromkeys(asked, ())
+    assert not any(runs.beyond(lower, settled).values())
+
+
+def test_a_rate_at_which_a_seed_was_lost_is_not_chosen():
+    table = finals()
+    lost = table.loc[~((table["peak_lr"] == 2e-3) & (table["seed"] == 1))]
+    rates = runs.chosen(runs.whole(lost, (0, 1)))
+    assert 2e-3 not in {rate for known in rates.values() for rate in known.values()}
+
+
+def test_the_seeds_that_choose_are_not_judged():
+    kept = judged.judged(finals(), config())
+    assert set(kept["seed"]) == set(range(2, 12))
+    assert set(kept["peak_lr"]) == {2e-3} and set(kept["trials"]) == {3}
+
+
+def test_a_planted_interior_and_a_planted_edge_are_scored_as_guessed():
+    guess = json.loads((RESULTS / "predictions/second_moment.json").read_text())["guess"]
+    scored = judged.score(judged.where_best(finals(), config()), guess)
+    assert scored["right"].tolist() == 6 * [True]
+    swapped = finals().replace({"rule": {STEP: TOKENS, TOKENS: STEP}})
+    scored = judged.score(judged.where_best(swapped, config()), guess)
+    assert scored["right"].tolist() == 6 * [False]
+
+
+def test_claims_find_what_was_planted_and_leave_ties_undecided():
+    made = claims.rules(finals(), config())
+    verdicts = {(one.statement, one.condition): one.verdict for one in made}
+    assert verdicts[claims.INSIDE, f"{STEP}, batch 1, decayed"] == "shown"
+    assert verdicts[claims.INSIDE, f"{TOKENS}, batch 1, decayed"] != "shown"
+    assert verdicts[claims.LARGER, "batch 1, decayed"] == "shown"
+    assert verdicts[claims.LARGER, "batch 32, decayed"] == "shown"
+    assert verdicts[claims.MOVES, "batch 1 less 2, constant rate"] == "shown"
+    noisy = claims.rules(finals(scatter=0.05), config())
+    small = [one for one in noisy if one.statement == claims.MOVES]
+    assert {one.verdict for one in small} == {"undecided"}
+
+
+def test_the_figure_has_a_line_for_each_rule_and_marks_bounds():
+    figure = best_batch_figure(judged.losses(judged.judged(finals(), config())), seq_len=64)
+    panels = [ax for ax in figure.axes if ax.get_title(loc="left")]
+    assert len(panels) == 3
+    large = [line for line in panels[0].lines if line.get_markersize() == 9]
+    hollow = {float(np.asarray(line.get_xdata())[0]): line.get_markerfacecolor() for line in large}
+    assert sorted(hollow) == [64, 128]
+    assert hollow[64] == "white" and hollow[128] != "white"
+
+
+def test_power_rises_with_seeds_and_falls_with_scatter():
+    few, many = (power.power(np.full(6, 0.004), seeds, tables=60).mean() for seeds in (4, 12))
+    assert few < many
+    assert power.power(np.full(6, 0.02), 12, tables=60).mean() < many
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"choosing": 12}, "choosing is 12 of 12 seeds"),
+        ({"rules": ()}, r"rules are \[\]"),
+        ({"arms": ()}, r"arms are \[\]"),
+        ({"decay": 0.0}, "decay is 0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(change, told):
+    with pytest.raises(InputError, match=told):
+        replace(study(), **change)
+
+
+def test_an_arm_is_refused_that_has_no_rule_or_changes_in_the_decay():
+    asked = study()
+    for arm, told in (
+        (replace(asked.arms[0], rule="none"), "rule 'none'; expected one of 0.95 per step"),
+        (replace(asked.arms[0], rates=(2e-3, 1e-3)), "expected rising ones"),
+        (replace(asked.arms[0], batch="0:1 90%:8"), "changes its batch in the decay"),
+    ):
+        with pytest.raises(InputError, match=told):
+            replace(asked, arms=(arm,))
