@@ -24,6 +24,7 @@ _COMMANDS = {
     "fit": "fit a law: es, critical, table, curve",
     "predict": "a loss or a batch by a fitted law, with its interval",
     "schedule": "a fitted law into a batch schedule",
+    "rules": "published rules of batch and rate, side by side",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
     "report": "a results directory as one HTML page",
     "models": "named models, their parameters and FLOPs",

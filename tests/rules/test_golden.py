@@ -1,0 +1,157 @@
+"""Each rule gives numbers that its source prints; where they stand is told in the rule's file."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting
+from bss.rules.power_lines import timescale
+
+
+def setting(params, tokens, seq_len=2048, **known) -> Setting:
+    return Setting(params, tokens, seq_len, **known)
+
+
+def number(told: float | None) -> float:
+    assert told is not None
+    return told
+
+
+def scaled(name, times, reference=1.0, **changed) -> Hyperparameters:
+    """A reference with settings of 1, at so many times its batch."""
+    start = Hyperparameters(reference, 1.0, weight_decay=1.0, **changed)
+    return SCALINGS[name](start, Change(reference * times, noise_scale=64))
+
+
+def test_deepseek_gives_its_7b_model():
+    layers, width, seq_len, tokens = 30, 4096, 4096, 2e12
+    flops = (72 * layers * width**2 + 12 * layers * width * seq_len) * tokens
+    told = RULES["deepseek"](setting(6.9e9, tokens, seq_len, flops=flops))
+    assert told.lr == pytest.approx(4.2e-4, rel=0.02)
+    assert told.batch_tokens == pytest.approx(2304 * seq_len, rel=0.03)
+
+
+def test_step_law_gives_its_star():
+    told = RULES["step-law"](setting(2.155e9, 8e9))
+    assert (told.lr, told.batch_tokens) == pytest.approx((4.4e-4, 2.6e5), rel=0.02)
+
+
+def test_step_law_is_best_on_the_runs_that_it_was_fitted_to():
+    runs = pd.read_csv("results/published/steplaw_dense_best.csv")
+    for _, cell in runs.groupby(["params", "tokens"]):
+        asked = setting(float(cell["params"].iloc[0]), float(cell["tokens"].iloc[0]))
+        assert not RULES["step-law"].outside(asked)
+        batch = number(RULES["step-law"](asked).batch_tokens)
+        measured, losses = (cell["batch"] * cell["seq_len"]).to_numpy(), cell["loss"].to_numpy()
+        assert np.interp(math.log(batch), np.log(measured), losses) - losses.min() <= 0.005
+
+
+def test_kaplans_critical_batch_doubles_for_every_13_percent():
+    asked = [setting(1e7, 1e9, loss=3 * 0.87**i) for i in (0, 1, 2)]
+    batches = [number(RULES["kaplan"](each).batch_tokens) for each in asked]
+    growth = [after / before for before, after in pairwise(batches)]
+    assert growth == pytest.approx([2, 2], rel=0.04)
+
+
+def test_kaplans_rate_is_the_line_that_others_draw_and_ends():
+    assert RULES["kaplan-rate"](setting(2.155e9, 8e9)).lr == pytest.approx(2.4e-4, rel=0.01)
+    assert RULES["kaplan-rate"](setting(2e10, 8e9)).lr is None
+
+
+def test_minicpm_is_the_line_of_its_figure():
+    for loss in (1.0, 2.5, 4.0):
+        batch = number(RULES["minicpm"](setting(3e7, 1e9, loss=loss)).batch_tokens)
+        assert math.log(batch) == pytest.approx(20.91 - 6.24 * math.log(loss), abs=0.01)
+
+
+def test_power_lines_gives_the_best_batch_and_timescale_of_its_table():
+    asked = setting(610e6, 20 * 610e6, lr=2e-3, batch_tokens=252 * 2048)
+    batch = RULES["power-lines"](asked).batch_tokens
+    assert batch == pytest.approx(252 * 2048, rel=0.15)
+    assert timescale(asked) == pytest.approx(0.21, rel=0.07)
+    decay = number(RULES["power-lines-decay"](asked).weight_decay)
+    assert 252 * 2048 / (2e-3 * decay * asked.tokens) == pytest.approx(timescale(asked))
+
+
+def test_power_lines_decay_is_meant_at_the_best_batch_if_none_is_given():
+    asked = setting(610e6, 1e10, lr=2e-3)
+    told = RULES["power-lines-decay"](asked)
+    assert told.batch_tokens == RULES["power-lines"](asked).batch_tokens
+
+
+@pytest.mark.parametrize("params", [85e6, 302e6, 1.2e9])
+def test_zhangs_law_in_tokens_is_that_in_parameters_at_20_tokens_each(params):
+    told = RULES["zhang"](setting(params, 20 * params)).batch_tokens
+    assert told == pytest.approx(93.20 * (params / 1e6) ** 0.47 * 512, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "power"),
+    [(0.44e9, 18), (0.7e9, 19), (2.5e9, 19), (3.4e9, 20), (9.6e9, 20), (17.6e9, 21), (65.6e9, 21)],
+)
+def test_nanochat_gives_the_batches_of_its_journal(tokens, power):
+    assert RULES["nanochat"](setting(1e8, tokens)).batch_tokens == 2**power
+
+
+@pytest.mark.parametrize(
+    ("steps", "batch", "width", "lr", "beta2"),
+    [
+        (32_844, 32, 512, 0.003646, 0.994962),
+        (46_274, 16, 640, 0.002063, 0.997478),
+        (33_965, 16, 768, 0.001719, 0.997478),
+    ],
+)
+def test_marin_gives_the_snapshot_of_its_configs(steps, batch, width, lr, beta2):
+    told = RULES["marin"](setting(1e8, steps * batch * 4096, d_model=width))
+    assert told.batch_tokens == batch * 4096
+    assert (told.lr, told.beta2) == pytest.approx((lr, beta2), abs=1e-6)
+
+
+def test_marin_halves_the_batch_whose_rate_is_too_large():
+    told = RULES["marin"](setting(1e9, 2**16 * 4096 * 1024, d_model=512))
+    assert (told.batch_tokens, told.beta2) == (128 * 4096, 0.98)
+    assert number(told.lr) <= 0.01
+
+
+def test_mccandlishs_critical_batch_is_where_the_rate_is_half_of_the_largest():
+    assert RULES["mccandlish"](setting(1e8, 1e9, noise_scale=5e4)).batch_tokens == 5e4
+    lr = scaled("noise-scale", 2**40, reference=64).lr  # from the noise scale on
+    assert lr == pytest.approx(2)
+
+
+def test_rates_of_goyals_table():
+    assert scaled("linear", 8192 / 256).lr == pytest.approx(32)
+    assert scaled("sqrt", 8192 / 256).lr == pytest.approx(math.sqrt(32))
+
+
+def test_the_surge_is_largest_at_the_noise_scale_and_a_root_far_below_it():
+    rates = [number(scaled("surge", batch).lr) for batch in (16, 32, 64, 128, 256)]
+    assert max(rates) == rates[2]
+    assert rates[1] == pytest.approx(rates[3]) and rates[0] == pytest.approx(rates[4])
+    assert scaled("surge", 4, reference=1e-6).lr == pytest.approx(2)
+
+
+def test_the_square_root_rule_of_adams_equation():
+    told = scaled("sde", 4, beta1=0.9, beta2=0.999, epsilon=1e-8)
+    assert (told.lr, told.epsilon, told.weight_decay) == (2.0, 5e-9, 1.0)
+    assert (told.beta1, told.beta2) == pytest.approx((0.6, 0.996))
+
+
+def test_beta2_of_batch_512_at_batch_1():
+    assert scaled("half-life", 1 / 512, beta2=0.95).beta2 == pytest.approx(0.9999, abs=5e-6)
+
+
+def test_the_timescale_is_kept_by_a_decay_that_grows_32_times():
+    assert scaled("timescale", 2016 / 63).weight_decay == pytest.approx(32)
+
+
+def test_nanochat_keeps_the_timescale_while_the_rate_follows_the_root():
+    start = Hyperparameters(2**19, 0.02, weight_decay=0.28)
+    told = SCALINGS["nanochat"](start, Change(2**20, horizon=3.0))
+    assert told.lr == pytest.approx(0.02 * math.sqrt(2))
+    assert told.weight_decay == pytest.approx(0.28 * math.sqrt(2) / 3)
+    before, after = (2**19 / (0.02 * 0.28), 2**20 / (number(told.lr) * number(told.weight_decay)))
+    assert after / 3 == pytest.approx(before)
