@@ -17,7 +17,7 @@ from bss.rules.marin import MARIN
 from bss.rules.mccandlish import MCCANDLISH, NOISE_SCALE
 from bss.rules.minicpm import MINICPM
 from bss.rules.nanochat import NANOCHAT, NANOCHAT_SCALING
-from bss.rules.power_lines import POWER_LINES, POWER_LINES_DECAY
+from bss.rules.power_lines import POWER_LINES, POWER_LINES_CRITICAL, POWER_LINES_DECAY
 from bss.rules.rule import Answer, Rule, answer
 from bss.rules.scaling import Change, Scaling
 from bss.rules.sde import SDE
@@ -50,6 +50,7 @@ RULES: Registry[Rule] = Registry(
         "nanochat": NANOCHAT,
         "marin": MARIN,
         "zhang": ZHANG,
+        "power-lines-critical": POWER_LINES_CRITICAL,
         "kaplan": KAPLAN,
         "mccandlish": MCCANDLISH,
         "kaplan-rate": KAPLAN_RATE,

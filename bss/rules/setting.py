@@ -40,6 +40,11 @@ class Setting:
             check_positive(field.name, getattr(self, field.name))
 
     @property
+    def tokens_per_param(self) -> float:
+        """D/N, with N non-embedding."""
+        return self.tokens / self.params
+
+    @property
     def compute(self) -> float:
         """C, the FLOPs of the whole training: those given, or 6·N·D (arXiv 2001.08361, 2.1)."""
         return 6.0 * self.params * self.tokens if self.flops is None else self.flops

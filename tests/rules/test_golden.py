@@ -76,6 +76,11 @@ def test_power_lines_gives_the_best_batch_and_timescale_of_its_table():
     assert 252 * 2048 / (2e-3 * decay * asked.tokens) == pytest.approx(timescale(asked))
 
 
+def test_power_lines_critical_batch_is_where_the_timescale_of_its_table_drifts():
+    batch = number(RULES["power-lines-critical"](setting(610e6, 20 * 610e6)).batch_tokens)
+    assert 2016 * 2048 < batch < 4032 * 2048
+
+
 def test_power_lines_decay_is_meant_at_the_best_batch_if_none_is_given():
     asked = setting(610e6, 1e10, lr=2e-3)
     told = RULES["power-lines-decay"](asked)

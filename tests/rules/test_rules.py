@@ -19,7 +19,7 @@ def test_a_rule_answers_a_setting_that_it_knows_all_of(name):
     assert any(value is not None for value in given)
     assert all(value > 0 for value in given if value is not None)
     assert (told.batch_tokens is not None) >= (rule.batch is not None)
-    assert set(rule.fitted) <= {"params", "tokens", "compute", "d_model"}
+    assert set(rule.fitted) <= {"params", "tokens", "tokens_per_param", "compute", "d_model"}
     assert rule.source
 
 
