@@ -122,9 +122,13 @@ def _growth(fit: TableFit) -> str:
 
 
 def _span(at: Optimum, name: str, unit: float) -> str:
-    one = getattr(at, name)
-    low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
-    return f"{low or '<'} – {high or '>'}"
+    """The batches as good as the best: in sequences, then in tokens."""
+    ends = getattr(at, name).low, getattr(at, name).high
+    low, high = (number(end / unit, 3) if end else "" for end in ends)
+    told = f"{low or '<'} – {high or '>'}"
+    if unit == 1 or None in ends:
+        return told
+    return f"{told} = {' – '.join(measured_tokens(end) for end in ends)}"
 
 
 def _sizes(ends: list[float | None], unit: float) -> str:
