@@ -20,6 +20,7 @@ EXPERIMENTS = (
     "es_ablations",
     "irreducible_loss",
     "late_switch",
+    "second_moment",
     "optimal_schedule",
     "critical_batch",
     "critical_theory",
