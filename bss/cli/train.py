@@ -68,7 +68,7 @@ def _output(run: str, status: "RunStatus") -> Output:
         )
         return Output(payload, notes=[note])
     rows = [
-        (s.batch, format_tokens(s.tokens), number(s.tokens_per_second), f"{s.mfu:.1%}")
+        (s.batch, format_tokens(s.tokens), number(s.tokens_per_second), _share(s.mfu))
         for s in status.throughput
     ]
     columns = ("batch", "tokens", "tokens/s", "MFU")
@@ -78,6 +78,10 @@ def _output(run: str, status: "RunStatus") -> Output:
         f"{status.recompilations} recompilations"
     )
     return Output(payload, [Table(f"run {run}", columns, rows)], [note])
+
+
+def _share(mfu: float | None) -> str:
+    return "–" if mfu is None else f"{mfu:.1%}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import jax.monitoring
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from bss.errors import InputError
 from bss.training.config import RunConfig
+from bss.training.mesh import replicated, sequence_sharding
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import Step
 
@@ -36,16 +37,6 @@ def compilations() -> int:
     return _compilations[threading.get_ident()]
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
-    """The sharding of state and scalars: a copy on every device."""
-    return NamedSharding(mesh, PartitionSpec())
-
-
-def sequence_sharding(mesh: Mesh) -> NamedSharding:
-    """The sharding of [buckets, sequences, tokens]: the sequences of each bucket are split."""
-    return NamedSharding(mesh, PartitionSpec(None, "data", None))
-
-
 class Programs:
     """The programs of a run, by bucket.
 
@@ -60,10 +51,12 @@ class Programs:
         capacity: Mapping[int, int],
         run: RunConfig,
         mesh: Mesh,
+        options: dict[str, Any] | None = None,
     ):
         """Starts compiling a step, from `make_step`, for the shapes and dtypes of a state.
 
-        `capacity` is by bucket the most of it that one step accumulates.
+        `capacity` is by bucket the most of it that one step accumulates; `options` are the
+        compiler's.
 
         Raises:
             InputError: where a bucket cannot be split over the devices of the mesh.
@@ -85,7 +78,7 @@ class Programs:
             sequences = jax.ShapeDtypeStruct((capacity, bucket, run.data.seq_len + 1), jnp.int32)
             count = jax.ShapeDtypeStruct((), jnp.int32)
             settings = StepSettings(scalar, scalar, scalar, scalar, shares)
-            return jitted.lower(abstract_state, sequences, count, settings).compile()
+            return jitted.lower(abstract_state, sequences, count, settings).compile(options)
 
         pool = ThreadPoolExecutor(1, "compile")
         self._futures: dict[int, Future] = {

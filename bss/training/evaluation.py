@@ -1,14 +1,16 @@
 """Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from bss.training.average import pick
-from bss.training.buckets import replicated, sequence_sharding
 from bss.training.config import RunConfig
+from bss.training.mesh import SPLIT, WHOLE, replicated, sequence_sharding, sum_over_devices
 from bss.training.optimizers.base import Optimizer
 from bss.training.step import State
 
@@ -21,9 +23,18 @@ class Evaluation:
     """
 
     def __init__(
-        self, run: RunConfig, sequences_nxT1: np.ndarray, mesh: Mesh, bucket: int, state: State
+        self,
+        run: RunConfig,
+        sequences_nxT1: np.ndarray,
+        mesh: Mesh,
+        bucket: int,
+        state: State,
+        options: dict[str, Any] | None = None,
     ):
-        """Compiles the programs; the sequences are int32, the state is shapes and shardings."""
+        """Compiles the programs; the sequences are int32, the state is shapes and shardings.
+
+        `options` are the compiler's.
+        """
         n, width = sequences_nxT1.shape
         size = min(bucket, -(-n // mesh.size)) * mesh.size
         full, rest = divmod(n, size)
@@ -33,7 +44,9 @@ class Evaluation:
         self._targets = n * (width - 1)
         self._labels = run.averages
 
-        def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
+        def sum_losses(
+            params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array
+        ) -> jax.Array:
             def add(i: jax.Array, total: jax.Array) -> jax.Array:
                 return total + run.model.loss(params, sequences_NxbxT1[i])[0]
 
@@ -43,8 +56,13 @@ class Evaluation:
             total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
             if rest:
                 losses_b = jax.vmap(sequence_loss)(sequences_NxbxT1[full])
-                total += jnp.sum(losses_b, where=jnp.arange(size) < rest)
+                total += jnp.sum(losses_b, where=counted_b)
             return total
+
+        sum_all = sum_over_devices(sum_losses, mesh, WHOLE, SPLIT, PartitionSpec("data"))
+
+        def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
+            return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
 
         whole = replicated(mesh)
         self._choose = choose = run.optimizer.evaluation_params
@@ -53,7 +71,7 @@ class Evaluation:
             jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
             self._choose = jitted.lower(state.params, state.optimizer).compile()
         jitted = jax.jit(total_loss, in_shardings=(whole, sequence_sharding(mesh)))
-        self._total_loss = jitted.lower(state.params, self._sequences_NxbxT1).compile()
+        self._total_loss = jitted.lower(state.params, self._sequences_NxbxT1).compile(options)
         if run.averages:
             index = jax.ShapeDtypeStruct((), jnp.int32)
             jitted = jax.jit(pick, in_shardings=whole, out_shardings=whole)

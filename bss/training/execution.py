@@ -12,23 +12,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AxisType, Mesh
+from jax.sharding import Mesh
 
-from bss.errors import InputError, check_least
+from bss.errors import check_least
+from bss.machines.targets import target_of
 from bss.schedules.plan import Plan
 from bss.training.bucketing import Ladder
 from bss.training.config import RunConfig
-
-# Dense bf16 peak of one device in FLOP/s, from the vendors' data sheets.
-_PEAK_FLOPS = {
-    "A100": 312e12,
-    "H100": 989e12,
-    "H200": 989e12,
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5p": 459e12,
-    "TPU v6 lite": 918e12,
-}
 
 NOT_COMPUTED = ("commit", "registration")
 """What execution.json records beside that on which the numbers hang."""
@@ -48,6 +38,8 @@ class Execution:
         evaluation_bucket: sequences evaluated at once on each device.
         compilation_cache: directory of JAX's persistent compilation cache; empty for none.
         registration: SHA-256 of the predictions that the run is to be scored by; empty for none.
+        repeatable: on GPUs only operations that give the same bits every time; some are slower.
+            CPUs and TPUs have no others.
     """
 
     runs: str = "runs"
@@ -59,6 +51,7 @@ class Execution:
     evaluation_bucket: int = 32
     compilation_cache: str = ""
     registration: str = ""
+    repeatable: bool = False
 
     def __post_init__(self) -> None:
         check_least("execution", self, devices=0, checkpoint_seconds=0, evaluation_bucket=1)
@@ -74,13 +67,11 @@ class Execution:
         return plan
 
 
-def make_mesh(devices: int = 0) -> Mesh:
-    """A one-axis mesh, "data", over local devices (0: all of them)."""
-    local = jax.local_devices()
-    if devices > len(local):
-        raise InputError(f"execution.devices is {devices}; this machine has {len(local)}")
-    chosen = local[: devices or len(local)]
-    return jax.make_mesh((len(chosen),), ("data",), axis_types=(AxisType.Auto,), devices=chosen)
+def compiler_options(execution: Execution, mesh: Mesh) -> dict[str, Any]:
+    """What the compiler is told besides the program."""
+    if execution.repeatable and mesh.devices.flat[0].platform in ("gpu", "cuda"):
+        return {"xla_gpu_deterministic_ops": True}
+    return {}
 
 
 def use_compilation_cache(execution: Execution) -> None:
@@ -91,20 +82,19 @@ def use_compilation_cache(execution: Execution) -> None:
 
 
 @cache
-def peak_flops() -> tuple[float, str]:
-    """Peak FLOP/s of one device and where the number is from.
+def peak_flops() -> float | None:
+    """Peak FLOP/s of one device; None for an accelerator that is not in the table of targets.
 
-    Known accelerators: the data sheet's dense bf16 rate. Others (CPUs): the best of eight
-    float32 matrix products of 1024 x 1024, measured here and now.
+    Of a CPU: the best of eight float32 matrix products of 1024 x 1024, measured here and now.
     """
-    kind = jax.local_devices()[0].device_kind
-    for name, flops in _PEAK_FLOPS.items():
-        if name in kind:
-            return flops, f"{name} data sheet, dense bf16"
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        target = target_of(device.device_kind)
+        return target and target.peak_flops
     x = jnp.ones((1024, 1024), jnp.float32)
     product = jax.jit(jnp.matmul).lower(x, x).compile()
     seconds = timeit.repeat(lambda: product(x, x).block_until_ready(), repeat=8, number=1)
-    return 2 * 1024**3 / min(seconds), "measured float32 matrix product"
+    return 2 * 1024**3 / min(seconds)
 
 
 @cache
@@ -151,6 +141,7 @@ def describe(mesh: Mesh, execution: Execution) -> dict[str, Any]:
         "devices": mesh.size,
         "buckets": list(execution.buckets),
         "evaluation_bucket": execution.evaluation_bucket,
+        "repeatable": execution.repeatable,
         "cores": _cores(),
         "machine": platform.machine(),
         "commit": commit(),

@@ -18,7 +18,8 @@ from bss.training.buckets import compilations
 from bss.training.checkpoint import missing_forks, open_checkpoints
 from bss.training.config import RunConfig
 from bss.training.directory import open_run, read_curve, read_status, run_path
-from bss.training.execution import Execution, make_mesh, peak_flops
+from bss.training.execution import Execution, peak_flops
+from bss.training.mesh import make_mesh
 from bss.training.noise_scale import estimates, noise_scale, update
 from bss.training.prefetch import StepInput, prefetch, step_inputs
 from bss.training.session import Session, fork_points
@@ -138,8 +139,9 @@ class _Loop:
         session, position = self.session, self.position
         rows = read_curve(self.directory.path)
         last = rows[-1] if rows else {}
-        flops = session.run.model.training_flops_per_token(session.run.data.seq_len)
-        peak = peak_flops()[0] * session.mesh.size / flops
+        flops, peak = session.run.model.training_flops_per_token(session.run.data.seq_len), None
+        if one := peak_flops():
+            peak = one * session.mesh.size / flops
         held_out = {name: value for name, value in last.items() if name.startswith("eval_loss")}
         return RunStatus(
             "finished",
@@ -181,18 +183,21 @@ class _Loop:
         self.position.step += 1
         self.position.loss_sum += loss
         self.position.loss_steps += 1
-        if metrics.squares is not None and item.buckets > 1:
+        if metrics.squares is not None and self._shares(item) > 1:
             self._add_noise(item, float(metrics.squares), grad_norm)
         return grad_norm
 
     def _add_noise(self, item: StepInput, squares: float, grad_norm: float) -> None:
         """One step's part in the averages of the gradient noise scale."""
-        position, spec = self.position, item.spec
-        count = int(item.buckets)
-        moments = estimates(squares / count, grad_norm**2, item.bucket, count)
+        position, spec, count = self.position, item.spec, self._shares(item)
+        moments = estimates(squares / count, grad_norm**2, spec.batch // count, count)
         tokens, half_life = item.end_tokens - spec.tokens, self.session.run.noise_scale.half_life
         noise = update(position.noise, *moments, tokens, half_life)
         position.noise_trace, position.noise_square = noise
+
+    def _shares(self, item: StepInput) -> int:
+        """How many gradients a step sums: one of each device for each bucket."""
+        return int(item.buckets) * self.session.mesh.size
 
     def _is_due(self) -> bool:
         seconds = self.session.execution.checkpoint_seconds
@@ -228,8 +233,8 @@ class _Loop:
             **losses,
             "grad_norm": grad_norm,
         }
-        if self.session.run.noise_scale.half_life:  # missing where the batch is one bucket
-            row["noise_scale"] = noise_scale(position.noise) if item.buckets > 1 else None
+        if self.session.run.noise_scale.half_life:  # missing where a step sums one gradient
+            row["noise_scale"] = noise_scale(position.noise) if self._shares(item) > 1 else None
         self.directory.append_row(row | {"seconds": position.seconds})
         position.loss_sum, position.loss_steps = 0.0, 0
 
@@ -251,11 +256,12 @@ class _Loop:
 
 
 def throughput(
-    rows: list[dict[str, Any]], peak_tokens_per_second: float, start: int = 0
+    rows: list[dict[str, Any]], peak_tokens_per_second: float | None, start: int = 0
 ) -> tuple[Speed, ...]:
     """Tokens per second and model FLOP utilisation by batch size, from a curve.
 
-    Its rows have cumulative `seconds`; the peak is that of the devices at their peak FLOP/s;
+    Its rows have cumulative `seconds`; the peak is that of the devices at their peak FLOP/s, None
+    where that is not known;
     `start` tokens were consumed before the first row's steps.
     """
     spans: dict[int, list[float]] = {}
@@ -266,7 +272,12 @@ def throughput(
         span[1] += row["seconds"] - seconds
         tokens, seconds = row["tokens"], row["seconds"]
     return tuple(
-        Speed(batch, int(spent), spent / took, spent / took / peak_tokens_per_second)
+        Speed(
+            batch,
+            int(spent),
+            spent / took,
+            peak_tokens_per_second and spent / took / peak_tokens_per_second,
+        )
         for batch, (spent, took) in spans.items()
         if took > 0
     )

@@ -4,7 +4,9 @@ B_simple = tr Σ / |G|² (McCandlish et al., arXiv 1812.06162, appendix A.1) wit
 gradients: the squared norms of the buckets' and of their mean, which is the step's. Both estimates
 are unbiased, and either may come out negative in one step, so numerator and denominator are
 averaged over the tokens consumed, each on its own, and then divided. A step of one bucket tells
-nothing. All arithmetic is float64 on the host, on numbers that a checkpoint's record holds.
+nothing. On several devices, which do not meet within a step, what is called a bucket here is one
+device's share of one: there are more of them, smaller, and the estimates stay unbiased. All
+arithmetic is float64 on the host, on numbers that a checkpoint's record holds.
 """
 
 import math

@@ -10,12 +10,13 @@ from jax.sharding import Mesh
 
 from bss.errors import InputError
 from bss.schedules.plan import Plan
-from bss.training.buckets import Programs, replicated
+from bss.training.buckets import Programs
 from bss.training.checkpoint import Checkpoints, abstract, missing_forks, restore_fork
 from bss.training.config import RunConfig
 from bss.training.directory import RunDirectory, parent_path, read_config
 from bss.training.evaluation import Evaluation
-from bss.training.execution import NOT_COMPUTED, Execution, describe
+from bss.training.execution import NOT_COMPUTED, Execution, compiler_options, describe
+from bss.training.mesh import replicated
 from bss.training.noise_scale import NoiseAverages
 from bss.training.source import Source
 from bss.training.step import State, init_state, make_step
@@ -83,10 +84,11 @@ class Session:
         shapes = abstract(jax.eval_shape(lambda: init_state(run)), replicated(mesh))
         self.state, self.position = self._restore(shapes)
         directory.cut_curve(self.position.tokens)
-        capacity = execution.ladder(run).capacity(plan)
-        self.programs = Programs(make_step(run), shapes, capacity, run, mesh)
+        capacity, options = execution.ladder(run).capacity(plan), compiler_options(execution, mesh)
+        self.programs = Programs(make_step(run, mesh), shapes, capacity, run, mesh, options)
+        bucket = execution.evaluation_bucket
         self._evaluations = {
-            split: Evaluation(run, sequences, mesh, execution.evaluation_bucket, shapes)
+            split: Evaluation(run, sequences, mesh, bucket, shapes, options)
             for split, sequences in held_out.items()
         }
         self.rows = {plan.next_boundary(t) for t in run.evaluation_tokens()}
@@ -125,8 +127,8 @@ class Session:
     def _note_execution(self) -> None:
         record = describe(self.mesh, self.execution)
         before = self.directory.add_execution(record)
-        matters = record.keys() - NOT_COMPUTED
-        changed = before and [k for k in record if k in matters and record[k] != before.get(k)]
+        matters, known = record.keys() - NOT_COMPUTED, before or {}
+        changed = [k for k in record if k in matters and record[k] != known.get(k, record[k])]
         if changed:
             warnings.warn(
                 f"run {self.run.id} continues under another execution ({', '.join(changed)}): "

@@ -16,8 +16,8 @@ from bss.data.log_bilinear import SyntheticLanguage, tables
 from bss.data.shards import Shards, open_shards
 from bss.data.stream import Stream, held_out
 from bss.errors import InputError
-from bss.training.buckets import sequence_sharding
 from bss.training.config import DataConfig, RunConfig
+from bss.training.mesh import sequence_sharding
 
 SYNTHETIC = "synthetic"
 """The content of a data config whose sequences are the synthetic language's."""

@@ -26,13 +26,14 @@ class Speed:
         batch: in sequences.
         tokens: trained on with it.
         tokens_per_second: in training steps.
-        mfu: the part of the devices' peak FLOP/s that the model's own took.
+        mfu: the part of the devices' peak FLOP/s that the model's own took; None where the peak is
+            not known.
     """
 
     batch: int
     tokens: int
     tokens_per_second: float
-    mfu: float
+    mfu: float | None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 `accumulate` adds the gradients of one bucket of sequences; `apply` makes the update. The number
 of buckets in a step is a traced count, so one compiled program per bucket shape serves every
-batch that is a whole number of buckets. Accumulation is token-weighted, in float32.
+batch that is a whole number of buckets. Accumulation is token-weighted, in float32; each device
+accumulates its share of the buckets, and the shares are added up once a step.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 
 from bss.models.family import ModelFamily, Params
 from bss.training import average
 from bss.training.config import RunConfig
+from bss.training.mesh import SPLIT, WHOLE, sum_over_devices
 from bss.training.optimizers.base import Masks, StepSettings
 
 LossSums = Callable[[Params, jax.Array], tuple[jax.Array, dict[str, jax.Array]]]
@@ -31,7 +34,8 @@ class State(NamedTuple):
 class Sums(NamedTuple):
     """Sums over the sequences of a step so far: gradients, loss in nats, targets.
 
-    `squares` sums the squared norms of the buckets' mean gradients, where a run asks for them.
+    `squares` sums the squared norms of the buckets' mean gradients, where a run asks for them; on
+    several devices those of each device's share of a bucket.
     """
 
     gradients: Params
@@ -43,7 +47,8 @@ class Sums(NamedTuple):
 class Metrics(NamedTuple):
     """Of one step: mean loss in nats per token, norms of the unclipped gradient and the update.
 
-    `squares` is the sum over its buckets of their squared gradient norms, where a run asks for it.
+    `squares` is the sum over its buckets, or the devices' shares of them, of their squared gradient
+    norms, where a run asks for it.
     """
 
     loss: jax.Array
@@ -95,26 +100,31 @@ def apply(
     return State(params, optimizer_state, averages), metrics
 
 
-def make_step(run: RunConfig) -> Step:
+def make_step(run: RunConfig, mesh: Mesh | None = None) -> Step:
     """The step of a run: (state, sequences [N, b, T+1], count <= N, settings) -> state, metrics.
 
-    Only the first `count` buckets of `sequences` are used.
+    Only the first `count` buckets of `sequences` are used. The devices of a mesh share each bucket.
     """
 
-    def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
-        optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
+    def sum_buckets(params: Params, sequences_NxbxT1: jax.Array, count: jax.Array) -> Sums:
         zero = Sums(
-            jax.tree.map(jnp.zeros_like, state.params),
+            jax.tree.map(jnp.zeros_like, params),
             jnp.zeros(()),
             jnp.zeros(()),
             jnp.zeros(()) if run.noise_scale.half_life else None,
         )
-        sums = jax.lax.fori_loop(
+        return jax.lax.fori_loop(
             0,
             count,
-            lambda i, sums: accumulate(run.model.loss, state.params, sums, sequences_NxbxT1[i]),
+            lambda i, sums: accumulate(run.model.loss, params, sums, sequences_NxbxT1[i]),
             zero,
         )
+
+    sum_all = sum_over_devices(sum_buckets, mesh, WHOLE, SPLIT, WHOLE)
+
+    def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
+        optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
+        sums = sum_all(state.params, sequences_NxbxT1, count)
         return apply(optimizer, state, sums, settings.average_shares)
 
     return step

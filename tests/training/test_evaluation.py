@@ -7,9 +7,8 @@ import pytest
 
 from bss.data.stream import held_out
 from bss.models.transformer import network
-from bss.training.buckets import replicated
 from bss.training.evaluation import Evaluation
-from bss.training.execution import make_mesh
+from bss.training.mesh import make_mesh, replicated
 from bss.training.step import init_state
 
 

@@ -10,7 +10,7 @@ import pytest
 from bss.data.stream import Stream
 from bss.sweeps.grid import overlay
 from bss.training.bucketing import Ladder
-from bss.training.execution import make_mesh
+from bss.training.mesh import make_mesh
 from bss.training.prefetch import prefetch, step_inputs
 from bss.training.source import TextSource
 

@@ -8,8 +8,8 @@ from bss.data.log_bilinear import SyntheticLanguage
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.config import DataConfig
-from bss.training.execution import make_mesh
 from bss.training.loop import train
+from bss.training.mesh import make_mesh
 from bss.training.source import SYNTHETIC, SyntheticSource
 
 LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
