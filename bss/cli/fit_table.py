@@ -18,7 +18,7 @@ from bss.errors import InputError
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.optimum import Optimum
-from bss.laws.final_loss.points import read_losses
+from bss.laws.final_loss.table import read_losses
 from bss.laws.fitting.estimate import Options
 
 KINDS = {"tokens": "the largest budgets", "params": "the largest model", "cell": "(N, D) in turn"}

@@ -7,17 +7,20 @@ their own errors (derived here).
 """
 
 from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
-from bss.laws.final_loss.choose import LeftOut
 from bss.laws.final_loss.fitted import FittedForm, Indifference
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.vertex import Vertex, pooled_scatter, vertex
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerLaw, fit_power, predict, unidentified
+
+if TYPE_CHECKING:
+    from bss.laws.final_loss.choose import LeftOut  # whose room loads JAX
 
 FEWEST = 5  # vertices from which they have a law of their own
 CLEARLY = 0.75  # a parabola misses a lopsided valley's least a little, so that a tie is the law's
@@ -52,9 +55,9 @@ class BestBatch:
         row = np.array([1.0, *(np.log(given[name]) for name in self.vertices.variables)])
         log = float(np.log(predict(self.vertices, given).value or 1.0))
         leverage = float(row @ self.vertices.inverse @ row)
-        dof = self.vertices.points - len(row)
-        deviation = np.sqrt(leverage * (self.vertices.scatter or 0.0) ** 2 + self.misfit**2)
-        half = float(stats.t.ppf((1 + level) / 2, dof) * deviation)
+        margin, scatter = self.vertices.margin or 0.0, self.vertices.scatter or 0.0
+        quantile = margin / scatter if scatter else 0.0  # of Student's t
+        half = float(np.hypot(margin * np.sqrt(leverage), quantile * self.misfit))
         shift = float(np.exp(log) / by_law.value)
         moved = tuple(
             replace(one, low=one.low and one.low * shift, high=one.high and one.high * shift)
@@ -67,7 +70,7 @@ class BestBatch:
         """An interval of the law's with what it misses."""
         if not (self.misfit and found.value and found.low and found.high):
             return found
-        quantile = float(stats.norm.ppf((1 + level) / 2))
+        quantile = NormalDist().inv_cdf((1 + level) / 2)
         ends = [
             found.value * np.exp(sign * np.hypot(np.log(end / found.value), quantile * self.misfit))
             for end, sign in ((found.low, -1), (found.high, 1))
@@ -100,7 +103,7 @@ def vertex_law(points: LossPoints, level: float) -> tuple[PowerLaw | None, str]:
 
 
 def best_batches(
-    points: LossPoints, law: FittedForm, left_out: list[LeftOut], level: float
+    points: LossPoints, law: FittedForm, left_out: list["LeftOut"], level: float
 ) -> BestBatch:
     """The better of the two, by the vertices that a fit has not seen."""
     found, power = vertices(points), vertex_law(points, level)[0]
@@ -145,7 +148,7 @@ def _spread(points: LossPoints, law: FittedForm, row: int) -> float:
 
 
 def _missed_by_law(
-    points: LossPoints, law: FittedForm, left_out: list[LeftOut], found: dict[int, Vertex]
+    points: LossPoints, law: FittedForm, left_out: list["LeftOut"], found: dict[int, Vertex]
 ) -> dict[int, float]:
     """Per cell, log of the best batch by a law that has not seen it over the vertex."""
     missed = {}

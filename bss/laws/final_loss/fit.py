@@ -16,9 +16,10 @@ from bss.laws.final_loss.best import best_batches, exponents
 from bss.laws.final_loss.forms import FAMILY, FORMS, Form
 from bss.laws.final_loss.forms.form import Design
 from bss.laws.final_loss.optimum import optima
-from bss.laws.final_loss.points import LossPoints, loss_points
+from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.resampled import with_draws
 from bss.laws.final_loss.solved import WIDE, design_of, design_weight
+from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
@@ -39,7 +40,7 @@ def fit_table(
     """Fit the law of final losses.
 
     Args:
-        table: as `bss.laws.final_loss.points.check_losses` gives it.
+        table: as `bss.laws.final_loss.table.check_losses` gives it.
         hold_out: also left out: params, tokens or cell in turn, or a condition as tokens>=80B.
         forms: among which is chosen, by registered name or `package.module:ATTRIBUTE`; the first
             is that of tables too small for more.

@@ -10,7 +10,6 @@ inverse chi-square, which widens intervals from few runs as Student's t does.
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 
@@ -57,7 +56,7 @@ def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -
     of squares between and within runs have expectations linear in the two variances, whose
     coefficients are traces.
     """
-    Z = pd.get_dummies(runs, dtype=float).to_numpy()
+    Z = _members(runs)
     basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)
     basis = basis[:, singular > 1e-9 * max(singular.max(initial=0.0), 1e-300)]
     left_over = np.eye(len(residuals)) - basis @ basis.T
@@ -79,11 +78,16 @@ def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -
     return RunEffects(float(np.sqrt(offset)), float(np.sqrt(noise)), float(dof[0]), float(dof[1]))
 
 
+def _members(runs: np.ndarray) -> np.ndarray:
+    """[N, runs], 1 where a row is of a run, for labels [N]."""
+    return (np.asarray(runs)[:, None] == np.unique(runs)).astype(float)
+
+
 def draw_errors(
     effects: RunEffects, runs: np.ndarray, count: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Errors [count, N] of that many repetitions of the design."""
-    Z = pd.get_dummies(runs, dtype=float).to_numpy()
+    Z = _members(runs)
     offsets = generator.standard_normal((count, Z.shape[1]))
     noise = generator.standard_normal((count, len(runs)))
     offset = drawn_deviation(effects.offset, effects.offset_dof, count, generator)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bss.errors import InputError
 from bss.laws.fitting.bootstrap import rms
@@ -170,10 +169,12 @@ def _design(x: Mapping[str, ArrayLike], unit: float) -> np.ndarray:
 def _margin(
     scatter: float | None, dof: int, errors: ArrayLike | None, level: float
 ) -> float | None:
+    from scipy.special import ndtri, stdtrit  # of fits; forecasts need NumPy only
+
     quantile = (1 + level) / 2
-    margins = [] if scatter is None else [float(stats.t.ppf(quantile, dof)) * scatter]
+    margins = [] if scatter is None else [float(stdtrit(dof, quantile)) * scatter]
     if errors is not None:
-        margins.append(float(stats.norm.ppf(quantile)) * rms(errors))
+        margins.append(float(ndtri(quantile)) * rms(errors))
     return max(margins, default=None)
 
 

@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.laws import TableFit, check_losses, fit_table
 from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.points import loss_points, read_losses
+from bss.laws.final_loss.table import loss_points, read_losses
 from bss.laws.fitting.estimate import Options
 from tests import drawn
 

@@ -8,7 +8,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
-from bss.laws.final_loss.points import read_losses
+from bss.laws.final_loss.table import read_losses
 from bss.laws.final_loss.vertex import pooled_scatter, vertex
 from bss.laws.fitting.estimate import Options
 from bss.policies import policy_named

@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import nnls
 
 NONE = -60.0
 """Logarithm of the size of a term that is not there."""
@@ -60,6 +58,8 @@ class Form:
 
     def errors(self, theta: Any, data: Any) -> Any:
         """Errors of the loss [n], weighted."""
+        import jax.numpy as jnp  # of fits; predictions need NumPy only
+
         n, d, b = data["logs"].T
         return weighted(self.loss(theta, n, d, b, jnp) - data["loss"], data)
 
@@ -96,6 +96,8 @@ def sizes_at(
 
     By non-negative least squares: errors of the excess to 1/power, put back into nats.
     """
+    from scipy.optimize import nnls
+
     above = np.maximum(design.loss - floor, 1e-3)
     scale = weight * power * above ** (1 - 1 / power)
     sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
@@ -111,4 +113,6 @@ def kept_starts(
 
 def weighted(errors: Any, data: Any) -> Any:
     """Errors [n] of the loss, weighted."""
+    import jax.numpy as jnp
+
     return data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)

@@ -9,7 +9,6 @@ batch, B ∝ D^(c/(c+m)), depends on no N in any of them (derived here).
 import itertools
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from bss.laws.final_loss.forms.form import (
@@ -95,6 +94,8 @@ class PowerForm(Form):
 
 def power_residual(theta, data):
     """Errors of the loss, weighted."""
+    import jax.numpy as jnp
+
     n, d, b = data["logs"].T
     return weighted(_loss(theta, n, d, b, data["inside"], jnp) - data["loss"], data)
 
