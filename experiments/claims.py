@@ -24,6 +24,7 @@ EXPERIMENTS = (
     "optimal_schedule",
     "critical_batch",
     "critical_theory",
+    "predictions",
 )
 HEAD = """# Claims, and what was measured of them
 

@@ -15,6 +15,7 @@ DIGESTS = {
     "irreducible_loss": "ced893d7826c6f86",
     "late_switch": "49df423976ecb3b9",
     "optimal_schedule": "b5b2fe6a5e76685c",
+    "predictions": "972ecdff01e40377",
     "second_moment": "e037c68bf370a9be",
 }
 

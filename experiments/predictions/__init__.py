@@ -1,0 +1,1 @@
+"""Schedules that nobody chose, predicted before they are trained."""

@@ -1,0 +1,84 @@
+"""What a law of loss curves was worth on schedules drawn from a seed. Derived here.
+
+The unit is the schedule: errors are compared on the same ones, with the jackknife's error and the
+bootstrap's over them. The law is that of Li et al., arXiv 2509.19189, with batches.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bss.points.claims import Claim, claim
+from bss.points.contrasts import judge
+from bss.points.effects import by_groups
+from bss.predictions.score import ALL, LAW
+from experiments.predictions.pilots import STEPS
+
+TABLE = "results/predictions/schedules/predictions.csv"
+MEAN = f"mean of {LAW} and {STEPS}"
+STATEMENTS = {
+    LAW: "Of drawn schedules, the functional law's error is below that of the constant of equal "
+    "steps",
+    MEAN: "Of drawn schedules, the error of the mean of the functional law and the constant of "
+    "equal steps is below that of the constant",
+}
+GROUPS = {
+    "constant": "constant rate",
+    "wsd": "decayed",
+    "cosine": "cosine",
+    ALL: "every ending",
+}
+
+
+def claims(results: Path) -> list[Claim]:
+    """Every claim, from the directory of registrations and of the tables of those scored."""
+    table = results / "schedules/predictions.csv"
+    return compared(pd.read_csv(table)) if table.exists() else []
+
+
+def compared(table: pd.DataFrame) -> list[Claim]:
+    """The law, and its mean with the baseline, against the baseline; an ending is a family.
+
+    Args:
+        table: predictions.csv; schedules of which a run failed have no error to compare.
+    """
+    made = []
+    for group, told in GROUPS.items():
+        asked = table.loc[(table["ending"] == group) | (group == ALL)]
+        rows = asked.dropna(subset=["measured"])
+        if len(rows):
+            made += _compared(rows, told, len(asked) - len(rows))
+    return made
+
+
+def _compared(rows: pd.DataFrame, told: str, failed: int) -> Iterator[Claim]:
+    """The claims of one family."""
+    measured = rows["measured"].to_numpy(float)
+    errors = {
+        name: 100 * np.abs(rows[name].to_numpy(float) / measured - 1)
+        for name in (*STATEMENTS, STEPS)
+    }
+    schedules = rows["schedule"].tolist()
+    less = {name: _mean(errors[name] - errors[STEPS]) for name in STATEMENTS}
+    found = judge({name: by_groups(mean, schedules) for name, mean in less.items()})
+    for name, effect in found.items():
+        note = f"median error {np.median(errors[name]):.2f}%, of the constant of equal steps "
+        note += f"{np.median(errors[STEPS]):.2f}%; {len(rows)} schedules"
+        note += f", {failed} more failed" * bool(failed)
+        yield claim(
+            STATEMENTS[name],
+            "derived",
+            told,
+            effect,
+            sign=-1,
+            unit="% of the loss",
+            table=TABLE,
+            note=note,
+        )
+
+
+def _mean(values: np.ndarray) -> Callable[[np.ndarray], float]:
+    """The mean of values [N], as a statistic of how often each counts."""
+    return lambda times: float(times @ values / times.sum())
