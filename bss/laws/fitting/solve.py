@@ -3,7 +3,9 @@
 A fixed number of Levenberg-Marquardt iterations, vectorised over problems (bootstrap resamples,
 targets, left-out batches) and over starts, in float64. Parameters live in a box and iterates are
 projected onto it; a law that wants a positive parameter fits its logarithm, and a parameter whose
-bounds are equal is held fixed, so that members of a family share one compiled program.
+bounds are equal is held fixed, so that members of a family share one compiled program. Where
+parameters trade off along a bent valley, steps follow it by geodesic acceleration (Transtrum and
+Sethna, arXiv 1201.5885).
 """
 
 import functools
@@ -20,6 +22,8 @@ TOLERANCE = 1e-4
 CHUNK = 8
 ROUND = 10
 EVERY = 8
+AHEAD = 0.1  # part of a step over which its second derivative is taken
+BENT = 0.75  # of a step's size, the acceleration up to which it is trusted
 Residual = Callable[[jax.Array, Any], jax.Array]
 
 
@@ -50,6 +54,7 @@ def solve(
     data: Any,
     *,
     iterations: int = 60,
+    accelerated: bool = False,
 ) -> Solution:
     """Minimise the sum of squared residuals of R problems, each from K starts.
 
@@ -61,6 +66,7 @@ def solve(
         upper: [P] or [R, P].
         data: pytree of arrays, each with a leading axis R.
         iterations: steps tried from each start; a rejected one counts.
+        accelerated: by geodesic acceleration, for one more evaluation of residuals in each.
 
     Raises:
         InputError: no start of some problem has finite residuals.
@@ -69,7 +75,7 @@ def solve(
     starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
     bounds = [np.broadcast_to(bound, (problems, parameters)) for bound in (lower, upper)]
     with jax.enable_x64(True):
-        found = _solve(residual, iterations, *float64((starts, *bounds, data)))
+        found = _solve(residual, iterations, accelerated, *float64((starts, *bounds, data)))
         theta, cost, converged = (np.asarray(leaf) for leaf in found)
     if not np.isfinite(cost).all():
         raise InputError("fit: no start gives finite residuals; check the data for extreme values")
@@ -87,6 +93,7 @@ def solve_in_rounds(
     changed: dict[str, np.ndarray] | None = None,
     *,
     rounds: int = 1,
+    accelerated: bool = False,
 ) -> Solution:
     """Descend from each of Q starts by itself, ROUND iterations in each round.
 
@@ -100,6 +107,7 @@ def solve_in_rounds(
         changed: data by name, [Q, ...], where they are of a start's own, as of a bootstrap refit.
         rounds: how many at most for a start; where the data are not changed, all end once the best
             has converged after EVERY of them.
+        accelerated: as in `solve`.
 
     Returns:
         A solution for each start; `Solution.best` picks one.
@@ -114,7 +122,8 @@ def solve_in_rounds(
         rows = np.resize(here, CHUNK)
         every = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
         every |= {key: values[rows] for key, values in (changed or {}).items()}
-        part = solve(residual, theta[rows][:, None], lower, upper, every, iterations=ROUND)
+        how = {"iterations": ROUND, "accelerated": accelerated}
+        part = solve(residual, theta[rows][:, None], lower, upper, every, **how)
         for kept, new in zip(found, part, strict=True):
             kept[here] = new[: len(here)]
         tried[here] += 1
@@ -145,26 +154,33 @@ def _linearize(residual: Residual, parameters: jax.Array, data: Any):
     return residual(parameters, data), jax.jacfwd(residual)(parameters, data)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _solve(
     residual: Residual,
     iterations: int,
+    accelerated: bool,
     starts: jax.Array,
     lower: jax.Array,
     upper: jax.Array,
     data: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     def problem(starts, lower, upper, data):
-        descend = jax.vmap(lambda start: _descend(residual, iterations, start, lower, upper, data))
-        theta, cost, converged = descend(starts)
+        def descend(start):
+            return _descend(residual, iterations, accelerated, start, lower, upper, data)
+
+        theta, cost, converged = jax.vmap(descend)(starts)
         best = jnp.argmin(jnp.where(jnp.isnan(cost), jnp.inf, cost))
         return theta[best], cost[best], converged[best]
 
     return jax.vmap(problem)(starts, lower, upper, data)
 
 
-def _descend(residual, iterations, start, lower, upper, data):
+def _descend(residual, iterations, accelerated, start, lower, upper, data):
     """Levenberg-Marquardt from one start; the iterate stays in the box."""
+
+    def bend(best, step):
+        ahead = residual(best.theta + AHEAD * step, data)
+        return 2 / AHEAD * ((ahead - best.values) / AHEAD - step @ best.slopes)
 
     def iterate(carry, _):
         candidate, best, damping = carry
@@ -173,7 +189,7 @@ def _descend(residual, iterations, start, lower, upper, data):
         better = trial.cost < best.cost
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, best)
         damping = jnp.clip(jnp.where(better, damping / 5, damping * 4), 1e-10, 1e12)
-        step, stationary = _propose(best, damping, lower, upper)
+        step, stationary = _propose(best, damping, lower, upper, bend if accelerated else None)
         return (jnp.clip(best.theta + step, lower, upper), best, damping), stationary
 
     basis = jnp.eye(start.size)
@@ -194,8 +210,11 @@ class _Iterate(NamedTuple):
     slopes: jax.Array
 
 
-def _propose(best: _Iterate, damping, lower, upper):
-    """The damped step, and whether residuals are orthogonal to every free derivative."""
+def _propose(best: _Iterate, damping, lower, upper, bend=None):
+    """The damped step, and whether residuals are orthogonal to every free derivative.
+
+    It is accelerated by what `bend` says is the second derivative of the residuals along it.
+    """
     gradient = best.slopes @ best.values
     held = ((best.theta <= lower) & (gradient >= 0)) | ((best.theta >= upper) & (gradient <= 0))
     slopes = jnp.where(held[:, None], 0.0, best.slopes)
@@ -204,25 +223,26 @@ def _propose(best: _Iterate, damping, lower, upper):
     size = jnp.diagonal(normal)
     # A derivative that vanishes must leave the system regular and its parameter in place.
     scale = jnp.where(size > 0, size, 1.0)
-    step = -_cholesky_solve(normal + jnp.diag(scale * damping), gradient)
+    damped = normal + jnp.diag(scale * damping)
+    step = -_solved(damped, gradient)
+    if bend is not None:
+        bent = -_solved(damped, slopes @ bend(best, step))
+        trusted = jnp.sum(scale * bent**2) <= BENT**2 * jnp.sum(scale * step**2)
+        step += jnp.where(trusted, bent / 2, 0.0)
     small = TOLERANCE * jnp.sqrt(2 * best.cost) + 1e-10
     return step, jnp.all(jnp.abs(gradient) <= small * jnp.sqrt(size))
 
 
-def _cholesky_solve(matrix: jax.Array, vector: jax.Array) -> jax.Array:
-    """Solve a small positive definite system; unrolled, so that it vectorises over problems."""
-    size = vector.size
-    factor = [[jnp.zeros(())] * size for _ in range(size)]
-    for i in range(size):
-        for j in range(i + 1):
-            rest = matrix[i, j] - sum(factor[i][k] * factor[j][k] for k in range(j))
-            factor[i][j] = jnp.sqrt(jnp.maximum(rest, 1e-300)) if i == j else rest / factor[j][j]
-    forward: list[Any] = []
-    for i in range(size):
-        known = sum(factor[i][k] * forward[k] for k in range(i))
-        forward.append((vector[i] - known) / factor[i][i])
-    back: list[Any] = [None] * size
-    for i in reversed(range(size)):
-        known = sum(factor[k][i] * back[k] for k in range(i + 1, size))
-        back[i] = (forward[i] - known) / factor[i][i]
-    return jnp.stack(back)
+def _solved(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+    """Solve a small positive definite system, which needs no pivots, by Gauss-Jordan.
+
+    In a loop of few operations, which compiles in a third of the time of a factorization in full.
+    """
+    count = jnp.arange(vector.size)
+
+    def eliminate(i, system):
+        row = system[i] / system[i, i]
+        return jnp.where(count[:, None] == i, row, system - system[:, i, None] * row)
+
+    system = jnp.concatenate([matrix, vector[:, None]], axis=1)
+    return jax.lax.fori_loop(0, vector.size, eliminate, system)[:, -1]

@@ -8,6 +8,7 @@ cluster by run (bss.laws.fitting.bootstrap).
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -115,9 +116,9 @@ def _solved(
     return found
 
 
-def _solve(problem: Problem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
+def _solve(problem: Problem, starts: np.ndarray, changed=None, **how: Any) -> Solution:
     box = problem.lower, problem.upper
-    return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, rounds=rounds)
+    return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, **how)
 
 
 def _best_first(solved: dict[str, _Solved]) -> list[str]:
@@ -248,7 +249,7 @@ def _bootstrap(
     drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(found.theta, (options.resamples, 1))
-    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
+    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS, accelerated=True)
 
 
 def _left_out(problem: Problem, whole: np.ndarray) -> float:

@@ -13,6 +13,7 @@ and the signal in the integral is its exact mean there. N losses of G pieces cos
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 Number = Any
@@ -81,15 +82,38 @@ def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Numb
     width = jnp.where(added > 0, added, 1.0)
     summed = _grown(ends / law.T_0, 1 - law.s) - _grown(begins / law.T_0, 1 - law.s)
     mean_signal = summed * law.T_0 / width
-    left = jnp.maximum(times[..., :, None] - begins[..., None, :], 0.0)
-    kept = _grown(law.c_K * left, 1 - law.q) / law.c_K
-
-    def accumulated(drive):
-        jumps = jnp.diff(drive, axis=-1, prepend=0.0)
-        return jnp.sum(jumps[..., None, :] * kept, axis=-1)
-
+    jumps = jnp.diff(jnp.stack([nu, nu * mean_signal], axis=-1), axis=-2, prepend=0.0)
+    remembered = _remembered(law.c_K, law.q, times, begins, jumps)
     signal = (1 + times / law.T_0) ** -law.s
-    return signal, accumulated(nu), accumulated(nu * mean_signal)
+    return signal, remembered[..., 0], remembered[..., 1]
+
+
+@jax.custom_jvp
+def _remembered(c_K: Number, q: Number, times: Number, begins: Number, jumps: Number) -> Number:
+    """Jumps [R, G, 2] of noises at begins [R, G], by what is kept of each at times [R, N, 2]."""
+    left = jnp.maximum(times[..., :, None] - begins[..., None, :], 0.0)
+    return _grown(c_K * left, 1 - q) / c_K @ jumps
+
+
+@_remembered.defjvp
+def _remembered_slopes(values, tangents):
+    """Derivatives of all parameters share the [N, G] arrays, which is most of the cost of a fit."""
+    c_K, q, times, begins, jumps = values
+    in_c_K, in_q, in_times, in_begins, in_jumps = tangents
+    lag = times[..., :, None] - begins[..., None, :]
+    left = jnp.maximum(lag, 0.0)
+    log, power = jnp.log1p(c_K * left), 1 - q
+    grown = _grown(c_K * left, power)
+    raised = 1 + power * grown
+    kernel = jnp.where(lag > 0, raised / (1 + c_K * left), 0.0)
+    near = jnp.abs(power) < 1e-6
+    by_power = (log * raised - grown) / jnp.where(near, 1.0, power)
+    by_power = jnp.where(near, log**2 * (0.5 + power * log / 3), by_power)
+    kept = grown / c_K
+    by_c_K, by_q = (left * kernel - kept) / c_K @ jumps, -by_power / c_K @ jumps
+    slopes = kept @ in_jumps - kernel @ (in_begins[..., None] * jumps)
+    slopes += (kernel @ jumps) * in_times[..., None] + by_c_K * in_c_K + by_q * in_q
+    return kept @ jumps, slopes
 
 
 def kernel_total(law: CurveLaw, lag: Number) -> Number:

@@ -42,6 +42,16 @@ def test_curved_valley_is_followed():
     np.testing.assert_allclose(found.parameters, [[1.0, 1.0]], rtol=1e-6)
 
 
+def test_acceleration_follows_a_curved_valley_in_fewer_steps():
+    starts, box = np.array([[-1.2, 1.0]]), (np.full(2, -5.0), np.full(2, 5.0))
+    plain, accelerated = (
+        solve(rosenbrock, starts, *box, np.ones(1), iterations=24, accelerated=accelerated)
+        for accelerated in (False, True)
+    )
+    assert accelerated.converged[0] and not plain.converged[0]
+    np.testing.assert_allclose(accelerated.parameters, [[1.0, 1.0]], rtol=1e-6)
+
+
 def test_bounds_hold_and_are_told():
     lower, upper = np.array([0.0, 0.5]), np.array([10.0, 10.0])
     found = solve(exponential, np.array([[1.0, 1.0]]), lower, upper, problems([0.3]))
