@@ -22,9 +22,9 @@ def predicted(entry: Mapping[str, Any], options: argparse.Namespace) -> Output:
     tokens = parse_tokens(options.tokens, field="--tokens")
     seq_len = options.seq_len or fit.seq_len
     if options.batch is None:
-        size = fit.best_batch(params, tokens).value
-        if not size or not 0 < size < float("inf"):
-            raise InputError("--batch: missing, and the fit has no best batch here; give a batch")
+        best = fit.best_batch(params, tokens)
+        if (size := best.value) is None:
+            raise InputError(f"--batch: missing, and B_opt is {best.note}; give a batch")
     elif seq_len is None:
         raise InputError("--seq-len: missing; the table has none, so say what a sequence holds")
     else:
@@ -74,4 +74,6 @@ def _notes(found: Prediction) -> list[str]:
         notes.append(f"rms error at left-out runs {where}: {found.error:.2g} nats")
     for name, times in found.beyond.items():
         notes.append(f"warning: {name} {times:.3g} times outside what was measured")
+    if found.best_batch.note:
+        notes.append(f"best batch {found.best_batch.note}")
     return notes

@@ -12,6 +12,7 @@ from bss.errors import InputError
 from bss.laws import TableFit
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
+from bss.units import format_tokens
 
 BUDGETS = 33
 
@@ -32,7 +33,8 @@ class BestBatch:
         """The schedule, where the fit was tested for this model and budget.
 
         Raises:
-            InputError: no params, or they or the budget lie beyond what the fit was tested for.
+            InputError: no params, or they or the budget lie beyond what the fit was tested for, or
+                B_opt is unidentified on the way.
         """
         fit = basis.fitted(TableFit)
         if self.params <= 0:
@@ -41,6 +43,16 @@ class BestBatch:
 
         first = tokens if self.constant else min(fit.tested["tokens"].low, tokens)
         budgets = np.unique(np.geomspace(first, tokens, BUDGETS))
-        batches = [(fit.best_batch(self.params, at).value or 0.0) / basis.seq_len for at in budgets]
+        batches = [_batch(fit, self.params, at) / basis.seq_len for at in budgets]
         ideal = through(np.log(budgets), np.log(np.maximum(batches, 1.0)))
         return limits.within(basis.measured).follow(ideal, tokens)
+
+
+def _batch(fit: TableFit, params: int, tokens: float) -> float:
+    found = fit.best_batch(params, tokens)
+    if found.value is None:
+        raise InputError(
+            f"fit: B_opt at {format_tokens(params)} and {format_tokens(int(tokens))} tokens is "
+            f"{found.note}; measure smaller and larger batches, each at its own best rate"
+        )
+    return found.value

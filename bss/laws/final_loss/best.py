@@ -14,7 +14,7 @@ import numpy as np
 
 from bss.laws.final_loss.fitted import FittedForm, Indifference
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.vertex import Vertex, pooled_scatter, vertex
+from bss.laws.final_loss.vertex import Vertex, about_least, pooled_scatter, vertex
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerLaw, fit_power, predict, unidentified
@@ -79,12 +79,14 @@ class BestBatch:
 
 
 def vertices(points: LossPoints) -> dict[int, Vertex]:
-    """The vertex of each cell that has one inside."""
-    cells = range(points.cell.max() + 1)
-    found = {
-        c: vertex(points.batch[points.cell == c], points.loss[points.cell == c]) for c in cells
-    }
-    return {c: at for c, at in found.items() if at.interior}
+    """The vertex of each cell that has one inside, and not one rate for all of its batches."""
+    found = {}
+    for cell in range(points.cell.max() + 1):
+        rows = np.flatnonzero(points.cell == cell)
+        at = vertex(points.batch[rows], points.loss[rows])
+        if at.interior and not points.shared_rate(rows):
+            found[cell] = at
+    return found
 
 
 def vertex_law(points: LossPoints, level: float) -> tuple[PowerLaw | None, str]:
@@ -93,7 +95,7 @@ def vertex_law(points: LossPoints, level: float) -> tuple[PowerLaw | None, str]:
     first = [int(np.flatnonzero(points.cell == cell)[0]) for cell in found]
     sizes = {"params": points.params[first], "tokens": points.tokens[first]}
     varied = {name: x for name, x in sizes.items() if len(np.unique(x)) > 1}
-    told = f"{len(found)} best batches inside their cells"
+    told = f"{len(found)} best batches inside their cells and not at one rate"
     if len(found) < FEWEST:
         return None, f"{told}, {FEWEST} needed"
     why = unidentified(varied) if varied else "one (params, tokens)"
@@ -150,26 +152,33 @@ def _spread(points: LossPoints, law: FittedForm, row: int) -> float:
 def _missed_by_law(
     points: LossPoints, law: FittedForm, left_out: list["LeftOut"], found: dict[int, Vertex]
 ) -> dict[int, float]:
-    """Per cell, log of the best batch by a law that has not seen it over the vertex."""
+    """Per cell, log of the vertex by a law that has not seen it over that of the losses.
+
+    Both are of parabolas through the same batches, as that of a lopsided valley misses its least.
+    """
     missed = {}
     for fold in (fold for fold in left_out if fold.kind == "cell"):
         blind = replace(law, form=fold.form, theta=fold.theta)
-        for cell in np.unique(points.cell[fold.out]):
-            row = np.flatnonzero(points.cell == cell)[0]
-            if cell in found:
-                size = float(points.params[row]), float(points.tokens[row])
-                best = float(blind.valley(*size)[2])
-                if 0 < best < np.inf:
-                    missed[int(cell)] = float(np.log(best / found[cell].batch))
+        for cell in (int(cell) for cell in np.unique(points.cell[fold.out]) if cell in found):
+            rows = np.flatnonzero(points.cell == cell)
+            near = rows[about_least(points.batch[rows], points.loss[rows])]
+            losses = blind.losses(points.params[near], points.tokens[near], points.batch[near])
+            at = vertex(points.batch[near], losses)
+            if np.isfinite(at.batch):
+                missed[cell] = float(np.log(at.batch / found[cell].batch))
     return missed
 
 
 def exponents(points: LossPoints, level: float) -> dict[str, Estimate]:
     """x and y of B_opt ∝ N^x·D^y of the vertices, and y - x; a note where they do not tell it."""
     power, why = vertex_law(points, level)
+    models, budgets = (len(np.unique(x)) > 1 for x in (points.params, points.tokens))
+    varies = {"N": models, "D": budgets, "D_less_N": models and budgets}
     told = {
-        name: Estimate(None, level=level, note=f"unidentified: {why or 'it does not vary'}")
-        for name in ("N", "D", "D_less_N")
+        name: Estimate(
+            None, level=level, note=f"unidentified: {(moves and why) or 'it does not vary'}"
+        )
+        for name, moves in varies.items()
     }
     if power is None:
         return told

@@ -106,6 +106,10 @@ def _reason(
         return f"the smallest batch measured is the best, B_opt ≤ {least:g} tokens", None, least
     if least == batch.max():
         return f"the largest batch measured is the best, B_opt ≥ {least:g} tokens", least, None
+    if found.value is not None and found.value < batch.min():  # the least is inside by luck
+        return f"by the law below the batches measured, B_opt ≤ {least:g} tokens", None, least
+    if found.value is not None and found.value > batch.max():
+        return f"by the law above the batches measured, B_opt ≥ {least:g} tokens", least, None
     if at_bound:
         return f"{at_bound} ended at a bound of the fit", found.low, found.high
     if too_wide(found):

@@ -13,7 +13,7 @@ from bss.laws.final_loss.forms.form import Design
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 
-PADDING = 192  # rows: tables up to this size share one compiled program
+PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
 REFIT_ROUNDS = 8
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)

@@ -1,7 +1,7 @@
 """The law fitted to final losses, as a value: its JSON form, and its predictions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bss.laws.final_loss.best import BestBatch
 from bss.laws.final_loss.fitted import FittedForm, Indifference
 from bss.laws.final_loss.optimum import Optimum
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.fitting.estimate import Estimate, Fit
+from bss.laws.fitting.estimate import SPANS, Estimate, Fit, too_wide
 
 METHOD = (
     "wild bootstrap: the errors of each (params, tokens) times a draw of mean 0 and variance 1; "
@@ -76,7 +76,7 @@ class Prediction:
 
     Attributes:
         loss: in nats, with the interval of a new run.
-        best_batch: B_opt there in tokens.
+        best_batch: B_opt there in tokens, or why it has no value.
         indifference, wider: the batches as good.
         given_up: the loss above that of B_opt, in nats.
         form: which law said it.
@@ -197,7 +197,7 @@ class TableFit(Fit):
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
         error = max(errors) if errors else None
         scatter = max([law.scatter, *errors])
-        best, (indifference, wider) = self.best.at(law, params, tokens, self.level)
+        best, (indifference, wider) = self._best(params, tokens)
         return Prediction(
             loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
             best_batch=best,
@@ -210,8 +210,11 @@ class TableFit(Fit):
         )
 
     def best_batch(self, params: float, tokens: float) -> Estimate:
-        """B_opt in tokens at N and D, wherever they are."""
-        return self.best.at(self._law(params, tokens), params, tokens, self.level)[0]
+        """B_opt in tokens at N and D, wherever they are; without a value where it is unidentified.
+
+        That is where its interval is too wide, and everywhere if no measured (N, D) tells its own.
+        """
+        return self._best(params, tokens)[0]
 
     def check_tested(self, asked: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
@@ -224,6 +227,15 @@ class TableFit(Fit):
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
                     "the largest; ask with --extrapolate, or measure there"
                 )
+
+    def _best(self, params: float, tokens: float) -> tuple[Estimate, tuple[Indifference, ...]]:
+        found, alike = self.best.at(self._law(params, tokens), params, tokens, self.level)
+        if all(at.batch.value is None for at in self.optima):
+            note = "unidentified: so is that of every (params, tokens) measured"
+            return Estimate(None, level=self.level, note=note), alike
+        if too_wide(found):
+            return replace(found, value=None, note=f"unidentified: {SPANS}"), alike
+        return found, alike
 
     def _law(self, params: float, tokens: float) -> FittedForm:
         return self.extrapolating if self.is_beyond(params, tokens) else self.inside

@@ -49,31 +49,36 @@ def vertex(batch: ArrayLike, loss: ArrayLike, nearest: int = NEAREST) -> Vertex:
         nearest: batches of the parabola, by their order; all where there are fewer, and the outer
             ones where the least is near an end.
     """
-    order = np.argsort(np.asarray(batch, float))
-    x, y = np.log(np.asarray(batch, float))[order], np.asarray(loss, float)[order]
-    least, middle = int(np.argmin(y)), nearest // 2
-    first = max(0, min(least - middle, len(x) - nearest))
-    near = slice(first, first + nearest)
-    centre, count = float(np.mean(x[near])), len(x[near])
+    near = about_least(batch, loss, nearest)
+    x, y = np.log(np.asarray(batch, float))[near], np.asarray(loss, float)[near]
+    centre, count = float(np.mean(x)), len(x)
     none = Vertex(math.nan, math.nan, math.nan, max(count - 3, 0), math.nan, interior=False)
     if count < 3:
         return none
-    design = np.vander(x[near] - centre, 3)
-    curvature, slope, level = theta = np.linalg.lstsq(design, y[near], rcond=None)[0]
+    design = np.vander(x - centre, 3)
+    curvature, slope, level = theta = np.linalg.lstsq(design, y, rcond=None)[0]
     if curvature <= 0:
         return none
     at = -slope / (2 * curvature)
     by_theta = np.array([slope / (2 * curvature**2), -1 / (2 * curvature), 0.0])
-    rest = y[near] - design @ theta
-    inside = x[near][0] < at + centre < x[near][-1]
+    rest = y - design @ theta
+    inside = x[0] < at + centre < x[-1]
     return Vertex(
         batch=math.exp(at + centre),
         loss=float(level + slope * at / 2),
         scatter=math.sqrt(rest @ rest / (count - 3)) if count > 3 else math.nan,
         freedom=count - 3,
         leverage=math.sqrt(by_theta @ np.linalg.inv(design.T @ design) @ by_theta),
-        interior=bool(inside and 0 < least < len(x) - 1),
+        interior=bool(inside and 0 < np.argmin(y) < count - 1),
     )
+
+
+def about_least(batch: ArrayLike, loss: ArrayLike, nearest: int = NEAREST) -> np.ndarray:
+    """The rows [nearest] about the least loss, by the order of their batches; all if fewer."""
+    order = np.argsort(np.asarray(batch, float))
+    least = int(np.argmin(np.asarray(loss, float)[order]))
+    first = max(0, min(least - nearest // 2, len(order) - nearest))
+    return order[first : first + nearest]
 
 
 def pooled_scatter(vertices: list[Vertex]) -> float:
