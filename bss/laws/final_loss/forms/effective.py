@@ -56,7 +56,7 @@ class EffectiveTokens(Form):
         if not models:
             bounds |= {"A": (NONE, NONE), "a": (1.0, 1.0), "r": (0.0, 0.0)}
         if not budgets:
-            bounds["q"] = (0.0, 0.0)
+            bounds |= {"g": (1.0, 1.0), "q": (0.0, 0.0)}
         return in_order(bounds, NAMES)
 
     def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
