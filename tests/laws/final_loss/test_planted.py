@@ -12,7 +12,7 @@ import pytest
 from bss.laws import check_losses, fit_table
 from bss.laws.final_loss.best import BestBatch
 from bss.laws.final_loss.optimum import optima
-from bss.laws.final_loss.points import loss_points
+from bss.laws.final_loss.table import loss_points
 from bss.laws.fitting.estimate import Options
 from tests.laws.final_loss.test_fit import THETA, planted_law
 
