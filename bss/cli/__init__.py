@@ -7,6 +7,7 @@ run was asked to stop and has saved.
 
 import argparse
 import importlib
+import keyword
 import os
 import sys
 import warnings
@@ -20,6 +21,7 @@ from bss.errors import InputError
 _COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",
     "train": "train one run from its JSON config",
+    "import": "other trainers' logs into a run table",
     "points": "steps and tokens to target losses, from loss curves",
     "fit": "fit a law: es, critical, table, curve",
     "predict": "a loss or a batch by a fitted law, with its interval",
@@ -48,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, text in _COMMANDS.items():
         subparser = subparsers.add_parser(name, help=text, description=text)
         if name in given[:1]:  # import only the room that is asked for
-            importlib.import_module(f"bss.cli.{name}").add_arguments(subparser)
+            module = f"{name}_" if keyword.iskeyword(name) else name
+            importlib.import_module(f"bss.cli.{module}").add_arguments(subparser)
     options = parser.parse_args(given)
     try:
         with warnings.catch_warnings():

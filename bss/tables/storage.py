@@ -23,15 +23,24 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
         InputError: the name ends in neither .csv nor .parquet, or its directory does not exist.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise InputError(f"table: {path.parent} is no directory; make it, or write elsewhere")
-    if path.suffix not in (".csv", ".parquet"):
-        raise InputError(f"table: {path} has an unknown ending; write it as .csv or .parquet")
+    check_name(path)
     with replacing(path) as temporary:
         if path.suffix == ".csv":
             frame.to_csv(temporary, index=False)
         else:
             frame.to_parquet(temporary, index=False)
+
+
+def check_name(path: Path) -> None:
+    """Refuses a name that no table can be written to.
+
+    Raises:
+        InputError: it ends in neither .csv nor .parquet, or its directory does not exist.
+    """
+    if not path.parent.is_dir():
+        raise InputError(f"table: {path.parent} is no directory; make it, or write elsewhere")
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(f"table: {path} has an unknown ending; write it as .csv or .parquet")
 
 
 def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.DataFrame, Origin]:

@@ -1,0 +1,136 @@
+"""Columns of numbers of CSV, JSON lines and Parquet files, read by Arrow."""
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from bss.errors import InputError
+from bss.importers.log import HEAD, Rows, refuse_line
+
+
+def names_of(file: Path, head: str) -> list[str]:
+    """The columns of a file of rows; those of JSON lines are the keys of its beginning.
+
+    Raises:
+        InputError: the file is damaged, or a column is there twice.
+    """
+    if file.suffix == ".parquet":
+        try:
+            return pq.read_schema(file).names
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(file, error) from None
+    if file.suffix == ".csv":
+        return _header(file, head)
+    names: dict[str, None] = {}
+    for line in head.splitlines()[:200]:
+        names.update(dict.fromkeys(_object(line) or {}))
+    return list(names)
+
+
+def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
+    """Some columns of a file of rows as float64: NaN where empty, infinite where NaN is written.
+
+    Raises:
+        InputError: the file is damaged or cut off, or holds something else than numbers.
+    """
+    try:
+        table = _table(file, list(dict.fromkeys(columns)))
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from None
+    return {name: _numbers(file, name, table[name]) for name in table.column_names}
+
+
+def _table(file: Path, columns: list[str]) -> pa.Table:
+    if file.suffix == ".parquet":
+        return pq.read_table(file, columns=columns)
+    if file.suffix == ".csv":
+        _refuse_cut(file)
+        options = pyarrow.csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns, pa.float64()),
+            null_values=[""],
+            quoted_strings_can_be_null=True,
+        )
+        return pyarrow.csv.read_csv(file, convert_options=options)
+    _refuse_cut(file)
+    schema = pa.schema([(name, pa.float64()) for name in columns])
+    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    try:
+        return pyarrow.json.read_json(file, parse_options=options)
+    except pa.ArrowException:  # NaN, which Python writes and JSON does not have
+        return _python_table(file, columns)
+
+
+def _python_table(file: Path, columns: list[str]) -> pa.Table:
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            row = _object(line)
+            if row is None:
+                refuse_line(file, number, "is no JSON object; delete or complete the line")
+            rows.append(row)
+    told = {name: [_number(row.get(name)) for row in rows] for name in columns}
+    return pa.table({name: pa.array(values, pa.float64()) for name, values in told.items()})
+
+
+def _number(value: Any) -> float | None:
+    """A number; NaN for text that says so, as W&B does; None for what is none (a histogram)."""
+    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
+        return math.nan
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> np.ndarray:
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        if column.null_count == len(column):
+            return np.full(len(column), np.nan)
+        raise InputError(f"{file}: column {name} holds {column.type}; expected numbers")
+    values = column.cast(pa.float64())
+    told = values.to_numpy().copy()
+    if values.null_count < int(np.isnan(told).sum()):
+        written = pc.call_function("is_nan", [values]).fill_null(False)
+        told[written.to_numpy()] = np.inf
+    return told
+
+
+def _header(file: Path, head: str) -> list[str]:
+    names = next(csv.reader(head.splitlines()[:1]), [])
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{file}: column {name!r} is there twice; rename one")
+    return names
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse_cut(file: Path) -> None:
+    """Refuse text that may end within a value: no line end, bracket or pair of quotes."""
+    with file.open("rb") as opened:
+        opened.seek(0, 2)
+        opened.seek(max(0, opened.tell() - HEAD))
+        last = opened.read().rpartition(b"\n")[2]
+    quoted = last.endswith(b'"') and last.count(b'"') % 2 == 0
+    if last and not (quoted or last.endswith(b"}")):
+        told = "its last line has no end and may be cut off; delete or complete it"
+        raise InputError(f"{file}: {told}")
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    told = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no reason told"
+    return InputError(f"{file}: cannot be read: {told}")

@@ -1,0 +1,139 @@
+"""What a reader hands over: the rows of one run, as its trainer or tracker wrote them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from bss.errors import InputError
+
+COLUMNS = (
+    "step", "tokens", "samples", "rounded_tokens", "batch", "batch_tokens", "lr", "loss",
+    "eval_loss",
+)  # fmt: skip
+"""Columns of rows; rounded tokens are only compared with what the others make."""
+
+LOSSES = ("loss", "eval_loss")
+
+Rows = dict[str, np.ndarray]
+"""Columns of equal length, float64."""
+
+SHARED = re.compile(
+    r"(wandb[-_]?)?history|trainer_state|config|main|stdout|log|train|train_log|metrics|"
+    r"tracker_metrics|\d{4,5}|events\.out\.tfevents.*|output|rank_?\d+",
+    re.IGNORECASE,
+)
+"""File names that say nothing of a run: it is called as the directory is."""
+
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
+HEAD = 2**16
+
+
+@dataclass(frozen=True)
+class Log:
+    """One run of one file.
+
+    Attributes:
+        run: its name.
+        rows: in the order written, some of COLUMNS: `step` steps completed, `tokens` and
+            `samples` (sequences) consumed, `batch` in sequences, `loss` of training and
+            `eval_loss` held out, in nats per token. NaN where a row lacks a value; infinite where
+            the log says NaN or infinity.
+        source: of the file, for messages.
+        place: logs of one place are one run, continued after a restart.
+        seq_len: tokens per sequence, where the log says it.
+        notes: what its reader has to tell.
+    """
+
+    run: str
+    rows: Rows
+    source: str
+    place: str
+    seq_len: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Importer:
+    """How files of one format are recognised and read; one in each file of this room.
+
+    Attributes:
+        about: what it reads, in a line.
+    """
+
+    about: str
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Whether a file is of the format, by its name and its first `HEAD` bytes."""
+        raise NotImplementedError
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """The runs of a file.
+
+        Args:
+            file: one that it recognises.
+            columns: names that the user gave, by ours; only trackers of named metrics use them.
+
+        Raises:
+            InputError: the file is damaged, or tells no losses or no counts.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AnyOf(Importer):
+    """The first of several importers that recognises a file."""
+
+    about: str
+    importers: tuple[Importer, ...]
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Whether one of them does."""
+        return any(importer.recognises(file, head) for importer in self.importers)
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """The runs of a file, by the first that recognises it."""
+        told = head_of(file)
+        yield from next(i for i in self.importers if i.recognises(file, told)).read(file, columns)
+
+
+def head_of(file: Path) -> str:
+    """The beginning of a file as text, whatever it holds.
+
+    Raises:
+        InputError: there is no such file, or it is a pickle, which runs code when it is read.
+    """
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(HEAD)
+    except FileNotFoundError:
+        raise InputError(f"{file}: there is no such file") from None
+    if file.suffix in PICKLES or file.name == "training_args.bin" or _is_pickle(head):
+        raise InputError(
+            f"{file}: is a pickle, and reading one runs its code; export the log as CSV or JSON"
+        )
+    return head.decode(errors="replace")
+
+
+def _is_pickle(head: bytes) -> bool:
+    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def run_name(file: Path) -> str:
+    """What a run is called: as its file, or as its directory where the file's name says nothing."""
+    if not named_by_directory(file):
+        return file.stem
+    folder = file.resolve().parent
+    return folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
+
+
+def named_by_directory(file: Path) -> bool:
+    """Whether a file's name says nothing of its run."""
+    return SHARED.fullmatch(file.stem) is not None or file.name.startswith("events.out.tfevents")
+
+
+def refuse_line(file: Path, line: int, told: str) -> NoReturn:
+    """Raises InputError, naming the line."""
+    raise InputError(f"{file}, line {line}: {told}")

@@ -1,0 +1,84 @@
+"""Random mutations of every format: each ends in its declared answer, never in a traceback."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from tests.importers.imported import assert_same, expected, imported
+from tests.importers.mutations import COUNTED, DIVERGED, MUTATIONS, REFUSED, SAME
+from tests.importers.writers import FORMATS, Written, rows_of_run
+
+
+def answer(folder, written: Written, rows) -> str:
+    """What became of files in a folder that were made of a run; asserts what it claims."""
+    try:
+        table, report = imported([folder], written)
+    except InputError as error:
+        return REFUSED if str(error).splitlines() == [str(error)] else "told in several lines"
+    wanted = expected(rows, written)
+    if report.diverged_at is not None:
+        assert_same(table, wanted.loc[wanted["step"] < report.diverged_at].reset_index(drop=True))
+        return DIVERGED
+    assert_same(table, wanted)
+    return SAME
+
+
+def truncate(folder, rng: np.random.Generator) -> bool:
+    """Cut a file within its last rows; False where the end of a row was hit."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    file = files[int(rng.integers(len(files)))]
+    data = file.read_bytes()
+    cut = int(rng.integers(len(data) // 2, len(data) - 1))
+    file.write_bytes(data[:cut])
+    if file.suffix in (".json", ".parquet"):
+        return True
+    if "tfevents" in file.name:
+        return cut not in record_ends(data)
+    whole = data[:cut].endswith(b"\n") or data[cut : cut + 1] == b"\n"
+    return not whole
+
+
+def record_ends(data: bytes) -> set[int]:
+    ends, at = set(), 0
+    while at < len(data):
+        at += 16 + int.from_bytes(data[at : at + 8], "little")
+        ends.add(at)
+    return ends
+
+
+def mutate(name: str, tmp_path, seed: int) -> None:
+    """Every mutation of a format once, and a cut."""
+    written, rng = FORMATS[name], np.random.default_rng(seed)
+    rows = rows_of_run(seed, schedule=written.schedule)
+    for mutation, (change, answers) in MUTATIONS.items():
+        if mutation in ("wrong units", "rounded") and not set(COUNTED) & set(written.says):
+            continue
+        folder = tmp_path / "mutated"
+        folder.mkdir()
+        written.write(folder, change(rows, rng, written))
+        got = answer(folder, written, rows)
+        assert got in answers, (mutation, seed, got)
+        shutil.rmtree(folder)
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    written.write(folder, rows)
+    if truncate(folder, rng):
+        with pytest.raises(InputError) as error:
+            imported([folder], written)
+        assert "\n" not in str(error.value)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_mutations_end_as_declared(tmp_path, name):
+    for seed in range(100 // (len(MUTATIONS) + 1) + 1):
+        mutate(name, tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_many_mutations_end_as_declared(tmp_path, name):
+    for seed in range(2000 // (len(MUTATIONS) + 1) + 1):
+        mutate(name, tmp_path, seed)
