@@ -17,7 +17,7 @@ from bss.laws.functional.curves import stack
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import law_losses
 from bss.plots.predictions import score_figure
-from bss.predictions.registration import digest, register
+from bss.predictions.registration import digest, read_registration, register
 from bss.predictions.score import LAW, score
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -124,6 +124,15 @@ def test_a_mean_batch_beyond_the_constants_is_refused(asked):
     large = next(one for one in asked.drawn if str(one.schedule.batch) in ("16", "24", "32"))
     with pytest.raises(InputError, match=r"mean batch is .*measured at .*narrow batches"):
         pilots.equal_steps(few, large)
+
+
+def test_the_committed_registration_is_that_of_the_draw_and_the_pilots(asked, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    held, known = read_registration(asked.file), pilots.constants(asked)
+    assert (held.seed, held.ranges, held.exclusions) == (asked.draw, asked.ranges, asked.exclusions)
+    for one, drawn in zip(held.predictions, asked.drawn, strict=True):
+        assert (one.name, one.schedule, one.peak_lr) == (drawn.name, drawn.schedule, drawn.peak_lr)
+        assert one.baselines[pilots.STEPS] == pytest.approx(pilots.equal_steps(known, drawn)[0])
 
 
 @pytest.fixture
