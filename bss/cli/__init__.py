@@ -26,6 +26,7 @@ _COMMANDS = {
     "fit": "fit a law: es, critical, table, curve",
     "predict": "a loss or a batch by a fitted law, with its interval",
     "schedule": "a fitted law into a batch schedule",
+    "advise": "the best batch of a run before anything is trained, and what others cost",
     "rules": "published rules of batch and rate, side by side",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
     "report": "a results directory as one HTML page",

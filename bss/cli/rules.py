@@ -1,6 +1,7 @@
 """bss rules: what published rules say of a setting, side by side, and ramps of published runs."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> Output:
     """Asks every rule."""
     setting = _setting(options)
     told = answers(setting, options.rule or RULES)
-    tables, notes = [_rules_table(told, setting)], [_note(a) for a in told]
+    tables, notes = [rules_table(told, setting)], [note_of(a) for a in told]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},
@@ -75,7 +76,8 @@ def _entry(answer: Answer) -> dict[str, Any]:
     return {"name": entry.pop("name"), "source": entry.pop("source"), **entry.pop("told"), **entry}
 
 
-def _rules_table(told: list[Answer], setting: Setting) -> Table:
+def rules_table(told: Sequence[Answer], setting: Setting) -> Table:
+    """What each rule says, with its range and source."""
     title = (
         f"rules at {setting.params:,.0f} parameters, {format_tokens(int(setting.tokens))} tokens, "
         f"{setting.compute:.3g} FLOPs"
@@ -93,7 +95,7 @@ def _rules_table(told: list[Answer], setting: Setting) -> Table:
     return Table(title, [*columns, "in range", "source"], rows)
 
 
-def _note(answer: Answer) -> str:
+def note_of(answer: Answer) -> str:
     """What a rule lacks, or where it is asked beyond its range; empty for neither."""
     if answer.missing:
         needed = ", ".join(f"--{name.replace('_', '-')}" for name in answer.missing)

@@ -15,6 +15,7 @@ from bss.policies import policy_named
 from bss.policies.policy import Basis, Limits
 
 PUBLISHED = Path(__file__).parents[3] / "results/published/steplaw_dense_best.csv"
+COMMITTED = Path(__file__).parents[3] / "bss/laws/published/steplaw_dense.json"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,21 @@ def test_best_batches_are_those_of_the_cells_own_parabolas(fit):
         assert regret <= 0.005
     assert np.sum(np.abs(np.log(ratios)) < np.log(1.5)) >= 16
     assert np.sum(np.abs(distances) < 1.645) >= 14
+
+
+def test_the_committed_fit_is_what_the_command_gives(fit):
+    """That of `bss advise`; its draws are fewer, which no value hangs on."""
+    found = TableFit.from_dict(json.loads(COMMITTED.read_text()))
+    assert (found.form, found.extrapolating.form) == (fit.form, fit.extrapolating.form)
+    assert found.tested == fit.tested and found.best.source == fit.best.source
+    points = fit.points
+    for told, made in ((found.inside, fit.inside), (found.extrapolating, fit.extrapolating)):
+        losses = (law.losses(points.params, points.tokens, points.batch) for law in (told, made))
+        assert np.ptp(np.stack([*losses]), axis=0).max() < 1e-4
+    assert found.left_out == pytest.approx(fit.left_out, rel=0.01)
+    for at, other in zip(found.optima, fit.optima, strict=True):
+        assert at.batch.value == pytest.approx(other.batch.value, rel=1e-6)
+        assert at.batch.high == pytest.approx(other.batch.high, rel=0.02)
 
 
 def test_the_best_batch_follows_data_rather_than_model_size(fit):

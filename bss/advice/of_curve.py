@@ -1,0 +1,65 @@
+"""What the functional law says of constant batches at a budget, of the model that was fitted."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bss.advice.told import Told, of_losses
+from bss.errors import InputError
+from bss.laws import CurveFit
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.functional.curves import stack
+from bss.laws.functional.forecast import untested
+from bss.laws.functional.paths import plan_path
+from bss.laws.functional.values import law_losses
+from bss.rules import Setting
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Rate, wsd
+
+GRID = 33
+DECAY = 0.2  # of the budget, under WSD
+
+
+def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
+    """Of a fit as `bss fit curve --json` prints it, at one peak rate for all batches.
+
+    Raises:
+        InputError: the runs had several rates and the setting has none, or the law says nothing of
+            averaged weights.
+    """
+    fit = CurveFit.from_dict(entry)
+    tokens = int(setting.tokens)
+    ends = [max(1, round(size)) for size in fit.batches]
+    batch = np.unique(np.geomspace(*ends, GRID).round().astype(int))
+    rate = _rate(fit, setting, ending)
+    paths = [plan_path(BatchSchedule.parse(str(b)), tokens, fit.seq_len, rate) for b in batch]
+    curves = stack(paths, fit.seq_len)
+    loss = law_losses(fit.law, curves)[:, 0]
+    notes = [f"losses are of one rate for all batches, {rate.peak:g}: that rate's best, not B_opt"]
+    found = of_losses(name, (batch * fit.seq_len).tolist(), loss.tolist(), fit.level, notes)
+    runs = (*found.runs, *(f"{n}: {why}" for n, why in fit.unidentified.items()))
+    beyond = untested(fit, curves)[int(np.argmin(loss))]
+    if not beyond:
+        return replace(found, runs=runs)
+    return Told(
+        name,
+        Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}"),
+        extrapolated=found.best.value,
+        runs=runs,
+    )
+
+
+def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
+    least, most = fit.rates
+    if setting.lr is None and least != most:
+        told = f"give the peak rate, of {least:.4g} to {most:.4g} measured"
+        raise InputError(f"--lr: missing; {told}")
+    peak, tokens = setting.lr or most, setting.tokens
+    if ending == "average":
+        raise InputError(
+            "--ending average: a curve fit says nothing of averaged weights; give constant, wsd or "
+            "cosine"
+        )
+    decay = {"wsd": DECAY, "cosine": 1.0, "constant": 0.0}[ending] * tokens
+    return wsd(peak, tokens, 0, decay, "cosine" if ending == "cosine" else "linear")

@@ -1,0 +1,127 @@
+"""What the law of final losses says of constant batches, within what it was tested for."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bss.advice.told import Told
+from bss.laws import TableFit
+from bss.laws.final_loss.optimum import Optimum
+from bss.laws.fitting.estimate import Estimate
+from bss.rules import Setting
+from bss.units import format_tokens
+
+NEAR = 1.25  # (N, D) within this factor of the one asked count as measured
+MOST = 3  # cells of a fit that are told
+
+
+def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
+    """Of a fit as `bss fit table --json` prints it."""
+    return of_table(TableFit.from_dict(entry), setting, name)
+
+
+def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
+    """B_opt, the batches as good, and what others lose; nothing where the fit was not tested.
+
+    The batches are told a little farther than the losses: below the smallest model and budget as
+    far as the fit was tested beyond the largest.
+    """
+    N, D = setting.params, setting.tokens
+    where = [_Distance.of(fit, setting, size) for size in ("params", "tokens")]
+    best, runs = fit.best_batch(N, D), _runs(fit, setting)
+    value = best.value if best.value and math.isfinite(best.value) else None
+    if all(at.batch.value is None for at in fit.optima):
+        value = None
+    far = ", ".join(at.text for at in where if not at.near)
+    if value is None or far:
+        reason = f"not tested there: {far}" if far else _why_none(fit, setting)
+        none = Estimate(None, level=best.level, note=reason)
+        return Told(name, none, extrapolated=value, runs=runs)
+    law = fit.extrapolating if fit.is_beyond(N, D) else fit.inside
+    shift = float(law.valley(N, D)[2]) / value  # the best batch may be the vertices', not the law's
+    alike = fit.prediction(N, D, value, extrapolate=True).indifference
+    seen, tested = fit.tested["batch_tokens"], all(at.tested for at in where)
+
+    def lost(batch: float) -> float | None:
+        if not (tested and seen.low <= batch <= seen.high):
+            return None
+        return max(float(law.given_up(N, D, np.array([batch * shift]))[0]), 0.0)
+
+    measured = min(_apart(at, setting) for at in fit.optima) < math.log(NEAR)
+    notes = [f"losses are not known: {at.text}" for at in where if not at.tested]
+    if setting.lr is not None:
+        notes.append(f"losses are of rates tuned at each batch, not of {setting.lr:g} at all")
+    return Told(
+        name, best, alike.low, alike.high, lost, measured=measured, runs=runs, notes=tuple(notes)
+    )
+
+
+def _why_none(fit: TableFit, setting: Setting) -> str:
+    """Why the nearest best batch has no value."""
+    nearest = min(fit.optima, key=lambda at: _apart(at, setting))
+    return nearest.batch.note or "unidentified: the loss falls to the end of the search"
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """How far a size lies outside of those measured.
+
+    Attributes:
+        times: how far; 1 inside.
+        tested: whether left-out runs were as far in that direction.
+        near: whether they were so in either.
+        text: for people.
+    """
+
+    times: float
+    tested: bool
+    near: bool
+    text: str
+
+    @classmethod
+    def of(cls, fit: TableFit, setting: Setting, size: str) -> "_Distance":
+        """Of `params` or `tokens`."""
+        value, seen = getattr(setting, size), fit.tested[size]
+        above, below = value / seen.high, seen.low / value
+        times, slack = max(above, below, 1.0), 1 + 1e-9
+        side, end = ("above", seen.high) if above > 1 else ("below", seen.low)
+        told = f"{size} {format_tokens(int(value))} is {times:.3g} times {side} those measured"
+        tested = above <= seen.reach * slack and below <= slack
+        return cls(times, tested, times <= seen.reach * slack, f"{told}, {format_tokens(int(end))}")
+
+
+def _apart(at: Optimum, setting: Setting) -> float:
+    """How far a measured (N, D) is from the one asked, in logarithms."""
+    return math.hypot(math.log(at.params / setting.params), math.log(at.tokens / setting.tokens))
+
+
+def _runs(fit: TableFit, setting: Setting) -> tuple[str, ...]:
+    """Where the fit has a best batch that its own runs do not tell, the nearest first."""
+    nearest = sorted(fit.optima, key=lambda at: _apart(at, setting))
+    open_ended = [text for at in nearest if (text := _wanted(fit, at))]
+    return tuple(open_ended[:MOST])
+
+
+def _wanted(fit: TableFit, at: Optimum) -> str:
+    """The runs that one (N, D) lacks; empty where its best batch is told."""
+    points = fit.points
+    rows = np.flatnonzero((points.params == at.params) & (points.tokens == at.tokens))
+    batch = points.batch[rows]
+    least = float(batch[np.argmin(points.loss[rows])])
+    where = f"at {format_tokens(int(at.params))} and {format_tokens(int(at.tokens))} tokens"
+    if points.shared_rate(rows):
+        other = sorted(batch, key=lambda b: abs(math.log(b / least)))[:2]
+        told = " and ".join(f"{b:,.0f}" for b in sorted(other))
+        return f"other rates at batches {told} {where}: all batches share one"
+    if at.bracketed and at.batch.value is not None:
+        return ""
+    if len(batch) == 1 or at.bracketed:
+        return f"batches {least / 2:,.0f} and {2 * least:,.0f} {where}: {_reason(at)}"
+    ends = (least / 4, least / 2) if least == batch.min() else (2 * least, 4 * least)
+    return f"batches {ends[0]:,.0f} and {ends[1]:,.0f} {where}: {_reason(at)}"
+
+
+def _reason(at: Optimum) -> str:
+    return at.batch.note.removeprefix("unidentified: ") or "no batch on both sides of the best"

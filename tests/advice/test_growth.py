@@ -1,0 +1,46 @@
+"""What is said of growing a batch is what the committed claims say, and no surer."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bss.advice import ENDINGS, growth
+from bss.errors import InputError
+
+CLAIMS = Path(__file__).parents[2] / "results/claims.json"
+
+
+@pytest.fixture(scope="module")
+def claims():
+    entries = json.loads(CLAIMS.read_text())["claims"]
+    return {(at["statement"], at["condition"]): at for at in entries}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_numbers_are_those_of_the_claims(claims, ending):
+    known = ENDINGS[ending]
+    for one in (known.best, known.late):
+        claim = claims[one.statement, one.condition]
+        assert one.verdict == claim["verdict"]
+        said = (one.effect, one.low, one.high)
+        told = (claim["estimate"], claim["interval"]["low"], claim["interval"]["high"])
+        assert said == pytest.approx(told, rel=2e-3, abs=5e-5)
+        assert "beta2 keeps a half-life of 7,000 tokens" in claim["note"]
+    note = claims[known.best.statement, known.best.condition]["note"]
+    assert f"{known.steps:.2f} of its steps" in note
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_verdict_is_no_surer_than_the_claims(ending):
+    found = growth(ending)
+    sure = {"yes": "shown", "no": "not shown", "undecided": "undecided"}[found.verdict]
+    assert ENDINGS[ending].best.verdict == sure and found.gain == -ENDINGS[ending].best.effect
+    assert "99k parameters" in found.why and "half-life" in found.why
+    per_step = growth(ending, beta2=0.95)
+    assert per_step.verdict == "undecided" and "beta2 0.95 per step" in per_step.why
+
+
+def test_an_unknown_ending_is_refused():
+    with pytest.raises(InputError, match="ending: 'linear' is unknown; choose one of wsd, cosine"):
+        growth("linear")

@@ -1,0 +1,129 @@
+"""Advice at the models and budgets of a published table, each left out of what was fitted."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bss.advice import advise
+from bss.advice.of_table import of_table
+from bss.advice.published import FIT, published
+from bss.files import read_json
+from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.best import vertex_law, vertices
+from bss.laws.final_loss.table import read_losses
+from bss.laws.fitting.estimate import Options
+from bss.rules import Setting
+
+TABLE = Path(__file__).parents[2] / "results/published/steplaw_dense_best.csv"
+COSTS = 0.005  # nats
+OLDER = "deepseek"  # the one rule of a best batch that is older than the table and needs no loss
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return TableFit.from_dict(read_json(FIT, "", "fit"))
+
+
+@pytest.fixture(scope="module")
+def cells(fit):
+    """Per cell its rows, its setting and its measured best batch: the parabola's vertex."""
+    points, found = fit.points, []
+    for cell, at in vertices(points).items():
+        rows = np.flatnonzero(points.cell == cell)
+        setting = Setting(float(points.params[rows[0]]), float(points.tokens[rows[0]]), 2048)
+        found.append((rows, setting, at.batch))
+    assert len(found) == 17
+    return found
+
+
+def lost(points, rows, batch):
+    """Nats above the least loss measured in a cell, between measured batches on lines."""
+    x, y = np.log(points.batch[rows]), points.loss[rows]
+    assert x[0] <= np.log(batch) <= x[-1]
+    return float(np.interp(np.log(batch), x, y) - y.min())
+
+
+def without(fit, rows):
+    """The fit with the best batches of all cells but one; the valley's width has seen that one."""
+    kept = np.delete(np.arange(len(fit.points.loss)), rows)
+    names = ("params", "tokens", "batch", "loss", "lr", "rates", "bracketed")
+    points = replace(fit.points, **{name: getattr(fit.points, name)[kept] for name in names})
+    assert len(vertices(points)) == 16
+    return replace(fit, best=replace(fit.best, vertices=vertex_law(points, fit.level)[0]))
+
+
+def assert_good(fit, cells, blind):
+    """What the advice of fits blind to a cell gives up there, and what its interval holds."""
+    given_up, holds, span = [], 0, []
+    for rows, setting, best in cells:
+        found = advise(setting, of_table(blind(rows), setting, "without it"), [])
+        batch = found.batch
+        given_up.append(lost(fit.points, rows, batch.value))
+        holds += batch.low <= best <= batch.high
+        span.append(batch.high / batch.low)
+    assert max(given_up) <= COSTS
+    assert holds >= 15 and np.median(span) <= 4
+
+
+def test_a_model_and_budget_left_out_are_advised_well(fit, cells):
+    assert fit.best.source == "vertices"
+    assert_good(fit, cells, lambda rows: without(fit, rows))
+
+
+@pytest.mark.slow
+def test_left_out_of_everything_they_are_too(fit, cells):
+    table = read_losses(TABLE)
+
+    def blind(rows):
+        at = fit.points.params[rows[0]], fit.points.tokens[rows[0]]
+        out = (table["params"] == at[0]) & (table["tokens"] == at[1])
+        assert out.sum() == len(rows)
+        return fit_table(table.loc[~out].reset_index(drop=True), options=Options(20))
+
+    assert_good(fit, cells, blind)
+
+
+def test_what_rules_cost_there(fit, cells):
+    """A rule older than the table does not reach what the fit does."""
+    costs = {name: [] for name in (OLDER, "power-lines", "nanochat")}
+    for rows, setting, _ in cells:
+        for at in advise(setting, of_table(fit, setting, ""), costs).rules:
+            costs[at.name].append(lost(fit.points, rows, at.told.batch_tokens))
+    good = {name: int(np.sum(np.array(x) <= COSTS)) for name, x in costs.items()}
+    assert good == {OLDER: 7, "power-lines": 15, "nanochat": 2}
+
+
+def test_outside_of_what_was_tested_the_rules_answer_and_losses_are_not_known():
+    setting = Setting(85e6, 2.5e9, 1024)
+    found = advise(setting, published(setting))
+    best = [at for at in found.rules if at.batch == "best" and at.in_range]
+    sizes = [at.told.batch_tokens for at in best]
+    assert len(sizes) >= 2 and found.by == "rules" and found.spread == (min(sizes), max(sizes))
+    assert found.batch.low <= min(sizes) <= found.batch.value <= max(sizes) <= found.batch.high
+    assert [cost.loss for cost in found.cost_of] == [None] * 4
+    assert "params 85M is 2.53 times below those measured, 214663680" in found.notes[0]
+    assert found.told.extrapolated == pytest.approx(176_555, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("params", "tokens", "by", "known"),
+    [
+        (350e6, 30e9, "fit", True),
+        (2.0e9, 60e9, "fit", True),  # left-out models were as far above
+        (120e6, 5e9, "fit", False),  # but none as far below
+        (100e6, 5e9, "rules", False),
+        (2.2e9, 60e9, "rules", False),
+    ],
+)
+def test_what_is_known_follows_what_was_tested(params, tokens, by, known):
+    setting = Setting(params, tokens, 2048)
+    found = advise(setting, published(setting))
+    half, one, two, four = found.cost_of
+    assert found.by == by and (one.loss is not None) == known
+    if known:
+        assert one.loss < 1e-3 < half.loss and one.loss < two.loss < four.loss
+        assert one.steps == round(tokens / found.batch.value) and half.steps > one.steps
+        assert two.batch_tokens == 2 * found.batch.value
+    assert "nothing was measured there" in found.narrow[0]
