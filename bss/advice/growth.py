@@ -130,10 +130,11 @@ def growth(ending: str, beta2: float | None = None) -> Growth:
         f"({best.verdict}); a late switch to 8 times the batch {_apart(late)} it "
         f"({late.verdict}); {_BASIS}"
     )
+    gain = 0.0 - best.effect  # of none 0, not -0
     if beta2 is not None:
         told = f"with beta2 {beta2:g} per step at every batch nothing was measured; "
-        return Growth("undecided", -best.effect, told + why)
-    return Growth(_MEANS.get(best.verdict, "undecided"), -best.effect, why)
+        return Growth("undecided", gain, told + why)
+    return Growth(_MEANS.get(best.verdict, "undecided"), gain, why)
 
 
 def _apart(one: Trained) -> str:

@@ -7,7 +7,6 @@ from bss.laws import CriticalFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import predict
 from bss.rules import Setting
-from bss.values import to_dict
 
 NONE = "a critical fit tells no best batch"
 
@@ -20,11 +19,7 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
         return Told(name, best, notes=(f"no law of the critical batch: {fit.joint_refused}",))
     found = predict(fit.law, {"params": setting.params, "tokens": setting.tokens})
     unit = 1 if fit.unit == "tokens" else setting.seq_len
-    ends = {
-        end: None if x is None else x * unit
-        for end, x in to_dict(found).items()
-        if end in ("value", "low", "high")
-    }
+    ends = (end and end * unit for end in (found.value, found.low, found.high))
     notes = [
         f"critical at {fit.overhead:.0%} more than linear scaling from {fit.reference:g} {fit.unit}"
     ]
@@ -32,4 +27,4 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
         seen = [getattr(at.curve, size) for at in fit.fits if at.cbs.value is not None]
         if not min(seen) <= getattr(setting, size) <= max(seen):
             notes.append(f"{size} is outside those fitted, {min(seen):.3g} to {max(seen):.3g}")
-    return Told(name, best, critical=Estimate(**ends, level=found.level), notes=tuple(notes))
+    return Told(name, best, critical=Estimate(*ends, level=found.level), notes=tuple(notes))

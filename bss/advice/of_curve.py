@@ -30,8 +30,8 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
     """
     fit = CurveFit.from_dict(entry)
     tokens = int(setting.tokens)
-    ends = [max(1, round(size)) for size in fit.batches]
-    batch = np.unique(np.geomspace(*ends, GRID).round().astype(int))
+    least, most = fit.batches
+    batch = np.unique(np.geomspace(max(1, least), most, GRID).round().astype(int))
     rate = _rate(fit, setting, ending)
     paths = [plan_path(BatchSchedule.parse(str(b)), tokens, fit.seq_len, rate) for b in batch]
     curves = stack(paths, fit.seq_len)

@@ -87,9 +87,14 @@ class _Distance:
         above, below = value / seen.high, seen.low / value
         times, slack = max(above, below, 1.0), 1 + 1e-9
         side, end = ("above", seen.high) if above > 1 else ("below", seen.low)
-        told = f"{size} {format_tokens(int(value))} is {times:.3g} times {side} those measured"
+        told = f"{size} {_rounded(value)} is {times:.3g} times {side} those measured"
         tested = above <= seen.reach * slack and below <= slack
-        return cls(times, tested, times <= seen.reach * slack, f"{told}, {format_tokens(int(end))}")
+        return cls(times, tested, times <= seen.reach * slack, f"{told}, {_rounded(end)}")
+
+
+def _rounded(count: float) -> str:
+    """A count to three digits, for people."""
+    return format_tokens(int(float(f"{count:.3g}")))
 
 
 def _apart(at: Optimum, setting: Setting) -> float:
@@ -110,7 +115,7 @@ def _wanted(fit: TableFit, at: Optimum) -> str:
     rows = np.flatnonzero((points.params == at.params) & (points.tokens == at.tokens))
     batch = points.batch[rows]
     least = float(batch[np.argmin(points.loss[rows])])
-    where = f"at {format_tokens(int(at.params))} and {format_tokens(int(at.tokens))} tokens"
+    where = f"at {_rounded(at.params)} and {_rounded(at.tokens)} tokens"
     if points.shared_rate(rows):
         other = sorted(batch, key=lambda b: abs(math.log(b / least)))[:2]
         told = " and ".join(f"{b:,.0f}" for b in sorted(other))
