@@ -88,8 +88,8 @@ def advise(setting: Setting, told: Told, rules: Iterable[str] = RULES) -> Advice
         batch = _middle(voices)
     notes += [f"{at.name}: {'; '.join(at.outside)}" for at in said if at.outside]
     costs = tuple(_cost(factor, batch, setting, told) for factor in FACTORS) if batch.value else ()
-    narrow = told.runs if told.measured else (_own_runs(batch, setting), *told.runs)
-    return Advice(setting, said, spread, batch, by, told, costs, narrow, tuple(notes))
+    asked = () if told.measured or batch.value is None else (_own_runs(batch, setting),)
+    return Advice(setting, said, spread, batch, by, told, costs, (*asked, *told.runs), tuple(notes))
 
 
 def _voices(said: Iterable[Answer]) -> tuple[list[float], bool]:
@@ -109,11 +109,12 @@ def _with_its_error(told: Told) -> Estimate:
 
 
 def _middle(voices: list[float]) -> Estimate:
-    """The median in logarithms, between the least and the largest."""
+    """The median in logarithms, between the least and the largest; one alone spans nothing."""
     if not voices:
         return Estimate(None, note="no rule says a best batch here")
     middle = sorted(voices)[(len(voices) - 1) // 2 : len(voices) // 2 + 1]
-    return Estimate(statistics.geometric_mean(middle), min(voices), max(voices))
+    ends = (min(voices), max(voices)) if len(voices) > 1 else (None, None)
+    return Estimate(statistics.geometric_mean(middle), *ends)
 
 
 def _cost(factor: float, batch: Estimate, setting: Setting, told: Told) -> Cost:
@@ -124,7 +125,8 @@ def _cost(factor: float, batch: Estimate, setting: Setting, told: Told) -> Cost:
 
 def _own_runs(batch: Estimate, setting: Setting) -> str:
     """The runs that would tell the best batch of the setting itself."""
-    sizes = [f"{size:,.0f}" for size in (batch.low, batch.value, batch.high) if size]
+    value = batch.value or 0.0
+    sizes = [f"{size:,.0f}" for size in (batch.low or value / 2, value, batch.high or 2 * value)]
     where = f"{format_tokens(int(setting.params))} and {format_tokens(int(setting.tokens))} tokens"
     told = f"batches {', '.join(sizes)} at {where}, each at two rates or more"
     return f"{told}: nothing was measured there"

@@ -1,6 +1,5 @@
 """What the functional law says of constant batches at a budget, of the model that was fitted."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,17 +36,14 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
     curves = stack(paths, fit.seq_len)
     loss = law_losses(fit.law, curves)[:, 0]
     notes = [f"losses are of one rate for all batches, {rate.peak:g}: that rate's best, not B_opt"]
+    if fit.unidentified:
+        notes.append(f"the runs do not identify {', '.join(fit.unidentified)}")
     found = of_losses(name, (batch * fit.seq_len).tolist(), loss.tolist(), fit.level, notes)
-    runs = (*found.runs, *(f"{n}: {why}" for n, why in fit.unidentified.items()))
     beyond = untested(fit, curves)[int(np.argmin(loss))]
     if not beyond:
-        return replace(found, runs=runs)
-    return Told(
-        name,
-        Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}"),
-        extrapolated=found.best.value,
-        runs=runs,
-    )
+        return found
+    none = Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}")
+    return Told(name, none, extrapolated=found.best.value, notes=tuple(notes))
 
 
 def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:

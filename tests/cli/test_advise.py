@@ -36,6 +36,8 @@ def test_a_rule_outside_of_its_range_is_answered_and_said(capsys):
     assert "power-lines: params 8.5e+07 is outside 1.11e+08 to 3.3e+09" in told["notes"]
     assert "no rule of a best batch has this setting in its range" in told["notes"]
     assert told["spread"]["low"] == told["spread"]["high"] == rule["batch_tokens"]
+    assert told["by"] == "rules" and told["batch_tokens"]["high"] == rule["batch_tokens"]
+    assert told["batch_tokens"]["low"] == pytest.approx(176_555, rel=1e-3)  # the fit's, beyond it
 
 
 def test_inside_the_published_table_losses_are_known(capsys):
