@@ -67,12 +67,13 @@ def merge(rows: Rows) -> Merged:
     kept = np.ones(len(rows[key]), bool)
     places, restarts, superseded, duplicates = [], 0, 0, 0
     for column in losses:
-        place = np.flatnonzero(~np.isnan(rows[column]))
+        place = np.flatnonzero(~np.isnan(rows[column]) & kept)
         if not _rising(rows[key][place]):
-            first = _distinct(rows, place, column)
-            duplicates, place = duplicates + len(place) - len(first), first[kept[first]]
-            dropped, back = _supersede(rows[key], place, kept, key)
+            distinct = _without_repeats(rows, place, column, key)
+            duplicates += len(place) - len(distinct)
+            dropped, back = _supersede(rows[key], distinct, kept, key)
             restarts, superseded = max(restarts, back), superseded + dropped
+            place = distinct
         places.append(place)
     joined = _joined(rows, [_sorted(rows[key], p[kept[p]]) for p in places], losses, key)
     whole, diverged_at = _finite(joined, losses, key)
@@ -114,12 +115,23 @@ def _rising(counts: np.ndarray) -> bool:
     return bool((np.diff(counts) > 0).all())
 
 
-def _distinct(rows: Rows, place: np.ndarray, loss: str) -> np.ndarray:
-    """The places of one loss without those that repeat an earlier one exactly."""
+def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.ndarray:
+    """The places of one loss without those that repeat an earlier one exactly.
+
+    Where steps are there twice with other values too, an attempt may log some that are equal by
+    chance: then only those go after which the log continues as if they were not there.
+    """
     own = [rows[c][place] for c in rows if c == loss or c not in LOSSES]
     lines = np.ascontiguousarray(np.column_stack(own) + 0.0)
     same = lines.view(np.dtype((np.void, lines.shape[1] * 8))).ravel()
-    return place[np.sort(np.unique(same, return_index=True)[1])]
+    new = np.zeros(len(place), bool)
+    new[np.unique(same, return_index=True)[1]] = True
+    counts = rows[key][place]
+    if len(np.unique(counts[new])) < new.sum():
+        before = np.concatenate([[-np.inf], counts[:-1]])
+        after = np.concatenate([counts[1:], [np.inf]])
+        new |= (counts > before) | (after <= before)
+    return place[new]
 
 
 def _supersede(
