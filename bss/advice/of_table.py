@@ -9,6 +9,7 @@ import numpy as np
 from bss.advice.told import Told
 from bss.laws import TableFit
 from bss.laws.final_loss.optimum import Optimum
+from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.fitting.estimate import Estimate
 from bss.rules import Setting
 from bss.units import format_tokens
@@ -36,16 +37,17 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
         value = None
     far = ", ".join(at.text for at in where if not at.near)
     if value is None or far:
-        reason = f"not tested there: {far}" if far else _why_none(fit, setting)
+        reason = f"not tested there: {far}" if far else _why_none(fit, setting, best)
         none = Estimate(None, level=best.level, note=reason)
         return Told(name, none, extrapolated=value, runs=runs)
     law = fit.extrapolating if fit.is_beyond(N, D) else fit.inside
-    shift = float(law.valley(N, D)[2]) / value  # the best batch may be the vertices', not the law's
+    shift = float(law.valley(N, D)[2]) / value  # B_opt may be the vertices', not the law's
     alike = fit.prediction(N, D, value, extrapolate=True).indifference
-    seen, tested = fit.tested["batch_tokens"], all(at.tested for at in where)
+    seen = fit.tested["batch_tokens"]
+    known = all(at.tested for at in where) and 0 < shift < math.inf
 
     def lost(batch: float) -> float | None:
-        if not (tested and seen.low <= batch <= seen.high):
+        if not (known and seen.low <= batch <= seen.high):
             return None
         return max(float(law.given_up(N, D, np.array([batch * shift]))[0]), 0.0)
 
@@ -58,10 +60,11 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
     )
 
 
-def _why_none(fit: TableFit, setting: Setting) -> str:
-    """Why the nearest best batch has no value."""
+def _why_none(fit: TableFit, setting: Setting, best: Estimate) -> str:
+    """Why the best batch has no value: that of the nearest measured (N, D) if it has none."""
     nearest = min(fit.optima, key=lambda at: _apart(at, setting))
-    return nearest.batch.note or "unidentified: the loss falls to the end of the search"
+    ends = "unidentified: the loss falls to the end of the search"
+    return nearest.batch.note or best.note or ends
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class _Distance:
         """Of `params` or `tokens`."""
         value, seen = getattr(setting, size), fit.tested[size]
         above, below = value / seen.high, seen.low / value
-        times, slack = max(above, below, 1.0), 1 + 1e-9
+        times, slack = max(above, below, 1.0), 1 + SAME_BUDGET
         side, end = ("above", seen.high) if above > 1 else ("below", seen.low)
         told = f"{size} {_rounded(value)} is {times:.3g} times {side} those measured"
         tested = above <= seen.reach * slack and below <= slack
@@ -104,21 +107,21 @@ def _apart(at: Optimum, setting: Setting) -> float:
 
 def _runs(fit: TableFit, setting: Setting) -> tuple[str, ...]:
     """Where the fit has a best batch that its own runs do not tell, the nearest first."""
-    nearest = sorted(fit.optima, key=lambda at: _apart(at, setting))
-    open_ended = [text for at in nearest if (text := _wanted(fit, at))]
+    nearest = np.argsort([_apart(at, setting) for at in fit.optima])
+    open_ended = [text for cell in nearest if (text := _wanted(fit, int(cell)))]
     return tuple(open_ended[:MOST])
 
 
-def _wanted(fit: TableFit, at: Optimum) -> str:
+def _wanted(fit: TableFit, cell: int) -> str:
     """The runs that one (N, D) lacks; empty where its best batch is told."""
-    points = fit.points
-    rows = np.flatnonzero((points.params == at.params) & (points.tokens == at.tokens))
+    points, at = fit.points, fit.optima[cell]
+    rows = np.flatnonzero(points.cell == cell)
     batch = points.batch[rows]
     least = float(batch[np.argmin(points.loss[rows])])
     where = f"at {_rounded(at.params)} and {_rounded(at.tokens)} tokens"
     if points.shared_rate(rows):
-        other = sorted(batch, key=lambda b: abs(math.log(b / least)))[:2]
-        told = " and ".join(f"{b:,.0f}" for b in sorted(other))
+        i = max(int(np.flatnonzero(np.sort(batch) == least)[0]), 1)
+        told = " and ".join(f"{b:,.0f}" for b in np.sort(batch)[i - 1 : i + 1])
         return f"other rates at batches {told} {where}: all batches share one"
     if at.bracketed and at.batch.value is not None:
         return ""

@@ -16,9 +16,9 @@ from bss.rules import Setting
 
 FIT = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
 NAME = "published final losses, arXiv 2503.04715, 215M to 1.07B parameters, 4B to 100B tokens"
-BETA2 = (
-    "the published runs are said to have beta2 0.95 per step at every batch; where beta2 keeps a "
-    "half-life in tokens the best batch can be smaller (128 → 64 in "
+MADE = (
+    "the published runs are said to decay by cosine, with beta2 0.95 per step at every batch; "
+    "where beta2 keeps a half-life in tokens the best batch can be smaller (128 → 64 in "
     "results/published/marin_beta2.csv)"
 )
 
@@ -27,4 +27,4 @@ def published(setting: Setting) -> Told:
     """What the committed fit says; none of its runs is the asker's."""
     fit = TableFit.from_dict(read_json(FIT, "install bss again"))
     told = of_table(fit, setting, NAME)
-    return replace(told, measured=False, notes=(*told.notes, BETA2))
+    return replace(told, measured=False, notes=(*told.notes, MADE))

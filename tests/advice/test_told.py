@@ -17,14 +17,21 @@ from bss.rules import Setting
 from tests.advice.known import ends, numbers
 
 RESULTS = Path(__file__).parents[2] / "results"
-HERE = Setting(1e8, 1e9, 512)
+HERE = Setting(1e8, 1.001e9, 512)
 BATCHES = 512 * 2 ** np.arange(7)
 
 
 def cell(lr, best=3.0):
     """One model and budget, a parabola in log batch."""
     loss = 3.0 + 0.01 * (np.arange(7) - best) ** 2
-    columns = {"params": 1e8, "tokens": 1e9, "batch": BATCHES // 512, "seq_len": 512, "loss": loss}
+    tokens = np.floor(1e9 / BATCHES) * BATCHES  # whole steps, so that budgets differ a little
+    columns = {
+        "params": 1e8,
+        "tokens": tokens,
+        "batch": BATCHES // 512,
+        "seq_len": 512,
+        "loss": loss,
+    }
     return check_losses(pd.DataFrame({**columns, "lr": lr}))
 
 
