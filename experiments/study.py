@@ -9,71 +9,12 @@ from typing import Any
 from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
-from bss.models.sizes import named
-from bss.schedules.config import ScheduleConfig
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.price import hours
-from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
+from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.optimizers import AdamW, Optimizer
 from bss.training.source import SYNTHETIC
-
-
-@dataclass(frozen=True)
-class TextConfig:
-    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither."""
-
-    corpus: str = "stdlib"
-    tokenizer: str = "bytes"
-    root: str = "data"
-    seq_len: int = 128
-
-
-@dataclass(frozen=True)
-class EngineConfig:
-    """How a sweep is executed.
-
-    Attributes:
-        runs: directory of run directories.
-        workers: processes; 0 for one per core.
-        pin: a core for each worker; off on an accelerator.
-        buckets: ladder of bucket sizes in sequences.
-        checkpoint_seconds: at most this long between checkpoints.
-    """
-
-    runs: str = "runs"
-    workers: int = 0
-    pin: bool = True
-    buckets: tuple[int, ...] = ()
-    checkpoint_seconds: float = 60.0
-
-
-@dataclass(frozen=True)
-class RunSetup:
-    """What a run is made of.
-
-    Attributes:
-        model: a named size.
-        text: what it reads.
-        optimizer: at the first batch of the schedule.
-        schedule: tokens, batch and learning rate.
-        evaluation: of held-out tokens along the run.
-        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
-    """
-
-    model: str = "nano"
-    text: TextConfig = field(default_factory=TextConfig)
-    optimizer: Optimizer = field(default_factory=AdamW)
-    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    averages: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Setup(RunSetup):
-    """The shared part of an experiment's config: the run that is overlaid, and what trains."""
-
-    engine: EngineConfig = field(default_factory=EngineConfig)
 
 
 def check_counts(study: Any, *names: str) -> None:
@@ -172,19 +113,6 @@ class TunedStudy(PricedStudy):
     def rates(self) -> dict[int, tuple[float, ...]]:
         """The rates of each batch of the grid."""
         return {entry.batch: entry.rates for entry in self.grid}
-
-
-def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
-    """The run that a sweep overlays; without its data, enough to price it."""
-    text = setup.text
-    return RunConfig(
-        named(setup.model, vocab_size),
-        DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
-        setup.optimizer,
-        setup.schedule,
-        setup.evaluation,
-        setup.averages,
-    )
 
 
 def base_run(setup: Setup) -> tuple[RunConfig, Execution]:

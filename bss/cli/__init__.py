@@ -21,6 +21,7 @@ from bss.errors import InputError
 _COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",
     "train": "train one run from its JSON config",
+    "compile": "what a run takes of a machine, present or not, and what bounds it there",
     "import": "other trainers' logs into a run table",
     "points": "steps and tokens to target losses, from loss curves",
     "fit": "fit a law: es, critical, table, curve",

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output | int:
     """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
-    job = _read(options.config)
+    job = read_job(options.config)
     from bss.sweeps.progress import Progress
     from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
@@ -84,7 +84,8 @@ def _share(mfu: float | None) -> str:
     return "–" if mfu is None else f"{mfu:.1%}"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_job(path: Path) -> dict[str, Any]:
+    """A run and how it is executed, as written by hand or by a sweep."""
     job = read_json(path, 'write {"run": {...}, "execution": {...}}', "config")
     if set(job) - {"run", "execution"}:
         raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')

@@ -15,6 +15,57 @@ from bss.training.optimizers.base import Optimizer
 from bss.training.step import State
 
 
+def bucketed(n: int, width: int, devices: int, bucket: int) -> tuple[int, int, int]:
+    """The shape of n sequences in buckets of at most `bucket` sequences on each device."""
+    size = min(bucket, -(-n // devices)) * devices
+    return -(-n // size), size, width
+
+
+def compile_total_loss(
+    run: RunConfig,
+    n: int,
+    shape_NxbxT1: tuple[int, ...],
+    mesh: Mesh,
+    state: State,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """The program of the summed loss of the first n sequences of buckets of a shape.
+
+    Args:
+        run: the model.
+        n: how many count; those behind them are padding.
+        shape_NxbxT1: of the sequences, int32, which the devices share.
+        mesh: the devices.
+        state: shapes and shardings.
+        options: the compiler's.
+    """
+    size = shape_NxbxT1[1]
+    full, rest = divmod(n, size)
+
+    def sum_losses(params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array) -> jax.Array:
+        def add(i: jax.Array, total: jax.Array) -> jax.Array:
+            return total + run.model.loss(params, sequences_NxbxT1[i])[0]
+
+        def sequence_loss(sequence_T1: jax.Array) -> jax.Array:
+            return run.model.loss(params, sequence_T1[None])[0]
+
+        total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
+        if rest:
+            losses_b = jax.vmap(sequence_loss)(sequences_NxbxT1[full])
+            total += jnp.sum(losses_b, where=counted_b)
+        return total
+
+    sum_all = sum_over_devices(sum_losses, mesh, WHOLE, SPLIT, PartitionSpec("data"))
+
+    def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
+        return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
+
+    jitted = jax.jit(total_loss, in_shardings=(replicated(mesh), sequence_sharding(mesh)))
+    return jitted.lower(state.params, jax.ShapeDtypeStruct(shape_NxbxT1, jnp.int32)).compile(
+        options
+    )
+
+
 class Evaluation:
     """Mean losses over fixed sequences, of the raw weights and of every weight average.
 
@@ -36,33 +87,11 @@ class Evaluation:
         `options` are the compiler's.
         """
         n, width = sequences_nxT1.shape
-        size = min(bucket, -(-n // mesh.size)) * mesh.size
-        full, rest = divmod(n, size)
-        padded = np.zeros((full + bool(rest), size, width), sequences_nxT1.dtype)
+        padded = np.zeros(bucketed(n, width, mesh.size, bucket), sequences_nxT1.dtype)
         padded.reshape(-1, width)[:n] = sequences_nxT1
         self._sequences_NxbxT1 = jax.device_put(padded, sequence_sharding(mesh))
         self._targets = n * (width - 1)
         self._labels = run.averages
-
-        def sum_losses(
-            params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array
-        ) -> jax.Array:
-            def add(i: jax.Array, total: jax.Array) -> jax.Array:
-                return total + run.model.loss(params, sequences_NxbxT1[i])[0]
-
-            def sequence_loss(sequence_T1: jax.Array) -> jax.Array:
-                return run.model.loss(params, sequence_T1[None])[0]
-
-            total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
-            if rest:
-                losses_b = jax.vmap(sequence_loss)(sequences_NxbxT1[full])
-                total += jnp.sum(losses_b, where=counted_b)
-            return total
-
-        sum_all = sum_over_devices(sum_losses, mesh, WHOLE, SPLIT, PartitionSpec("data"))
-
-        def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
-            return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
 
         whole = replicated(mesh)
         self._choose = choose = run.optimizer.evaluation_params
@@ -70,8 +99,7 @@ class Evaluation:
         if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
             jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
             self._choose = jitted.lower(state.params, state.optimizer).compile()
-        jitted = jax.jit(total_loss, in_shardings=(whole, sequence_sharding(mesh)))
-        self._total_loss = jitted.lower(state.params, self._sequences_NxbxT1).compile(options)
+        self._total_loss = compile_total_loss(run, n, padded.shape, mesh, state, options)
         if run.averages:
             index = jax.ShapeDtypeStruct((), jnp.int32)
             jitted = jax.jit(pick, in_shardings=whole, out_shardings=whole)

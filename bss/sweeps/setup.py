@@ -1,0 +1,78 @@
+"""What the runs of a sweep are made of, as a config's `setup` writes it."""
+
+from dataclasses import dataclass, field
+
+from bss.models.sizes import named
+from bss.schedules.config import ScheduleConfig
+from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.optimizers import AdamW, Optimizer
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither."""
+
+    corpus: str = "stdlib"
+    tokenizer: str = "bytes"
+    root: str = "data"
+    seq_len: int = 128
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How a sweep is executed.
+
+    Attributes:
+        runs: directory of run directories.
+        workers: processes; 0 for one per core.
+        pin: a core for each worker; off on an accelerator.
+        buckets: ladder of bucket sizes in sequences.
+        checkpoint_seconds: at most this long between checkpoints.
+    """
+
+    runs: str = "runs"
+    workers: int = 0
+    pin: bool = True
+    buckets: tuple[int, ...] = ()
+    checkpoint_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """What a run is made of.
+
+    Attributes:
+        model: a named size.
+        text: what it reads.
+        optimizer: at the first batch of the schedule.
+        schedule: tokens, batch and learning rate.
+        evaluation: of held-out tokens along the run.
+        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
+    """
+
+    model: str = "nano"
+    text: TextConfig = field(default_factory=TextConfig)
+    optimizer: Optimizer = field(default_factory=AdamW)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    averages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setup(RunSetup):
+    """The run that a sweep overlays, and what trains."""
+
+    engine: EngineConfig = field(default_factory=EngineConfig)
+
+
+def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
+    """The run that a sweep overlays; without its data, enough to price it."""
+    text = setup.text
+    return RunConfig(
+        named(setup.model, vocab_size),
+        DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
+        setup.optimizer,
+        setup.schedule,
+        setup.evaluation,
+        setup.averages,
+    )

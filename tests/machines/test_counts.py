@@ -1,0 +1,114 @@
+"""Counts of compiled text, by hand; of compiled functions, against the compiler's own."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bss.machines.counts import Collective, count
+from bss.machines.hlo import Program
+from bss.machines.program import refused
+
+# As XLA prints for a TPU: the loop over layers counts to a constant of its condition, that over the
+# buckets to a traced one; products are convolutions; S(1) is memory on the chip.
+TPU = """
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+%fused (p: bf16[6,8,16], i: s32[]) -> bf16[8,16] {
+  %p = bf16[6,8,16]{2,1,0} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %layer = bf16[8,16]{1,0} dynamic-slice(%p, %i), dynamic_slice_sizes={1,8,16}
+}
+%layers_body (t: (s32[], bf16[6,8,16])) -> (s32[], bf16[6,8,16]) {
+  %t = (s32[], bf16[6,8,16]{2,1,0}) parameter(0)
+  %i.2 = s32[] get-tuple-element(%t), index=0
+  %stack = bf16[6,8,16]{2,1,0} get-tuple-element(%t), index=1
+  %layer.1 = bf16[8,16]{1,0:T(8,128)(2,1)S(1)} fusion(%stack, %i.2), kind=kLoop, calls=%fused
+  %left = bf16[4,8]{1,0:T(8,128)S(1)} constant({...})
+  %product = f32[4,16]{1,0:T(8,128)} convolution(%left, %layer.1), dim_labels=bf_io->bf
+  %reduced = f32[4,16]{1,0} all-reduce(%product), replica_groups={}, to_apply=%add
+  ROOT %next = (s32[], bf16[6,8,16]{2,1,0}) tuple(%i.2, %stack)
+}
+%layers_condition (t: (s32[], bf16[6,8,16])) -> pred[] {
+  %t.1 = (s32[], bf16[6,8,16]{2,1,0}) parameter(0)
+  %i.3 = s32[] get-tuple-element(%t.1), index=0
+  %six = s32[]{:T(128)} constant(6)
+  ROOT %lt = pred[] compare(%i.3, %six), direction=LT
+}
+%buckets_body (t: (s32[], bf16[6,8,16])) -> (s32[], bf16[6,8,16]) {
+  %t.2 = (s32[], bf16[6,8,16]{2,1,0}) parameter(0)
+  ROOT %layers = (s32[], bf16[6,8,16]{2,1,0}) while(%t.2), condition=%layers_condition, \
+body=%layers_body
+}
+%buckets_condition (t: (s32[], bf16[6,8,16])) -> pred[] {
+  %t.3 = (s32[], bf16[6,8,16]{2,1,0}) parameter(0)
+  %i.4 = s32[] get-tuple-element(%t.3), index=0
+  ROOT %traced = pred[] compare(%i.4, %i.4), direction=LT
+}
+ENTRY %main (x: (s32[], bf16[6,8,16])) -> f32[100] {
+  %x = (s32[], bf16[6,8,16]{2,1,0}) parameter(0)
+  %buckets = (s32[], bf16[6,8,16]{2,1,0}) while(%x), condition=%buckets_condition, \
+body=%buckets_body
+  %gradient = f32[100]{0} constant({...})
+  %sum.1 = (f32[100]{0}, f32[]) all-reduce-start(%gradient), replica_groups={}, to_apply=%add
+  ROOT %done = f32[100]{0} all-reduce-done(%sum.1)
+}
+"""
+
+
+def test_loops_over_layers_count_and_those_over_buckets_do_not():
+    counted = count(Program(TPU))
+    assert counted.flops == 6 * 2 * 4 * 16 * 8
+    # A layer of the stack is read into the chip, and a product written, six times.
+    assert counted.bytes == 6 * (8 * 16 * 2 + 4 + 4 * 16 * 4)
+    assert counted.collectives == (
+        Collective("all-reduce", 6 * 4 * 16 * 4, 6, True),
+        Collective("all-reduce", 404, 1, False),
+    )
+
+
+BATCHED = """
+ENTRY %main (q: f32[8,6,128,64], k: f32[8,6,96,64]) -> f32[8,6,128,96] {
+  %q = f32[8,6,128,64]{3,2,1,0} parameter(0)
+  %k = f32[8,6,96,64]{3,2,1,0} parameter(1)
+  %scores = f32[8,6,128,96]{3,2,1,0} convolution(%q, %k), \
+window={size=8x6 stride=7x5 lhs_dilate=8x6}, dim_labels=01bf_01oi->01bf
+  %gemm = (f32[8,768]{1,0}, s8[64]{0}) custom-call(%q, %k), custom_call_target="__cublas$gemm", \
+backend_config={"dot_dimension_numbers":{"lhs_contracting_dimensions":["3"]}}
+  ROOT %own = f32[8]{0} custom-call(%q), custom_call_target="fancy_kernel"
+}
+"""
+
+
+def test_batched_products_library_calls_and_kernels_that_are_not_known():
+    counted = count(Program(BATCHED))
+    assert counted.flops == 2 * 8 * 6 * 128 * 96 * 64 + 2 * 8 * 768 * 64
+    assert counted.kernels == {"__cublas$gemm": 1, "fancy_kernel": 1}
+    assert counted.uncounted == ("fancy_kernel",)
+
+
+def test_without_loops_it_agrees_with_the_compiler_and_loops_multiply():
+    def layer(x, w):
+        return jnp.tanh(x @ w), None
+
+    x, w = jnp.ones((64, 256)), jnp.ones((4, 256, 256))
+    once = jax.jit(lambda x, w: layer(x, w[0])[0]).lower(x, w).compile()
+    scanned = jax.jit(lambda x, w: jax.lax.scan(layer, x, w)[0]).lower(x, w).compile()
+    one, four = (count(Program(c.as_text() or "")) for c in (once, scanned))
+    told = once.cost_analysis()
+    assert told is not None
+    assert one.flops == pytest.approx(told["flops"], rel=0.03)
+    assert one.bytes == pytest.approx(told["bytes accessed"], rel=0.1)
+    assert four.flops == 4 * one.flops
+    assert four.bytes == pytest.approx(4 * one.bytes, rel=0.5)
+
+
+def test_a_refusal_tells_what_it_would_have_taken():
+    told = "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+    apart = refused(told + "temporaries (17.19G) exceeds available HBM (15.75G).", 10)
+    assert apart is not None
+    assert (apart.temp_bytes, apart.peak_bytes) == (18457621955, 18457621965)
+    assert apart.fits is False
+    assert refused("INTERNAL: something else", 10) is None
