@@ -100,6 +100,7 @@ def _output(reports: Sequence[Report], out: Path) -> Output:
         notes = [*notes[:SHOWN], f"and {len(notes) - SHOWN} more notes; --json tells all"]
     if 0 < sum("eval_loss" in told.missing for told in reports) < len(reports):
         notes.append("warning: some runs have no eval_loss; what reads the table wants one of all")
-    total = f"{len(reports)} runs, {sum(told.rows for told in reports)} rows in {out}"
+    runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
+    total = f"{runs}, {sum(told.rows for told in reports)} rows in {out}"
     json = {"out": str(out), "runs": [asdict(told) for told in reports]}
     return Output(json, [Table("imported", columns, rows)], [*notes, total])

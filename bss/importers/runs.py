@@ -186,7 +186,8 @@ def _run(run: str, logs: list[Log], options: Options) -> tuple[pd.DataFrame, Rep
         if unknown.field != "batch" or schedule is None:
             raise
         table, batch_from = counted(merged.rows, run, schedule, seq_len)
-    frame = pd.DataFrame(_whole(table)).assign(run=run, seq_len=seq_len)
+    frame = pd.DataFrame({**_whole(table), "seq_len": seq_len})
+    frame["run"] = pd.array([run], "str").repeat(len(frame))
     checked = check_runs(frame, f"run {run}").assign(**_columns(named))
     order = ["run", *_columns(named), "seq_len", "step", "tokens", "batch", "lr", *LOSSES]
     checked = checked.reindex(columns=[column for column in order if column in checked])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -24,7 +25,7 @@ class Appending:
         """Adds the rows of a frame."""
         table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, table.schema)
+            self._writer = self._writing(table.schema)
         elif set(table.column_names) - set(self._writer.schema.names):
             self._widen(table.schema)
         self._writer.write_table(_fitted(table, self._writer.schema))
@@ -33,6 +34,11 @@ class Appending:
         """Ends the file; there is none if nothing was appended."""
         if self._writer is not None:
             self._writer.close()
+
+    def _writing(self, schema: pa.Schema) -> pq.ParquetWriter:
+        """A writer; only text repeats itself enough for a dictionary."""
+        text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+        return pq.ParquetWriter(self._path, schema, use_dictionary=text)
 
     def _widen(self, schema: pa.Schema) -> None:
         """Writes again what is there, with the new columns."""
@@ -43,7 +49,7 @@ class Appending:
             known = read.schema_arrow
             new = [field for field in schema if field.name not in known.names]
             wide = pa.schema([*known, *new])
-            self._writer = pq.ParquetWriter(self._path, wide)
+            self._writer = self._writing(wide)
             for i in range(read.num_row_groups):
                 self._writer.write_table(_fitted(read.read_row_group(i), wide))
         before.unlink()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,22 @@ class Origin:
         raise InputError(f"{self.source}, {self.rows[i]}: {told}")
 
 
-def row_names(frame: pd.DataFrame) -> list[str]:
+@dataclass(frozen=True)
+class Numbered(Sequence[str]):
     """What rows are called that have no line of a file, from 1 on."""
-    return [f"row {i + 1}" for i in range(len(frame))]
+
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, i: Any) -> Any:
+        return f"row {range(self.length)[i] + 1}"
+
+
+def row_names(frame: pd.DataFrame) -> Sequence[str]:
+    """What the rows of a frame are called."""
+    return Numbered(len(frame))
 
 
 def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -> None:

@@ -87,7 +87,7 @@ def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.Da
             runs[column] = counts(runs, column, origin, least=0)
     _check_losses(runs, origin, need_loss)
     pieces = [_integrated(run, origin) for _, run in runs.groupby("run", sort=False)]
-    return pd.concat(pieces).sort_index()
+    return pd.concat(pieces).sort_index() if len(pieces) > 1 else pieces[0]
 
 
 def _integrated(run: pd.DataFrame, origin: Origin) -> pd.DataFrame:

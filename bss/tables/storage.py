@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -68,7 +68,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
     return reading.read(frame, origin), origin
 
 
-def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
+def _parquet(path: Path) -> tuple[pd.DataFrame, Sequence[str]]:
     frame = pd.read_parquet(path).reset_index(drop=True)
     return frame, row_names(frame)
 
