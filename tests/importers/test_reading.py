@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from bss.errors import InputError
@@ -142,3 +144,26 @@ def test_tensorboard_is_an_extra(tmp_path, monkeypatch, capsys):
 def test_no_jax_is_imported():
     code = "import bss.cli.import_, sys; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_thousand_runs_are_imported_in_little_memory(tmp_path):
+    steps = np.arange(1, 10_001)
+    rng = np.random.default_rng(0)
+    loss = 2 + 5 * (512.0 * steps) ** -0.08 + rng.normal(0, 0.02, len(steps))
+    names = "_step,train/CE loss,optim/LR (group 0),throughput/total tokens\n"
+    lines = (f"{i},{value:.6f},1e-3,{512 * i}\n" for i, value in zip(steps, loss, strict=True))
+    (tmp_path / "r0.csv").write_text(names + "".join(lines))
+    for i in range(1, 1000):
+        (tmp_path / f"r{i}.csv").hardlink_to(tmp_path / "r0.csv")
+    code = (
+        "import resource, sys, time; from bss.cli import main; main(sys.argv[1:]); "
+        "print(time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    told = ["import", "olmo", str(tmp_path), "-o", str(tmp_path / "runs.parquet"), "--seq-len=64"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *told], capture_output=True, text=True, check=True
+    )
+    seconds, kilobytes = map(float, done.stdout.splitlines()[-1].split())
+    assert seconds <= 30 and kilobytes <= 1e6
+    assert pq.read_metadata(tmp_path / "runs.parquet").num_rows == 10**7
