@@ -9,7 +9,9 @@ Sethna, arXiv 1201.5885).
 """
 
 import functools
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +22,7 @@ from bss.errors import InputError
 
 TOLERANCE = 1e-4
 CHUNK = 8
+SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)
 ROUND = 10
 EVERY = 8
 AHEAD = 0.1  # part of a step over which its second derivative is taken
@@ -98,8 +101,8 @@ def solve_in_rounds(
     """Descend from each of Q starts by itself, ROUND iterations in each round.
 
     For a problem that takes many iterations, or much memory: chunks of CHUNK starts bound the
-    memory, and let any number of starts share one compiled program. A start that has converged
-    leaves its place in the chunk to the next.
+    memory, and let any number of starts share one compiled program; as many as there are cores, at
+    most four, descend side by side. A start that has converged leaves its place to the next.
 
     Args:
         residual, lower, upper, data: as in `solve`, of one problem, the data by name.
@@ -117,21 +120,26 @@ def solve_in_rounds(
     found = Solution(
         theta, np.full(count, np.inf), np.zeros(count, bool), np.zeros_like(theta, bool)
     )
-    while len(left):
-        here = left[:CHUNK]
+    how = {"iterations": ROUND, "accelerated": accelerated}
+
+    def descend(here: np.ndarray) -> Solution:
         rows = np.resize(here, CHUNK)
         every = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
         every |= {key: values[rows] for key, values in (changed or {}).items()}
-        how = {"iterations": ROUND, "accelerated": accelerated}
-        part = solve(residual, theta[rows][:, None], lower, upper, every, **how)
-        for kept, new in zip(found, part, strict=True):
-            kept[here] = new[: len(here)]
-        tried[here] += 1
-        settled = here[found.converged[here] | (tried[here] >= rounds)]
-        left = np.setdiff1d(left, settled)
-        best = found.converged[np.argmin(found.cost)]
-        if changed is None and best and tried.max() >= EVERY:
-            break
+        return solve(residual, theta[rows][:, None], lower, upper, every, **how)
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        while len(left):
+            now = left[: SIDE_BY_SIDE * CHUNK]
+            chunks = [now[i : i + CHUNK] for i in range(0, len(now), CHUNK)]
+            for here, part in zip(chunks, pool.map(descend, chunks), strict=True):
+                for kept, new in zip(found, part, strict=True):
+                    kept[here] = new[: len(here)]
+            tried[now] += 1
+            left = np.setdiff1d(left, now[found.converged[now] | (tried[now] >= rounds)])
+            best = found.converged[np.argmin(found.cost)]
+            if changed is None and best and tried.max() >= EVERY:
+                break
     return found
 
 

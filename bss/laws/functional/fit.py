@@ -118,6 +118,7 @@ def _solved(
 
 def _solve(problem: Problem, starts: np.ndarray, changed=None, **how: Any) -> Solution:
     box = problem.lower, problem.upper
+    how |= {"accelerated": True}
     return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, **how)
 
 
@@ -249,7 +250,7 @@ def _bootstrap(
     drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(found.theta, (options.resamples, 1))
-    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS, accelerated=True)
+    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
 def _left_out(problem: Problem, whole: np.ndarray) -> float:
