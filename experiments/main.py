@@ -11,6 +11,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from bss.errors import InputError
+from bss.machines.present import look_for_present
 from bss.values import from_dict
 from experiments.study import module, say
 
@@ -23,6 +24,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
     Bad input is one line and status 2; Ctrl-C and SIGTERM save every run and leave with 130 and
     143: the same command continues.
     """
+    look_for_present()
     config = config_flags.DEFINE_config_file("config", lock_config=True)
 
     def main(arguments: list[str]) -> None:

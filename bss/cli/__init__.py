@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from bss.cli.output import Output, emit
 from bss.errors import InputError
+from bss.machines.present import look_for_present
 
 _COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",
@@ -45,6 +46,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
+    look_for_present()
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _Parser(prog="bss", description="Batch-size scaling laws.")
     parser.add_argument("--version", action="version", version=f"bss {version('bss')}")

@@ -1,0 +1,58 @@
+"""A tiny run compiled for machines that are not here, where their compilers are installed."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bss.models.transformer.config import TransformerConfig
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
+from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.optimizers import AdamW
+from bss.values import to_dict
+
+MODEL = TransformerConfig(512, 2, 128, 2, 512, dtype="bfloat16", scan_layers=True)
+RUN = RunConfig(
+    MODEL,
+    DataConfig(seq_len=256),
+    AdamW(),
+    ScheduleConfig(256 * 160, BatchSchedule((0,), (16,))),
+    EvaluationConfig(tokens=256 * 16),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("compiler", "on", "devices"),
+    [
+        ("jax_plugins.xla_cuda13", "h100:1", 1),
+        ("jax_plugins.xla_cuda13", "h200:8", 8),
+        ("libtpu", "v5e:1x1", 1),
+        ("libtpu", "v5e:2x4", 8),
+    ],
+)
+def test_absent_machines_make_the_products_of_the_model_and_one_sum(
+    compiler, on, devices, tmp_path
+):
+    pytest.importorskip(compiler)
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"run": to_dict(RUN), "execution": {"buckets": [16]}}))
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    command = [sys.executable, "-m", "bss", "compile", str(file), "--on", on, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["machine"], told["devices"], told["fits"]) == (on, devices, True)
+    train = told["programs"][0]
+    spared = 3 * 2 * 2 * MODEL.num_layers * 256 * MODEL.d_model / 4  # queries of unmet keys
+    formula = (MODEL.training_flops_per_token(256) - spared) * 16 * 256 / devices
+    assert train["flops"] == pytest.approx(formula, rel=0.03)
+    assert train["uncounted"] == []
+    assert not any(one["in_loop"] for one in train["collectives"])
+    moved = sum(one["bytes"] for one in train["collectives"])
+    expected = 4 * MODEL.counts().total if devices > 1 else 0
+    assert 0 <= moved - expected <= 8
+    assert 0 < train["bound"]["mfu"] < 1
