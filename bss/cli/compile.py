@@ -94,6 +94,7 @@ def _of_file(path: Path) -> Iterator[Job]:
 def _of_config(text: str) -> Iterator[Job]:
     """The base run of a config at each model that the config names, in every bucket of its own."""
     from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
+    from bss.training.compiled import ACCUMULATED
     from bss.training.execution import Execution
 
     config = _read_config(text)
@@ -108,7 +109,7 @@ def _of_config(text: str) -> Iterator[Job]:
     for name in dict.fromkeys([setup.model, *_models(config)]):
         base = planned_run(dataclasses.replace(setup, model=name))
         own = execution.ladder(base).capacity(base.plan()) if not engine.buckets else {}
-        yield Job(name, base, execution, own or dict.fromkeys(engine.buckets, 1))
+        yield Job(name, base, execution, own or dict.fromkeys(engine.buckets, ACCUMULATED))
 
 
 def _models(value: Any, key: str = "") -> Iterator[str]:
