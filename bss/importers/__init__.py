@@ -48,7 +48,7 @@ TRAINERS = (
 
 def _trainer(own: Importer, *metrics: Metrics) -> Importer:
     """A trainer's own logs, or what it logs to trackers."""
-    return AnyOf(own.about, (own, WandbExports(metrics), EventFiles(metrics)))
+    return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own))
 
 
 IMPORTERS: Registry[Importer] = Registry(

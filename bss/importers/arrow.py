@@ -32,7 +32,7 @@ def names_of(file: Path, head: str) -> list[str]:
     if file.suffix == ".csv":
         return _header(file, head)
     names: dict[str, None] = {}
-    for line in head.splitlines()[:200]:
+    for line in head.split("\n", 200)[:200]:
         names.update(dict.fromkeys(_object(line) or {}))
     return list(names)
 
@@ -104,7 +104,7 @@ def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _header(file: Path, head: str) -> list[str]:
-    names = next(csv.reader(head.splitlines()[:1]), [])
+    names = next(csv.reader([head.partition("\n")[0].rstrip("\r")]), [])
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{file}: column {name!r} is there twice; rename one")

@@ -95,7 +95,7 @@ def counted(
         rows["batch"] = _sequences(size, run, seq_len)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     if schedule is not None:
-        told, source = _scheduled(rows, schedule, seq_len), "--batch"
+        told, source = _scheduled(rows, run, schedule, seq_len), "--batch"
         if logged:
             _compare(rows, told["batch"], run)
     elif logged:
@@ -128,13 +128,14 @@ def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
     return batch_tokens / seq_len
 
 
-def _scheduled(rows: Rows, schedule: BatchSchedule, seq_len: int) -> Rows:
+def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> Rows:
     """Batch and tokens as the plan of a schedule has them; tokens of the log go first."""
     counted_by = "step" if _all_there(rows, "step") else "tokens"
     counts, size = rows[counted_by], max(schedule.batches) * seq_len
     most = counts.max() * (size if counted_by == "step" else 1)
     if not counts.min() >= 0 or most >= 2**62:
-        raise InputError(f"{counted_by}: {counts.min():.0f} to {counts.max():.0f} is no count")
+        told = f"{counted_by} from {counts.min():.0f} to {counts.max():.0f}"
+        raise InputError(f"run {run}: {told}; expected counts from 0 on, below 2^62")
     plan = resolve(schedule, schedule.starts[-1] + int(most) + size, seq_len)
     segments = plan.segments
     if _all_there(rows, "tokens"):

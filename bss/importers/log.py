@@ -29,7 +29,7 @@ SHARED = re.compile(
 """File names that say nothing of a run: it is called as the directory is."""
 
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
-HEAD = 2**16
+HEAD = 2**18
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bss.errors import InputError, check
 from bss.importers.batches import Batches, Unknown, counted
-from bss.importers.log import COLUMNS, LOSSES, AnyOf, Importer, Log, Rows, head_of
+from bss.importers.log import COLUMNS, LOSSES, Importer, Log, Rows, head_of
 from bss.importers.restarts import Merged, beside, merge
 from bss.tables import check_runs
 from bss.units import parse_tokens
@@ -110,12 +110,7 @@ def import_runs(logs: Sequence[Log], options: Options) -> Iterator[tuple[pd.Data
         runs.setdefault(options.named(log.run).get("run", log.run), []).append(log)
     options.batches.refuse_idle(list(runs))
     for run, parts in runs.items():
-        try:
-            yield _run(run, parts, options)
-        except InputError as error:
-            if run in str(error) or parts[0].source in str(error):
-                raise
-            raise InputError(f"run {run}, {parts[0].source}: {error}") from None
+        yield _run(run, parts, options)
 
 
 def read_logs(paths: Sequence[Path], importer: Importer, options: Options) -> Iterator[Log]:
@@ -136,10 +131,9 @@ def read_logs(paths: Sequence[Path], importer: Importer, options: Options) -> It
                 found += 1
                 yield from importer.read(file, options.columns)
         if not found:
-            known = importer.about if not isinstance(importer, AnyOf) else "any known format"
             raise InputError(
-                f"{path}: is not recognised as {known}; name its format, or a metric with "
-                "--columns loss=NAME"
+                f"{path}: is not recognised ({importer.about}); name its format, or make a table "
+                "of run, batch, seq_len, step and loss of it"
             )
 
 
@@ -213,7 +207,10 @@ def _merged(run: str, logs: list[Log]) -> Merged:
                     f"run {run} is there twice, in {firsts[j]} and {firsts[i]}; leave one out, or "
                     "rename it"
                 )
-    return beside([merge(part) for part in parts])
+    try:
+        return beside([merge(part) for part in parts])
+    except InputError as error:
+        raise InputError(f"run {run}, {firsts[0]}: {error}") from None
 
 
 def _attempts(logs: Sequence[Log]) -> Rows:

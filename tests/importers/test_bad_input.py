@@ -55,7 +55,7 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
         ("trainer_state.json", '{"log_history": [{"loss": 3.1}]}', "no step and no count"),
         ("trainer_state.json", '{"log_history": [{"step": 3, "train_loss": 1}]}', "no loss is log"),
         ("tracker_metrics.jsonl", '{"config": {}, "summary": {}}\n', "a summary and no curve"),
-        ("a.txt", "nothing\n", "is not recognised as any known format"),
+        ("a.txt", "nothing\n", "is not recognised (any known format)"),
         ("a.log", "s:1 tel:x\n", "is not recognised"),
         ("a.log", "s:1 tel:3.0\ns:2 tel:x\n", "line 2: holds something else than numbers"),
         ("a.log", "s:1 tel:3.0\ns:2 tel:2.", "line 2: has no line end"),
