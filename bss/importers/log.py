@@ -114,7 +114,7 @@ def head_of(file: Path) -> str:
         raise InputError(
             f"{file}: is a pickle, and reading one runs its code; export the log as CSV or JSON"
         )
-    return head.decode(errors="replace")
+    return head.decode("latin-1" if b"\0" in head else "utf-8", errors="replace")
 
 
 def _is_pickle(head: bytes) -> bool:
