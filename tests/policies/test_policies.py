@@ -32,7 +32,7 @@ def basis_of(planted, planted_curves):
 def final_losses():
     """Three budgets of one model, whose best batch grows as their square root."""
     tokens, batch = np.meshgrid([1e6, 2e6, 4e6], 2.0 ** np.arange(1, 8))
-    loss = 2 + 40 * (tokens / (32 * batch)) ** -0.5 + 0.02 * batch**0.5
+    loss = 2 + 4 * (tokens / (32 * batch)) ** -0.5 + 0.2 * batch**-0.5
     table = {"params": 1e5, "tokens": tokens.ravel(), "batch": batch.ravel(), "seq_len": 32}
     return check_losses(pd.DataFrame(table | {"loss": loss.ravel()}))
 
