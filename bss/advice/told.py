@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bss.laws.final_loss import fitted
 from bss.laws.fitting.estimate import Estimate
 
-ALIKE = 0.003
-"""Nats above the best up to which a batch is as good (those of a table fit's indifference)."""
+ALIKE, _ = fitted.ALIKE
+"""Nats above the best up to which a batch is as good, as in a table fit's indifference."""
 
 
 def nothing_known(batch: float) -> float | None:

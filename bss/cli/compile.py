@@ -151,15 +151,8 @@ def _output(
         "devices": len(on.devices),
         "fits": None if None in fitting else all(fitting),
         "programs": [{"model": job.model, **one.entry()} for job, one in found],
-        **(
-            {"largest": [{"model": job.model, **vars(one)} for job, one in largest]}
-            if largest
-            else {}
-        ),
         "versions": {name: version(name) for name in ("jax", "jaxlib")},
     }
-    if largest:
-        payload["largest"] = [{"model": job.model, **vars(one)} for job, one in largest]
     tables = [
         Table(
             f"{title} on {on.name}: memory of one device",
@@ -177,6 +170,7 @@ def _output(
         ),
     ]
     if largest:
+        payload["largest"] = [{"model": job.model, **vars(one)} for job, one in largest]
         rows = [
             (job.model, "yes" if one.remat else "no", one.bucket or "none", _gb(one.peak_bytes))
             for job, one in largest

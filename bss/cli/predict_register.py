@@ -92,6 +92,7 @@ def of_runs(
     if options.ids:
         raise InputError("--ids: the runs of --runs have names; leave one of them out")
     predictions: dict[str, Prediction] = {}
+    baselines = _baselines(options)
     tables = {str(name): table for name, table in runs.groupby("run", sort=False)}
     for row in rows:
         if row["measured"] is not None:
@@ -109,7 +110,7 @@ def of_runs(
             (row["run"],),
             row["tokens"],
             Estimate(**row["loss"]),
-            {name: _cell(last, told, name) for name, told in _baselines(options).items()},
+            {name: _cell(last, told, name) for name, told in baselines.items()},
             str(last.get("ending", "")),
             float(np.max(table[rates[0]].to_numpy(float))) if rates else None,
             extrapolates=tuple(row["extrapolates"]),

@@ -8,12 +8,11 @@ import pandas as pd
 from bss.cli.output import Output, Table, estimate, number
 from bss.errors import InputError
 from bss.predictions.ancestry import check_first
-from bss.predictions.registration import digest, read_registration
-from bss.predictions.score import LAW, Score, Scored, score
+from bss.predictions.registration import read_registration
+from bss.predictions.score import ALL, LAW, Score, Scored, score, score_entry
 from bss.sweeps.outcomes import COLUMNS, outcomes
 from bss.tables.columns import need
 from bss.tables.storage import read_table
-from bss.values import to_dict
 
 
 def scored(options: argparse.Namespace) -> Output:
@@ -25,8 +24,8 @@ def scored(options: argparse.Namespace) -> Output:
     ended = _ended(options.runs, registration.runs)
     first = check_first(file, ended)
     found = score(registration, ended)
-    payload = {"kind": "score", "file": str(file), "sha256": digest(file), "commit": first}
-    return Output(payload | to_dict(found), [*_tables(found)], _notes(found, file, first))
+    entry = score_entry(found, file, first)
+    return Output(entry, [*_tables(found)], _notes(found, file, first))
 
 
 def _ended(runs: Path, registered: list[str]) -> pd.DataFrame:
@@ -78,7 +77,7 @@ def _notes(found: Score, file: Path, first: str) -> list[str]:
             f"{failed} of {len(found.schedules)} schedules failed, by {len(found.failures)} of "
             f"{found.runs} runs; their error is infinite, ranks and differences are of the others"
         )
-    for name, less in found.compared["all"].items():
+    for name, less in found.compared[ALL].items():
         if less.low is not None and less.high is not None:
             sign = "lower" if less.high < 0 else "higher" if less.low > 0 else "not shown to differ"
             notes.append(f"{name}: error {sign}, {estimate(less)} % of the loss")

@@ -58,6 +58,14 @@ def number(text: str) -> float:
     return math.inf if math.isnan(value) else value
 
 
+def loss_of(file: Path, line: int, text: str) -> float:
+    """The loss of a line, as `number`; refuses the line where it is none."""
+    try:
+        return number(text)
+    except ValueError:
+        refuse_line(file, line, f"loss is {text!r}; expected a number")
+
+
 def rows_of(rows: Iterable[Mapping[str, float]]) -> Rows:
     """Rows as a Log has them, NaN where one lacks a value."""
     rows = list(rows)

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from bss.importers.lines import lines_of, matches, need_rows, number, rows_of
-from bss.importers.log import Importer, Log, refuse_line, run_name
+from bss.importers.lines import lines_of, loss_of, matches, need_rows, rows_of
+from bss.importers.log import Importer, Log, run_name
 
 RULE = "=" * 100
 SEQ_LENS = ("sequence_length", "train_seq_len")
@@ -52,12 +52,8 @@ class RecordedRun(Importer):
         """The run of a file."""
         rows = []
         for line, found in matches(file, _BEGINS, _WHOLE):
-            try:
-                loss = number(found[3])
-            except ValueError:
-                refuse_line(file, line, f"loss is {found[3]!r}; expected a number")
             column = "eval_loss" if found[2] == "val" else "loss"
-            rows.append({"step": float(found[1]), column: loss})
+            rows.append({"step": float(found[1]), column: loss_of(file, line, found[3])})
         told = need_rows(file, rows_of(rows), "step:125/1390 val_loss:4.2345 train_time:…")
         batch, seq_len, notes = _settings(file)
         told |= {c: np.full(len(told["step"]), value) for c, value in batch.items()}

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bss.importers.lines import matches, need_rows, number, rows_of
-from bss.importers.log import Importer, Log, refuse_line, run_name
+from bss.importers.lines import loss_of, matches, need_rows, rows_of
+from bss.importers.log import Importer, Log, run_name
 from bss.importers.metrics import Metrics
 
 METRICS = Metrics(
@@ -46,10 +46,7 @@ class StandardOutput(Importer):
         """The run of a file."""
         rows = []
         for line, found in matches(file, _BEGINS, _WHOLE):
-            try:
-                loss = number(found[3])
-            except ValueError:
-                refuse_line(file, line, f"loss is {found[3]!r}; expected a number")
-            rows.append({"step": float(found[2]), "eval_loss" if found[1] else "loss": loss})
+            column = "eval_loss" if found[1] else "loss"
+            rows.append({"step": float(found[2]), column: loss_of(file, line, found[3])})
         told = need_rows(file, rows_of(rows), "step: 10  loss:  8.1234  grad_norm: …")
         yield Log(run_name(file), told, str(file), str(file))

@@ -7,6 +7,7 @@ error, which no interval covers; ranks and differences are of the others.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from scipy.stats import rankdata
 
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, interval
-from bss.predictions.registration import Prediction, Registration
+from bss.predictions.registration import Prediction, Registration, digest
+from bss.values import to_dict
 
 LAW, ALL = "law", "all"
 FEWEST = 3  # schedules behind an interval
@@ -145,6 +147,12 @@ def score(
         level,
         resamples,
     )
+
+
+def score_entry(found: Score, file: Path, commit: str) -> dict[str, Any]:
+    """A score as JSON has it, with the registration's file and the commit that added it."""
+    told = {"kind": "score", "file": str(file), "sha256": digest(file), "commit": commit}
+    return told | to_dict(found)
 
 
 def _why(row: Mapping[Hashable, Any] | None, one: Prediction, metric: str) -> str:

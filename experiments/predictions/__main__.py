@@ -17,9 +17,8 @@ from pathlib import Path
 from bss.plots.predictions import score_figure
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import digest, read_registration
-from bss.predictions.score import score
+from bss.predictions.score import score, score_entry
 from bss.sweeps.outcomes import outcomes
-from bss.values import to_dict
 from experiments.main import run_experiment
 from experiments.predictions.runs import registered_runs
 from experiments.predictions.study import Study
@@ -43,11 +42,10 @@ def experiment(study: Study) -> None:
     ended = outcomes(trainer.runs, registration.runs)
     first = check_first(file, ended)
     found = score(registration, ended)
-    told = {"kind": "score", "file": str(file), "sha256": digest(file), "commit": first}
     results.write(
         {
             "outcomes.csv": ended,
-            "scores.json": told | to_dict(found),
+            "scores.json": score_entry(found, file, first),
             "predictions.csv": predictions_table(registration, found, ended, study.seeds),
             "predictions.png": score_figure(found),
         },

@@ -25,8 +25,8 @@ def experiment(study: Study) -> None:
     """Registers the predictions of a study."""
     base, _ = base_run(study.setup)
     drawn = study.drawn
-    steps = {one.name: equal_steps(constants(study), one) for one in drawn}
-    pilots = curves(study)
+    finals, pilots = constants(study), curves(study)
+    steps = {one.name: equal_steps(finals, one) for one in drawn}
     fit = fit_curve(
         pilots,
         warmup=study.setup.schedule.warmup,

@@ -4,7 +4,6 @@ The guess of results/predictions/second_moment.json is scored as it was written 
 the claims here pass both tests, as all others do.
 """
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from bss.files import read_json
 from bss.points.claims import Claim, claim
 from bss.points.contrasts import contrasts, over_seeds
 from bss.points.standings import ENDINGS, NO_WORSE
+from experiments.second_moment.half_lives import beta2_of
 from experiments.second_moment.judged import Cell, Config, best_inner, judged, losses
 
 HINT = "run the part first"
@@ -123,9 +123,8 @@ def moved(
 def _beta2s(config: Config, batch: int) -> tuple[float, float]:
     """beta2 under .95 per step and under the half-life, at a batch."""
     changes = {rule["name"]: rule["changes"] for rule in config["rules"]}
-    half_life = changes[TOKENS]["optimizer.beta2_half_life"]
     tokens = batch * config["setup"]["text"]["seq_len"]
-    return changes[STEP]["optimizer.beta2"], math.exp2(-tokens / half_life)
+    return beta2_of(changes[STEP], tokens), beta2_of(changes[TOKENS], tokens)
 
 
 def _config(results: Path) -> Config:

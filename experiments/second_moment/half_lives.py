@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bss.points.contrasts import Contrast, over_seeds
-from bss.schedules.coupling import half_life
+from bss.schedules.coupling import Coupling, half_life
 from experiments.second_moment.judged import Cell, Config
 
 MODELS: dict[str, tuple[str, ...]] = {
@@ -42,10 +42,16 @@ def cells(ended: dict[Cell, pd.DataFrame], ending: str, config: Config) -> pd.Da
     return pd.DataFrame(rows).dropna(axis="columns")
 
 
+def beta2_of(changes: dict, batch_tokens: int) -> float:
+    """A rule's beta2, at a step of so many tokens."""
+    beta2 = changes.get("optimizer.beta2", Coupling.beta2)
+    coupling = Coupling(beta2=beta2, beta2_half_life=changes["optimizer.beta2_half_life"] or None)
+    return coupling.settings(1.0, 1, batch_tokens).beta2
+
+
 def half_life_of(changes: dict, batch_tokens: int) -> float:
     """The half-life of a rule's second moment in tokens, at a step of so many tokens."""
-    fixed = changes["optimizer.beta2_half_life"]
-    return float(fixed) if fixed else half_life(changes["optimizer.beta2"], batch_tokens)
+    return half_life(beta2_of(changes, batch_tokens), batch_tokens)
 
 
 def left_out(table: pd.DataFrame, model: str) -> np.ndarray:

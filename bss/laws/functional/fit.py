@@ -8,7 +8,6 @@ cluster by run (bss.laws.fitting.bootstrap).
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -116,9 +115,8 @@ def _solved(
     return found
 
 
-def _solve(problem: Problem, starts: np.ndarray, changed=None, **how: Any) -> Solution:
-    box = problem.lower, problem.upper
-    how |= {"accelerated": True}
+def _solve(problem: Problem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
+    box, how = (problem.lower, problem.upper), {"rounds": rounds, "accelerated": True}
     return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, **how)
 
 

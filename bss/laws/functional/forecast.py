@@ -54,8 +54,7 @@ def along(curves: Curves) -> tuple[Curves, np.ndarray]:
 
     More densely after a piece begins, where the batch may have changed; 0 tokens where padded.
     """
-    steps, _, batch = curves.pieces
-    taken = steps * batch * curves.seq_len
+    steps, taken = curves.pieces.steps, _taken(curves)
     parts = np.broadcast_to(WITHIN, (*steps.shape, len(WITHIN)))
     tokens = (np.cumsum(taken, axis=1) - taken)[..., None] + taken[..., None] * parts
     tokens = np.where(steps[..., None] > 0, tokens, 0.0)
@@ -80,15 +79,22 @@ def tested(fit: CurveFit) -> dict[str, Any]:
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
     """What of each run [R] is beyond what the fit was tested for, and by how much."""
     return [
-        _untested(fit, *(values[here] for values in curves.pieces))
-        for here in ((row, steps > 0) for row, steps in enumerate(curves.pieces.steps))
+        _untested(
+            fit, tokens, *(values[row][curves.pieces.steps[row] > 0] for values in curves.pieces)
+        )
+        for row, tokens in enumerate(_taken(curves).sum(axis=1).tolist())
     ]
 
 
+def _taken(curves: Curves) -> np.ndarray:
+    """The tokens of every piece, [R, G]; 0 where padded."""
+    return curves.pieces.steps * curves.pieces.batch * curves.seq_len
+
+
 def _untested(
-    fit: CurveFit, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
+    fit: CurveFit, tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[str, ...]:
-    tokens, told = float((steps * batch).sum()) * fit.seq_len, []
+    told = []
     if tokens > FAR * fit.tokens:
         told.append(f"tokens {tokens / fit.tokens:.3g} times the longest run")
     if tokens <= fit.since:
