@@ -131,13 +131,7 @@ def prepared_run(setup: RunSetup, engine: EngineConfig) -> tuple[RunConfig, Exec
         stream.check(setup.schedule.tokens // text.seq_len)
         run = planned_run(setup, prepared.vocab_size, prepared.content_hash)
         shards = str(prepared.directory)
-    return run, Execution(
-        engine.runs,
-        shards,
-        engine.buckets,
-        checkpoint_seconds=engine.checkpoint_seconds,
-        compilation_cache=str(Path(engine.runs) / "compiled"),
-    )
+    return run, engine.execution(shards)
 
 
 def batch_unit(setup: Setup) -> int:

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--config", metavar="FILE:SIZE", help="the buckets and models of an experiment's config")
     add("--on", required=True, metavar="MACHINE", help=known())
     add("--fit", action="store_true", help="find the largest bucket, with and without remat")
+    add("--attention", metavar="KERNEL", help="cudnn, splash, reference, or one of your own")
     add_output_arguments(parser, run)
 
 
@@ -44,6 +45,11 @@ class Job:
     run: "RunConfig"
     execution: "Execution"
     capacity: Mapping[int, int]
+
+    def by_attention(self, kernel: str) -> "Job":
+        """The same by a kernel."""
+        execution = dataclasses.replace(self.execution, attention=kernel)
+        return dataclasses.replace(self, execution=execution)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -57,6 +63,8 @@ def run(options: argparse.Namespace) -> Output:
 
     named_by = options.config or str(options.run_file)
     jobs = list(_of_config(options.config) if options.config else _of_file(options.run_file))
+    if options.attention:
+        jobs = [job.by_attention(options.attention) for job in jobs]
     found: list[tuple[Job, Examined]] = []
     largest: list[tuple[Job, Largest]] = []
     with progress() as report:
@@ -93,9 +101,8 @@ def _of_file(path: Path) -> Iterator[Job]:
 
 def _of_config(text: str) -> Iterator[Job]:
     """The base run of a config at each model that the config names, in every bucket of its own."""
-    from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
+    from bss.sweeps.setup import RunSetup, Setup, planned_run
     from bss.training.compiled import ACCUMULATED
-    from bss.training.execution import Execution
 
     config = _read_config(text)
     if "setup" in config:
@@ -104,12 +111,11 @@ def _of_config(text: str) -> Iterator[Job]:
         own = {f.name for f in dataclasses.fields(RunSetup)}
         flat = {name: value for name, value in config.items() if name in own}
         setup = from_dict(Setup, {**flat, "engine": {"buckets": config.get("buckets", ())}})
-    engine: EngineConfig = setup.engine
-    execution = Execution(engine.runs, buckets=engine.buckets)
+    buckets, execution = setup.engine.buckets, setup.engine.execution()
     for name in dict.fromkeys([setup.model, *_models(config)]):
         base = planned_run(dataclasses.replace(setup, model=name))
-        own = execution.ladder(base).capacity(base.plan()) if not engine.buckets else {}
-        yield Job(name, base, execution, own or dict.fromkeys(engine.buckets, ACCUMULATED))
+        own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
+        yield Job(name, base, execution, own or dict.fromkeys(buckets, ACCUMULATED))
 
 
 def _models(value: Any, key: str = "") -> Iterator[str]:

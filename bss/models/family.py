@@ -5,16 +5,18 @@ Parameters are nested dicts of float32 arrays. Counts are those of the scaling l
 per multiply-add; norms, softmax and look-ups are not counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bss.errors import InputError
 from bss.registry import Chosen, Registry
 
 if TYPE_CHECKING:
     import jax
 
 Params = dict[str, Any]
+LossSums = Callable[[Params, "jax.Array"], tuple["jax.Array", dict[str, "jax.Array"]]]
 STACK = "stack"
 """The name of an axis along which a parameter is many: layers, experts."""
 
@@ -83,6 +85,27 @@ class ModelFamily(Chosen):
           is minimised besides, each with its weight in it.
         """
         raise NotImplementedError(f"{type(self).__name__} has no loss")
+
+    def choose_attention(self, asked: str, device: Any, seq_lens: Collection[int]) -> str:
+        """The name of the attention kernel that its loss is computed by; here its own, "reference".
+
+        Args:
+          asked: "auto", or a name.
+          device: that computes it, present or described.
+          seq_lens: lengths of all sequences.
+
+        Raises:
+          InputError: where the one asked for cannot be used.
+        """
+        if asked not in ("auto", "reference"):
+            raise InputError(
+                f"execution.attention: {type(self).__name__} has no {asked}; ask for auto"
+            )
+        return "reference"
+
+    def loss_by(self, attention: str) -> LossSums:
+        """Its `loss`, computed by an attention kernel: the same up to rounding."""
+        return self.loss
 
     def partition_names(self, params: Params) -> Params:
         """Names of the axes of every parameter, a tuple of its rank, in a tree as `params`.

@@ -1,10 +1,12 @@
 """What the runs of a sweep are made of, as a config's `setup` writes it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.execution import Execution
 from bss.training.optimizers import AdamW, Optimizer
 
 
@@ -28,6 +30,7 @@ class EngineConfig:
         pin: a core for each worker; off on an accelerator.
         buckets: ladder of bucket sizes in sequences.
         checkpoint_seconds: at most this long between checkpoints.
+        devices, evaluation_bucket, repeatable, attention: see `Execution`.
     """
 
     runs: str = "runs"
@@ -35,6 +38,17 @@ class EngineConfig:
     pin: bool = True
     buckets: tuple[int, ...] = ()
     checkpoint_seconds: float = 60.0
+    devices: int = 0
+    evaluation_bucket: int = 32
+    repeatable: bool = False
+    attention: str = "auto"
+
+    def execution(self, data: str = "") -> Execution:
+        """Where and how its runs are trained, on the token shards of a directory."""
+        shared = {f.name for f in fields(self)} & {f.name for f in fields(Execution)}
+        cache = str(Path(self.runs) / "compiled")
+        own = {name: getattr(self, name) for name in shared}
+        return Execution(data=data, compilation_cache=cache, **own)
 
 
 @dataclass(frozen=True)

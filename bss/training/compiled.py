@@ -79,7 +79,9 @@ def examine(
     mesh = mesh_of(machine.devices)
     state = abstract(jax.eval_shape(lambda: init_state(run)), replicated(mesh))
     options = compiler_options(execution, mesh)
-    programs = Programs(make_step(run, mesh), state, capacity, run, mesh, options)
+    attention = execution.attention_of(run, mesh)
+    step = make_step(run, mesh, attention)
+    programs = Programs(step, state, capacity, run, mesh, options)
     flops = run.model.training_flops_per_token(run.data.seq_len)
     for bucket in capacity:
         asked = _Asked("train", bucket, bucket * run.data.seq_len, flops)
@@ -94,7 +96,7 @@ def examine(
     yield _examined(
         asked,
         state,
-        lambda: compile_total_loss(run, n, shape, mesh, state, options),
+        lambda: compile_total_loss(run, n, shape, mesh, state, options, attention),
         beside,
         machine,
     )

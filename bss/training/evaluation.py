@@ -28,6 +28,7 @@ def compile_total_loss(
     mesh: Mesh,
     state: State,
     options: dict[str, Any] | None = None,
+    attention: str = "reference",
 ) -> Any:
     """The program of the summed loss of the first n sequences of buckets of a shape.
 
@@ -38,16 +39,17 @@ def compile_total_loss(
         mesh: the devices.
         state: shapes and shardings.
         options: the compiler's.
+        attention: the kernel's name.
     """
-    size = shape_NxbxT1[1]
+    size, loss = shape_NxbxT1[1], run.model.loss_by(attention)
     full, rest = divmod(n, size)
 
     def sum_losses(params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array) -> jax.Array:
         def add(i: jax.Array, total: jax.Array) -> jax.Array:
-            return total + run.model.loss(params, sequences_NxbxT1[i])[0]
+            return total + loss(params, sequences_NxbxT1[i])[0]
 
         def sequence_loss(sequence_T1: jax.Array) -> jax.Array:
-            return run.model.loss(params, sequence_T1[None])[0]
+            return loss(params, sequence_T1[None])[0]
 
         total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
         if rest:
@@ -81,10 +83,11 @@ class Evaluation:
         bucket: int,
         state: State,
         options: dict[str, Any] | None = None,
+        attention: str = "reference",
     ):
         """Compiles the programs; the sequences are int32, the state is shapes and shardings.
 
-        `options` are the compiler's.
+        `options` are the compiler's, `attention` names the kernel.
         """
         n, width = sequences_nxT1.shape
         padded = np.zeros(bucketed(n, width, mesh.size, bucket), sequences_nxT1.dtype)
@@ -99,7 +102,8 @@ class Evaluation:
         if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
             jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
             self._choose = jitted.lower(state.params, state.optimizer).compile()
-        self._total_loss = compile_total_loss(run, n, padded.shape, mesh, state, options)
+        shape = padded.shape
+        self._total_loss = compile_total_loss(run, n, shape, mesh, state, options, attention)
         if run.averages:
             index = jax.ShapeDtypeStruct((), jnp.int32)
             jitted = jax.jit(pick, in_shardings=whole, out_shardings=whole)

@@ -40,6 +40,9 @@ class Execution:
         registration: SHA-256 of the predictions that the run is to be scored by; empty for none.
         repeatable: on GPUs only operations that give the same bits every time; some are slower.
             CPUs and TPUs have no others.
+        attention: the kernel that computes it: "cudnn", "splash", "reference", one of a user's own
+            as `package.module:ATTRIBUTE`, or "auto" for the first of these that the device, the
+            model and its sequences allow.
     """
 
     runs: str = "runs"
@@ -52,6 +55,7 @@ class Execution:
     compilation_cache: str = ""
     registration: str = ""
     repeatable: bool = False
+    attention: str = "auto"
 
     def __post_init__(self) -> None:
         check_least("execution", self, devices=0, checkpoint_seconds=0, evaluation_bucket=1)
@@ -65,6 +69,11 @@ class Execution:
         plan = run.plan()
         self.ladder(run).capacity(plan)
         return plan
+
+    def attention_of(self, run: RunConfig, mesh: Mesh) -> str:
+        """The attention kernel of a run's programs; InputError where that asked for cannot be."""
+        seq_lens = {run.data.seq_len, run.evaluation.seq_len or run.data.seq_len}
+        return run.model.choose_attention(self.attention, mesh.devices.flat[0], seq_lens)
 
 
 def compiler_options(execution: Execution, mesh: Mesh) -> dict[str, Any]:
@@ -128,8 +137,8 @@ def _processor() -> str:
     return names[0] if names else "unknown processor"
 
 
-def describe(mesh: Mesh, execution: Execution) -> dict[str, Any]:
-    """What execution.json records.
+def describe(mesh: Mesh, execution: Execution, attention: str = "reference") -> dict[str, Any]:
+    """What execution.json records; `attention` is the kernel that was chosen.
 
     Two executions repeat bit-identically if their records are equal but for NOT_COMPUTED.
     """
@@ -142,6 +151,7 @@ def describe(mesh: Mesh, execution: Execution) -> dict[str, Any]:
         "buckets": list(execution.buckets),
         "evaluation_bucket": execution.evaluation_bucket,
         "repeatable": execution.repeatable,
+        "attention": attention,
         "cores": _cores(),
         "machine": platform.machine(),
         "commit": commit(),

@@ -71,24 +71,27 @@ class Session:
         """Restores or initialises the state, and starts compiling.
 
         Raises:
-            InputError: too little data, a missing fork point, a bucket the devices cannot share.
+            InputError: too little data, a missing fork point, a bucket the devices cannot share, an
+                attention kernel that they cannot run.
         """
         self.run, self.execution, self.plan, self.source = run, execution, plan, source
         self.mesh, self.directory, self.checkpoints = mesh, directory, checkpoints
         sizes = {"validation": run.evaluation.tokens, "test": run.evaluation.test_tokens}
         seq_len = run.evaluation.seq_len or run.data.seq_len
         held_out = {s: source.held_out(s, size, seq_len) for s, size in sizes.items() if size}
-        self._note_execution()
+        attention = execution.attention_of(run, mesh)
+        self._note_execution(attention)
 
         self.forks = fork_points(run, plan, execution.forks)
         shapes = abstract(jax.eval_shape(lambda: init_state(run)), replicated(mesh))
         self.state, self.position = self._restore(shapes)
         directory.cut_curve(self.position.tokens)
         capacity, options = execution.ladder(run).capacity(plan), compiler_options(execution, mesh)
-        self.programs = Programs(make_step(run, mesh), shapes, capacity, run, mesh, options)
+        step = make_step(run, mesh, attention)
+        self.programs = Programs(step, shapes, capacity, run, mesh, options)
         bucket = execution.evaluation_bucket
         self._evaluations = {
-            split: Evaluation(run, sequences, mesh, bucket, shapes, options)
+            split: Evaluation(run, sequences, mesh, bucket, shapes, options, attention)
             for split, sequences in held_out.items()
         }
         self.rows = {plan.next_boundary(t) for t in run.evaluation_tokens()}
@@ -124,8 +127,8 @@ class Session:
         noise = {name: found.record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
         return found.state, Position(found.tokens, found.record["step"], **noise)
 
-    def _note_execution(self) -> None:
-        record = describe(self.mesh, self.execution)
+    def _note_execution(self, attention: str) -> None:
+        record = describe(self.mesh, self.execution, attention)
         before = self.directory.add_execution(record)
         matters, known = record.keys() - NOT_COMPUTED, before or {}
         changed = [k for k in record if k in matters and record[k] != known.get(k, record[k])]

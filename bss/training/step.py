@@ -14,13 +14,11 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from bss.models.family import ModelFamily, Params
+from bss.models.family import LossSums, ModelFamily, Params
 from bss.training import average
 from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, sum_over_devices
 from bss.training.optimizers.base import Masks, StepSettings
-
-LossSums = Callable[[Params, jax.Array], tuple[jax.Array, dict[str, jax.Array]]]
 
 
 class State(NamedTuple):
@@ -100,11 +98,13 @@ def apply(
     return State(params, optimizer_state, averages), metrics
 
 
-def make_step(run: RunConfig, mesh: Mesh | None = None) -> Step:
+def make_step(run: RunConfig, mesh: Mesh | None = None, attention: str = "reference") -> Step:
     """The step of a run: (state, sequences [N, b, T+1], count <= N, settings) -> state, metrics.
 
     Only the first `count` buckets of `sequences` are used. The devices of a mesh share each bucket.
+    `attention` names the kernel that computes it.
     """
+    loss = run.model.loss_by(attention)
 
     def sum_buckets(params: Params, sequences_NxbxT1: jax.Array, count: jax.Array) -> Sums:
         zero = Sums(
@@ -116,7 +116,7 @@ def make_step(run: RunConfig, mesh: Mesh | None = None) -> Step:
         return jax.lax.fori_loop(
             0,
             count,
-            lambda i, sums: accumulate(run.model.loss, params, sums, sequences_NxbxT1[i]),
+            lambda i, sums: accumulate(loss, params, sums, sequences_NxbxT1[i]),
             zero,
         )
 

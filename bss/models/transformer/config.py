@@ -6,11 +6,12 @@ out, are counted.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bss.errors import InputError
-from bss.models.family import Counts, ModelFamily, Params
+from bss.models.family import Counts, LossSums, ModelFamily, Params
 
 if TYPE_CHECKING:
     import jax
@@ -118,7 +119,17 @@ class TransformerConfig(ModelFamily):
         self, params: Params, sequences_BxT1: "jax.Array"
     ) -> tuple["jax.Array", dict[str, "jax.Array"]]:
         """See `network.loss_sum`; there are no auxiliary terms."""
-        return _network().loss_sum(self, params, sequences_BxT1), {}
+        return self.loss_by("reference")(params, sequences_BxT1)
+
+    def loss_by(self, attention: str) -> LossSums:
+        """See `network.loss_sum`."""
+        return lambda params, tokens: (_network().loss_sum(self, params, tokens, attention), {})
+
+    def choose_attention(self, asked: str, device: Any, seq_lens: Collection[int]) -> str:
+        """See `attention.choose`."""
+        from bss.models.transformer.attention import choose
+
+        return choose(asked, self, device, seq_lens)
 
     def partition_names(self, params: Params) -> Params:
         """See `network.partition_names`."""

@@ -22,43 +22,10 @@ import numpy as np
 from flax import nnx
 
 from bss.models.family import STACK, Params
+from bss.models.transformer.attention import KERNELS, Attend, reference
 from bss.models.transformer.config import TransformerConfig
-
-
-def matmul(x, matrix, dtype=None):
-    """Multiply the last axis of `x` by a matrix cast to its dtype; a result of `dtype`."""
-    # XLA's CPU backend is 1.2 times slower on a left side of three axes than on one of two.
-    flat = x.reshape(-1, x.shape[-1])
-    product = jnp.matmul(flat, matrix.astype(x.dtype), preferred_element_type=dtype)
-    return product.reshape(*x.shape[:-1], -1)
-
-
-class Linear(nnx.Module):
-    """A matrix, applied in the activations' dtype."""
-
-    def __init__(self, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs):
-        self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), (fan_in, fan_out)))
-
-    def __call__(self, x):
-        """Last axis fan_in to fan_out."""
-        return matmul(x, self.kernel[...])
-
-
-class Norm(nnx.Module):
-    """RMSNorm or LayerNorm over the last axis in float32, with a scale and no bias."""
-
-    def __init__(self, kind: str, size: int):
-        self.kind = kind
-        self.scale = nnx.Param(jnp.ones(size))
-
-    def __call__(self, x):
-        """Same shape and dtype."""
-        wide = x.astype(jnp.float32)
-        if self.kind == "layer":
-            wide = wide - wide.mean(-1, keepdims=True)
-        inverse = jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-6)
-        scale = jnp.expand_dims(self.scale[...], range(x.ndim - 1))
-        return (wide * inverse * scale).astype(x.dtype)
+from bss.models.transformer.cross_entropy import cross_entropy
+from bss.models.transformer.layers import MLP, Linear, Norm, matmul
 
 
 def rope(x_BxTxHxD, theta: float):
@@ -69,46 +36,6 @@ def rope(x_BxTxHxD, theta: float):
     low, high = jnp.split(x_BxTxHxD.astype(jnp.float32), 2, axis=-1)
     turned = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
     return turned.astype(x_BxTxHxD.dtype)
-
-
-def attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
-    """Causal softmax attention, in float32 between the products; H/K queries share a key head.
-
-    Written for XLA's CPU backend: heads lead, the D-wide result is normalised instead of the
-    T-wide weights, and the first half of the queries never meets the second half of the keys.
-    """
-    B, T, H, D = q_BxTxHxD.shape
-    q_BxHxTxD, k_BxKxTxD, v_BxKxTxD = (
-        x.transpose(0, 2, 1, 3) for x in (q_BxTxHxD, k_BxTxKxD, v_BxTxKxD)
-    )
-    q_BxKxGxTxD = q_BxHxTxD.reshape(B, k_BxKxTxD.shape[1], -1, T, D)
-    spans = [(start, stop) for start, stop in ((0, T // 2), (T // 2, T)) if start < stop]
-    mixed_BxKxGxTxD = jnp.concatenate(
-        [
-            _attend_last(
-                q_BxKxGxTxD[..., start:stop, :], k_BxKxTxD[..., :stop, :], v_BxKxTxD[..., :stop, :]
-            )
-            for start, stop in spans
-        ],
-        axis=3,
-    )
-    return mixed_BxKxGxTxD.reshape(B, H, T, D).transpose(0, 2, 1, 3).astype(q_BxTxHxD.dtype)
-
-
-def _attend_last(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
-    """The queries of the last T of S positions, each over the keys up to its own position."""
-    B, K, G, T, D = q_BxKxGxTxD.shape
-    S = k_BxKxSxD.shape[2]
-    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
-    scores_BxKxGTxS = product("bkqd,bksd->bkqs", q_BxKxGxTxD.reshape(B, K, -1, D), k_BxKxSxD)
-    causal_GTxS = np.tile(np.tril(np.ones((T, S), bool), S - T), (G, 1))
-    scores_BxKxGTxS = jnp.where(causal_GTxS[None, None], scores_BxKxGTxS, -1e30)
-    # The shift cancels in the quotient, so its gradient is zero.
-    peak_BxKxGTx1 = jax.lax.stop_gradient(scores_BxKxGTxS.max(axis=-1, keepdims=True))
-    weights_BxKxGTxS = jnp.exp(scores_BxKxGTxS - peak_BxKxGTx1)
-    mixed_BxKxGTxD = product("bkqs,bksd->bkqd", weights_BxKxGTxS.astype(v_BxKxSxD.dtype), v_BxKxSxD)
-    mixed_BxKxGTxD = mixed_BxKxGTxD / weights_BxKxGTxS.sum(axis=-1, keepdims=True)
-    return mixed_BxKxGTxD.reshape(B, K, G, T, D)
 
 
 class Attention(nnx.Module):
@@ -126,7 +53,7 @@ class Attention(nnx.Module):
             self.query_norm = Norm(config.norm, config.head_dim)
             self.key_norm = Norm(config.norm, config.head_dim)
 
-    def __call__(self, x_BxTxM):
+    def __call__(self, x_BxTxM, attend: Attend):
         """What the attention adds to the residual stream."""
         B, T, _ = x_BxTxM.shape
         K, D = self.config.kv_heads, self.config.head_dim
@@ -140,29 +67,6 @@ class Attention(nnx.Module):
         return self.output(attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD).reshape(B, T, -1))
 
 
-class MLP(nnx.Module):
-    """Two matrices around a nonlinearity, or SwiGLU's three."""
-
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
-        self.activation = config.activation
-        width, hidden = config.d_model, config.d_ff
-        self.up = Linear(width, hidden, width**-0.5, rngs)
-        if config.activation == "swiglu":
-            self.gate = Linear(width, hidden, width**-0.5, rngs)
-        self.down = Linear(hidden, width, (2 * config.num_layers * hidden) ** -0.5, rngs)
-
-    def __call__(self, x):
-        """What the MLP adds to the residual stream."""
-        hidden = self.up(x)
-        if self.activation == "swiglu":
-            hidden = jax.nn.silu(self.gate(x)) * hidden
-        elif self.activation == "gelu":
-            hidden = jax.nn.gelu(hidden, approximate=False)
-        else:
-            hidden = jnp.square(jax.nn.relu(hidden))
-        return self.down(hidden)
-
-
 class Block(nnx.Module):
     """One residual block."""
 
@@ -172,14 +76,14 @@ class Block(nnx.Module):
         self.mlp_norm = Norm(config.norm, config.d_model)
         self.mlp = MLP(config, rngs)
 
-    def __call__(self, x_BxTxM):
+    def __call__(self, x_BxTxM, attend: Attend):
         """The residual stream after this block."""
-        x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM))
+        x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM), attend)
         return x_BxTxM + self.mlp(self.mlp_norm(x_BxTxM))
 
 
 class Transformer(nnx.Module):
-    """Tokens to float32 logits."""
+    """Tokens to what the head makes float32 logits of."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
         self.config = config
@@ -196,17 +100,17 @@ class Transformer(nnx.Module):
                 setattr(self, f"layer_{layer}", Block(config, rngs))
         self.final_norm = Norm(config.norm, width)
 
-    def __call__(self, tokens_BxT):
-        """Logits (B, T, vocab_size)."""
+    def __call__(self, tokens_BxT, attend: Attend):
+        """The normalised end of the residual stream (B, T, d_model), and the head of its logits."""
         dtype = jnp.dtype(self.config.dtype)
         # Cast behind the look-up, whose gradient is a sum too long for bfloat16.
-        x_BxTxM = self._blocks(self.embedding[...][tokens_BxT].astype(dtype))
+        x_BxTxM = self._blocks(self.embedding[...][tokens_BxT].astype(dtype), attend)
         head_MxV = self.embedding[...].T if self.config.tied else self.head.kernel[...]
-        return matmul(self.final_norm(x_BxTxM), head_MxV, jnp.float32)
+        return self.final_norm(x_BxTxM), head_MxV
 
-    def _blocks(self, x_BxTxM):
+    def _blocks(self, x_BxTxM, attend: Attend):
         def step(x_BxTxM, block_state):
-            return nnx.merge(graphdef, block_state)(x_BxTxM), None
+            return nnx.merge(graphdef, block_state)(x_BxTxM, attend), None
 
         if self.config.scan_layers:
             graphdef, stacked = nnx.split(self.layers)
@@ -236,18 +140,22 @@ def init(config: TransformerConfig, seed: int) -> Params:
 
 def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
     """Logits of the next token, float32, shape (B, T, vocab_size), for integer tokens (B, T)."""
-    return nnx.merge(_graphdef(config), params)(tokens_BxT)
+    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference)
+    return matmul(x_BxTxM, head_MxV, jnp.float32)
 
 
-def loss_sum(config: TransformerConfig, params: Params, sequences_BxT1) -> jax.Array:
+def loss_sum(
+    config: TransformerConfig, params: Params, sequences_BxT1, attention: str = "reference"
+) -> jax.Array:
     """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
 
     Of integer tokens (B, T + 1) all but the last are inputs, all but the first are targets.
+    `attention` names the kernel, one of `attention.KERNELS`.
     """
     targets_BxT = sequences_BxT1[:, 1:]
-    logits_BxTxV = apply(config, params, sequences_BxT1[:, :-1])
-    picked_BxT = jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
-    return jnp.sum(jax.nn.logsumexp(logits_BxTxV, axis=-1) - picked_BxT)
+    transformer = nnx.merge(_graphdef(config), params)
+    x_BxTxM, head_MxV = transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend)
+    return cross_entropy(x_BxTxM, head_MxV, targets_BxT)
 
 
 _NAMES = {
