@@ -1,6 +1,5 @@
 """Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
 
-import math
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, PartitionSpec
 
-from bss.models.family import LOGITS_AT_ONCE
 from bss.training.average import pick
 from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, replicated, sequence_sharding, sum_over_devices
@@ -45,7 +43,6 @@ def compile_total_loss(
     """
     size, loss = shape_NxbxT1[1], run.model.loss_by(attention)
     full, rest = divmod(n, size)
-    logits = math.prod(shape_NxbxT1[1:]) // mesh.size * run.model.vocab_size
 
     def sum_losses(params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array) -> jax.Array:
         def add(i: jax.Array, total: jax.Array) -> jax.Array:
@@ -56,11 +53,7 @@ def compile_total_loss(
 
         total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
         if rest:
-            last_bxT1 = sequences_NxbxT1[full]
-            if logits <= LOGITS_AT_ONCE:
-                losses_b = jax.vmap(sequence_loss)(last_bxT1)
-            else:
-                losses_b = jax.lax.map(sequence_loss, last_bxT1)
+            losses_b = jax.vmap(sequence_loss)(sequences_NxbxT1[full])
             total += jnp.sum(losses_b, where=counted_b)
         return total
 

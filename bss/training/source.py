@@ -14,7 +14,6 @@ from jax.sharding import Mesh
 from bss.data import synthetic
 from bss.data.log_bilinear import SyntheticLanguage, tables
 from bss.data.shards import Shards, open_shards
-from bss.data.stream import Stream, held_out
 from bss.errors import InputError
 from bss.training.config import DataConfig, RunConfig
 from bss.training.mesh import sequence_sharding
@@ -52,6 +51,8 @@ class TextSource:
     """Sequences of memory-mapped token shards, cut and shuffled on the host."""
 
     def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh):
+        from bss.data.stream import Stream  # here, so that only text needs grain
+
         self._shards, self._data = shards, data
         self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
         self._sharding = sequence_sharding(mesh)
@@ -65,6 +66,8 @@ class TextSource:
 
     def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
         """See `Source`."""
+        from bss.data.stream import held_out
+
         return held_out(self._shards, split, seq_len, tokens)
 
     def bytes_per_token(self) -> float | None:

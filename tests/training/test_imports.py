@@ -1,11 +1,19 @@
-"""A bare accelerator machine can train: no pandas, no tfds, no plots behind the trainer."""
+"""A bare accelerator machine can train: no pandas, no tfds, no grain behind the trainer."""
 
 import subprocess
 import sys
 
 import pytest
 
-HEAVY = ("pandas", "pyarrow", "tensorflow_datasets", "tokenizers", "matplotlib", "scipy.stats")
+HEAVY = (
+    "pandas",
+    "pyarrow",
+    "tensorflow_datasets",
+    "tokenizers",
+    "matplotlib",
+    "scipy.stats",
+    "grain",
+)
 
 
 @pytest.mark.parametrize(

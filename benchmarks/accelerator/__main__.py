@@ -1,0 +1,178 @@
+"""The command line: a budget of minutes, spent on the cases in their order."""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accelerator.cases import START, Case, Processes, full, tiny
+from benchmarks.accelerator.show import line, markdown, read_rows
+from bss.errors import InputError
+from bss.training.execution import commit
+
+RESULTS = Path("benchmarks/results/accelerator")
+OUT_OF_TIME = "out of time"
+MEMORY_FRACTION = "0.92"
+"""Of a GPU's memory that JAX takes at once, so that it does not fall to pieces; CUDA needs the
+rest."""
+
+Row = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures or shows; returns the status of the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accelerator", description=__doc__)
+    add = parser.add_argument
+    add("--minutes", type=float, default=8.0, help="at most so long")
+    add("--tiny", action="store_true", help="toy sizes, on a CPU too")
+    add("--output", type=Path, metavar="FILE", help="rows are appended to it; default by device")
+    add("--commit", help="to be recorded, where git cannot tell it")
+    add("--show", type=Path, metavar="FILE", help="print what was measured, as Markdown")
+    options = parser.parse_args(arguments)
+    try:
+        if options.show:
+            print(markdown(read_rows(options.show)))
+        else:
+            measure(tiny() if options.tiny else full(), options)
+    except InputError as error:
+        print(f"benchmarks.accelerator: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def measure(processes: Processes, options: argparse.Namespace) -> None:
+    """Measures what fits in the budget; every case gets a row."""
+    if not options.minutes > 0:
+        raise InputError(f"--minutes: {options.minutes:g} given; write a positive number")
+    until, done = time.monotonic() + 60 * options.minutes, []
+    by = commit() if options.commit is None else options.commit
+    for cases in processes:
+        cases = [_resolved(case, done) for case in cases]
+        for row in _measured(cases, until, 0 if options.tiny else START):
+            if row.get("platform") == "cpu" and not options.tiny:
+                raise InputError("no accelerator is here; --tiny measures toy sizes on this CPU")
+            row = _completed(row, done) | {"commit": by}
+            done.append(row)
+            print(line(row), flush=True)
+            _append(options.output or RESULTS / f"{_file_name(row)}.jsonl", row)
+
+
+def _measured(cases: list[Case], until: float, start: float) -> Iterator[Row]:
+    """Rows of the cases of one process; at the end of the time it is killed."""
+    left = until - time.monotonic()
+    told: set[int] = set()
+    reason = OUT_OF_TIME
+    if any(case.settings.get("bucket", 0) is None for case in cases):
+        reason = "no two smaller buckets say what is the largest"
+    elif left > start + cases[0].seconds:
+        process = _Process(cases, left)
+        for index, row in process.rows():
+            told.add(index)
+            yield row
+        reason = process.failure() or OUT_OF_TIME
+    for index, case in enumerate(cases):
+        if index not in told:
+            yield {"what": case.what, **case.settings, "not_measured": reason}
+
+
+class _Process:
+    """A process that measures cases, with all that it starts; killed when its time is over."""
+
+    def __init__(self, cases: list[Case], seconds: float):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.accelerator.measure"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"XLA_PYTHON_CLIENT_MEM_FRACTION": MEMORY_FRACTION, **os.environ},
+            text=True,
+            process_group=0,
+        )
+        self._late = False
+        self._timer = threading.Timer(seconds, self._kill)
+        self._timer.start()
+        job = {"seconds": seconds, "cases": [dataclasses.asdict(case) for case in cases]}
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(job))
+        self._process.stdin.close()
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Rows as they come, each with the index of its case, until the process ends."""
+        assert self._process.stdout
+        try:
+            for text in self._process.stdout:
+                told = json.loads(text)
+                yield told["case"], told["row"]
+            self._process.wait()
+        finally:
+            self._timer.cancel()
+            self._end()
+            self._process.stdout.close()
+
+    def failure(self) -> str:
+        """What an ended process died of; "" where it finished or its time was over."""
+        if self._late or self._process.returncode == 0:
+            return ""
+        return f"its process ended with status {self._process.returncode}; see standard error"
+
+    def _kill(self) -> None:
+        self._late = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _resolved(case: Case, done: list[Row]) -> Case:
+    """A case with a bucket: the largest power of two that memory is expected to hold.
+
+    The compiler's peaks of two buckets say what one more sequence takes; 5% are left free.
+    """
+    if case.settings.get("bucket", 0) is not None:
+        return case
+    like = {name: case.settings[name] for name in ("model", "seq_len", "attention", "remat")}
+    peaks = {
+        row["bucket"]: row["peak_bytes"]
+        for row in done
+        if row["what"] == "step" and "peak_bytes" in row and like.items() <= row.items()
+    }
+    limit = next((row["limit_bytes"] for row in done if row.get("limit_bytes")), None)
+    if limit is None or len(peaks) < 2:
+        return case
+    (low, one), (high, two) = sorted(peaks.items())[-2:]
+    room = low + (0.95 * limit - one) * (high - low) / (two - one)
+    bucket = 1 << (max(int(room), 1).bit_length() - 1)
+    return dataclasses.replace(case, settings={**case.settings, "bucket": bucket})
+
+
+def _completed(row: Row, done: list[Row]) -> Row:
+    """With the device of the others, where the row does not know it."""
+    known = (other["device"] for other in done if other["device"])
+    return {**row, "device": row.get("device") or next(known, None)}
+
+
+def _file_name(row: Row) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", (row["device"] or "unknown").lower()).strip("-")
+
+
+def _append(path: Path, row: Row) -> None:
+    """Adds a row; it is on disk when this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

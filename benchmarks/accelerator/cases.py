@@ -1,0 +1,114 @@
+"""What is measured, in which order: the most telling first, since the last may find no time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KERNELS = ("reference", "cudnn")
+"""Attention of a GPU, by name; the first is what the others are compared with."""
+
+START = 15.0
+"""Seconds until a process measures: imports, and the device's own start."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement.
+
+    Attributes:
+        what: which one, a name in `measure.MEASURES`.
+        settings: of it; they are in its row.
+        seconds: that it takes on an H100, at a guess: it is not begun with less left.
+    """
+
+    what: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+Processes = tuple[tuple[Case, ...], ...]
+"""Cases that share a process; within one, memory grows, so that each peak is its own."""
+
+
+def full() -> Processes:
+    """Every measurement of an accelerator: 8 to 10 minutes on an H100."""
+    reference, best = KERNELS[0], KERNELS[-1]
+    return (
+        (Case("machine", {}, 5), *_each("10M", (8, 32), 10)),
+        _each("85M", (8, 32), 14),
+        (*_each("302M", (8,), 18), _step("302M", 16, best, seconds=18)),
+        (
+            *(Case("gradients", _model("10M", 64, 256, k), 12) for k in KERNELS),
+            *_repeats("10M", 8, 1024, 12),
+            *_host_and_small("nano", (1, 8), 64, 8),
+        ),
+        (Case("ramp", _model("10M", (16, 64), 1024, best), 45),),
+        (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
+        (_step("302M", 32, best, remat=True, seconds=18),),
+        (_step("85M", None, best, seconds=20),),
+        (_step("10M", None, best, seconds=25),),
+        (_step("302M", 8, reference, remat=True, seconds=18),),
+        (Case("torch", {"model": "10M", "bucket": 32, "seq_len": 1024}, 40),),
+    )
+
+
+def tiny() -> Processes:
+    """The same at toy sizes, in one process: seconds on a CPU."""
+    here = KERNELS[0]
+    return (
+        (
+            Case("machine"),
+            _step("pico", 2, here, seq_len=32),
+            _step("pico", 2, here, seq_len=32, remat=True),
+            Case("gradients", _model("pico", 2, 32, here)),
+            *_repeats("pico", 2, 32, 0, kernels=(here,)),
+            *_host_and_small("pico", (1, 2), 32, 0),
+            Case("ramp", _model("pico", (2, 4), 32, here)),
+        ),
+        (Case("torch", {"model": "pico", "bucket": 2, "seq_len": 32}),),
+    )
+
+
+def _model(model: str, bucket: Any, seq_len: int, attention: str) -> dict[str, Any]:
+    return {"model": model, "bucket": bucket, "seq_len": seq_len, "attention": attention}
+
+
+def _step(
+    model: str,
+    bucket: int | None,
+    attention: str,
+    *,
+    seq_len: int = 1024,
+    remat: bool = False,
+    seconds: float = 0,
+) -> Case:
+    """A training step; of no bucket, of the largest that is expected to fit."""
+    return Case("step", {**_model(model, bucket, seq_len, attention), "remat": remat}, seconds)
+
+
+def _each(model: str, buckets: tuple[int, ...], seconds: float) -> tuple[Case, ...]:
+    """Steps with each kernel, the one of least memory first."""
+    kernels = KERNELS[::-1]
+    return tuple(_step(model, bucket, k, seconds=seconds) for bucket in buckets for k in kernels)
+
+
+def _repeats(
+    model: str, bucket: int, seq_len: int, seconds: float, kernels: tuple[str, ...] = KERNELS
+) -> tuple[Case, ...]:
+    """The same steps twice with each kernel, as it is and repeatable."""
+    return tuple(
+        Case("repeats", {**_model(model, bucket, seq_len, k), "repeatable": repeatable}, seconds)
+        for k in kernels
+        for repeatable in (False, True)
+    )
+
+
+def _host_and_small(
+    model: str, buckets: tuple[int, ...], seq_len: int, seconds: float
+) -> tuple[Case, ...]:
+    """The device beside this CPU, in float32; then steps too small to fill a device."""
+    beside = _model(model, buckets[-1], seq_len, KERNELS[0])
+    return (
+        *(Case("host", {**beside, "precision": p}, seconds) for p in ("highest", "default")),
+        *(_step(model, bucket, KERNELS[0], seq_len=seq_len, seconds=seconds) for bucket in buckets),
+    )

@@ -1,0 +1,96 @@
+"""One process's cases, measured one after another; rows go to standard output as they come.
+
+    python -m benchmarks.accelerator.measure < JOB      # {"seconds": left, "cases": [...]}
+
+Each line is {"case": its index, "row": {...}}. What compilers and others print goes to standard
+error.
+"""
+
+import datetime
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
+from typing import Any, TextIO
+
+from benchmarks.accelerator.cases import Case
+
+MEASURES = MappingProxyType(
+    {
+        "machine": "steps:machine",
+        "step": "steps:step",
+        "gradients": "numbers:gradients",
+        "repeats": "numbers:repeats",
+        "host": "numbers:host",
+        "ramp": "ramp:ramp",
+        "torch": "torch_rival:rival",
+    }
+)
+"""Each a generator of rows, given the settings of a case; loaded when it is measured."""
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch", "jax-cuda13-plugin")
+
+
+def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows with the index of their case; an error is a row too. None is begun too late."""
+    for index, case in enumerate(cases):
+        if time.monotonic() + case.seconds > until:
+            continue  # whoever asked notes what has no row
+        start = time.monotonic()
+        try:
+            module, function = MEASURES[case.what].split(":")
+            loaded = importlib.import_module(f"benchmarks.accelerator.{module}")
+            for found in getattr(loaded, function)(**case.settings):
+                yield index, _row(case, found | {"took": round(time.monotonic() - start, 1)})
+        except ModuleNotFoundError as error:
+            yield index, _row(case, {"not_measured": f"{error.name} is not installed"})
+        except Exception as error:  # what one case dies of must not cost the others
+            traceback.print_exc()
+            told = (str(error).splitlines() or [""])[0]
+            yield index, _row(case, {"error": f"{type(error).__name__}: {told}"})
+
+
+def _row(case: Case, found: dict[str, Any]) -> dict[str, Any]:
+    return {"what": case.what, **case.settings, **found, **_provenance(case.what)}
+
+
+def _provenance(what: str) -> dict[str, Any]:
+    name = "torch_rival" if what == "torch" else "trainer"
+    module = sys.modules.get(f"benchmarks.accelerator.{name}")
+    return {
+        "device": module and module.device_name(),
+        "date": datetime.datetime.now().isoformat(timespec="seconds"),
+        "versions": {package: found for package in _PACKAGES if (found := _version(package))},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _standard_output() -> TextIO:
+    """A copy of it; the original becomes standard error."""
+    copy = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return copy
+
+
+def main() -> None:
+    """Measures the cases of a job."""
+    job = json.load(sys.stdin)
+    cases = [Case(**case) for case in job["cases"]]
+    with _standard_output() as output:
+        for index, row in rows(cases, time.monotonic() + job["seconds"]):
+            print(json.dumps({"case": index, "row": row}), file=output)
+
+
+if __name__ == "__main__":
+    main()

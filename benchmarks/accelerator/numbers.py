@@ -1,0 +1,129 @@
+"""Whether the numbers are right: beside float32, beside themselves again, beside the CPU."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks.accelerator.timing import timed
+from benchmarks.accelerator.trainer import BUCKETS, Trainer, run_of, tokens
+from bss.training.config import RunConfig
+from bss.training.execution import Execution
+from bss.training.mesh import mesh_of
+from bss.training.step import init_state
+
+STEPS = 20
+Row = dict[str, Any]
+
+
+def gradients(*, model: str, bucket: int, seq_len: int, attention: str) -> Iterator[Row]:
+    """Loss and gradients of one bucket in bfloat16, relative to the reference in float32.
+
+    The errors are norms of differences over norms: of each tensor, and of each row of the
+    embedding that was looked up.
+    """
+    exact_loss, exact = _gradients(model, bucket, seq_len, "reference", "float32")
+    loss, found = _gradients(model, bucket, seq_len, attention, "bfloat16")
+    errors = {name: _error(found[name], exact[name]) for name in exact}
+    rows, exact_rows = found["embedding"], exact["embedding"]
+    size = np.linalg.norm(exact_rows, axis=-1)
+    row_errors = np.linalg.norm(rows - exact_rows, axis=-1)[size > 0] / size[size > 0]
+    worst = max(errors, key=lambda name: errors[name])
+    yield {
+        "loss_error": abs(loss - exact_loss) / exact_loss,
+        "worst_tensor": worst,
+        "worst_error": errors[worst],
+        "worst_embedding_row_error": float(row_errors.max()),
+        "tensors": errors,
+    }
+
+
+@functools.cache
+def _gradients(
+    model: str, bucket: int, seq_len: int, attention: str, dtype: str
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Mean loss and its gradients by name, as float64; float32 is multiplied at full precision."""
+    run = run_of(model, seq_len, dtype=dtype)
+    mesh = mesh_of(jax.local_devices()[:1])
+    loss_sums = run.model.loss_by(Execution(attention=attention).attention_of(run, mesh))
+
+    def loss(params, sequences):
+        return loss_sums(params, sequences)[0] / (bucket * seq_len)
+
+    with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
+        value, found = jax.jit(jax.value_and_grad(loss))(run.model.init(0), tokens(run, bucket))
+    named = jax.tree.leaves_with_path(found)
+    arrays = {_name(path): np.asarray(array, np.float64) for path, array in named}
+    return float(value), arrays
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return ".".join(str(entry.key) for entry in path)
+
+
+def _error(found: np.ndarray, exact: np.ndarray) -> float:
+    return float(np.linalg.norm(found - exact) / max(np.linalg.norm(exact), 1e-300))
+
+
+def repeats(
+    *, model: str, bucket: int, seq_len: int, attention: str, repeatable: bool
+) -> Iterator[Row]:
+    """The same steps twice from the same state: equal to the bit, or how far apart."""
+    execution = Execution(repeatable=repeatable, attention=attention)
+    trainer = Trainer(run_of(model, seq_len), bucket, execution)
+    (losses, params), (again, params_again) = (_trained(trainer) for _ in range(2))
+    pairs = list(zip(*map(jax.tree.leaves, (params_again, params)), strict=True))
+    took = timed(lambda: trainer.step(BUCKETS), trainer.wait)
+    yield {
+        "steps": STEPS,
+        "identical": losses == again and all(map(np.array_equal, *zip(*pairs, strict=True))),
+        "loss_difference": _relative(again, losses),
+        "worst_parameter_difference": max(_error(a, b) for a, b in pairs),
+        "seconds_per_step": took.seconds,
+        "spread": took.spread,
+        "compile_seconds": round(trainer.compile_seconds, 2),
+    }
+
+
+def host(*, model: str, bucket: int, seq_len: int, attention: str, precision: str) -> Iterator[Row]:
+    """Losses of float32 steps on the device beside those of the same steps on this CPU.
+
+    `precision` is that of matrix products on the device; "default" is TF32 on recent GPUs. On
+    the CPU every product is in float32.
+    """
+    run = run_of(model, seq_len, dtype="float32")
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        fresh = jax.tree.map(np.asarray, init_state(run))
+    here = jax.local_devices(backend="cpu")[0]
+    exact = _losses(run, bucket, fresh, here, "reference", "highest")
+    found = _losses(run, bucket, fresh, jax.local_devices()[0], attention, precision)
+    yield {"steps": STEPS, "loss_difference": _relative(found, exact), "last_loss": exact[-1]}
+
+
+def _losses(
+    run: RunConfig, bucket: int, fresh: Any, device: Any, attention: str, precision: str
+) -> list[float]:
+    # Programs are compiled on a thread, which sees no context of this one.
+    jax.config.update("jax_default_matmul_precision", precision)
+    try:
+        trainer = Trainer(run, bucket, Execution(attention=attention), device)
+    finally:
+        jax.config.update("jax_default_matmul_precision", None)
+    return _trained(trainer, fresh)[0]
+
+
+def _trained(trainer: Trainer, fresh: Any = None) -> tuple[list[float], Any]:
+    """Losses of the steps, and the parameters after them."""
+    trainer.start(fresh)
+    losses = []
+    for _ in range(STEPS):
+        trainer.step(BUCKETS)
+        losses.append(trainer.metrics.loss)
+    assert trainer.state is not None
+    return [float(loss) for loss in losses], jax.tree.map(np.asarray, trainer.state.params)
+
+
+def _relative(found: list[float], exact: list[float]) -> float:
+    return max(abs(a - b) / abs(b) for a, b in zip(found, exact, strict=True))

@@ -1,0 +1,94 @@
+"""Training steps: their speed, and what they take of memory beside what the compiler said."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.errors import JaxRuntimeError
+
+from benchmarks.accelerator.timing import timed
+from benchmarks.accelerator.trainer import BUCKETS, Trainer, memory_of, run_of
+from bss.machines.program import bound, memory, read
+from bss.machines.targets import target_of
+from bss.training.execution import Execution
+from bss.values import to_dict
+
+Row = dict[str, Any]
+
+
+def machine() -> Iterator[Row]:
+    """What the device reaches without us: bfloat16 products of random matrices, and copies."""
+    device = jax.local_devices()[0]
+    side = 256 if device.platform == "cpu" else 8192
+    x = jax.random.normal(jax.random.key(0), (side, side))
+    target = target_of(device.device_kind)
+    yield {
+        "platform": device.platform,
+        "matmul_flops": _rate(lambda x: x @ x, x.astype(jnp.bfloat16), 2 * side**3),
+        "peak_flops": target and target.peak_flops,
+        "bandwidth": _rate(lambda x: x + 1, x, 2 * x.nbytes),
+        "peak_bandwidth": target and target.bandwidth,
+        "limit_bytes": memory_of(device).get("bytes_limit"),
+    }
+
+
+def _rate(function: Callable[[jax.Array], jax.Array], x: jax.Array, work: float) -> float:
+    """Of a function's work, per second."""
+    call, last = jax.jit(function), []
+
+    def dispatch() -> None:
+        last[:] = [call(x)]
+
+    return work / timed(dispatch, lambda: jax.block_until_ready(last)).seconds
+
+
+def step(
+    *, model: str, bucket: int, seq_len: int, attention: str, remat: bool = False
+) -> Iterator[Row]:
+    """A step of one bucket, and of two: a row each; what was compiled, where it cannot run."""
+    run = run_of(model, seq_len, remat=remat)
+    device = jax.local_devices()[0]
+    trainer = Trainer(run, bucket, Execution(attention=attention))
+    before = memory_of(device).get("peak_bytes_in_use", 0)  # to choose kernels takes memory too
+    found = _compiled(trainer, bucket * seq_len)
+    for buckets in (1, BUCKETS):
+        try:
+            trainer.start()
+            took = timed(lambda n=buckets: trainer.step(n), trainer.wait)
+        except JaxRuntimeError as error:
+            yield {"buckets": buckets, **found, "error": str(error).splitlines()[0]}
+            return
+        count = buckets * bucket * seq_len
+        target = target_of(device.device_kind)
+        flops = count * run.model.training_flops_per_token(seq_len)
+        peak = memory_of(device).get("peak_bytes_in_use", 0)
+        yield {
+            "buckets": buckets,
+            "tokens_per_second": count / took.seconds,
+            "seconds_per_step": took.seconds,
+            "spread": took.spread,
+            "mfu": target and flops / target.peak_flops / took.seconds,
+            "loss": float(trainer.metrics.loss),
+            **found,
+            "device_peak_bytes": peak if peak > before else None,
+            "device_peak_before_bytes": before,
+        }
+
+
+def _compiled(trainer: Trainer, count: int) -> Row:
+    """What the compiled program says: memory, FLOPs, and the roofline of one bucket."""
+    run, target = trainer.run, target_of(jax.local_devices()[0].device_kind)
+    told = to_dict(memory(trainer.program, trainer.state_bytes, 0, target))
+    found = {**told, "compile_seconds": round(trainer.compile_seconds, 2)}
+    try:
+        reading = read(trainer.program)
+    except Exception as error:  # a text that cannot be read must not cost the measurement
+        return {**found, "unread": f"{type(error).__name__}: {error}"}
+    model_flops = run.model.training_flops_per_token(run.data.seq_len) * count
+    found |= {"flops": reading.flops, "model_flops": model_flops, "bytes": reading.bytes}
+    found |= {"kernels": dict(reading.kernels), "found_attention": reading.attention}
+    found |= {"uncounted": reading.uncounted}
+    limit = target and bound(reading, target, count, model_flops, 1)
+    return {**found, "bound": limit and dataclasses.asdict(limit)}

@@ -1,0 +1,104 @@
+"""The project's own program of one bucket on one device, with a state and random tokens."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.models.sizes import named
+from bss.training.buckets import Programs
+from bss.training.checkpoint import abstract
+from bss.training.config import DataConfig, RunConfig
+from bss.training.execution import Execution, compiler_options
+from bss.training.mesh import mesh_of, replicated, sequence_sharding
+from bss.training.optimizers.base import StepSettings
+from bss.training.step import State, init_state, make_step
+
+BUCKETS = 2
+"""Buckets of a step, at most."""
+
+SETTINGS = StepSettings(*map(np.float32, (1e-3, 0.1, 0.05, 0.0)), np.zeros(0, np.float32))  # type: ignore[call-arg]
+
+
+def device_name() -> str:
+    """What JAX calls the device."""
+    return jax.local_devices()[0].device_kind
+
+
+def memory_of(device: Any) -> Mapping[str, int]:
+    """What a device says of its memory; empty where it says nothing, as CPUs."""
+    return device.memory_stats() or {}
+
+
+def run_of(model: str, seq_len: int, **changes: Any) -> RunConfig:
+    """A run of a named size, of which only what shapes its programs counts."""
+    return RunConfig(dataclasses.replace(named(model), **changes), DataConfig(seq_len=seq_len))
+
+
+def tokens(run: RunConfig, count: int) -> np.ndarray:
+    """Sequences of random tokens, int32 [count, T+1]: their frequencies are Zipf's, as of words."""
+    vocab = run.model.vocab_size
+    often = 1 / np.arange(1, vocab + 1)
+    size = (count, run.data.seq_len + 1)
+    draw = np.random.default_rng(0)
+    return draw.choice(vocab, size, p=often / often.sum()).astype(np.int32)
+
+
+class Trainer:
+    """A compiled step and what it is given; `state` and `metrics` are those after the last step.
+
+    Refuses, as InputError, an attention kernel that the device cannot run.
+
+    Attributes:
+        program: compiled for the bucket.
+        compile_seconds: by the clock, tracing included.
+        state_bytes: of the training state.
+    """
+
+    def __init__(self, run: RunConfig, bucket: int, execution: Execution, device: Any = None):
+        self.run, self.mesh = run, mesh_of([device or jax.local_devices()[0]])
+        whole = replicated(self.mesh)
+        shapes = abstract(jax.eval_shape(lambda: init_state(run)), whole)
+        self.state_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+        start, options = time.perf_counter(), compiler_options(execution, self.mesh)
+        step = make_step(run, self.mesh, execution.attention_of(run, self.mesh))
+        programs = Programs(step, shapes, {bucket: BUCKETS}, run, self.mesh, options)
+        self.program = programs.get(bucket)
+        self.compile_seconds = time.perf_counter() - start
+        sequences = tokens(run, BUCKETS * bucket).reshape(BUCKETS, bucket, -1)
+        self._sequences = jax.device_put(sequences, sequence_sharding(self.mesh))
+        self.state: State | None = None
+        self.metrics: Any = None
+
+    def start(self, state: State | None = None) -> None:
+        """Begins anew, from a state on the host or from the run's seed."""
+        self.state = None  # there may be no room for both
+        if state is not None:
+            self.state = jax.device_put(state, replicated(self.mesh))
+        else:
+            self.state = _fresh(_plain(self.run), self.mesh)()
+
+    def step(self, buckets: int) -> None:
+        """Dispatches one step."""
+        self.state, self.metrics = self.program(
+            self.state, self._sequences, np.int32(buckets), SETTINGS
+        )
+
+    def wait(self) -> None:
+        """Until the last step is done."""
+        jax.block_until_ready((self.state, self.metrics))
+
+
+def _plain(run: RunConfig) -> RunConfig:
+    """Without remat, which changes no state: what makes a state is compiled once."""
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, remat=False))  # type: ignore[call-arg]
+
+
+@functools.cache
+def _fresh(run: RunConfig, mesh: Mesh) -> Any:
+    return jax.jit(lambda: init_state(run), out_shardings=replicated(mesh))
