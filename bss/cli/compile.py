@@ -167,7 +167,10 @@ def _output(
         ),
         Table(
             "what it does, in one bucket of a step or one evaluation, and the roofline",
-            ("program", "bucket", "FLOPs", "bytes", "between devices", "time", "tokens/s", "MFU"),
+            (
+                *("program", "bucket", "attention", "FLOPs", "bytes", "between devices"),
+                *("time", "tokens/s", "MFU"),
+            ),
             [
                 (f"{job.model} {one.program}", *_work_cells(one))
                 for job, one in found
@@ -203,7 +206,8 @@ def _work_cells(one: "Examined") -> list[Any]:
         f"{c.kind} × {c.count}{' in loops' if c.in_loop else ''}, {c.bytes / 1e6:.3g} MB"
         for c in reading.collectives
     ]
-    cells = [one.bucket, f"{reading.flops:.3g}", f"{reading.bytes:.3g}", "; ".join(moved) or "–"]
+    cells = [one.bucket, reading.attention, f"{reading.flops:.3g}", f"{reading.bytes:.3g}"]
+    cells.append("; ".join(moved) or "–")
     if bound is None:
         return [*cells, "–", "–", "–"]
     time = f"{bound.seconds * 1e3:.3g} ms ({bound.by})"

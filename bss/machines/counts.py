@@ -76,7 +76,7 @@ def count(program: Program) -> Counted:
     for one in program.executed():
         done = _flops(one)
         if done is None:
-            uncounted.add(one.instruction.attribute("custom_call_target"))
+            uncounted.add(_kernel(one.instruction))
         flops += one.times * (done or 0)
         moved += 0 if one.fused else one.times * _bytes(one, program)
         if kernel := _kernel(one.instruction):
@@ -95,9 +95,10 @@ def _collective(one: Instruction) -> str | None:
 
 
 def _kernel(one: Instruction) -> str | None:
-    """A custom call's target; of a fusion the kind of kernel that is generated for it."""
+    """A custom call's target, its own name on TPUs; of a fusion the kind that is generated."""
     if one.opcode == "custom-call":
-        return one.attribute("custom_call_target")
+        target = one.attribute("custom_call_target")
+        return one.name.partition(".")[0] if target == "tpu_custom_call" else target
     if one.opcode == "fusion" and "kind=kCustom" in one.attributes:
         named = re.search(r'"kind":"(\w+)"', one.attributes)
         return named.group(1) if named else "custom fusion"
@@ -124,7 +125,30 @@ def _flops(one: Executed) -> float | None:
         if contracted:
             left = one.operands[0].arrays[0]
             return _product(it.arrays[0], left, [int(contracted.group(1))])
+    if (done := _attention(_kernel(it) or "", one.operands)) is not None:
+        return done
     return 0.0 if _NO_PRODUCTS.search(target) else None
+
+
+_ATTENTION = (
+    (r"__cudnn\$fmhaSoftmax$", 2, 1),
+    (r"__cudnn\$fmhaSoftmaxBackward$", 5, 1),
+    (r"splash_m[hq]a_fwd", 2, -2),
+    (r"splash_m[hq]a_dkv", 4, -2),
+    (r"splash_m[hq]a_dq", 3, -2),
+)
+"""Kernels of attention, how many products over all queries and keys each makes (the backward pass
+computes the scores again, splash's twice), and the axis of queries that is their position."""
+
+
+def _attention(kernel: str, operands: list[Instruction]) -> float | None:
+    """Of half of the pairs, those that a causal mask leaves; None of another kernel."""
+    for name, products, axis in _ATTENTION:
+        if re.match(name, kernel):
+            # Queries come first, but for what a mask is described by.
+            queries = next(it.arrays[0].sizes for it in operands if len(it.arrays[0].sizes) > 3)
+            return float(products * math.prod(queries) * queries[axis])
+    return None
 
 
 def _product(result: Array, left: Array, contracted: list[int]) -> float:

@@ -1,5 +1,6 @@
 """Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
 
+import math
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, PartitionSpec
 
+from bss.models.family import LOGITS_AT_ONCE
 from bss.training.average import pick
 from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, replicated, sequence_sharding, sum_over_devices
@@ -43,6 +45,7 @@ def compile_total_loss(
     """
     size, loss = shape_NxbxT1[1], run.model.loss_by(attention)
     full, rest = divmod(n, size)
+    logits = math.prod(shape_NxbxT1[1:]) // mesh.size * run.model.vocab_size
 
     def sum_losses(params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array) -> jax.Array:
         def add(i: jax.Array, total: jax.Array) -> jax.Array:
@@ -53,7 +56,11 @@ def compile_total_loss(
 
         total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
         if rest:
-            losses_b = jax.vmap(sequence_loss)(sequences_NxbxT1[full])
+            last_bxT1 = sequences_NxbxT1[full]
+            if logits <= LOGITS_AT_ONCE:
+                losses_b = jax.vmap(sequence_loss)(last_bxT1)
+            else:
+                losses_b = jax.lax.map(sequence_loss, last_bxT1)
             total += jnp.sum(losses_b, where=counted_b)
         return total
 

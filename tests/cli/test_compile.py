@@ -45,6 +45,7 @@ def test_every_program_of_a_run_on_two_devices(tiny_run, run_file, capsys):
         formula = model.training_flops_per_token(seq_len) - spared
         assert program["flops"] == pytest.approx(formula * bucket * seq_len / 2, rel=0.03)
     assert programs["evaluation", 16]["flops"] > 0
+    assert {program["attention"] for program in told["programs"]} == {"reference"}
 
 
 @pytest.fixture
@@ -126,6 +127,13 @@ def test_a_config_names_models_and_buckets(capsys, monkeypatch):
 def test_bad_input_is_one_line(arguments, told, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert told in refused(capsys, "compile", *arguments)
+
+
+def test_an_attention_kernel_is_asked_for_by_name(run_file, capsys):
+    asked = ["compile", str(run_file), "--on", "cpu:1", "--attention"]
+    told = refused(capsys, *asked, "splash")
+    assert "execution.attention: splash needs a TPU, not cpu; ask for reference" in told
+    assert "'cudn' is unknown; did you mean 'cudnn'?" in refused(capsys, *asked, "cudn")
 
 
 def test_a_bucket_that_does_not_divide_is_told(tiny_run, tmp_path, capsys):

@@ -1,5 +1,7 @@
 """What a sweep says before it trains."""
 
+from dataclasses import replace
+
 import pytest
 
 from bss.sweeps.grid import overlay
@@ -32,3 +34,9 @@ def test_an_optimizer_without_second_moments_is_not_told(trainer, tiny_run, caps
     changes = {"optimizer.name": "sgd", "optimizer.beta2": 0.0}
     trainer.train([overlay(tiny_run, changes)], "sweep")
     assert "warning" not in capsys.readouterr().err
+
+
+def test_what_an_engine_says_of_devices_is_said_to_every_run():
+    engine = EngineConfig("runs", buckets=(4,), devices=2, evaluation_bucket=8, attention="cudnn")
+    expected = Execution("runs", "shards", (4,), 2, evaluation_bucket=8, attention="cudnn")
+    assert engine.execution("shards") == replace(expected, compilation_cache="runs/compiled")

@@ -12,8 +12,14 @@ from bss.training.mesh import make_mesh, replicated
 from bss.training.step import init_state
 
 
-@pytest.mark.parametrize(("devices", "bucket"), [(1, 64), (1, 4), (2, 3), (2, 64)])
-def test_all_held_out_sequences_count_once(tiny_run, tiny_shards, devices, bucket):
+@pytest.mark.parametrize(
+    ("devices", "bucket", "at_once"), [(1, 64, 2**27), (1, 4, 2**27), (2, 3, 2**27), (2, 64, 1)]
+)
+def test_all_held_out_sequences_count_once(
+    tiny_run, tiny_shards, devices, bucket, at_once, monkeypatch
+):
+    """Also where the last bucket's logits are too many to be held at once."""
+    monkeypatch.setattr("bss.training.evaluation.LOGITS_AT_ONCE", at_once)
     sequences = held_out(tiny_shards, "validation", tiny_run.data.seq_len, 17 * 16)
     assert sequences.shape == (17, 17)
     params = tiny_run.model.init(0)
