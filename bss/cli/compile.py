@@ -102,7 +102,6 @@ def _of_file(path: Path) -> Iterator[Job]:
 def _of_config(text: str) -> Iterator[Job]:
     """The base run of a config at each model that the config names, in every bucket of its own."""
     from bss.sweeps.setup import RunSetup, Setup, planned_run
-    from bss.training.compiled import ACCUMULATED
 
     config = _read_config(text)
     if "setup" in config:
@@ -115,7 +114,7 @@ def _of_config(text: str) -> Iterator[Job]:
     for name in dict.fromkeys([setup.model, *_models(config)]):
         base = planned_run(dataclasses.replace(setup, model=name))
         own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
-        yield Job(name, base, execution, own or dict.fromkeys(buckets, ACCUMULATED))
+        yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
 
 
 def _models(value: Any, key: str = "") -> Iterator[str]:

@@ -24,10 +24,6 @@ from bss.training.mesh import mesh_of, replicated
 from bss.training.step import State, init_state, make_step
 from bss.values import to_dict
 
-ACCUMULATED = 2
-"""Buckets of a step that is examined by its bucket alone. Of a single one, TPUs' compiler sees that
-the loop over buckets repeats itself, and makes parts of the forward pass twice."""
-
 
 @dataclass(frozen=True)
 class Examined:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bss.machines.absent import Machine
 from bss.machines.program import Memory
-from bss.training.compiled import ACCUMULATED, examine
+from bss.training.compiled import examine
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 
@@ -40,7 +40,7 @@ def remat_choices(run: RunConfig) -> Iterator[RunConfig]:
 
 def bucket_memory(run: RunConfig, bucket: int, execution: Execution, machine: Machine) -> Memory:
     """What a step of one bucket takes of a device."""
-    return next(examine(run, {bucket: ACCUMULATED}, execution, machine)).memory
+    return next(examine(run, {bucket: 1}, execution, machine)).memory
 
 
 def largest_bucket(run: RunConfig, execution: Execution, machine: Machine) -> Largest:

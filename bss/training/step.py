@@ -113,12 +113,14 @@ def make_step(run: RunConfig, mesh: Mesh | None = None, attention: str = "refere
             jnp.zeros(()),
             jnp.zeros(()) if run.noise_scale.half_life else None,
         )
-        return jax.lax.fori_loop(
-            0,
-            count,
-            lambda i, sums: accumulate(loss, params, sums, sequences_NxbxT1[i]),
-            zero,
-        )
+
+        def add(i: jax.Array, sums: Sums) -> Sums:
+            # Tied to the turn: of a single bucket, TPUs' compiler would see that all turns are the
+            # same, and make parts of the forward pass outside the loop, and again in it.
+            bucket_bxT1, _ = jax.lax.optimization_barrier((sequences_NxbxT1[i], i))
+            return accumulate(loss, params, sums, bucket_bxT1)
+
+        return jax.lax.fori_loop(0, count, add, zero)
 
     sum_all = sum_over_devices(sum_buckets, mesh, WHOLE, SPLIT, WHOLE)
 
