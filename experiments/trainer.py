@@ -40,7 +40,7 @@ class Trainer:
 
     def __init__(self, config: EngineConfig, execution: Execution, forks: Sequence[int] = ()):
         self.execution = replace(execution, forks=(*forks,))
-        self.engine = LocalEngine(config.workers, pin=config.pin)
+        self.engine = LocalEngine(config.workers, pin=config.pin, fleet=config.fleet)
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}
         self._warned: set[str] = set()

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
@@ -21,9 +21,13 @@ from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
 from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
+from bss.training.fleet import fleet_key
 from bss.training.loop import is_done
 from bss.training.status import RunStatus
 from bss.values import from_dict, to_dict
+
+Statuses = dict[str, RunStatus]
+"""What became of runs, by id."""
 
 _ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _GRACE_SECONDS = 60
@@ -32,15 +36,16 @@ _GRACE_SECONDS = 60
 class LocalEngine:
     """Trains runs on this machine with a few worker processes, kept from sweep to sweep."""
 
-    def __init__(self, workers: int = 0, *, pin: bool = True):
+    def __init__(self, workers: int = 0, *, pin: bool = True, fleet: int = 1):
         """Starts nothing yet.
 
         Args:
             workers: processes; 0 means one per core this process may use.
             pin: give each worker a core of its own; off where they share an accelerator.
+            fleet: how many runs of one shape a worker trains side by side, at most.
         """
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        self.workers = workers or len(cores) or 1
+        self.workers, self.fleet = workers or len(cores) or 1, fleet
         self._cores = cores if pin and cores else None
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._starting = threading.Lock()
@@ -73,28 +78,31 @@ class LocalEngine:
             progress.add(run.id, plan.tokens - run.start)
             if is_done(run, plan, execution):
                 finish(run, read_status(run_path(execution.runs, run)))
-        waiting, asked = [run for run in runs if run.id not in statuses], {run.id for run in runs}
+        waiting = [run for run in runs if run.id not in statuses]
         slots = list(range(self.workers))
-        training: dict[Future[RunStatus], tuple[int, RunConfig]] = {}
+        training: dict[Future[Statuses], tuple[int, list[RunConfig]]] = {}
         with progress, ThreadPoolExecutor(self.workers) as pool:
             try:
                 while waiting or training:
                     for run in tuple(waiting):
                         parent = run.parent.run if run.parent else None
-                        if parent in asked and parent not in statuses:
-                            continue
-                        if parent in asked and not statuses[parent].finished:
+                        if parent in statuses and not statuses[parent].finished:
                             waiting.remove(run)
                             finish(run, RunStatus("skipped", message=f"{parent} failed"))
-                        elif slots:
+                    pending = {run.id for run in runs} - statuses.keys()
+                    ready = [r for r in waiting if not (r.parent and r.parent.run in pending)]
+                    for group in self._groups(ready, execution)[: len(slots)]:
+                        for run in group:
                             waiting.remove(run)
-                            slot = slots.pop(0)
-                            future = pool.submit(self._train_one, slot, run, execution, progress)
-                            training[future] = slot, run
+                        slot = slots.pop(0)
+                        future = pool.submit(self._train_some, slot, group, execution, progress)
+                        training[future] = slot, group
                     for future in wait(training, return_when=FIRST_COMPLETED).done:
-                        slot, run = training.pop(future)
+                        slot, group = training.pop(future)
                         slots.append(slot)
-                        finish(run, _outcome(future))
+                        outcomes = _outcomes(future, group)
+                        for run in group:
+                            finish(run, outcomes[run.id])
             except BaseException:
                 self._interrupt()
                 raise
@@ -106,34 +114,49 @@ class LocalEngine:
             list(pool.map(_end, self._processes.values()))
         self._processes.clear()
 
-    def _train_one(
-        self, slot: int, run: RunConfig, execution: Execution, progress: Progress
-    ) -> RunStatus:
+    def _groups(self, runs: Sequence[RunConfig], execution: Execution) -> list[list[RunConfig]]:
+        """Runs that are trained side by side, in the order of the first of each."""
+        groups: list[list[RunConfig]] = []
+        open_groups: dict[Hashable, list[RunConfig]] = {}
+        for run in runs:
+            key = fleet_key(run, execution) if self.fleet > 1 else None
+            group = open_groups.get(key, []) if key is not None else []
+            if not 0 < len(group) < self.fleet:
+                groups.append(group := [])
+                open_groups[key] = group
+            group.append(run)
+        return groups
+
+    def _train_some(
+        self, slot: int, runs: Sequence[RunConfig], execution: Execution, progress: Progress
+    ) -> Statuses:
         log = Path(execution.runs) / "logs" / f"worker-{slot}.log"
         process = self._worker(slot, log)
         assert process.stdin
         assert process.stdout
+        starts = {run.id: run.start for run in runs}
         status = RunStatus("failed", message=f"worker {slot} died; see {log}")
         with contextlib.suppress(BrokenPipeError):
-            job = {"run": to_dict(run), "execution": asdict(execution)}
+            job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             for line in process.stdout:
                 answer = json.loads(line)
                 event = answer.pop("event")
                 if event == "progress":
-                    progress.update(answer["run"], answer["tokens"] - run.start)
+                    progress.update(answer["run"], answer["tokens"] - starts[answer["run"]])
                 elif event == "done":
-                    return from_dict(RunStatus, answer["status"], strict=False)
+                    told = answer["statuses"].items()
+                    return {run: from_dict(RunStatus, one, strict=False) for run, one in told}
                 elif event == "interrupted":
                     status = RunStatus("interrupted")
                     break
                 else:
-                    return RunStatus("failed", message=answer["message"])
+                    return dict.fromkeys(starts, RunStatus("failed", message=answer["message"]))
         with self._starting:
             del self._processes[slot]
         _end(process)
-        return status
+        return dict.fromkeys(starts, status)
 
     def _worker(self, slot: int, log: Path) -> subprocess.Popen[str]:
         with self._starting:
@@ -164,10 +187,11 @@ class LocalEngine:
                 process.terminate()
 
 
-def _outcome(future: Future[RunStatus]) -> RunStatus:
-    """What became of a run; an error of the engine itself is told too, others may wait for it."""
+def _outcomes(future: Future[Statuses], runs: Sequence[RunConfig]) -> Statuses:
+    """What became of runs; an error of the engine itself is told too, others may wait for them."""
     if error := future.exception():
-        return RunStatus("failed", message=f"{type(error).__name__}: {error}")
+        failed = RunStatus("failed", message=f"{type(error).__name__}: {error}")
+        return {run.id: failed for run in runs}
     return future.result()
 
 

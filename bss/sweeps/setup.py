@@ -28,6 +28,8 @@ class EngineConfig:
         runs: directory of run directories.
         workers: processes; 0 for one per core.
         pin: a core for each worker; off on an accelerator.
+        fleet: how many runs of one shape a worker trains side by side in one program; of models
+            too small to fill a device.
         buckets: ladder of bucket sizes in sequences.
         checkpoint_seconds: at most this long between checkpoints.
         devices, evaluation_bucket, repeatable, attention: see `Execution`.
@@ -36,6 +38,7 @@ class EngineConfig:
     runs: str = "runs"
     workers: int = 0
     pin: bool = True
+    fleet: int = 1
     buckets: tuple[int, ...] = ()
     checkpoint_seconds: float = 60.0
     devices: int = 0

@@ -14,6 +14,7 @@ from bss.training.average import pick
 from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, replicated, sequence_sharding, sum_over_devices
 from bss.training.optimizers.base import Optimizer
+from bss.training.source import Source
 from bss.training.step import State
 
 
@@ -31,6 +32,8 @@ def compile_total_loss(
     state: State,
     options: dict[str, Any] | None = None,
     attention: str = "reference",
+    *,
+    fleet: bool = False,
 ) -> Any:
     """The program of the summed loss of the first n sequences of buckets of a shape.
 
@@ -42,6 +45,7 @@ def compile_total_loss(
         state: shapes and shardings.
         options: the compiler's.
         attention: the kernel's name.
+        fleet: whether the state is of several runs, on a leading axis; then so are the losses.
     """
     size, loss = shape_NxbxT1[1], run.model.loss_by(attention)
     full, rest = divmod(n, size)
@@ -69,6 +73,7 @@ def compile_total_loss(
     def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
         return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
 
+    total_loss = jax.vmap(total_loss, (0, None)) if fleet else total_loss
     jitted = jax.jit(total_loss, in_shardings=(replicated(mesh), sequence_sharding(mesh)))
     return jitted.lower(state.params, jax.ShapeDtypeStruct(shape_NxbxT1, jnp.int32)).compile(
         options
@@ -91,10 +96,13 @@ class Evaluation:
         state: State,
         options: dict[str, Any] | None = None,
         attention: str = "reference",
+        *,
+        fleet: bool = False,
     ):
         """Compiles the programs; the sequences are int32, the state is shapes and shardings.
 
-        `options` are the compiler's, `attention` names the kernel.
+        `options` are the compiler's, `attention` names the kernel; a `fleet` is of several runs, on
+        a leading axis.
         """
         n, width = sequences_nxT1.shape
         padded = np.zeros(bucketed(n, width, mesh.size, bucket), sequences_nxT1.dtype)
@@ -107,19 +115,23 @@ class Evaluation:
         self._choose = choose = run.optimizer.evaluation_params
         # What is trained and evaluated as it is needs no program, and no copy.
         if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
+            choose = jax.vmap(choose) if fleet else choose
             jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
             self._choose = jitted.lower(state.params, state.optimizer).compile()
         shape = padded.shape
-        self._total_loss = compile_total_loss(run, n, shape, mesh, state, options, attention)
+        self._total_loss = compile_total_loss(
+            run, n, shape, mesh, state, options, attention, fleet=fleet
+        )
         if run.averages:
             index = jax.ShapeDtypeStruct((), jnp.int32)
-            jitted = jax.jit(pick, in_shardings=whole, out_shardings=whole)
+            choose = jax.vmap(pick, (0, None)) if fleet else pick
+            jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
             self._pick = jitted.lower(state.averages, index).compile()
 
-    def losses(self, state: State, name: str) -> dict[str, float]:
+    def losses(self, state: State, name: str) -> dict[str, Any]:
         """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages.
 
-        Which weights these are, the optimizer says.
+        Which weights these are, the optimizer says. Numbers, or arrays over a fleet.
         """
         found = {name: self._loss(self._choose(state.params, state.optimizer))}
         for index, label in enumerate(self._labels):
@@ -127,5 +139,38 @@ class Evaluation:
             found[f"{name}_avg_{label}"] = self._loss(averaged)
         return found
 
-    def _loss(self, params: optax.Params) -> float:
-        return float(self._total_loss(params, self._sequences_NxbxT1)) / self._targets
+    def _loss(self, params: optax.Params) -> Any:
+        return np.asarray(self._total_loss(params, self._sequences_NxbxT1), float) / self._targets
+
+
+class HeldOut:
+    """The held-out losses of runs that are compared: along them, and at their end."""
+
+    def __init__(self, run: RunConfig, source: Source):
+        """Reads the sequences; InputError where there are too few."""
+        sizes = {"validation": run.evaluation.tokens, "test": run.evaluation.test_tokens}
+        seq_len = run.evaluation.seq_len or run.data.seq_len
+        self._run, self._bytes_per_token = run, source.bytes_per_token()
+        self._sequences = {
+            split: source.held_out(split, size, seq_len) for split, size in sizes.items() if size
+        }
+        self._evaluations: dict[str, Evaluation] = {}
+
+    def compile(self, mesh: Mesh, bucket: int, *rest: Any, fleet: bool = False) -> None:
+        """Compiles the programs; see `Evaluation`."""
+        self._evaluations = {
+            split: Evaluation(self._run, sequences, mesh, bucket, *rest, fleet=fleet)
+            for split, sequences in self._sequences.items()
+        }
+
+    def losses(self, state: State) -> dict[str, Any]:
+        """Those along a run, and bits per byte for text."""
+        losses = self._evaluations["validation"].losses(state, "eval_loss")
+        if self._bytes_per_token is not None:
+            losses["bits_per_byte"] = losses["eval_loss"] / math.log(2) / self._bytes_per_token
+        return losses
+
+    def test_losses(self, state: State) -> dict[str, Any]:
+        """Those on the test split, where the run asks for it."""
+        test = self._evaluations.get("test")
+        return test.losses(state, "test_loss") if test else {"test_loss": None}

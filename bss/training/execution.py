@@ -137,8 +137,10 @@ def _processor() -> str:
     return names[0] if names else "unknown processor"
 
 
-def describe(mesh: Mesh, execution: Execution, attention: str = "reference") -> dict[str, Any]:
-    """What execution.json records; `attention` is the kernel that was chosen.
+def describe(
+    mesh: Mesh, execution: Execution, attention: str = "reference", fleet: int = 1
+) -> dict[str, Any]:
+    """What execution.json records; `attention` was chosen, `fleet` runs are trained side by side.
 
     Two executions repeat bit-identically if their records are equal but for NOT_COMPUTED.
     """
@@ -148,6 +150,7 @@ def describe(mesh: Mesh, execution: Execution, attention: str = "reference") -> 
         "device": device.device_kind,
         "platform": device.platform,
         "devices": mesh.size,
+        "fleet": fleet,
         "buckets": list(execution.buckets),
         "evaluation_bucket": execution.evaluation_bucket,
         "repeatable": execution.repeatable,

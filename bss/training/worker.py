@@ -1,9 +1,11 @@
 """A worker process: takes jobs as JSON lines on stdin, reports as JSON lines on stdout.
 
-    {"run": {...}, "execution": {...}}  ->  {"event": "progress", ...} ... {"event": "done", ...}
+    {"runs": [{...}, ...], "execution": {...}}
+    ->  {"event": "progress", ...} ... {"event": "done", "statuses": {...}}
 
-One process trains many runs, so start-up is paid once. It saves and leaves when it is sent
-SIGTERM or when stdin closes, so it never outlives the sweep that started it.
+Several runs of a job are trained side by side; one process takes many jobs, so start-up is paid
+once. It saves and leaves when it is sent SIGTERM or when stdin closes, so it never outlives the
+sweep that started it.
 """
 
 import argparse
@@ -60,6 +62,7 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
     from bss.errors import InputError
     from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
+    from bss.training.fleet import train_fleet
     from bss.training.loop import Interrupted, train
     from bss.values import from_dict, to_dict
 
@@ -68,19 +71,21 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
             answers.write(json.dumps({"event": event, **details}) + "\n")
 
     try:
-        run = from_dict(RunConfig, job["run"])
+        runs = [from_dict(RunConfig, run) for run in job["runs"]]
         execution = from_dict(Execution, job["execution"])
         use_compilation_cache(execution)
-        status = train(
-            run, execution, report=lambda progress: answer("progress", **progress), stop=stop
-        )
+        watched = {"report": lambda progress: answer("progress", **progress), "stop": stop}
+        if len(runs) > 1:
+            statuses = train_fleet(runs, execution, **watched)
+        else:
+            statuses = {run.id: train(run, execution, **watched) for run in runs}
     except Interrupted:
         answer("interrupted")
         return False
     except (InputError, OSError) as error:
         answer("failed", message=str(error))
         return True
-    answer("done", status=to_dict(status))
+    answer("done", statuses={run: to_dict(status) for run, status in statuses.items()})
     return True
 
 

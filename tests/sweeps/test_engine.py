@@ -44,7 +44,7 @@ def test_a_sweep_with_a_branch_and_a_diverging_run(engine, tiny_run, tiny_execut
     assert "have hash" in statuses[refused.id].message
 
     runs.remove(refused)
-    monkeypatch.setattr(engine, "_train_one", None)  # nothing is left to train
+    monkeypatch.setattr(engine, "_train_some", None)  # nothing is left to train
     assert engine.train(runs, execution) == {run.id: statuses[run.id] for run in runs}
     _check_index(Path(execution.runs), trunk, branch, wild)
 

@@ -12,7 +12,7 @@ import pytest
 
 from bss.models.transformer.config import TransformerConfig
 from bss.training.execution import Execution, compiler_options, describe, peak_flops
-from bss.training.loop import throughput
+from bss.training.ledger import throughput
 from bss.training.mesh import make_mesh
 
 

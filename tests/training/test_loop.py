@@ -11,7 +11,8 @@ from bss.sweeps.grid import overlay
 from bss.training.checkpoint import open_checkpoints
 from bss.training.config import Parent
 from bss.training.directory import open_run, read_curve, read_status
-from bss.training.loop import Interrupted, throughput, train
+from bss.training.ledger import throughput
+from bss.training.loop import Interrupted, train
 from bss.training.status import RunStatus, Speed
 
 

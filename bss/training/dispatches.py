@@ -1,0 +1,135 @@
+"""What a fleet of runs is given: many steps at a time, each distinct batch and setting once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.training.ledger import Ledger
+from bss.training.mesh import replicated
+from bss.training.optimizers.base import StepSettings
+from bss.training.prefetch import traced
+from bss.training.source import Source
+from bss.training.step import Metrics, State, make_step
+
+STEPS = 64
+"""The most that one dispatch takes."""
+
+
+class Dispatch(NamedTuple):
+    """Steps of one batch, from `first` of the plan on, without an event between them."""
+
+    first: int
+    steps: int
+    batch: int
+    end_tokens: int
+    sequences_UxKxNxbxT1: jax.Array
+    settings_KxV: StepSettings
+
+
+class Dispatches:
+    """The steps that are left of runs that stand at the same tokens.
+
+    Attributes:
+        events: token counts at which a dispatch ends.
+        data_F: which of the distinct data a run reads.
+        settings_F: which of the distinct settings it has.
+    """
+
+    def __init__(self, ledgers: Sequence[Ledger], sources: Mapping[Any, Source]):
+        """Of runs of one `fleet_key`, with the sources of their data."""
+        first = ledgers[0]
+        self.run, self.plan, self._first_step = first.run, first.plan, first.first_step
+        self._ladder = first.execution.ladder(first.run)
+        self.events = first.rows | first.forks
+        data = [ledger.run.data for ledger in ledgers]
+        rules = [(ledger.run.optimizer, ledger.run.schedule) for ledger in ledgers]
+        plans = {rule: ledger.plan for rule, ledger in zip(rules, ledgers, strict=True)}
+        self._sources = [sources[one] for one in dict.fromkeys(data)]
+        self._plans = [*plans.values()]
+        self.data_F = np.array([[*dict.fromkeys(data)].index(one) for one in data])
+        self.settings_F = np.array([[*plans].index(rule) for rule in rules])
+
+    def __iter__(self) -> Iterator[Dispatch]:
+        step = self._first_step
+        while step < self.plan.steps:
+            dispatch = self._from(step)
+            yield dispatch
+            step += dispatch.steps
+
+    def shapes(self, batch: int) -> tuple[jax.ShapeDtypeStruct, StepSettings]:
+        """Of the sequences and the settings of a dispatch of that batch."""
+        bucket, plans = self._ladder.bucket(batch), len(self._plans)
+        sequences = (len(self._sources), STEPS, batch // bucket, bucket, self.plan.seq_len + 1)
+        scalar = jax.ShapeDtypeStruct((STEPS, plans), jnp.float32)
+        shares = jax.ShapeDtypeStruct((STEPS, plans, len(self.run.averages)), jnp.float32)
+        settings = StepSettings(scalar, scalar, scalar, scalar, shares)
+        return jax.ShapeDtypeStruct(sequences, jnp.int32), settings
+
+    def end(self, dispatch: Dispatch, k: int) -> int:
+        """Tokens consumed after step k of a dispatch."""
+        return dispatch.end_tokens - (dispatch.steps - 1 - k) * dispatch.batch * self.plan.seq_len
+
+    def _from(self, first: int) -> Dispatch:
+        """As many steps from one on as come before the next event; batches change at events."""
+        plan, batch, steps = self.plan, self.plan.at(first).batch, 1
+        while steps < STEPS and plan.tokens_at(first + steps) not in self.events | {plan.tokens}:
+            steps += 1
+        shape = self.shapes(batch)[0].shape
+        position, buckets, bucket = plan.tokens_at(first) // plan.seq_len, shape[2], shape[3]
+        read = [s.batch(position, steps * batch, STEPS * buckets, bucket) for s in self._sources]
+        sequences, settings = jnp.stack(read).reshape(shape), self._settings(first, steps)
+        return Dispatch(first, steps, batch, plan.tokens_at(first + steps), sequences, settings)
+
+    def _settings(self, first: int, steps: int) -> StepSettings:
+        """Those of each distinct plan, filled up behind the last step."""
+        plans, ends = self._plans, [self.plan.tokens_at(first + k + 1) for k in range(steps)]
+        traced_ = [
+            traced(plan.at(first + k), end, self.run.averages)
+            for k, end in enumerate(ends)
+            for plan in plans
+        ]
+        filled = np.minimum(np.arange(STEPS), steps - 1)
+        stacked = (np.stack(values) for values in zip(*traced_, strict=True))
+        return StepSettings(*(x.reshape(steps, len(plans), *x.shape[1:])[filled] for x in stacked))
+
+
+def compile_steps(
+    inputs: Dispatches, states: State, mesh: Mesh, options: dict[str, Any], attention: str
+) -> dict[int, Any]:
+    """The program of each batch: (states, sequences, settings, steps) -> states, metrics [K, F].
+
+    Args:
+        inputs: what it is given.
+        states: shapes and shardings, the runs on a leading axis.
+        mesh: of one device.
+        options: the compiler's.
+        attention: the kernel's name.
+    """
+    step = make_step(inputs.run, mesh, attention)
+    data_F, settings_F = inputs.data_F, inputs.settings_F
+
+    def take(states: State, sequences_UxKxNxbxT1: Any, settings_KxV: StepSettings, steps: Any):
+        buckets = sequences_UxKxNxbxT1.shape[2]
+
+        def one(k: Any, carry: tuple[State, Metrics]) -> tuple[State, Metrics]:
+            states, metrics_KxF = carry
+            settings_F_ = jax.tree.map(lambda x: x[k][settings_F], settings_KxV)
+            sequences_F = sequences_UxKxNxbxT1[:, k][data_F]
+            states, metrics_F = jax.vmap(step, (0, 0, None, 0))(
+                states, sequences_F, buckets, settings_F_
+            )
+            return states, jax.tree.map(lambda x, new: x.at[k].set(new), metrics_KxF, metrics_F)
+
+        empty = jnp.zeros((STEPS, len(data_F)))
+        return jax.lax.fori_loop(0, steps, one, (states, Metrics(empty, empty, empty)))
+
+    whole, count = replicated(mesh), jax.ShapeDtypeStruct((), jnp.int32)
+    jitted = jax.jit(take, in_shardings=whole, out_shardings=whole, donate_argnums=0)
+    return {
+        batch: jitted.lower(states, *inputs.shapes(batch), count).compile(options)
+        for batch in dict.fromkeys(segment.batch for segment in inputs.plan.segments)
+    }
