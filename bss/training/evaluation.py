@@ -15,7 +15,7 @@ from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, replicated, sequence_sharding, sum_over_devices
 from bss.training.optimizers.base import Optimizer
 from bss.training.source import Source
-from bss.training.step import State
+from bss.training.step import State, in_its_dtype
 
 
 def bucketed(n: int, width: int, devices: int, bucket: int) -> tuple[int, int, int]:
@@ -73,6 +73,7 @@ def compile_total_loss(
     def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
         return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
 
+    total_loss = in_its_dtype(run.model, total_loss)
     total_loss = jax.vmap(total_loss, (0, None)) if fleet else total_loss
     jitted = jax.jit(total_loss, in_shardings=(replicated(mesh), sequence_sharding(mesh)))
     return jitted.lower(state.params, jax.ShapeDtypeStruct(shape_NxbxT1, jnp.int32)).compile(

@@ -7,7 +7,7 @@ accumulates its share of the buckets, and the shares are added up once a step.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from bss.training import average
 from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, sum_over_devices
 from bss.training.optimizers.base import Masks, StepSettings
+
+
+F = TypeVar("F", bound=Callable)
 
 
 class State(NamedTuple):
@@ -56,6 +59,16 @@ class Metrics(NamedTuple):
 
 
 Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]
+
+
+def in_its_dtype(model: ModelFamily, function: F) -> F:
+    """A function whose products are float32 where the model's activations are.
+
+    By default GPUs round what they multiply to TF32, and TPUs to bfloat16.
+    """
+    if getattr(model, "dtype", "float32") != "float32":
+        return function
+    return jax.default_matmul_precision("float32")(function)  # type: ignore[return-value]
 
 
 def accumulate(loss_sums: LossSums, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
@@ -129,7 +142,7 @@ def make_step(run: RunConfig, mesh: Mesh | None = None, attention: str = "refere
         sums = sum_all(state.params, sequences_NxbxT1, count)
         return apply(optimizer, state, sums, settings.average_shares)
 
-    return step
+    return in_its_dtype(run.model, step)
 
 
 def init_state(run: RunConfig) -> State:
