@@ -20,7 +20,6 @@ from bss.training.config import RunConfig
 from bss.training.mesh import SPLIT, WHOLE, sum_over_devices
 from bss.training.optimizers.base import Masks, StepSettings
 
-
 F = TypeVar("F", bound=Callable)
 
 
