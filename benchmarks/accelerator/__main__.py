@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +62,38 @@ def measure(processes: Processes, options: argparse.Namespace) -> None:
                 raise InputError("no accelerator is here; --tiny measures toy sizes on this CPU")
             row = _completed(row, done) | {"commit": by}
             done.append(row)
-            print(line(row), flush=True)
             _append(options.output or RESULTS / f"{_file_name(row)}.jsonl", row)
+            print(line(row), flush=True)
 
 
 def _measured(cases: list[Case], until: float, start: float) -> Iterator[Row]:
-    """Rows of the cases of one process; at the end of the time it is killed."""
+    """Rows of cases that share a process; what it dies of costs one case, and a new process."""
     left = until - time.monotonic()
-    told: set[int] = set()
-    reason = OUT_OF_TIME
     if any(case.settings.get("bucket", 0) is None for case in cases):
-        reason = "no two smaller buckets say what is the largest"
-    elif left > start + cases[0].seconds:
-        process = _Process(cases, left)
-        for index, row in process.rows():
-            told.add(index)
+        yield from _noted(cases, "no two smaller buckets say what is the largest")
+        return
+    if left < start + cases[0].seconds:
+        yield from _noted(cases, OUT_OF_TIME)
+        return
+    process, begun, untold = _Process(cases, left), -1, dict(enumerate(cases))
+    for begun, row in process.rows():
+        if row is not None:
+            untold.pop(begun, None)
             yield row
-        reason = process.failure() or OUT_OF_TIME
-    for index, case in enumerate(cases):
-        if index not in told:
-            yield {"what": case.what, **case.settings, "not_measured": reason}
+    failure = process.failure()
+    later = {index: case for index, case in untold.items() if index > begun}
+    if failure and begun >= 0:
+        yield from _noted([cases[begun]], failure)
+        if later:
+            yield from _measured(list(later.values()), until, start)
+    else:
+        yield from _noted(untold.values(), failure or OUT_OF_TIME)
+
+
+def _noted(cases: Iterable[Case], reason: str) -> Iterator[Row]:
+    """Rows of cases that were not measured."""
+    for case in cases:
+        yield {"what": case.what, **case.settings, "not_measured": reason}
 
 
 class _Process:
@@ -92,7 +104,7 @@ class _Process:
             [sys.executable, "-m", "benchmarks.accelerator.measure"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"XLA_PYTHON_CLIENT_MEM_FRACTION": MEMORY_FRACTION, **os.environ},
+            env=_environment(),
             text=True,
             process_group=0,
         )
@@ -104,8 +116,8 @@ class _Process:
         self._process.stdin.write(json.dumps(job))
         self._process.stdin.close()
 
-    def rows(self) -> Iterator[tuple[int, Row]]:
-        """Rows as they come, each with the index of its case, until the process ends."""
+    def rows(self) -> Iterator[tuple[int, Row | None]]:
+        """Rows as they come, each with the index of its case; None where a case begins."""
         assert self._process.stdout
         try:
             for text in self._process.stdout:
@@ -133,6 +145,13 @@ class _Process:
             self._process.wait()
 
 
+def _environment() -> dict[str, str]:
+    """This process's, with a fraction of memory unless it has one, by its new name or its old."""
+    names = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+    chosen = {} if any(name in os.environ for name in names) else {names[0]: MEMORY_FRACTION}
+    return chosen | dict(os.environ)
+
+
 def _resolved(case: Case, done: list[Row]) -> Case:
     """A case with a bucket: the largest power of two that memory is expected to hold.
 
@@ -150,7 +169,7 @@ def _resolved(case: Case, done: list[Row]) -> Case:
     if limit is None or len(peaks) < 2:
         return case
     (low, one), (high, two) = sorted(peaks.items())[-2:]
-    room = low + (0.95 * limit - one) * (high - low) / (two - one)
+    room = low + (0.95 * limit - one) * (high - low) / max(two - one, 1)
     bucket = 1 << (max(int(room), 1).bit_length() - 1)
     return dataclasses.replace(case, settings={**case.settings, "bucket": bucket})
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.accelerator.measure < JOB      # {"seconds": left, "cases": [...]}
 
-Each line is {"case": its index, "row": {...}}. What compilers and others print goes to standard
-error.
+Each line is {"case": its index, "row": {...}}, the row null where the case begins. What compilers
+and others print goes to standard error.
 """
 
 import datetime
@@ -36,11 +36,15 @@ MEASURES = MappingProxyType(
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch", "jax-cuda13-plugin")
 
 
-def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows with the index of their case; an error is a row too. None is begun too late."""
+def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Rows with the index of their case, before them None; an error is a row too.
+
+    A case is not begun with less time left than it takes at a guess.
+    """
     for index, case in enumerate(cases):
         if time.monotonic() + case.seconds > until:
             continue  # whoever asked notes what has no row
+        yield index, None
         start = time.monotonic()
         try:
             module, function = MEASURES[case.what].split(":")

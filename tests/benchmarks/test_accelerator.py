@@ -13,7 +13,7 @@ from benchmarks.accelerator.show import line, markdown, read_rows
 
 
 def measured_here(cases):
-    told = list(rows(cases, math.inf))
+    told = [(index, row) for index, row in rows(cases, math.inf) if row is not None]
     assert {index for index, _ in told} == set(range(len(cases)))
     for index, row in told:
         assert row["what"] == cases[index].what
@@ -72,12 +72,35 @@ def test_a_growing_batch_compiles_nothing_on_the_way():
 
 def test_a_case_that_fails_costs_no_other():
     cases = [Case("step", {"model": "none"}), Case("torch"), Case("machine", {}, 10.0)]
-    told = dict(rows(cases, math.inf))
+    told = {index: row for index, row in rows(cases, math.inf) if row is not None}
     assert "TypeError" in told[0]["error"]
-    assert (
-        told[1].get("not_measured") == "torch is not installed" or "TypeError" in told[1]["error"]
-    )
+    reasons = told[1].get("not_measured", ""), told[1].get("error", "")
+    assert reasons[0] == "torch is not installed" or "TypeError" in reasons[1]
     assert "error" not in told[2]
+
+
+def test_what_a_process_dies_of_costs_one_case(monkeypatch):
+    class Process:
+        def __init__(self, cases, seconds):
+            self.cases = cases
+
+        def rows(self):
+            for index, case in enumerate(self.cases):
+                yield index, None
+                if case.what == "host":
+                    return
+                yield index, {"what": case.what}
+
+        def failure(self):
+            return "died" if any(case.what == "host" for case in self.cases) else ""
+
+    monkeypatch.setattr("benchmarks.accelerator.__main__._Process", Process)
+    told = _measured([Case("machine"), Case("host"), Case("ramp")], math.inf, 0)
+    assert list(told) == [
+        {"what": "machine"},
+        {"what": "host", "not_measured": "died"},
+        {"what": "ramp"},
+    ]
 
 
 def test_what_does_not_fit_in_the_time_is_noted(tmp_path, capsys):
