@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from configs.overlays import PRICED, sized
+from configs.overlays import DEVICES, PRICED, sized
 
 CHINCHILLA = (1_741_000_000, 3_072_000_000, 6_144_000_000, 12_288_000_000, 24_576_000_000)
 
@@ -122,6 +122,7 @@ BASE = {
             "pin": True,
             "buckets": (1, 2, 4, 8),
             "checkpoint_seconds": 60.0,
+            **DEVICES,
         },
     },
 }

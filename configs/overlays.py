@@ -6,6 +6,15 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+DEVICES = {
+    "fleet": 1,
+    "devices": 0,
+    "evaluation_bucket": 32,
+    "repeatable": False,
+    "attention": "auto",
+}
+"""How an engine uses a machine; see `bss.sweeps.setup.EngineConfig`."""
+
 SETUP = {
     "model": "nano",
     "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
@@ -17,6 +26,7 @@ SETUP = {
         "pin": True,
         "buckets": (1, 2, 3, 4, 5, 6, 7, 8),
         "checkpoint_seconds": 60.0,
+        **DEVICES,
     },
 }
 """How small models are trained on a CPU; a base adds to it by dotted paths."""

@@ -88,15 +88,23 @@ class Results:
 
 
 def _check_same(directory: Path, config: Any) -> None:
-    """Refuses to overwrite the results of another study; a field added since says nothing."""
+    """Refuses to overwrite the results of another study."""
     try:
         held = read_json(directory / "experiment.json", "name a results directory")["config"]
     except (InputError, KeyError):
         return
     ours = json.loads(json.dumps(config))
     for name in ours:
-        if held.get(name, ours[name]) != ours[name]:
+        if _differ(held.get(name, ours[name]), ours[name]):
             raise InputError(
                 f"results: {directory} holds another study ({name} differs); "
                 "choose another --config.results, or move that one away"
             )
+
+
+def _differ(held: Any, ours: Any) -> bool:
+    """Whether values of a config do; a field added since says nothing, nor does the engine."""
+    if not isinstance(held, dict) or not isinstance(ours, dict):
+        return held != ours
+    shared = ours.keys() & held.keys() - {"engine"}
+    return any(_differ(held[name], ours[name]) for name in shared)

@@ -7,16 +7,16 @@ import pytest
 from configs.overlays import at_size
 
 DIGESTS = {
-    "critical_batch": "6158a19cc438cefc",
+    "critical_batch": "d3020bb038b081e6",
     "critical_theory": "b1c6d475ad677b6c",
-    "es_ablations": "a766763285c34377",
-    "es_curve": "5107dd2dbbc1c2af",
-    "es_wsd": "fc4b0b9f9d89cf59",
-    "irreducible_loss": "ced893d7826c6f86",
-    "late_switch": "49df423976ecb3b9",
+    "es_ablations": "b3112d2a5b183c15",
+    "es_curve": "d80880dca4fecc81",
+    "es_wsd": "463589c16a1cdd02",
+    "irreducible_loss": "cf60cfddadbf8fc7",
+    "late_switch": "77e7b5b168fc5ad0",
     "optimal_schedule": "b5b2fe6a5e76685c",
-    "predictions": "972ecdff01e40377",
-    "second_moment": "e037c68bf370a9be",
+    "predictions": "773cc0909a006d7a",
+    "second_moment": "c025d59e0f735b34",
 }
 
 
