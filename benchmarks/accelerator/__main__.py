@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--minutes", type=float, default=8.0, help="at most so long")
     add("--tiny", action="store_true", help="toy sizes, on a CPU too")
     add("--output", type=Path, metavar="FILE", help="rows are appended to it; default by device")
-    add("--commit", help="to be recorded, where git cannot tell it")
     add("--show", type=Path, metavar="FILE", help="print what was measured, as Markdown")
     options = parser.parse_args(arguments)
     try:
@@ -54,13 +53,12 @@ def measure(processes: Processes, options: argparse.Namespace) -> None:
     if not options.minutes > 0:
         raise InputError(f"--minutes: {options.minutes:g} given; write a positive number")
     until, done = time.monotonic() + 60 * options.minutes, []
-    by = commit() if options.commit is None else options.commit
     for cases in processes:
         cases = [_resolved(case, done) for case in cases]
         for row in _measured(cases, until, 0 if options.tiny else START):
             if row.get("platform") == "cpu" and not options.tiny:
                 raise InputError("no accelerator is here; --tiny measures toy sizes on this CPU")
-            row = _completed(row, done) | {"commit": by}
+            row = _completed(row, done)
             done.append(row)
             _append(options.output or RESULTS / f"{_file_name(row)}.jsonl", row)
             print(line(row), flush=True)
@@ -175,9 +173,9 @@ def _resolved(case: Case, done: list[Row]) -> Case:
 
 
 def _completed(row: Row, done: list[Row]) -> Row:
-    """With the device of the others, where the row does not know it."""
+    """With the commit, and the device of the others where the row does not know it."""
     known = (other["device"] for other in done if other["device"])
-    return {**row, "device": row.get("device") or next(known, None)}
+    return {**row, "device": row.get("device") or next(known, None), "commit": commit()}
 
 
 def _file_name(row: Row) -> str:

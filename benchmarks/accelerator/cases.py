@@ -45,6 +45,7 @@ def full() -> Processes:
         (Case("ramp", _model("10M", (16, 64), 1024, best), 45),),
         (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
         (_step("302M", 32, best, remat=True, seconds=18),),
+        _fleets("nano", 8, 64, (1, 16), 20),
         (_step("85M", None, best, seconds=20),),
         (_step("10M", None, best, seconds=25),),
         (_step("302M", 8, reference, remat=True, seconds=18),),
@@ -63,6 +64,7 @@ def tiny() -> Processes:
             Case("gradients", _model("pico", 2, 32, here)),
             *_repeats("pico", 2, 32, 0, kernels=(here,)),
             *_host_and_small("pico", (1, 2), 32, 0),
+            *_fleets("pico", 2, 32, (2,), 0),
             Case("ramp", _model("pico", (2, 4), 32, here)),
         ),
         (Case("torch", {"model": "pico", "bucket": 2, "seq_len": 32}),),
@@ -107,8 +109,16 @@ def _host_and_small(
     model: str, buckets: tuple[int, ...], seq_len: int, seconds: float
 ) -> tuple[Case, ...]:
     """The device beside this CPU, in float32; then steps too small to fill a device."""
-    beside = _model(model, buckets[-1], seq_len, KERNELS[0])
+    largest = _model(model, buckets[-1], seq_len, KERNELS[0])
     return (
-        *(Case("host", {**beside, "precision": p}, seconds) for p in ("highest", "default")),
+        Case("host", largest, 2 * seconds),
         *(_step(model, bucket, KERNELS[0], seq_len=seq_len, seconds=seconds) for bucket in buckets),
     )
+
+
+def _fleets(
+    model: str, bucket: int, seq_len: int, numbers: tuple[int, ...], seconds: float
+) -> tuple[Case, ...]:
+    """So many runs side by side."""
+    each = _model(model, bucket, seq_len, KERNELS[0])
+    return tuple(Case("fleet", {**each, "runs": number}, seconds) for number in numbers)

@@ -27,7 +27,8 @@ MEASURES = MappingProxyType(
         "gradients": "numbers:gradients",
         "repeats": "numbers:repeats",
         "host": "numbers:host",
-        "ramp": "ramp:ramp",
+        "ramp": "loops:ramp",
+        "fleet": "loops:fleet",
         "torch": "torch_rival:rival",
     }
 )
@@ -64,13 +65,18 @@ def _row(case: Case, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _provenance(what: str) -> dict[str, Any]:
-    name = "torch_rival" if what == "torch" else "trainer"
-    module = sys.modules.get(f"benchmarks.accelerator.{name}")
     return {
-        "device": module and module.device_name(),
+        "device": _device("torch_rival" if what == "torch" else "trainer"),
         "date": datetime.datetime.now().isoformat(timespec="seconds"),
         "versions": {package: found for package in _PACKAGES if (found := _version(package))},
     }
+
+
+def _device(module: str) -> str | None:
+    try:
+        return importlib.import_module(f"benchmarks.accelerator.{module}").device_name()
+    except ModuleNotFoundError:
+        return None
 
 
 def _version(package: str) -> str | None:

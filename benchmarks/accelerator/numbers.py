@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.accelerator.timing import timed
 from benchmarks.accelerator.trainer import BUCKETS, Trainer, run_of, tokens
-from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.training.mesh import mesh_of
 from bss.training.step import init_state
@@ -87,31 +86,18 @@ def repeats(
     }
 
 
-def host(*, model: str, bucket: int, seq_len: int, attention: str, precision: str) -> Iterator[Row]:
-    """Losses of float32 steps on the device beside those of the same steps on this CPU.
-
-    `precision` is that of matrix products on the device; "default" is TF32 on recent GPUs. On
-    the CPU every product is in float32.
-    """
+def host(*, model: str, bucket: int, seq_len: int, attention: str) -> Iterator[Row]:
+    """Losses of float32 steps on the device, relative to those of the same steps on this CPU."""
     run = run_of(model, seq_len, dtype="float32")
-    with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        fresh = jax.tree.map(np.asarray, init_state(run))
     here = jax.local_devices(backend="cpu")[0]
-    exact = _losses(run, bucket, fresh, here, "reference", "highest")
-    found = _losses(run, bucket, fresh, jax.local_devices()[0], attention, precision)
+    with jax.default_device(here):
+        fresh = jax.tree.map(np.asarray, init_state(run))
+    execution = Execution(attention=attention)
+    found, exact = (
+        _trained(Trainer(run, bucket, execution, device), fresh)[0]
+        for device in (jax.local_devices()[0], here)
+    )
     yield {"steps": STEPS, "loss_difference": _relative(found, exact), "last_loss": exact[-1]}
-
-
-def _losses(
-    run: RunConfig, bucket: int, fresh: Any, device: Any, attention: str, precision: str
-) -> list[float]:
-    # Programs are compiled on a thread, which sees no context of this one.
-    jax.config.update("jax_default_matmul_precision", precision)
-    try:
-        trainer = Trainer(run, bucket, Execution(attention=attention), device)
-    finally:
-        jax.config.update("jax_default_matmul_precision", None)
-    return _trained(trainer, fresh)[0]
 
 
 def _trained(trainer: Trainer, fresh: Any = None) -> tuple[list[float], Any]:

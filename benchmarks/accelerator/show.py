@@ -17,7 +17,7 @@ _NAMED_BY = (
     "attention",
     "remat",
     "repeatable",
-    "precision",
+    "runs",
 )
 _COLUMNS = ("model", "bucket x buckets", "attention", "remat", "tokens/s", "ms a step", "MFU")
 _COLUMNS += ("bound ms", "temporary GB", "peak GB", "measured GB", "compile s")
@@ -80,6 +80,10 @@ def _host(row: Row) -> Iterable[str]:
     yield f"losses within {row['loss_difference']:.1e} of this CPU's over {row['steps']} steps"
 
 
+def _fleet(row: Row) -> Iterable[str]:
+    yield f"{row['steps_per_second']:,.0f} steps/s, of all runs"
+
+
 def _ramp(row: Row) -> Iterable[str]:
     yield f"{row['recompilations']} compilations after first use"
     yield f"{row['seconds_lost']:.3g} s lost at the change"
@@ -94,6 +98,7 @@ _TOLD = {
     "repeats": _repeats,
     "host": _host,
     "ramp": _ramp,
+    "fleet": _fleet,
 }
 
 

@@ -11,6 +11,8 @@ from benchmarks.accelerator.cases import Case, full, tiny
 from benchmarks.accelerator.measure import MEASURES, rows
 from benchmarks.accelerator.show import line, markdown, read_rows
 
+LOOPS = ("ramp", "fleet")
+
 
 def measured_here(cases):
     told = [(index, row) for index, row in rows(cases, math.inf) if row is not None]
@@ -25,10 +27,10 @@ def measured_here(cases):
 
 @pytest.fixture(scope="module")
 def measured():
-    """Rows of toy cases, one of each kind but the growing batch, measured in this process."""
+    """Rows of toy cases, one of each kind without a whole run, measured in this process."""
     first = {case.what: case for case in reversed(tiny()[0])}
     assert {*first, "torch"} == set(MEASURES)
-    return measured_here([case for what, case in first.items() if what != "ramp"])
+    return measured_here([case for what, case in first.items() if what not in LOOPS])
 
 
 def found(measured, what):
@@ -63,8 +65,10 @@ def test_numbers_are_those_of_float32_of_themselves_and_of_the_host(measured):
 
 
 @pytest.mark.slow
-def test_a_growing_batch_compiles_nothing_on_the_way():
-    (ramp,) = measured_here([case for case in tiny()[0] if case.what == "ramp"])
+def test_a_growing_batch_compiles_nothing_on_the_way_and_fleets_are_timed():
+    fleet, ramp = measured_here([case for case in tiny()[0] if case.what in LOOPS])
+    assert (fleet["runs"], fleet["steps"]) == (2, 448)
+    assert fleet["steps_per_second"] > 0
     assert (ramp["status"], ramp["steps"], ramp["programs"]) == ("finished", 40, 2)
     assert ramp["recompilations"] == 0
     assert ramp["training_seconds"] < ramp["wall_seconds"]
@@ -103,9 +107,10 @@ def test_what_a_process_dies_of_costs_one_case(monkeypatch):
     ]
 
 
-def test_what_does_not_fit_in_the_time_is_noted(tmp_path, capsys):
+def test_what_does_not_fit_in_the_time_is_noted(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmarks.accelerator.__main__.commit", lambda: "abc")
     file = tmp_path / "rows.jsonl"
-    assert main(["--minutes", "0.01", "--output", str(file), "--commit", "abc"]) == 0
+    assert main(["--minutes", "0.01", "--output", str(file)]) == 0
     told = [json.loads(text) for text in file.read_text().splitlines()]
     assert [row["what"] for row in told] == [case.what for cases in full() for case in cases]
     assert {row["commit"] for row in told} == {"abc"}
