@@ -34,13 +34,13 @@ def full() -> Processes:
     """Every measurement of an accelerator: 8 to 10 minutes on an H100."""
     reference, best = KERNELS[0], KERNELS[-1]
     return (
-        (Case("machine", {}, 5), *_each("10M", (8, 32), 10)),
+        (Case("machine", {}, 5), *_each("10M", (8, 32), 10), _step("10M", 128, best, seconds=12)),
         _each("85M", (8, 32), 14),
         (*_each("302M", (8,), 18), _step("302M", 16, best, seconds=18)),
         (
             *(Case("gradients", _model("10M", 64, 256, k), 12) for k in KERNELS),
-            *_repeats("10M", 8, 1024, 12),
             *_host_and_small("nano", (1, 8), 64, 8),
+            *_repeats("10M", 8, 1024, 12),
         ),
         (Case("ramp", _model("10M", (16, 64), 1024, best), 45),),
         (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),

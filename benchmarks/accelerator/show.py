@@ -54,7 +54,9 @@ def _step(row: Row) -> Iterable[str]:
     if row["mfu"] is not None:
         yield f"MFU {row['mfu']:.1%}"
     if row.get("peak_bytes"):
-        yield f"peak {_gb(row['peak_bytes'])} GB compiled, {_gb(row['device_peak_bytes'])} measured"
+        yield f"peak {_gb(row['peak_bytes'])} GB compiled"
+    if row["device_peak_bytes"]:
+        yield f"{_gb(row['device_peak_bytes'])} GB measured"
     yield f"compiled in {row['compile_seconds']:.3g} s"
 
 
@@ -104,9 +106,11 @@ _TOLD = {
 
 def markdown(rows: list[Row]) -> str:
     """Rows as Markdown: a table of the steps, then a line for each other."""
-    last = rows[-1]
-    versions = ", ".join(f"{k} {v}" for k, v in last.get("versions", {}).items())
-    head = f"{last['device']}, {last.get('date', '')[:10]}, commit {last['commit']}; {versions}."
+    by = next((row for row in rows if "versions" in row), None)
+    head = "Nothing was measured."
+    if by:
+        versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
+        head = f"{by['device']}, {by['date'][:10]}, commit {by['commit']}; {versions}."
     speeds = [row for row in rows if "tokens_per_second" in row and row["what"] != "ramp"]
     table = [_cells(_COLUMNS), _cells("---" for _ in _COLUMNS), *map(_cells, map(_speed, speeds))]
     others = [f"- {line(row)}" for row in rows if row not in speeds]
