@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import math
 import os
 import re
 import signal
@@ -21,6 +22,8 @@ from bss.training.execution import commit
 
 RESULTS = Path("benchmarks/results/accelerator")
 OUT_OF_TIME = "out of time"
+PATIENCE = 4
+"""A case that takes so many times what it should is given up."""
 MEMORY_FRACTION = "0.92"
 """Of a GPU's memory that JAX takes at once, so that it does not fall to pieces; CUDA needs the
 rest."""
@@ -73,7 +76,7 @@ def _measured(cases: list[Case], until: float, start: float) -> Iterator[Row]:
     if left < start + cases[0].seconds:
         yield from _noted(cases, OUT_OF_TIME)
         return
-    process, begun, untold = _Process(cases, left), -1, dict(enumerate(cases))
+    process, begun, untold = _Process(cases, left, start), -1, dict(enumerate(cases))
     for begun, row in process.rows():
         if row is not None:
             untold.pop(begun, None)
@@ -95,9 +98,13 @@ def _noted(cases: Iterable[Case], reason: str) -> Iterator[Row]:
 
 
 class _Process:
-    """A process that measures cases, with all that it starts; killed when its time is over."""
+    """A process that measures cases, with all that it starts; killed when its time is over.
 
-    def __init__(self, cases: list[Case], seconds: float):
+    It is killed too where a case, with the `start` of a process, takes far longer than it should;
+    with a start of 0 nobody knows how long that is.
+    """
+
+    def __init__(self, cases: list[Case], seconds: float, start: float):
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.accelerator.measure"],
             stdin=subprocess.PIPE,
@@ -106,9 +113,9 @@ class _Process:
             text=True,
             process_group=0,
         )
-        self._late = False
-        self._timer = threading.Timer(seconds, self._kill)
-        self._timer.start()
+        self._cases, self._start, self._killed = cases, start, ""
+        self._until = time.monotonic() + seconds
+        self._watch(0)
         job = {"seconds": seconds, "cases": [dataclasses.asdict(case) for case in cases]}
         assert self._process.stdin
         self._process.stdin.write(json.dumps(job))
@@ -120,6 +127,8 @@ class _Process:
         try:
             for text in self._process.stdout:
                 told = json.loads(text)
+                self._timer.cancel()
+                self._watch(told["case"])
                 yield told["case"], told["row"]
             self._process.wait()
         finally:
@@ -129,12 +138,25 @@ class _Process:
 
     def failure(self) -> str:
         """What an ended process died of; "" where it finished or its time was over."""
-        if self._late or self._process.returncode == 0:
+        if self._killed == OUT_OF_TIME or self._process.returncode == 0:
             return ""
-        return f"its process ended with status {self._process.returncode}; see standard error"
+        return (
+            self._killed
+            or f"its process ended with status {self._process.returncode}; see standard error"
+        )
 
-    def _kill(self) -> None:
-        self._late = True
+    def _watch(self, index: int) -> None:
+        """Sets the time until the next row of a case."""
+        left, patience = self._until - time.monotonic(), math.inf
+        if self._start:
+            patience = PATIENCE * (self._start + self._cases[index].seconds)
+        reason = OUT_OF_TIME if left < patience else f"took more than {patience:.3g} s"
+        self._timer = threading.Timer(max(min(left, patience), 0), self._kill, [reason])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _kill(self, reason: str) -> None:
+        self._killed = reason
         self._end()
 
     def _end(self) -> None:

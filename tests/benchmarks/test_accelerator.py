@@ -85,7 +85,7 @@ def test_a_case_that_fails_costs_no_other():
 
 def test_what_a_process_dies_of_costs_one_case(monkeypatch):
     class Process:
-        def __init__(self, cases, seconds):
+        def __init__(self, cases, seconds, start):
             self.cases = cases
 
         def rows(self):
@@ -123,6 +123,8 @@ def test_a_process_is_killed_when_its_time_is_over():
     start = time.monotonic()
     (row,) = _measured([Case("machine")], start + 0.5, 0)
     assert row == {"what": "machine", "not_measured": OUT_OF_TIME}
+    (row,) = _measured([Case("machine")], math.inf, 0.1)
+    assert row == {"what": "machine", "not_measured": "took more than 0.4 s"}
     assert time.monotonic() - start < 5
 
 
