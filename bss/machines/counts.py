@@ -145,8 +145,9 @@ def _attention(kernel: str, operands: list[Instruction]) -> float | None:
     """Of half of the pairs, those that a causal mask leaves; None of another kernel."""
     for name, products, axis in _ATTENTION:
         if re.match(name, kernel):
-            # Queries come first, but for what a mask is described by.
-            queries = next(it.arrays[0].sizes for it in operands if len(it.arrays[0].sizes) > 3)
+            # Queries come first, but for the integers that a mask is described by.
+            found = (it.arrays[0] for it in operands)
+            queries = next(x.sizes for x in found if x.dtype in ("bf16", "f16", "f32"))
             return float(products * math.prod(queries) * queries[axis])
     return None
 
