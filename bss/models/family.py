@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Params = dict[str, Any]
 LossSums = Callable[[Params, "jax.Array"], tuple["jax.Array", dict[str, "jax.Array"]]]
-LOGITS_AT_ONCE = 2**26
-"""Logits that a program may hold at once, a quarter of a gigabyte in float32."""
+LOGITS_AT_ONCE = 2**27
+"""Logits that a program may hold at once, half a gigabyte in float32."""
 STACK = "stack"
 """The name of an axis along which a parameter is many: layers, experts."""
 

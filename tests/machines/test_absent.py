@@ -19,7 +19,7 @@ RUN = RunConfig(
     MODEL,
     DataConfig(seq_len=256),
     AdamW(),
-    ScheduleConfig(256 * 320, BatchSchedule((0, 256 * 160), (16, 32))),
+    ScheduleConfig(256 * 320, BatchSchedule((0,), (16,))),
     EvaluationConfig(tokens=256 * 16),
 )
 
