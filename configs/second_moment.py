@@ -11,6 +11,7 @@
 | long   | E(S) at .95 per step                                | 110M   | 9 batches, 5 seeds       |
 | switch | late switching at .95 per step                      | 70M    | 4 and 6 runs, 8 seeds    |
 | large  | a larger batch with tokens enough                   | 70M    | 2 and 1 runs, 5 seeds    |
+| steps  | the large batch for as many steps as the switched   | 66M    | 1 run, 5 seeds           |
 
 Rates are tried on the first two seeds, a factor 2 apart and until the best is bracketed; the
 others are trained at the chosen rates and judged. Parts with one rate use every seed. All are of
@@ -144,6 +145,13 @@ SIZES = {
         "arms": schedules("1", "8", "0:1 25%:8"),
         "seeds": tuple(range(5)),
         "setup.schedule.tokens": 4_000_000,
+        "setup.evaluation": DENSE,
+    },
+    "steps": {
+        "title": "The larger batch for as many steps as that which grows to it",
+        "arms": schedules("8"),
+        "seeds": tuple(range(5)),
+        "setup.schedule.tokens": 11_000_000,
         "setup.evaluation": DENSE,
     },
 }

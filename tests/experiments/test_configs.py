@@ -16,7 +16,7 @@ DIGESTS = {
     "late_switch": "77e7b5b168fc5ad0",
     "optimal_schedule": "b5b2fe6a5e76685c",
     "predictions": "773cc0909a006d7a",
-    "second_moment": "c025d59e0f735b34",
+    "second_moment": "922b7e1bbe9f5d03",
 }
 
 
