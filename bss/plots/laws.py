@@ -193,7 +193,7 @@ def _panels(
     looks, panels = style.batch_styles(points["batch"]), []
     for target, ax in zip(targets, axes.flat, strict=False):
         here = points.loc[points["target_loss"] == target]
-        _draw_points(ax, here, x, looks)
+        draw_points(ax, here, x, looks)
         limits = _limits(here[x], margin), _limits(here["tokens_to_target"], 1.6)
         ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
         style.tokens_axis(ax.yaxis)
@@ -209,7 +209,8 @@ def _panels(
     return figure, panels
 
 
-def _draw_points(ax: Axes, rows: pd.DataFrame, x: str, looks: dict) -> None:
+def draw_points(ax: Axes, rows: pd.DataFrame, x: str, looks: dict) -> None:
+    """The points of one target; those that did not reach it hollow, with an arrow up."""
     for (batch, reached), group in rows.groupby(["batch", "reached"]):  # type: ignore[misc]
         look = looks[float(batch)]
         where = group[x], group["tokens_to_target"]

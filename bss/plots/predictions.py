@@ -3,6 +3,8 @@
 And registered predictions beside what was measured after.
 """
 
+import textwrap
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -14,6 +16,7 @@ from bss.plots.critical import draw_law, law_handles
 from bss.predictions.score import ALL, LAW, Judged, Score
 
 GRID = 41
+TITLE = 24  # letters of a title that fit above a panel
 
 
 def es_figure(fit: EsFit, loss: float, batch: float | None = None) -> Figure:
@@ -84,7 +87,8 @@ def score_figure(found: Score) -> Figure:
         ax.set_ylim(line[0] - 0.35 * (line[1] - line[0]))  # room for the scores
         told = _scores(found.judged[ALL][name])
         ax.text(0.98, 0.03, told, ha="right", va="bottom", size=style.SMALL, transform=ax.transAxes)
-        style.panel_title(ax, name, xlabel="predicted (nats per token)")
+        title = textwrap.fill(name, TITLE)
+        style.panel_title(ax, title, xlabel="predicted (nats per token)")
     axes[0, 0].set_ylabel("measured (nats per token)")
     entries = [*style.handles(looks, ls="none", ms=5), style.handle("equal", color=style.FAINT)]
     return style.side_legend(figure, [*entries, style.hollow("outside the\nlaw's interval", ms=5)])
