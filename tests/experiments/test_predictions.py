@@ -196,7 +196,9 @@ def test_the_table_and_the_figure_have_every_schedule(told):
         (table[[LAW]].to_numpy() + table[[pilots.STEPS]].to_numpy()) / 2
     )
     panels = [ax for ax in score_figure(found).axes if ax.get_title(loc="left")]
-    assert [ax.get_title(loc="left") for ax in panels] == [LAW, pilots.STEPS, claims.MEAN]
+    titles = [ax.get_title(loc="left") for ax in panels]
+    assert [" ".join(title.split()) for title in titles] == [LAW, pilots.STEPS, claims.MEAN]
+    assert max(len(line) for title in titles for line in title.splitlines()) <= 24
     marks = [[line for line in ax.lines if line.get_marker() != "None"] for ax in panels]
     assert [len(some) for some in marks] == [23, 23, 23]
     hollow = [sum(line.get_markerfacecolor() == "white" for line in some) for some in marks]
