@@ -5,6 +5,8 @@ the second moment, a model with the half-life in it predicts left-out cells bett
 batch alone (derived here). The envelope has each batch at its best rule.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -78,7 +80,7 @@ def compared(table: pd.DataFrame) -> dict[str, Contrast]:
 
 
 def envelope(
-    judged: dict[str, pd.DataFrame], chose: dict[str, pd.DataFrame]
+    judged: Mapping[str, pd.DataFrame], chose: Mapping[str, pd.DataFrame]
 ) -> tuple[pd.DataFrame, dict[int, str]]:
     """Each batch at its best rule: losses [batch, seed], and the rule by batch.
 

@@ -1,10 +1,12 @@
 """The losses that are judged: at rates chosen on the first seeds, of the seeds after them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from bss.files import read_json
 from bss.points.interior import Position, positions
 from bss.points.standings import tuned
 from experiments.second_moment.runs import whole
@@ -12,6 +14,26 @@ from experiments.second_moment.runs import whole
 Config = dict[str, Any]
 Cell = tuple[str, str]
 """A rule and an ending."""
+
+Part = tuple[pd.DataFrame, Config]
+"""The contenders of a part, and its config."""
+
+STEP, TOKENS = "0.95 per step", "half-life 7K"
+"""The two rules that were registered."""
+
+
+def read_part(results: Path) -> Part:
+    """A part's results; InputError where they are not there."""
+    config = read_json(results / "experiment.json", "run the part first")["config"]
+    return pd.read_csv(results / "contenders.csv"), config
+
+
+def read_curves(results: Path) -> pd.DataFrame:
+    """The curves of a part at constant rate, with the batch of each as it was asked, in `arm`."""
+    ended = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
+    arms = ended.loc[ended["rate"] == "constant"].set_index("run")["batch"]
+    curves = pd.read_parquet(results / "runs.parquet")
+    return curves.assign(arm=curves["run"].map(arms))
 
 
 def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:

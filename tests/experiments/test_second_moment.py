@@ -13,7 +13,7 @@ from bss.plots.best_batch import best_batch_figure
 from bss.sweeps.price import price
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
-from experiments.second_moment import claims, half_lives, judged, power, runs
+from experiments.second_moment import claims, growing, half_lives, judged, power, runs, slower
 from experiments.second_moment.study import Study
 from experiments.study import planned_run
 
@@ -214,3 +214,31 @@ def test_the_envelope_has_each_batch_at_the_rule_chosen_on_other_seeds():
     losses, best = half_lives.envelope(judged_losses, chose)
     assert best == {1: "a", 2: "b"}
     assert losses[0].tolist() == [5.0, 8.0]
+
+
+def planted_run(losses, batch=8, seed=0):
+    """A curve of six evaluations, 100 steps apart."""
+    rows = [
+        {"seed": seed, "arm": str(batch), "batch": batch, "step": 100 * k, "tokens": 800 * k}
+        | {"eval_loss": loss, "eval_loss_avg_4%": loss - 0.1}
+        for k, loss in enumerate(losses, 1)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_tokens_saved_are_those_in_which_the_larger_batch_alone_comes_so_low():
+    alone = pd.concat([planted_run([3, 2.8, 2.6, 2.4, 2.2, 2.0], seed=s) for s in (0, 1)])
+    grows = pd.concat([planted_run([3, 2.6], seed=0), planted_run([3, 1.5], seed=1)])
+    saved = growing._saved(grows, alone, "eval_loss")
+    np.testing.assert_allclose(saved, [np.log(1600 / 2400)])  # seed 1 is never so low
+
+
+def test_a_control_is_compared_with_its_rule_at_its_own_batch():
+    seeds = range(2, 7)
+    rule = pd.DataFrame({s: [2.0, 1.9 + 0.001 * s] for s in seeds}, index=[1, 32])
+    other = pd.DataFrame({s: [1.6 + 0.002 * s] for s in seeds}, index=[32])
+    ended = {(TOKENS, "decay"): rule, ("half-life 7K, beta1 .43", "decay"): other}
+    (found,) = slower.controlled(ended, "decay")
+    assert found.condition == "half-life 7K, beta1 .43, batch 32, decayed"
+    assert found.effect.estimate == pytest.approx(-0.3 + 0.001 * 4)
+    assert found.verdict == "shown"

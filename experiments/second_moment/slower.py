@@ -1,0 +1,100 @@
+"""What slower second moments show, with momentum and clipping: is it the rule, or the batch?"""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from bss.points.claims import Claim
+from bss.points.contrasts import contrasts, over_seeds
+from bss.points.standings import ENDINGS, tuned
+from experiments.second_moment.half_lives import cells, compared, envelope
+from experiments.second_moment.judged import STEP, TOKENS, Cell, Config, Part, judged, losses
+from experiments.second_moment.told import LARGER, ended_lower, told
+
+ENVELOPE = "With each batch at the best of four rules of beta2 an end is worse than one between"
+HALF_LIFE = "Left-out (batch, rule) cells are predicted better than by the batch alone"
+CONTROLS = {
+    "beta1": "Momentum kept per token as beta2 is, not .9 per step, ends lower",
+    "unclipped": "Without clipping a run ends lower",
+}
+PAIRS = {"half-life 28K": TOKENS, "0.99 per step": STEP}
+PART = "slower"
+
+
+def claims(rules: Part, slower: Part) -> list[Claim]:
+    """Of the registered rules and the slower ones, on the seeds that both judge."""
+    (table, config), (other, controls) = rules, slower
+    ended = losses(judged(table, config)) | losses(judged(other, controls))
+    chose = {**_choosing(table, config), **_choosing(other, controls)}
+    known = {**config, "rules": [*config["rules"], *controls["rules"]]}
+    made = []
+    for ending in (one for one in ENDINGS if (STEP, one) in ended):
+        four = {rule: ended[rule, ending] for rule in (*PAIRS, *PAIRS.values())}
+        made += slower_than(four, ending)
+        made += enveloped(four, {rule: chose[rule, ending] for rule in four}, ending)
+        made += by_half_life({(r, ending): t for r, t in four.items()}, ending, known)
+        made += controlled(ended, ending)
+    return made
+
+
+def slower_than(four: Mapping[str, pd.DataFrame], ending: str) -> Iterator[Claim]:
+    """The slower of two rules of one kind less the faster, at each batch."""
+    for slow, fast in PAIRS.items():
+        apart = (four[slow] - four[fast]).dropna(axis="columns", how="all")
+        values = {batch: apart.loc[batch].dropna().to_numpy(float) for batch in apart.index}
+        for batch, effect in over_seeds(values).items():
+            condition = f"{slow} less {fast}, batch {batch}, {ENDINGS[ending].short}"
+            yield ended_lower(LARGER, condition, effect, PART, "each at its own rate")
+
+
+def enveloped(
+    four: Mapping[str, pd.DataFrame], chose: Mapping[str, pd.DataFrame], ending: str
+) -> Iterator[Claim]:
+    """Both ends of the batches, each at its best rule, less the best between them."""
+    shared = sorted(set.intersection(*(set(table.columns) for table in four.values())))
+    judged_on = {rule: table.loc[:, shared] for rule, table in four.items()}
+    table, best = envelope(judged_on, {rule: chose[rule] for rule in four})
+    means = pd.DataFrame({b: chose[rule].loc[b].mean() for b, rule in best.items()}, index=[0])
+    inner = int(means.iloc[0, 1:-1].idxmin())
+    named = table.set_axis([f"batch {batch}" for batch in table.index])
+    pairs = [(end, f"batch {inner}") for end in named.index[[0, -1]]]
+    for (end, _), effect in contrasts(named, pairs).items():
+        own = best[int(end.split()[1])]
+        note = f"less batch {inner}; {own} against {best[inner]}, rules chosen by held-out loss"
+        yield told(ENVELOPE, f"{end}, {ENDINGS[ending].short}", effect, PART, note, sign=1)
+
+
+def by_half_life(
+    ended: Mapping[Cell, pd.DataFrame], ending: str, config: Config
+) -> Iterator[Claim]:
+    """Errors at left-out cells of models with the half-life, less that of the batch alone."""
+    for model, effect in compared(cells(dict(ended), ending, config)).items():
+        note = "rms error at cells left out one by one, parabolas in logarithms, 24 cells a seed"
+        condition = f"{model}, {ENDINGS[ending].short}"
+        yield told(HALF_LIFE, condition, effect, PART, note, sign=-1, matters=0.0)
+
+
+def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str) -> Iterator[Claim]:
+    """One thing changed beside the half-life of 7K, at the ends of the batches."""
+    for kind, statement in CONTROLS.items():
+        values = {}
+        for (rule, own), table in ended.items():
+            if own == ending and kind in rule:
+                batch = table.index[0]
+                apart = (table.loc[batch] - ended[TOKENS, ending].loc[batch]).dropna()
+                values[f"{rule}, batch {batch}"] = apart.to_numpy(float)
+        for condition, effect in over_seeds(values).items():
+            told_as = f"{condition.replace(' at 32', '')}, {ENDINGS[ending].short}"
+            note = "the control at one rate, the rule at its own"
+            yield ended_lower(statement, told_as, effect, PART, note)
+
+
+def _choosing(table: pd.DataFrame, config: Config) -> dict[Cell, pd.DataFrame]:
+    """Held-out losses [batch, seed] at the best rate, of the seeds that chose it."""
+    chose = table["seed"].isin(config["seeds"][: config["choosing"]])
+    best = tuned(table.loc[chose & (table["role"] == "constant")])
+    best = best.assign(batch=best["batch"].astype(int))
+    return {
+        (str(rule), str(ending)): rows.pivot(index="batch", columns="seed", values="eval_loss")
+        for (rule, ending), rows in best.groupby(["rule", "rate"], sort=False)  # type: ignore[misc]
+    }
