@@ -86,6 +86,11 @@ class Programs:
         }
         pool.shutdown(wait=False)
 
+    def wait(self) -> None:
+        """Returns when all are compiled."""
+        for bucket in self._futures:
+            self.get(bucket)
+
     def get(self, bucket: int):
         """The compiled program of a bucket."""
         return self._futures[bucket].result()

@@ -38,6 +38,11 @@ class Session:
         self.programs = Programs(step, shapes, capacity, run, mesh, options)
         bucket = execution.evaluation_bucket
         self._held_out.compile(mesh, bucket, shapes, options, attention)
+        if mesh.devices.flat[0].platform in ("gpu", "cuda"):
+            # Its compiler tries kernels on the device, and breaks what is being recorded there.
+            self.programs.wait()
+            for size, most in capacity.items():
+                source.batch(0, 0, most, size)
 
     def losses(self) -> dict[str, Any]:
         """Held-out losses of the weights and their averages, and bits per byte for text."""
