@@ -138,6 +138,7 @@ class LocalEngine:
         status = RunStatus("failed", message=f"worker {slot} died; see {log}")
         with contextlib.suppress(BrokenPipeError):
             job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
+            job["fleet"] = self.fleet > 1 and fleet_key(runs[0], execution) is not None
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             for line in process.stdout:

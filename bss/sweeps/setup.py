@@ -31,7 +31,7 @@ class EngineConfig:
         fleet: how many runs of one shape a worker trains side by side in one program; of models
             too small to fill a device.
         buckets: ladder of bucket sizes in sequences.
-        checkpoint_seconds: at most this long between checkpoints.
+        checkpoint_seconds: between checkpoints; see `Execution`.
         devices, evaluation_bucket, repeatable, attention: see `Execution`.
     """
 

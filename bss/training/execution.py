@@ -33,7 +33,8 @@ class Execution:
         data: directory of the token shards.
         buckets: ladder of bucket sizes in sequences; empty for any up to 32.
         devices: how many local devices share a bucket; 0 means all.
-        checkpoint_seconds: at most this long between checkpoints.
+        checkpoint_seconds: between checkpoints; longer where a save holds up the steps for more
+            than a 20th of that. 0 saves at every step.
         forks: token counts at which a checkpoint is kept for branches.
         evaluation_bucket: sequences evaluated at once on each device.
         compilation_cache: directory of JAX's persistent compilation cache; empty for none.

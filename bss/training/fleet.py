@@ -223,6 +223,7 @@ class _Fleet:
     def _save(self) -> None:
         for m, ledger in self.alive.items():
             ledger.save(self._pick(self.states, np.int32(m)))
+        self.first.save_seconds = sum(ledger.save_seconds for ledger in self.alive.values())
 
     @contextlib.contextmanager
     def _ending(self, m: int):

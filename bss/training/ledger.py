@@ -71,6 +71,7 @@ class Ledger:
         forks: token counts at which a checkpoint is kept for branches.
         position: where the run stands.
         saved_at: when it was saved last, on the monotonic clock.
+        save_seconds: that its last save, or that of its fleet, held up the steps.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Ledger:
         self.rows = {plan.next_boundary(t) for t in run.evaluation_tokens()}
         self.rows |= {segment.end_tokens for segment in plan.segments}
         self.position = Position(0)
-        self.saved_at = time.monotonic()
+        self.saved_at, self.save_seconds = time.monotonic(), 0.0
 
     @property
     def first_step(self) -> int:
@@ -184,13 +185,16 @@ class Ledger:
 
     def save(self, state: State) -> None:
         """Starts saving a checkpoint."""
-        tokens = self.position.tokens
+        tokens, start = self.position.tokens, time.monotonic()
         self.checkpoints.save(tokens, state, dict(vars(self.position)), fork=tokens in self.forks)
         self.saved_at = time.monotonic()
+        self.save_seconds = self.saved_at - start
 
     def is_due(self) -> bool:
-        """Whether the newest checkpoint is old."""
-        return time.monotonic() - self.saved_at > self.execution.checkpoint_seconds
+        """Whether the newest checkpoint is old; saves may take a 20th of the time."""
+        seconds = self.execution.checkpoint_seconds
+        spaced = max(seconds, 20 * self.save_seconds) if seconds else 0
+        return time.monotonic() - self.saved_at > spaced
 
     def standing(self, seconds: float) -> dict[str, Any]:
         """What is reported on the way, `seconds` of training behind the position's."""

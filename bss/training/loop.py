@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import jax
+
 from bss.errors import InputError
 from bss.schedules.plan import Plan
 from bss.training.buckets import compilations
@@ -141,6 +143,7 @@ class _Loop:
         if self._unread is None:
             return float("nan")
         item, metrics = self._unread
+        metrics = jax.device_get(metrics)  # in one transfer
         loss, grad_norm, update_norm = (float(x) for x in metrics[:3])
         self.ledger.add_step(item.end_tokens, loss, grad_norm, update_norm)
         self._unread = None

@@ -41,8 +41,6 @@ class Session:
         if mesh.devices.flat[0].platform in ("gpu", "cuda"):
             # Its compiler tries kernels on the device, and breaks what is being recorded there.
             self.programs.wait()
-            for size, most in capacity.items():
-                source.batch(0, 0, most, size)
 
     def losses(self) -> dict[str, Any]:
         """Held-out losses of the weights and their averages, and bits per byte for text."""

@@ -4,6 +4,7 @@ Both address sequences by position alone, so that batch size, buckets and restar
 which sequence comes when.
 """
 
+import functools
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bss.data import synthetic
-from bss.data.log_bilinear import SyntheticLanguage, tables
+from bss.data.log_bilinear import SyntheticLanguage
 from bss.data.shards import Shards, open_shards
 from bss.errors import InputError
 from bss.training.config import DataConfig, RunConfig
@@ -22,6 +23,7 @@ SYNTHETIC = "synthetic"
 """The content of a data config whose sequences are the synthetic language's."""
 
 _SEED_STRIDE = 1 << 48
+_BLOCK = 1024
 
 
 class Source(Protocol):
@@ -76,20 +78,19 @@ class TextSource:
 
 
 class SyntheticSource:
-    """Sequences of the synthetic language, made on the devices.
+    """Sequences of the synthetic language, made on the devices a block at a time.
 
     The data seed moves the positions, 2^48 apart, and leaves the language as it is.
     """
 
     def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh):
         self._language, self._offset = language, data.seed * _SEED_STRIDE
-        law, seq_len = tables(language), language.seq_len
+        self._sharding = sequence_sharding(mesh)
+        self._block = functools.lru_cache(maxsize=4)(self._made)
 
-        def generate(high_n: jax.Array, low_n: jax.Array, bucket: int) -> jax.Array:
-            sequences = synthetic.generate(law, high_n, low_n, seq_len)
-            return sequences.reshape(-1, bucket, seq_len + 1)
-
-        self._generate = jax.jit(generate, static_argnums=2, out_shardings=sequence_sharding(mesh))
+    def _made(self, index: int) -> np.ndarray:
+        """Block `index` of the language's sequences, int32 [_BLOCK, T+1]."""
+        return np.asarray(synthetic.sequences(self._language, index * _BLOCK, _BLOCK))
 
     def check(self, sequences: int) -> None:
         """See `Source`; the language is endless, but two data seeds must not meet."""
@@ -97,9 +98,15 @@ class SyntheticSource:
             raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
-        """See `Source`; all sequences are made, one shape for every batch of the bucket."""
-        high_n, low_n = synthetic.words(self._offset + position, capacity * bucket)
-        return self._generate(high_n, low_n, bucket)
+        """See `Source`; the sequences that do not count are zeros."""
+        first, filled = self._offset + position, 0
+        padded = np.zeros((capacity * bucket, self._language.seq_len + 1), np.int32)
+        while filled < count:
+            index, start = divmod(first + filled, _BLOCK)
+            part = self._block(index)[start : start + count - filled]
+            padded[filled : filled + len(part)] = part
+            filled += len(part)
+        return jax.device_put(padded.reshape(capacity, bucket, -1), self._sharding)
 
     def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
         """See `Source`; the language depends on the length of its sequences."""

@@ -1,9 +1,9 @@
 """A worker process: takes jobs as JSON lines on stdin, reports as JSON lines on stdout.
 
-    {"runs": [{...}, ...], "execution": {...}}
+    {"runs": [{...}, ...], "execution": {...}, "fleet": true}
     ->  {"event": "progress", ...} ... {"event": "done", "statuses": {...}}
 
-Several runs of a job are trained side by side; one process takes many jobs, so start-up is paid
+The runs of a fleet are trained side by side; one process takes many jobs, so start-up is paid
 once. It saves and leaves when it is sent SIGTERM or when stdin closes, so it never outlives the
 sweep that started it.
 """
@@ -75,7 +75,7 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
         execution = from_dict(Execution, job["execution"])
         use_compilation_cache(execution)
         watched = {"report": lambda progress: answer("progress", **progress), "stop": stop}
-        if len(runs) > 1:
+        if job["fleet"]:
             statuses = train_fleet(runs, execution, **watched)
         else:
             statuses = {run.id: train(run, execution, **watched) for run in runs}

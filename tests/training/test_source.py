@@ -19,9 +19,20 @@ LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
 def test_batches_are_the_sequences_at_their_positions(devices):
     source = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=0), make_mesh(devices))
     whole = np.asarray(synthetic.sequences(LANGUAGE, 0, 24))
-    batch = source.batch(position=8, count=8, capacity=4, bucket=4)
+    batch = source.batch(position=8, count=16, capacity=4, bucket=4)
     assert batch.shape == (4, 4, 9)
     np.testing.assert_array_equal(np.asarray(batch).reshape(16, 9), whole[8:])
+
+
+def test_sequences_are_made_once_for_many_batches(monkeypatch):
+    source, made = SyntheticSource(LANGUAGE, DataConfig(seq_len=8), make_mesh(1)), []
+    sequences = synthetic.sequences
+    monkeypatch.setattr(
+        synthetic, "sequences", lambda *asked: made.append(asked[1:]) or sequences(*asked)
+    )
+    parts = [np.asarray(source.batch(at, 64, 1, 64))[0] for at in range(960, 1280, 64)]
+    assert made == [(0, 1024), (1024, 1024)]
+    np.testing.assert_array_equal(np.concatenate(parts), sequences(LANGUAGE, 960, 320))
 
 
 def test_data_seeds_move_the_positions_and_keep_the_language():
