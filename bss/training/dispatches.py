@@ -44,7 +44,7 @@ class Dispatches:
         first = ledgers[0]
         self.run, self.plan, self._first_step = first.run, first.plan, first.first_step
         self._ladder = first.execution.ladder(first.run)
-        self.events = first.rows | first.forks
+        self.events = first.rows | first.forks | {first.plan.tokens}
         data = [ledger.run.data for ledger in ledgers]
         rules = [(ledger.run.optimizer, ledger.run.schedule) for ledger in ledgers]
         plans = {rule: ledger.plan for rule, ledger in zip(rules, ledgers, strict=True)}
@@ -76,7 +76,7 @@ class Dispatches:
     def _from(self, first: int) -> Dispatch:
         """As many steps from one on as come before the next event; batches change at events."""
         plan, batch, steps = self.plan, self.plan.at(first).batch, 1
-        while steps < STEPS and plan.tokens_at(first + steps) not in self.events | {plan.tokens}:
+        while steps < STEPS and plan.tokens_at(first + steps) not in self.events:
             steps += 1
         shape = self.shapes(batch)[0].shape
         position, buckets, bucket = plan.tokens_at(first) // plan.seq_len, shape[2], shape[3]

@@ -9,7 +9,7 @@ alone or in another fleet; its numbers are those it has alone, up to rounding.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from threading import Event
@@ -100,7 +100,7 @@ def _open(run: RunConfig, execution: Execution, stack: contextlib.ExitStack) -> 
     return Ledger(run, execution, execution.plan(run), directory, checkpoints)
 
 
-def _tell(ledgers: Sequence[Ledger], status: Any) -> None:
+def _tell(ledgers: Sequence[Ledger], status: Callable[[Ledger], RunStatus]) -> None:
     """Writes what became of the runs that have not ended."""
     for ledger in ledgers:
         if read_status(ledger.directory.path).status == "running":
@@ -122,11 +122,16 @@ def _train(ledgers: Sequence[Ledger], mesh: Mesh, report: Report, stop: Event) -
     for _, group in groupby(sorted(ledgers, key=_tokens), _tokens):
         some = [*group]
         starts = [states.pop(id(ledger)) for ledger in some]
-        _Fleet(some, starts, sources, mesh, report, stop).run()
+        with contextlib.suppress(_AllEnded):
+            _Fleet(some, starts, sources, mesh, report, stop).run()
 
 
 def _tokens(ledger: Ledger) -> int:
     return ledger.position.tokens
+
+
+class _AllEnded(Exception):
+    """No run of a fleet goes on."""
 
 
 class _Fleet:
@@ -143,8 +148,7 @@ class _Fleet:
     ):
         self.ledgers, self.alive = ledgers, dict(enumerate(ledgers))
         self.mesh, self.report, self.stop = mesh, report, stop
-        self.first = ledgers[0]
-        run, execution = self.first.run, self.first.execution
+        run, execution = ledgers[0].run, ledgers[0].execution
         attention = execution.attention_of(run, mesh)
         for ledger in ledgers:
             ledger.note_execution(mesh, attention, len(ledgers))
@@ -160,6 +164,11 @@ class _Fleet:
         self._unread: tuple[Dispatch, Metrics] | None = None
         self._reported_at = time.monotonic()
 
+    @property
+    def lead(self) -> Ledger:
+        """One that goes on; its events are those of all."""
+        return next(iter(self.alive.values()))
+
     def run(self) -> None:
         """Takes the steps, and writes what became of every run."""
         peak_flops()  # takes a measurement on CPUs: not between two steps
@@ -172,7 +181,7 @@ class _Fleet:
                 )
                 self._read()
                 self._unread = item, metrics
-                due = self.first.is_due() or self.stop.is_set()
+                due = self.lead.is_due() or self.stop.is_set()
                 if item.end_tokens in self.inputs.events or due:
                     self._handle(item)
                 self._report()
@@ -206,15 +215,15 @@ class _Fleet:
         seconds = (time.perf_counter() - self._clock) / len(self.ledgers)
         for ledger in self.alive.values():
             ledger.position.seconds += seconds
-        if tokens in self.first.rows:
+        if tokens in self.lead.rows:
             losses = self.held_out.losses(self.states)
             for m, ledger in [*self.alive.items()]:
                 spec, grad_norm = ledger.plan.at(item.first + item.steps - 1), float(grad_norms[m])
                 with self._ending(m):
                     ledger.add_row(spec, _of(losses, m), grad_norm, noise=False)
-        if tokens in self.first.forks or self.first.is_due() or stopping:
+        if tokens in self.lead.forks or self.lead.is_due() or stopping:
             self._save()
-        if stopping and tokens < self.first.plan.tokens:
+        if stopping and tokens < self.inputs.plan.tokens:
             for ledger in self.alive.values():
                 ledger.checkpoints.wait()
             raise Interrupted(f"{len(self.alive)} runs saved at {tokens} tokens")
@@ -223,16 +232,20 @@ class _Fleet:
     def _save(self) -> None:
         for m, ledger in self.alive.items():
             ledger.save(self._pick(self.states, np.int32(m)))
-        self.first.save_seconds = sum(ledger.save_seconds for ledger in self.alive.values())
+        spent = sum(ledger.save_seconds for ledger in self.alive.values())
+        for ledger in self.alive.values():
+            ledger.save_seconds = spent
 
     @contextlib.contextmanager
-    def _ending(self, m: int):
-        """A run that diverges here ends; the others go on."""
+    def _ending(self, m: int) -> Iterator[None]:
+        """A run that diverges here ends; the others go on, if there are any."""
         try:
             yield
         except Diverged as diverged:
             ledger = self.alive.pop(m)
             ledger.directory.write_status(ledger.diverged(diverged.tokens))
+            if not self.alive:
+                raise _AllEnded from None
 
     def _report(self) -> None:
         if time.monotonic() - self._reported_at > REPORT_SECONDS:

@@ -76,6 +76,13 @@ def test_one_that_diverges_ends_and_the_others_go_on(tiny_run, tiny_execution):
     assert curve(tiny_execution, runs[0])[-1]["tokens"] == 2048
 
 
+def test_a_fleet_ends_with_its_last_run(tiny_run, tiny_execution):
+    runs = members(tiny_run, **{"optimizer.clip": 0.0})[::2]
+    runs = [overlay(run, {"optimizer.lr": 1e38}) for run in runs]
+    statuses = train_fleet(runs, dataclasses.replace(tiny_execution, checkpoint_seconds=0))
+    assert {status.status for status in statuses.values()} == {"diverged"}
+
+
 def test_an_engine_trains_trunks_and_branches_side_by_side(tiny_run, tiny_execution):
     trunks = members(tiny_run)[:2]
     execution = dataclasses.replace(tiny_execution, forks=(1024,))
