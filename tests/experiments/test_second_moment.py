@@ -242,3 +242,23 @@ def test_a_control_is_compared_with_its_rule_at_its_own_batch():
     assert found.condition == "half-life 7K, beta1 .43, batch 32, decayed"
     assert found.effect.estimate == pytest.approx(-0.3 + 0.001 * 4)
     assert found.verdict == "shown"
+
+
+def test_the_journal_says_of_the_guess_what_the_tables_say():
+    """Six rows: what was guessed, found at 10 and at 20 seeds, and batch 1 less batch 2."""
+    text = (RESULTS / "LOG.md").read_text()
+    entry = text[text.index("what decides the best batch: the second moment") :]
+    lines = [line.strip("|").split("|") for line in entry.splitlines() if line.count("|") == 7]
+    written = {tuple(cell.strip() for cell in line[:2]): line[2:] for line in lines[2:8]}
+    guess = json.loads((RESULTS / "predictions/second_moment.json").read_text())["guess"]
+    names = {"constant": "constant rate", "averaged": "averaged", "decay": "decayed"}
+    parts = [judged.read_part(RESULTS / "second_moment" / name) for name in ("rules", "rules_h100")]
+    found = [judged.where_best(*part) for part in parts]
+    for (rule, ending), at in found[0].items():
+        cells = [cell.strip() for cell in written[rule.removeprefix("0"), names[ending]]]
+        again = found[1][rule, ending]
+        assert cells[:3] == [guess[rule][ending], at.found, again.found]
+        assert (
+            cells[3].replace("−", "-").startswith(f"{again.smallest_above:+.3f}".replace("0.", "."))
+        )
+        assert at.n == 10 and again.n == 20
