@@ -38,8 +38,32 @@ def results_of(experiment: str, *, trains: bool = True) -> Path:
     size = os.environ.get("RUN")
     if not size:
         return ROOT / "results" / experiment
-    if size == "gpu" and not trains:
-        size = "cpu"
+    return _run(experiment, "cpu" if size == "gpu" and not trains else size)
+
+
+def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
+    """The directories of an experiment whose sizes are parts of its question.
+
+    With RUN=smoke the size smoke runs and stands for every part; with RUN=cpu|gpu each part runs.
+    A part may name a device after "_", on which its committed results were made.
+
+    Args:
+        experiment: name of its driver, config and results.
+        parts: as its results name them.
+
+    Raises:
+        RuntimeError: the experiment failed, with the end of what it said.
+    """
+    run = os.environ.get("RUN")
+    if not run:
+        return {part: ROOT / "results" / experiment / part for part in parts}
+    sizes = {part: "smoke" if run == "smoke" else part.split("_")[0] for part in parts}
+    made = {size: _run(experiment, size) for size in dict.fromkeys(sizes.values())}
+    return {part: made[size] for part, size in sizes.items()}
+
+
+def _run(experiment: str, size: str) -> Path:
+    """Runs an experiment at a size; returns where its config has the results."""
     config = f"--config=configs/{experiment}.py:{size}"
     command = [sys.executable, "-m", f"experiments.{experiment}", config]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """The losses that are judged: at rates chosen on the first seeds, of the seeds after them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,6 @@ import pandas as pd
 from bss.files import read_json
 from bss.points.interior import Position, positions
 from bss.points.standings import tuned
-from experiments.second_moment.runs import whole
 
 Config = dict[str, Any]
 Cell = tuple[str, str]
@@ -46,6 +45,13 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
     kept = table.merge(best[["name", "rate", "peak_lr", "trials"]], on=["name", "rate", "peak_lr"])
     several = bool((kept["trials"] > 1).any())
     return kept.loc[~kept["seed"].isin(seeds)] if several else kept
+
+
+def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
+    """The rows of rates at which every one of these seeds finished."""
+    some = table[table["seed"].isin([*seeds])]
+    counts = some.groupby(["name", "rate", "peak_lr"])["seed"].transform("nunique")
+    return some.loc[counts == len(seeds)]
 
 
 def losses(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:

@@ -14,6 +14,7 @@ from bss.sweeps.branching import shared
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
+from experiments.second_moment.judged import whole
 from experiments.second_moment.study import Arm, Study
 from experiments.trainer import Trainer
 
@@ -72,13 +73,6 @@ def both(study: Study, asked: Sequence[Contender], trainer: Trainer, title: str)
     stable = trainer.contend(asked, title)
     decays = [decaying(contender, study.decay) for contender in stable]
     return [*stable, *trainer.contend(decays, f"{title}, decays")]
-
-
-def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
-    """The rows of rates at which every one of these seeds finished."""
-    some = table[table["seed"].isin([*seeds])]
-    counts = some.groupby(["name", "rate", "peak_lr"])["seed"].transform("nunique")
-    return some.loc[counts == len(seeds)]
 
 
 def beyond(table: pd.DataFrame, asked: Asked) -> Asked:

@@ -25,7 +25,7 @@ def claims(rules: Part, slower: Part) -> list[Claim]:
     """Of the registered rules and the slower ones, on the seeds that both judge."""
     (table, config), (other, controls) = rules, slower
     ended = losses(judged(table, config)) | losses(judged(other, controls))
-    chose = {**_choosing(table, config), **_choosing(other, controls)}
+    chose = {**choosing(table, config), **choosing(other, controls)}
     known = {**config, "rules": [*config["rules"], *controls["rules"]]}
     made = []
     for ending in (one for one in ENDINGS if (STEP, one) in ended):
@@ -89,7 +89,7 @@ def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str) -> Iterator[Clai
             yield ended_lower(statement, told_as, effect, PART, note)
 
 
-def _choosing(table: pd.DataFrame, config: Config) -> dict[Cell, pd.DataFrame]:
+def choosing(table: pd.DataFrame, config: Config) -> dict[Cell, pd.DataFrame]:
     """Held-out losses [batch, seed] at the best rate, of the seeds that chose it."""
     chose = table["seed"].isin(config["seeds"][: config["choosing"]])
     best = tuned(table.loc[chose & (table["role"] == "constant")])

@@ -51,6 +51,22 @@ def test_a_size_runs_the_experiment_first(ran, monkeypatch, size, used, folder):
     assert ran == [["experiments.optimal_schedule", config]]
 
 
+def test_parts_are_read_or_run_one_by_one_and_at_smoke_size_once(ran, monkeypatch):
+    parts = ("rules", "rules_h100", "long")
+    monkeypatch.delenv("RUN", raising=False)
+    committed = reading.results_of_parts("second_moment", *parts)
+    assert all((committed[part] / "experiment.json").is_file() for part in parts)
+    monkeypatch.setenv("RUN", "smoke")
+    smoke = reading.results_of_parts("second_moment", *parts)
+    assert set(smoke.values()) == {reading.ROOT / "runs/second_moment_smoke/results/smoke"}
+    monkeypatch.setenv("RUN", "gpu")
+    found = reading.results_of_parts("second_moment", *parts)
+    assert (
+        found["rules"] == found["rules_h100"] == reading.ROOT / "runs/second_moment/results/rules"
+    )
+    assert [config.split(":")[1] for _, config in ran] == ["smoke", "rules", "long"]
+
+
 def test_an_experiment_that_fails_is_told(monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="size 'gigantic': expected one of smoke, cpu\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)

@@ -1,0 +1,94 @@
+"""The figures of what decides the best batch, from the tables of the parts.
+
+    python -m experiments.second_moment.figures results/second_moment
+
+writes them as PNG beside the tables, and E(S) of the part long as points.csv and fits.json.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bss.plots.best_batch import best_batch_figure
+from bss.plots.crossing import crossing_figure
+from bss.plots.late_switch import clocks_figure
+from bss.plots.second_moment import half_lives_figure, switches_figure
+from bss.points.crossings import crossing_pairs, crossings
+from bss.points.equal_steps import mean_curve
+from experiments.second_moment import e_of_s, tables
+from experiments.second_moment.tables import Trained, read_trained
+
+CURVES = {"constant rate": "eval_loss", "averaged weights": "eval_loss_avg_4%"}
+SMALLEST = 1
+
+
+def rules(part: Trained) -> Figure:
+    """Final losses of constant batches by rule and ending, at their own rates."""
+    return best_batch_figure(part.judged, part.seq_len)
+
+
+def envelope(first: Trained, second: Trained) -> Figure:
+    """The same of four rules, and of each batch at its best rule."""
+    return best_batch_figure(tables.enveloped(first, second), first.seq_len)
+
+
+def half_lives(first: Trained, second: Trained) -> Figure:
+    """Losses of four rules against the half-life that each makes of a batch."""
+    return half_lives_figure(tables.half_lives(first, second))
+
+
+def long(part: Trained, measured: e_of_s.Measured) -> Figure:
+    """Constant batches whose curves cross, and E(S) at two targets."""
+    pairs = crossing_pairs(crossings(measured.points))
+    mine = [pair for pair in pairs if pair[0] == SMALLEST]
+    reached = tables.reached(measured.points)
+    common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
+    ends = (float(common[len(common) // 2]), float(common[-1]))
+    return crossing_figure(part.runs, mine, measured.points, measured.fits, ends)
+
+
+def switches(part: Trained, reference: str = "2") -> Figure:
+    """Schedules and constants less one constant at equal tokens."""
+    panels = {title: tables.beside(part, column, reference) for title, column in CURVES.items()}
+    return switches_figure(panels, reference)
+
+
+def clocks(part: Trained, steps: Trained) -> Figure:
+    """A grown batch beside its constants, at equal tokens and at equal steps."""
+    curves: dict[str, pd.DataFrame] = {}
+    for batch, rows in part.runs.groupby("schedule.batch", sort=False):
+        curves[tables.short(str(batch), part)] = mean_curve(rows)
+    longer = mean_curve(steps.runs.loc[steps.runs["batch"] == steps.runs["batch"].max()])
+    return clocks_figure({**curves, f"{steps.runs['batch'].max()}, as many steps": longer})
+
+
+def main(results: Path) -> None:
+    """Writes every figure whose parts are there."""
+    made: Mapping[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
+        "rules/best_batch": (rules, ("rules",)),
+        "slower/best_batch": (envelope, ("rules_h100", "slower")),
+        "slower/half_lives": (half_lives, ("rules_h100", "slower")),
+        "short/best_batch": (rules, ("short",)),
+        "switch/switches": (switches, ("switch",)),
+        "large/clocks": (clocks, ("large", "steps")),
+    }
+    for name, (figure, parts) in made.items():
+        if all((results / part).is_dir() for part in parts):
+            save(figure(*(read_trained(results / part) for part in parts)), results / f"{name}.png")
+    if (results / "long").is_dir():
+        part = read_trained(results / "long")
+        e_of_s.write(part, results / "long")
+        save(long(part, e_of_s.read(part, results / "long")), results / "long/crossing.png")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure and says so."""
+    figure.savefig(path, dpi=130)
+    print(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,157 @@
+"""What the figures and the notebook show beside the claims: tables of the committed results."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from bss.files import read_json
+from bss.points.standings import ENDINGS
+from experiments.second_moment.half_lives import cells, envelope
+from experiments.second_moment.judged import Cell, Config, judged, losses
+from experiments.second_moment.slower import choosing
+
+LEVEL = 0.95
+GRID = 40
+CONTROLS = "half-life 7K, "
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a part of the study wrote: final losses, curves at constant rate, its config."""
+
+    contenders: pd.DataFrame
+    runs: pd.DataFrame
+    config: Config
+
+    @cached_property
+    def judged(self) -> dict[Cell, pd.DataFrame]:
+        """Test losses of the seeds that are judged, [batch, seed], by rule and ending."""
+        return losses(judged(self.contenders, self.config))
+
+    @cached_property
+    def chose(self) -> dict[Cell, pd.DataFrame]:
+        """Held-out losses [batch, seed] of the seeds that chose the rates, at those rates."""
+        return choosing(self.contenders, self.config)
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a sequence."""
+        return int(self.config["setup"]["text"]["seq_len"])
+
+
+def read_trained(folder: Path) -> Trained:
+    """A part from its folder of results."""
+    config = read_json(folder / "experiment.json", "run the part first")["config"]
+    runs = pd.read_parquet(folder / "runs.parquet")
+    return Trained(pd.read_csv(folder / "contenders.csv"), runs, config)
+
+
+def merged(first: Trained, second: Trained) -> tuple[dict[Cell, pd.DataFrame], Config]:
+    """Judged losses of two parts, without the controls, and a config with the rules of both."""
+    rules = {r["name"]: r for part in (first, second) for r in part.config["rules"]}
+    both = {cell: table for cell, table in (first.judged | second.judged).items()
+            if not cell[0].startswith(CONTROLS)}  # fmt: skip
+    return both, first.config | {"rules": [*rules.values()]}
+
+
+def enveloped(first: Trained, second: Trained) -> dict[Cell, pd.DataFrame]:
+    """Judged losses of both parts by rule and ending, and those of each batch at its best rule."""
+    both, _ = merged(first, second)
+    chose = first.chose | second.chose
+    for ending in [known for known in ENDINGS if any(own == known for _, own in both)]:
+        rules = [rule for rule, own in both if own == ending]
+        tables = ({rule: some[rule, ending] for rule in rules} for some in (both, chose))
+        both["best rule of each batch", ending], _ = envelope(*tables)
+    return both
+
+
+def half_lives(first: Trained, second: Trained) -> dict[str, pd.DataFrame]:
+    """Every cell of both parts by ending, with its loss above that of the batch's best rule.
+
+    Returns:
+        Columns rule, batch, tokens and steps of the half-life, loss, above, and half, half the
+        interval of above at 95% over paired seeds.
+    """
+    both, config = merged(first, second)
+    found = {}
+    for ending in [known for known in ENDINGS if any(own == known for _, own in both)]:
+        table = cells(both, ending, config)
+        named, values = table.iloc[:, :4], table.iloc[:, 4:]
+        tables = []
+        for _, rows in values.groupby(table["batch"]):
+            best = rows.mean(axis=1).to_numpy().argmin()
+            apart = (rows - rows.iloc[best]).to_numpy(float)
+            half = _half(apart.T)
+            columns = {"loss": rows.mean(axis=1), "above": apart.mean(axis=1), "half": half}
+            tables.append(named.loc[rows.index].assign(**columns))
+        found[ending] = pd.concat(tables)
+    return found
+
+
+def beside(part: Trained, column: str, reference: str) -> dict[str, pd.DataFrame]:
+    """Each schedule's losses less those of a constant at equal tokens, over the last two e-folds.
+
+    Args:
+        part: with runs at one rate.
+        column: of the losses.
+        reference: a constant, by its batch as text.
+
+    Returns:
+        By name, columns tokens, difference, low and high: the mean over paired seeds in nats with
+        its interval at 95%. Losses between evaluations are linear in log tokens.
+    """
+    curves: dict[str, dict[int, tuple[np.ndarray, np.ndarray]]] = {}
+    for (batch, seed), rows in part.runs.groupby(["schedule.batch", "seed"], sort=False):  # type: ignore[misc]
+        seen = rows.loc[rows[column].notna()]
+        at = np.log(seen["tokens"].to_numpy(float)), seen[column].to_numpy(float)
+        curves.setdefault(short(str(batch), part), {})[int(str(seed))] = at
+    ends = [x[-1] for seeds in curves.values() for x, _ in seeds.values()]
+    grid = np.linspace(min(ends) - 1.0, min(ends), GRID)
+    found = {}
+    for name in sorted(curves, key=lambda name: (not name.isdigit(), len(name), name)):
+        pairs = [(curves[name][s], curves[reference][s]) for s in curves[name]]
+        apart = [np.interp(grid, *own) - np.interp(grid, *other) for own, other in pairs]
+        mean, half = np.mean(apart, axis=0), _half(np.array(apart))
+        columns = {"difference": mean, "low": mean - half, "high": mean + half}
+        if name != reference:
+            found[name] = pd.DataFrame({"tokens": np.exp(grid), **columns})
+    return found
+
+
+def named(part: Trained) -> pd.DataFrame:
+    """The final losses of a part, contenders named by their batches."""
+    names = [short(str(batch), part) for batch in part.contenders["batch"]]
+    return part.contenders.assign(name=names)
+
+
+def short(batch: str, part: Trained) -> str:
+    """A batch schedule in a few letters: "8", "2 → 8 at 70%", or all its batches."""
+    if ":" not in batch:
+        return batch
+    stages = [stage.split(":") for stage in batch.split()]
+    arrow = " → ".join(size for _, size in stages)
+    if len(stages) > 2:
+        return arrow
+    total, at = part.config["setup"]["schedule"]["tokens"], stages[1][0]
+    if not at.endswith("%"):
+        scale = {"K": 1e3, "M": 1e6}.get(at[-1], 1)
+        at = f"{100 * float(at.rstrip('KM')) * scale / total:g}%"
+    return f"{arrow} at {at}"
+
+
+def reached(points: pd.DataFrame) -> pd.DataFrame:
+    """How many seeds of each batch reached each target: [target, batch]."""
+    return points.groupby(["target_loss", "batch"])["reached"].sum().unstack().iloc[::-1]
+
+
+def _half(apart: np.ndarray) -> np.ndarray:
+    """Half the interval of the mean over seeds of differences [seed, ...]."""
+    seeds = len(apart)
+    if seeds < 2:
+        return np.full(apart.shape[1:], np.nan)
+    spread = apart.std(axis=0, ddof=1) / np.sqrt(seeds)
+    return stdtrit(seeds - 1, (1 + LEVEL) / 2) * spread
