@@ -98,7 +98,7 @@ SIZES = {
         "seeds": (0, 1, 2),
         "choosing": 1,
         "widen": 1,
-        "results": "runs/second_moment_smoke/results/{size}",
+        "results": "runs/second_moment_smoke/results",
         "setup.model": "pico",
         "setup.schedule": {"tokens": 20_000, "warmup": 2_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},

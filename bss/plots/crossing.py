@@ -116,7 +116,7 @@ def _target(
             continue
         tokens = np.array(law_tokens(fit, batches.tolist(), target))
         steps = tokens / (batches * int(here["seq_len"].iloc[0]))
-        look = style.law_styles(fits)[law] | {"marker": ""}
+        look: dict[str, Any] = style.law_styles(fits)[law] | {"marker": ""}
         ax.plot(steps, tokens, lw=1.6, zorder=3, **look)
     ax.set(xscale="log", yscale="log", ylabel="tokens to the target E")
     for axis, column in ((ax.set_xlim, "steps"), (ax.set_ylim, "tokens_to_target")):

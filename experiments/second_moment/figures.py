@@ -22,7 +22,7 @@ from experiments.second_moment import e_of_s, tables
 from experiments.second_moment.tables import Trained, read_trained
 
 CURVES = {"constant rate": "eval_loss", "averaged weights": "eval_loss_avg_4%"}
-SMALLEST = 1
+SMALLEST, REFERENCE = 1, "2"
 
 
 def rules(part: Trained) -> Figure:
@@ -50,10 +50,10 @@ def long(part: Trained, measured: e_of_s.Measured) -> Figure:
     return crossing_figure(part.runs, mine, measured.points, measured.fits, ends)
 
 
-def switches(part: Trained, reference: str = "2") -> Figure:
+def switches(part: Trained) -> Figure:
     """Schedules and constants less one constant at equal tokens."""
-    panels = {title: tables.beside(part, column, reference) for title, column in CURVES.items()}
-    return switches_figure(panels, reference)
+    panels = {title: tables.beside(part, column, REFERENCE) for title, column in CURVES.items()}
+    return switches_figure(panels, REFERENCE)
 
 
 def clocks(part: Trained, steps: Trained) -> Figure:

@@ -145,7 +145,10 @@ def short(batch: str, part: Trained) -> str:
 
 def reached(points: pd.DataFrame) -> pd.DataFrame:
     """How many seeds of each batch reached each target: [target, batch]."""
-    return points.groupby(["target_loss", "batch"])["reached"].sum().unstack().iloc[::-1]
+    table = points.pivot_table(
+        index="target_loss", columns="batch", values="reached", aggfunc="sum"
+    )
+    return table.iloc[::-1]
 
 
 def _half(apart: np.ndarray) -> np.ndarray:
