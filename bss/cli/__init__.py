@@ -31,7 +31,7 @@ _COMMANDS = {
     "advise": "the best batch of a run before anything is trained, and what others cost",
     "rules": "published rules of batch and rate, side by side",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
-    "report": "a results directory as one HTML page",
+    "report": "any runs, or a results directory, as one HTML page",
     "models": "named models, their parameters and FLOPs",
     "runs": "what a runs directory holds",
 }

@@ -27,8 +27,15 @@ def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
     told = "CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
     told += "seq_len or batch_tokens"
     parser.add_argument("runs", type=Path, help=told)
+    add_measuring_arguments(parser)
+
+
+def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a run table is read, and its points are measured."""
     add_reading_arguments(parser)
     parser.add_argument("--targets", help="losses in nats, as 1.8,1.7; by default five are chosen")
+    told = "the training loss of all runs, where some have a held-out loss and others have not"
+    parser.add_argument("--training-loss", action="store_true", help=told)
     parser.add_argument("--smooth", help="window over a noisy training loss, in tokens")
     parser.add_argument("--warmup", default="0", help="tokens of warm-up, for default targets")
 
@@ -58,15 +65,34 @@ def run(options: argparse.Namespace) -> Output:
 
 def measured_points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     """The points that the options ask for, and what their learning rates mean for a law."""
-    runs = read_runs(options.runs, reading(options))
-    smooth = parse_tokens(options.smooth, field="--smooth") if options.smooth else None
+    runs, told = measure.evaluated(read_curves(options.runs, options))
+    smooth = smoothing(options)
     if options.targets is None:
         warmup = parse_tokens(options.warmup, field="--warmup")
         targets = measure.default_targets(runs, warmup_tokens=warmup, smooth=smooth)
     else:
         targets = parse_targets(options.targets)
     points = measure.points(runs, targets, smooth=smooth)
-    return points, rate_warnings(runs, points)
+    return points, [*told, *rate_warnings(runs, points)]
+
+
+def read_curves(path: Path, options: argparse.Namespace) -> pd.DataFrame:
+    """The run table, with the losses that the options ask for."""
+    return chosen_losses(read_runs(path, reading(options)), options)
+
+
+def chosen_losses(runs: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
+    """A run table without its held-out losses, where the training loss is asked for."""
+    if not options.training_loss or "eval_loss" not in runs:
+        return runs
+    if runs["loss"].equals(runs["eval_loss"]):
+        raise InputError("--training-loss: the runs have held-out losses alone; leave it out")
+    return runs.drop(columns="eval_loss")
+
+
+def smoothing(options: argparse.Namespace) -> int | None:
+    """The window over a noisy loss, in tokens."""
+    return parse_tokens(options.smooth, field="--smooth") if options.smooth else None
 
 
 def parse_targets(text: str) -> list[float]:

@@ -1,21 +1,84 @@
-"""bss report: a results directory as one HTML page."""
+"""bss report: any runs, or a results directory, as one HTML page."""
 
 import argparse
+import shlex
 from pathlib import Path
 
+import pandas as pd
+
 from bss.cli.output import Output, add_output_arguments
-from bss.report import write_report
+from bss.cli.points import (
+    add_measuring_arguments,
+    chosen_losses,
+    parse_targets,
+    read_curves,
+    smoothing,
+)
+from bss.errors import InputError
+from bss.units import parse_tokens
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss report`."""
-    parser.add_argument("results", type=Path, help="results directory of an experiment")
-    parser.add_argument("-o", dest="file", type=Path, help="the page; RESULTS/report.html if none")
+    told = "a run table (CSV or Parquet, as `bss import` writes it), a directory of runs, or the "
+    told += "results directory of an experiment"
+    parser.add_argument("source", metavar="RUNS|RESULTS", type=Path, help=told)
+    told = "the page; by default report.html in the directory, or beside the table under its name"
+    parser.add_argument("-o", dest="file", type=Path, help=told)
+    add_measuring_arguments(parser)
+    told = "losses before are not read by the law of loss curves: tokens, or a percentage"
+    parser.add_argument("--since", default="0", help=told)
+    parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
     add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Writes the page."""
-    file = options.file or options.results / "report.html"
-    write_report(options.results, file)
+    from bss.report.page import write_report
+
+    source = options.source
+    if (source / "experiment.json").is_file():
+        file = options.file or source / "report.html"
+        write_report(source, file)
+    elif source.is_file():
+        file = options.file or source.with_suffix(".html")
+        _write(read_curves(source, options), options, file)
+    else:
+        file = options.file or source / "report.html"
+        _write(chosen_losses(_trained(source), options), options, file)
     return Output({"report": str(file)}, text=f"report: {file}")
+
+
+def _trained(directory: Path) -> pd.DataFrame:
+    """The run table of a directory of runs."""
+    from bss.sweeps.table import run_table
+    from bss.tables import check_runs
+    from bss.training.directory import read_config, read_curve
+
+    found = [file.parent for file in sorted(directory.glob("*/config.json"))]
+    runs = [read_config(path) for path in found if read_curve(path)]
+    if not runs:
+        raise InputError(
+            f"{directory}: there is no run table, no experiment.json and no run that was trained; "
+            "name a table of `bss import`, a results directory or a directory of runs"
+        )
+    return check_runs(run_table(directory, runs), str(directory))
+
+
+def _write(runs: pd.DataFrame, options: argparse.Namespace, file: Path) -> None:
+    from bss.report.measured import How
+    from bss.report.page import write_runs_report
+
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    how = How(
+        targets=parse_targets(options.targets) if options.targets else (),
+        smooth=smoothing(options),
+        warmup=parse_tokens(options.warmup, field="--warmup"),
+        since=parse_tokens(
+            options.since, field="--since", total=max(int(n) for n in runs["tokens"])
+        ),
+        resamples=options.resamples,
+    )
+    command = f"bss report {shlex.quote(str(options.source))}"
+    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file)

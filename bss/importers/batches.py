@@ -14,8 +14,8 @@ from bss.importers.log import Rows
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 
-ROUNDED = 0.0051
-"""Relative error of three digits, and a little more."""
+ROUNDED = 0.51
+"""Error of a count that is printed with three digits, in the last of them: half, and a little."""
 
 
 class Unknown(InputError):
@@ -167,7 +167,8 @@ def _compare(rows: Rows, given: np.ndarray, run: str) -> None:
 
 def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str) -> None:
     """Refuse printed tokens, of three digits, that the exact ones do not round to."""
-    for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * rounded)[:1]:
+    digit = 10 ** (np.floor(np.log10(np.maximum(rounded, 1))) - 2)
+    for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * digit)[:1]:
         raise InputError(
             f"run {run}: prints {rounded[i]:.3g} tokens at step {rows['step'][i]:.0f}, but "
             f"--batch and --seq-len make {rows['tokens'][i]:.0f}; correct them"

@@ -13,6 +13,7 @@ from bss.points.batches import batch_curves, excess
 from bss.tables import loss_column
 
 MOST = 10
+MARKS = 60_000  # losses drawn of all runs
 
 
 def run_figure(curve: pd.DataFrame) -> Figure:
@@ -59,7 +60,8 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     for target in targets:
         top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
     for curve in curves:
-        look, seen = looks[curve.batch], curve.rows[curve.rows[column].notna()]
+        look = looks[curve.batch]
+        seen = _thinned(curve.rows.loc[curve.rows[column].notna()], len(curves))
         top.plot(seen["tokens"], seen[column], color=look["color"], linewidth=1.5)
         fit = curve.fit
         met = [t for t in targets if fit.loss[-1] <= t < fit.loss[0]]
@@ -89,6 +91,45 @@ def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], l
     last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
     top = max(2 * float(np.quantile(last, 0.7)), 1e-3)
     ax.set_ylim(-0.04 * top, top)
+
+
+def varied_curves(runs: pd.DataFrame) -> Figure:
+    """Losses of runs whose batch or rate changes, over the batch of each.
+
+    Of many kinds of schedule as many are drawn as can be told apart, the runs between left out.
+
+    Args:
+        runs: a run table.
+    """
+    column, names = loss_column(runs), _names(runs)
+    kinds = list(dict.fromkeys(names.values()))
+    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
+    looks = style.named_styles(kinds[i] for i in shown)
+    figure, [[top], [bottom]] = style.new_figure(5.2, rows=2, sharex=True, height_ratios=(1.7, 1))
+    for run, rows in runs.groupby("run", sort=False):
+        look = looks.get(names[str(run)])
+        if look is None:
+            continue
+        seen = _thinned(rows.loc[rows[column].notna()], len(names))
+        top.plot(seen["tokens"], seen[column], color=look["color"], lw=1.3)
+        batch = _thinned(rows, len(names))
+        bottom.plot(batch["tokens"], batch["batch"], ds="steps-pre", color=look["color"], lw=1.5)
+    noun = "held-out loss" if column == "eval_loss" else "training loss"
+    top.set_ylabel(f"{noun} (nats per token)")
+    bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
+    bottom.set_yscale("log", base=2)
+    style.batch_axis(bottom.yaxis, sorted(set(runs["batch"])))
+    style.tokens_axis(bottom.xaxis)
+    entries = [style.handle(str(kind), color=look["color"], lw=1.5) for kind, look in looks.items()]
+    return style.side_legend(figure, entries, "batch (lr)")
+
+
+def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
+    """Rows of one of so many runs, at most as many as a figure can show, the last among them."""
+    most = max(MARKS // runs, 50)
+    if len(rows) <= most:
+        return rows
+    return rows.iloc[np.unique(np.linspace(0, len(rows) - 1, most).astype(int))]
 
 
 def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:

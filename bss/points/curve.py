@@ -23,6 +23,7 @@ EFOLDS = 0.25
 # Linear interpolation in log tokens is then within 0.1% of the crossing: the loss's slope halves
 # over about one e-fold.
 LEAST_EVALUATIONS = 10
+FEWEST = 3  # losses of a run
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     """
     tokens, loss = np.asarray(run["tokens"], float), np.asarray(run[column], float)
     seen = np.isfinite(loss) & (tokens > 0)
-    if seen.sum() < 3:
+    if seen.sum() < FEWEST:
         raise InputError(
-            f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs 3"
+            f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs {FEWEST}"
         )
     tokens, loss = tokens[seen], loss[seen]
     x = np.log(tokens)
@@ -66,6 +67,37 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     monotone = isotonic_regression(fitted[:last], increasing=False).x
     own = (np.asarray(run[name], float) for name in ("tokens", "step"))
     return Smooth(x[:last], monotone, *own)
+
+
+def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The runs whose losses are enough for a curve, and what is said of those left out.
+
+    The losses are held-out where the table has any, so that a run without is left out.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+
+    Raises:
+        InputError: no run has enough.
+    """
+    column = loss_column(runs)
+    every = {
+        str(name): int(np.isfinite(run[column].to_numpy(float)).sum())
+        for name, run in runs.groupby("run", sort=False)
+    }
+    few = {name: count for name, count in every.items() if count < FEWEST}
+    if not few:
+        return runs, []
+    first = next(iter(few))
+    if len(few) == len(every):
+        raise InputError(
+            f"runs: run {first} has {few[first]} values of {column}; it needs {FEWEST}"
+        )
+    told = (
+        f"{len(few)} of {len(every)} runs are left out, with fewer than {FEWEST} values of "
+        f"{column} (the first: {first})"
+    )
+    return runs.loc[~runs["run"].isin(list(few))], [told]
 
 
 def points(

@@ -44,6 +44,37 @@ def interval_text(estimate: Estimate) -> str:
     return ", ".join(bounds) or "–"
 
 
+def unidentified(results: Results) -> list[str]:
+    """What the fits cannot tell, and why, a sentence for each reason."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for group, laws in results.fits.items():
+        for law, fit in laws.items():
+            where = f"by the {law} law{f', {group}' if group else ''}"
+            for found in fit.fits:
+                for name, estimate in found.batches.items():
+                    if estimate.value is None:
+                        why = estimate.note or found.status
+                        told.setdefault((f"{name} {where}", why), []).append(
+                            f"{found.target_loss:g}"
+                        )
+    lines = [
+        f"{what} at {', '.join(losses)} nats: {_reason(why)}"
+        for (what, why), losses in told.items()
+    ]
+    for name, why in results.curve_fit.unidentified.items() if results.curve_fit else ():
+        lines.append(f"{name} of the law of loss curves: {_reason(why)}")
+    for at in results.table_fit.optima if results.table_fit else ():
+        if at.batch.value is None:
+            size, budget = format_tokens(round(at.params)), format_tokens(round(at.tokens))
+            where = f"B_opt of final losses at N = {size}, D = {budget}"
+            lines.append(f"{where}: {_reason(at.batch.note)}")
+    return lines
+
+
+def _reason(note: str) -> str:
+    return note.removeprefix("unidentified: ") or "the runs do not tell"
+
+
 def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
     when, tokens = ENDINGS[ending].when, budget or max(row.tokens for row in rows)
     first, best = rows[0], next((row for row in rows if row.best), None)

@@ -4,8 +4,8 @@ A section stands where the results hold what it shows.
 """
 
 import base64
-import contextlib
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,20 @@ from matplotlib.figure import Figure
 from bss import plots
 from bss.errors import InputError
 from bss.files import write_text
+from bss.plots.curves import fitted_curves, varied_curves
+from bss.plots.final_loss import table_figure
 from bss.plots.style import svg
 from bss.points.batches import alike
 from bss.points.standings import compared_loss
 from bss.policies.follow_optimum import optimal_batch
 from bss.report import tables
-from bss.report.findings import short_answer
+from bss.report.findings import short_answer, unidentified
+from bss.report.measured import How, measured_results
 from bss.report.results import Results, read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
+from bss.tables import loss_column
 from bss.units import format_tokens, parse_tokens
 
 TEMPLATE = "page.html.jinja"
@@ -44,7 +48,33 @@ def write_report(results: Path, file: Path) -> None:
     Raises:
         InputError: a file of the results is damaged, or the page cannot be written.
     """
-    read = read_results(Path(results))
+    write_results(read_results(Path(results)), file)
+
+
+def write_runs_report(runs: pd.DataFrame, title: str, command: str, how: How, file: Path) -> None:
+    """Write the report of a run table, whole or not at all.
+
+    Args:
+        runs: as `bss.tables.check_runs` returns it.
+        title: of the page.
+        command: that makes it.
+        how: points are measured and laws are fitted.
+        file: the HTML file.
+
+    Raises:
+        InputError: the page cannot be written.
+    """
+    versions = {name: version(name) for name in ("bss", "jax", "numpy")}
+    experiment = {"title": title, "command": command, "versions": versions}
+    write_results(measured_results(runs, experiment, how), file)
+
+
+def write_results(results: Results, file: Path) -> None:
+    """Write the page of results.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -53,7 +83,7 @@ def write_report(results: Path, file: Path) -> None:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["symbols"] = _symbols
-    page = environment.get_template(TEMPLATE).render(_content(read))
+    page = environment.get_template(TEMPLATE).render(_content(results))
     write_page(Path(file), page)
 
 
@@ -73,20 +103,26 @@ def write_page(file: Path, page: str) -> None:
 def _content(results: Results) -> dict[str, Any]:
     """Everything the template shows; a section whose value is empty is left out."""
     fits = [fit for group in results.fits.values() for fit in group.values()]
+    laws = [*fits, *(fit for fit in (results.curve_fit, results.table_fit) if fit)]
     contenders, throughput = results.contenders, results.throughput
-    runs = None if results.runs is None else alike(results.runs)
+    same = None if results.runs is None else alike(results.runs)
+    runs = None if same is None or same.empty else same
     return vars(results) | {
         "question": results.experiment.get("question", ""),
         "answers": short_answer(results) or results.experiment.get("conclusions", []),
         "figures": {name: Markup(svg(it)) for name, it in _figures(results, runs).items()},
         "runs": runs,
+        "held_out": runs is None or loss_column(runs) == "eval_loss",
+        "count": 0 if results.runs is None else results.runs["run"].nunique(),
         "fits": {group: tables.batch_table(found) for group, found in results.fits.items()},
-        "warnings": sorted({warning for fit in fits for warning in fit.warnings}),
+        "warnings": [*results.remarks, *sorted({text for law in laws for text in law.warnings})],
+        "unidentified": unidentified(results),
         "intervals": fits[0] if fits else None,
         "comparisons": {
             group: (tables.comparison_table(it), it) for group, it in results.comparisons.items()
         },
         "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
+        "optima": tables.optima_table(results.table_fit) if results.table_fit else None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
         "contenders": {} if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and compared_loss(contenders) == "test_loss",
@@ -106,14 +142,22 @@ def _figures(results: Results, runs: pd.DataFrame | None) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     points, fits = results.points, results.fits.get("")
     targets = [] if points is None or not fits else sorted(set(points["target_loss"]))[::-1]
-    if runs is not None:
-        with contextlib.suppress(InputError):  # no run of one batch
-            found["losses"] = plots.loss_curves(runs, targets)
+    if results.runs is not None:
+        try:
+            found["losses"] = plots.loss_curves(results.runs if runs is None else runs, targets)
+        except InputError:
+            results.missing["Loss against tokens"] = "no run keeps one batch and has 3 losses"
+    if results.varied is not None:
+        found["varied"] = varied_curves(results.varied)
     if points is not None and fits:
         found["es"] = plots.es_panels(points, fits)
         found["tokens"] = plots.tokens_to_target(points, fits)
     for group, members in results.fits.items():
         found[f"batches {group}"] = plots.batch_against_loss(members)
+    if results.curve_fit is not None and results.varied is not None:
+        found["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
+    if results.table_fit is not None:
+        found["final"] = table_figure(results.table_fit)
     if results.schedule is not None:
         plan, decayed = _plans(results.schedule)
         found["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)
@@ -129,8 +173,10 @@ def _plans(schedule: dict[str, Any]) -> tuple[Plan, Plan | None]:
     tokens = parse_tokens(schedule["tokens"], field="schedule.json: tokens")
     batch = BatchSchedule.parse(schedule["batch"], total=tokens)
     seq_len, lr, warmup = (schedule[key] for key in ("seq_len", "lr", "warmup"))
-    plan = resolve(batch, tokens, seq_len, rate=rates.constant(lr, warmup))
     decay = schedule.get("decay", 0)
+    if lr is None:
+        return resolve(batch, tokens, seq_len), None
+    plan = resolve(batch, tokens, seq_len, rate=rates.constant(lr, warmup))
     if not decay:
         return plan, None
     rate = rates.wsd(lr, tokens, warmup, decay)

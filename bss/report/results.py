@@ -4,8 +4,8 @@ Only experiment.json is needed. The files of E(S) and its schedules are known by
 figures; other tables and pictures are kept as they are.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import CurveFit, EsFit
+from bss.laws import CurveFit, EsFit, TableFit
 from bss.points.standings import ENDINGS, ROLES
 from bss.tables import read_points, read_runs
 
@@ -53,6 +53,11 @@ class Results:
         throughput: speed, a row per batch of a run.
         tables: all other tables, by file name.
         pictures: PNG files, by file name.
+        table_fit: the law of final losses.
+        varied: of a run table, the runs whose batch or rate changes.
+        warmup: of a run table, tokens of warm-up of the rate.
+        remarks: what was said while these were made.
+        missing: why a section is not there, in one line, by its title.
     """
 
     experiment: dict[str, Any]
@@ -66,6 +71,11 @@ class Results:
     throughput: pd.DataFrame | None
     tables: dict[str, pd.DataFrame]
     pictures: dict[str, bytes]
+    table_fit: TableFit | None = None
+    varied: pd.DataFrame | None = None
+    warmup: int = 0
+    remarks: tuple[str, ...] = ()
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 def read_results(directory: Path) -> Results:
@@ -95,7 +105,26 @@ def read_results(directory: Path) -> Results:
         throughput=_known(tables, directory / "throughput.csv", THROUGHPUT),
         tables={name: table for name, table in tables.items() if len(table)},
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
+        table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
+        missing=_missing(files, fits, comparisons, curve.get("kind")),
     )
+
+
+def _missing(
+    files: Mapping[str, Path], fits: Mapping, comparisons: Mapping, fitted: str | None
+) -> dict[str, str]:
+    """The sections for which a results directory has no file, and which file that is."""
+    there = {
+        "Loss against tokens": ("runs.parquet", "runs.parquet" in files),
+        "E(S), tokens against steps to a loss": ("points.csv with a fit in fits.json", bool(fits)),
+        "Which law predicts batches it has not seen": ("comparison.json", bool(comparisons)),
+        "The law of loss curves": ("fit.json of `bss fit curve`", fitted == "curve"),
+        "The law of final losses": ("fit.json of `bss fit table`", fitted == "table"),
+        "The schedule": ("schedule.json", "schedule.json" in files),
+        "Contenders at equal tokens": ("contenders.csv", "contenders.csv" in files),
+        "Throughput and compilations": ("throughput.csv", "throughput.csv" in files),
+    }
+    return {title: f"no {file}" for title, (file, found) in there.items() if not found}
 
 
 def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:

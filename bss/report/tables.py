@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.laws import CurveFit, EsFit
+from bss.laws import CurveFit, EsFit, TableFit
+from bss.laws.fitting.estimate import Estimate
 from bss.plots.contenders import difference_text
 from bss.points.standings import ENDINGS, by_ending, compared_loss
 from bss.report.findings import interval_text
+from bss.units import format_tokens
 
 MOST_ROWS = 40
 
@@ -68,6 +70,30 @@ def parameter_table(fit: CurveFit) -> Table:
     """The parameters of a law of loss curves, with intervals."""
     rows = [[name, interval_text(e), e.note] for name, e in fit.parameters.items()]
     return Table(["parameter", "value", "note"], rows)
+
+
+def optima_table(fit: TableFit) -> Table:
+    """The best batch at each size and budget, and the batches as good."""
+    unit = fit.seq_len or 1
+    rows = [
+        [
+            format_tokens(int(float(f"{at.params:.4g}"))),
+            format_tokens(int(float(f"{at.tokens:.4g}"))),
+            interval_text(_over(at.batch, unit)),
+            " to ".join(
+                "–" if x is None else f"{x / unit:.3g}" for x in (at.wider.low, at.wider.high)
+            ),
+        ]
+        for at in fit.optima
+    ]
+    counted = "sequences" if fit.seq_len else "tokens"
+    return Table(["N", "D (tokens)", f"B_opt ({counted})", "within .005 nats of the best"], rows)
+
+
+def _over(estimate: Estimate, unit: float) -> Estimate:
+    """The estimate in units of so much."""
+    value, low, high = (x and x / unit for x in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value, low, high)
 
 
 def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:

@@ -24,6 +24,8 @@ from bss.laws.es.compare import compare, shown_laws
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
+from bss.policies.derived import derive_schedule
+from bss.policies.policy import Limits
 from bss.report import write_report
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import Contender, contender_table, decaying
@@ -31,11 +33,11 @@ from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
 from bss.training.status import RunStatus
-from experiments.es_curve.contenders import contenders, derive_schedule, other_schedules
+from experiments.es_curve.contenders import contenders, other_schedules
 from experiments.es_curve.study import Study
 from experiments.main import run_experiment
 from experiments.results import Results
-from experiments.study import base_run, say
+from experiments.study import base_run, batch_unit, say
 from experiments.trainer import Trainer
 
 
@@ -57,7 +59,10 @@ def experiment(study: Study) -> None:
         options = Options(study.resamples)
         fits = {name: fit_es(measured, name, options=options) for name in LAWS}
         comparison = compare(measured, tuple(LAWS))
-        schedule, law, note = derive_schedule(study, fits, comparison, measured)
+        limits = Limits(study.stages, batch_unit(study.setup))
+        laws = [row["law"] for row in comparison.table]
+        sizes = study.setup.text.seq_len, horizon, limits
+        schedule, law, note = derive_schedule(fits, laws, measured, *sizes)
 
         others = other_schedules(study, fits.get(law), measured)
         stable = contenders(study, trunks, schedule, others, runs)

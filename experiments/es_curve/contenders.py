@@ -2,12 +2,8 @@
 
 import pandas as pd
 
-from bss.errors import InputError
 from bss.laws import EsFit
-from bss.laws.es.compare import Comparison
 from bss.policies import POLICIES
-from bss.policies.follow_optimum import FollowOptimum
-from bss.policies.measured import Measured
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import late_switch
@@ -16,34 +12,6 @@ from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
 from experiments.es_curve.study import Study
 from experiments.study import batch_unit
-
-
-def derive_schedule(
-    study: Study, fits: dict[str, EsFit], comparison: Comparison, measured: pd.DataFrame
-) -> tuple[BatchSchedule, str, str]:
-    """The schedule of the law that predicts left-out batches best and can support one.
-
-    Where no law identifies B_opt, the best measured batch at each target is followed instead.
-
-    Returns:
-        The schedule, its law, and a sentence on how it was chosen.
-    """
-    horizon, limits = study.setup.schedule.tokens, Limits(study.stages, batch_unit(study.setup))
-    seq_len = study.setup.text.seq_len
-    refused: list[str] = []
-    for law in (row["law"] for row in comparison.table):
-        try:
-            schedule = FollowOptimum()(Basis(seq_len, fits[law]), horizon, limits)
-        except InputError as error:
-            refused.append(f"{law} ({error})")
-            continue
-        if not refused:
-            return schedule, law, f"{law} predicts left-out batches best"
-        note = f"{law} predicts left-out batches best of the laws that give a schedule"
-        return schedule, law, f"{note}; without one: {', '.join(refused)}"
-    schedule = Measured()(Basis(seq_len, points=measured), horizon, limits)
-    note = "no law gives a schedule, so the best measured batch at each target is followed"
-    return schedule, "measured", f"{note}; {', '.join(refused)}"
 
 
 def other_schedules(

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from bss.cli import main
 
 EXPERIMENT = {
@@ -16,6 +18,20 @@ def test_report_writes_a_page_and_says_where(tmp_path, capsys):
     assert "<h1>Nothing yet</h1>" in (tmp_path / "page.html").read_text()
 
 
-def test_a_directory_without_results_is_one_line(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "nowhere")]) == 2
-    assert "experiment.json: there is no such file" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("source", "options", "told"),
+    [
+        ("nowhere", (), "no run table, no experiment.json and no run that was trained"),
+        ("runs.csv", (), "no column batch"),
+        ("good.csv", ("--resamples", "9"), "--resamples 9: expected 10 or more"),
+        ("good.csv", ("--targets", "low"), "--targets 'low'"),
+        ("good.csv", ("--training-loss",), "have held-out losses alone"),
+    ],
+)
+def test_bad_sources_and_options_are_one_line(tmp_path, capsys, source, options, told):
+    (tmp_path / "runs.csv").write_text("run,step,seq_len,loss\na,1,64,2.0\n")
+    (tmp_path / "good.csv").write_text("run,step,seq_len,batch,eval_loss\na,1,64,8,2.0\n")
+    assert main(["report", str(tmp_path / source), *options]) == 2
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1
+    assert not list(tmp_path.glob("*.html"))

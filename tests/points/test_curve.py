@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.curve import default_targets, points, smooth_curve
+from bss.points.curve import default_targets, evaluated, points, smooth_curve
 from bss.tables import POINTS, check_runs
 
 
@@ -149,3 +149,19 @@ def test_bad_input_is_refused_in_one_line(message):
     with pytest.raises(InputError, match=message) as refusal:
         BAD[message](run_table())
     assert "\n" not in str(refusal.value)
+
+
+def test_runs_with_too_few_losses_are_told_and_left_out():
+    runs = pd.DataFrame(
+        {
+            "run": ["a"] * 4 + ["b"] * 4,
+            "eval_loss": [3.0, 2.5, 2.2, 2.0, 3.0, 2.5, np.nan, np.nan],
+        }
+    )
+    kept, told = evaluated(runs)
+    assert set(kept["run"]) == {"a"}
+    (line,) = told
+    assert line.startswith("1 of 2 runs are left out, with fewer than 3 values of eval_loss")
+    assert evaluated(kept)[1] == []
+    with pytest.raises(InputError, match="run b has 2 values of eval_loss; it needs 3"):
+        evaluated(runs[runs["run"] == "b"])

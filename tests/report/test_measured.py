@@ -1,0 +1,109 @@
+"""Reports of run tables: what they show, and why the rest is not there."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.cli import main
+from bss.report.measured import How, measured_results
+from bss.report.page import write_results
+from bss.tables import check_runs
+
+EXPERIMENT = {"title": "Runs", "command": "bss report runs.csv", "versions": {"bss": "0.1.0"}}
+
+
+def losses(runs, **changes):
+    """Runs of a trainer of another's: no more columns than `bss import` writes."""
+    columns = ["run", "seq_len", "step", "tokens", "batch", "lr", "loss", "eval_loss"]
+    return runs[columns].assign(**changes)
+
+
+def measured(runs, **how):
+    return measured_results(check_runs(runs), EXPERIMENT, How(resamples=10, **how))
+
+
+def text_of(page):
+    return re.sub(r"<[^>]+>", "", re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def two(planted):
+    """Two constant batches: too few for a law."""
+    return losses(planted.runs[planted.runs["batch"].isin((2, 8))])
+
+
+def test_every_section_that_cannot_be_made_says_why(two, tmp_path):
+    two.to_csv(tmp_path / "two.csv", index=False)
+    assert main(["report", str(tmp_path / "two.csv")]) == 0
+    page = (tmp_path / "two.html").read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", page) == [
+        "Loss against tokens", "The schedule", "What is not here, and why", "Other tables",
+        "How to make it again",
+    ]  # fmt: skip
+    few = "points: 2 batch sizes reach a target; a law E(S) needs at least 3"
+    laws = (*(f"E(S), {law} law" for law in ("surface", "piecewise", "hyperbola")),)
+    for title in ("Which law predicts batches it has not seen", *laws):
+        assert f"{title}: {few}" in text_of(page)
+    for told in (
+        "The law of loss curves: no run changes its batch, nor its rate after the peak.",
+        "The law of final losses: the runs have no params (non-embedding parameters).",
+        "The measured batches give",
+        "2 runs, made by bss report",
+    ):
+        assert told in text_of(page)
+
+
+def test_runs_that_all_change_their_batch_are_drawn(two, tmp_path):
+    grown = two.assign(batch=two["batch"].where(two["tokens"] < 500_000, 32)).drop(columns="step")
+    names = grown["run"].map({"b2s0": "small", "b8s0": "large"})
+    found = measured(grown.assign(model=names, params=1e6))
+    assert found.missing == {
+        "E(S), tokens against steps to a loss": "no run keeps one batch throughout",
+        "The law of loss curves": "runs: model small, large are mixed; fit one at a time",
+        "The law of final losses": "all runs of one batch end at one model size and one budget",
+        "The schedule": "no points and no law of loss curves to make one of",
+    }
+    write_results(found, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<h2>Runs whose batch or rate changes</h2>" in page
+    assert "Loss against tokens: no run keeps one batch and has 3 losses." in text_of(page)
+
+
+def test_runs_without_held_out_losses_are_told_and_left_out(two):
+    only = two.assign(eval_loss=two["eval_loss"].where(two["batch"] == 2))
+    found = measured(only)
+    assert "1 of 2 runs are left out, with fewer than 3 values of eval_loss (the first: b8s0)" in (
+        found.remarks
+    )
+    assert found.points is not None and set(found.points["run"]) == {"b2s0"}
+    every = measured(only.drop(columns="eval_loss")).points
+    assert every is not None and set(every["run"]) == {"b2s0", "b8s0"}
+
+
+def test_runs_at_other_rates_are_told(two):
+    rates = two["lr"].where(two["batch"] == 2, 1e-3)
+    found = measured(two.assign(lr=rates))
+    (told,) = (text for text in found.remarks if "E(S) is of" in text)
+    assert told.startswith("E(S) is of 1 of 2 runs of one batch")
+
+
+@pytest.mark.slow
+def test_the_page_of_a_whole_sweep_has_every_law(planted, tmp_path):
+    small = losses(planted.runs, params=98_688)
+    short = small[small["tokens"] < 600_000]
+    short = short.assign(run="short " + short["run"])
+    large = small.assign(run="large " + small["run"], params=400_000, loss=small["loss"] - 0.1)
+    large["eval_loss"] = large["loss"]
+    found = measured(pd.concat([small, short, large]), targets=(1.65, 1.55))
+    assert set(found.fits[""]) == {"surface", "piecewise", "hyperbola"}
+    assert found.table_fit is not None and found.schedule is not None
+    assert found.missing == {
+        "The law of loss curves": "no run changes its batch, nor its rate after the peak"
+    }
+    write_results(found, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<h2>The law of final losses</h2>" in page
+    assert found.schedule["batch"] in page
+    assert np.isfinite([at.wider.low or 1 for at in found.table_fit.optima]).all()
