@@ -2,7 +2,8 @@
 
 XLA prints a module as computations of one instruction a line: name = shape opcode(operands),
 attributes. Loops over layers carry their trip count; that over the buckets of a step is traced and
-has none, so everything in it is told for one bucket.
+has none, so everything in it is told for one bucket. What is begun and awaited ("fusion-start",
+"fusion-done") is told as done at its start.
 """
 
 import math
@@ -153,6 +154,9 @@ def _instruction(name: str, text: str, is_root: bool) -> Instruction:
     stop = _close(rest, len(opcode))
     inside, attributes = rest[len(opcode) + 1 : stop - 1], rest[stop:]
     operands = tuple(re.findall(r"%([\w.\-]+)", inside))
+    if opcode.endswith("-start") and opcode != "async-start" and shape.startswith("(("):
+        # A tuple of its operands, its result, and what it is awaited by.
+        opcode, shape = opcode.removesuffix("-start"), _result(shape)
     if opcode in ("parameter", "constant"):
         attributes = f"{inside}{attributes}"
     return Instruction(name, opcode, arrays(shape), operands, attributes, is_root)
@@ -168,6 +172,14 @@ def arrays(shape: str) -> tuple[Array, ...]:
         Array(dtype, tuple(int(n.strip("<=")) for n in sizes.split(",") if n), "S(" not in layout)
         for dtype, sizes, layout in _ARRAY.findall(shape)
     )
+
+
+def _result(shape: str) -> str:
+    """The second element of ((operands), result, ...)."""
+    rest = shape[_close(shape, 1) :].lstrip(", ")
+    end = _close(rest, 0) if rest.startswith("(") else rest.index("]") + 1
+    layout = re.match(r"\{[^{}]*\}", rest[end:])
+    return rest[: end + (layout.end() if layout else 0)]
 
 
 def _close(text: str, start: int) -> int:

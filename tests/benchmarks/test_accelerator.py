@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.accelerator.measure import MEASURES, rows
 from benchmarks.accelerator.show import line, markdown, read_rows
 
 LOOPS = ("ramp", "fleet")
+RESULTS = Path(__file__).parents[2] / "benchmarks/results/accelerator"
 
 
 def measured_here(cases):
@@ -54,6 +56,19 @@ def test_steps_tell_their_speed_and_what_was_compiled(measured):
         assert row["peak_bytes"] > row["state_bytes"] + row["temp_bytes"]
         assert row["flops"] == pytest.approx(row["model_flops"], rel=0.03)
         assert math.isfinite(row["loss"])
+
+
+def test_no_measured_step_beats_its_roofline():
+    rows = [
+        json.loads(text)
+        for file in RESULTS.glob("*.jsonl")
+        for text in file.read_text().splitlines()
+    ]
+    steps = [row for row in rows if row["what"] == "step" and row.get("bound")]
+    assert len(steps) >= 32
+    for row in steps:
+        bound = row["buckets"] * row["bound"]["seconds"]
+        assert bound < row["seconds_per_step"] < 2.5 * bound, row
 
 
 def test_numbers_are_those_of_float32_of_themselves_and_of_the_host(measured):

@@ -136,6 +136,54 @@ def test_without_loops_it_agrees_with_the_compiler_and_loops_multiply():
     assert four.bytes == pytest.approx(4 * one.bytes, rel=0.5)
 
 
+# As XLA prints for a GPU what it begins and awaits: a layer read from a stack, one written to it.
+ASYNCHRONOUS = """
+%sliced (p: bf16[6,8,16], i: s32[]) -> bf16[1,8,16] {
+  %p = bf16[6,8,16]{2,1,0} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %layer = bf16[1,8,16]{2,1,0} dynamic-slice(%p, %i), dynamic_slice_sizes={1,8,16}
+}
+%updated (p: bf16[6,8,16], x: f32[1,8,16], i: s32[]) -> bf16[6,8,16] {
+  %p.1 = bf16[6,8,16]{2,1,0} parameter(0)
+  %x = f32[1,8,16]{2,1,0} parameter(1)
+  %i.1 = s32[] parameter(2)
+  %narrow = bf16[1,8,16]{2,1,0} convert(%x)
+  ROOT %next = bf16[6,8,16]{2,1,0} dynamic-update-slice(%p.1, %narrow, %i.1)
+}
+ENTRY %main (p: bf16[6,8,16], x: f32[1,8,16], i: s32[]) -> bf16[6,8,16] {
+  %stack = bf16[6,8,16]{2,1,0} parameter(0)
+  %new = f32[1,8,16]{2,1,0} parameter(1)
+  %at = s32[] parameter(2)
+  %read = ((bf16[6,8,16]{2,1,0}, s32[]), bf16[1,8,16]{2,1,0}, u32[]) fusion-start(%stack, %at), \
+kind=kLoop, calls=%sliced
+  %read.1 = bf16[1,8,16]{2,1,0} fusion-done(%read)
+  %write = ((bf16[6,8,16]{2,1,0}, f32[1,8,16]{2,1,0}, s32[]), bf16[6,8,16]{2,1,0}, u32[]) \
+fusion-start(%stack, %new, %at), kind=kLoop, calls=%updated
+  ROOT %write.1 = bf16[6,8,16]{2,1,0} fusion-done(%write)
+}
+"""
+
+
+def test_what_is_awaited_moves_as_much_as_what_is_not():
+    layer, number = 8 * 16, 4
+    read, written = 2 * layer + 2 * layer + number, 4 * layer + 2 * layer + number
+    assert count(Program(ASYNCHRONOUS)).bytes == read + written
+
+
+def test_stacks_of_layers_count_by_the_layer_in_gradients_too():
+    def loss(w, x):
+        def layer(x, w):
+            return jnp.tanh(x @ w), None
+
+        return jax.lax.scan(layer, x, w)[0].sum()
+
+    def moved(layers):
+        w, x = jnp.ones((layers, 64, 64)), jnp.ones((256, 64))
+        return count(Program(jax.jit(jax.grad(loss)).lower(w, x).compile().as_text() or "")).bytes
+
+    assert moved(32) == pytest.approx(4 * moved(8), rel=0.1)  # 16 times, were stacks counted whole
+
+
 def test_a_refusal_tells_what_it_would_have_taken():
     told = "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
     apart = refused(told + "temporaries (17.19G) exceeds available HBM (15.75G).", 10)
