@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import jax
@@ -103,6 +103,9 @@ class _Loop:
         self.report, self.stop = report, stop
         self.recompilations = 0
         self._unread: tuple[StepInput, Metrics] | None = None
+        # When a program with cuDNN's kernels is first executed, cuDNN captures, and does not
+        # execute, all that is started on the devices: nothing else may be.
+        self._busy, self._begun = Lock(), set[int]()
         self._reported_at = time.monotonic()
 
     def run(self) -> None:
@@ -113,7 +116,7 @@ class _Loop:
         ladder, half_lives = ledger.execution.ladder(ledger.run), ledger.run.averages
         inputs = step_inputs(ledger.plan, ledger.first_step, session.source, ladder, half_lives)
         compiled_before = compilations()
-        with contextlib.closing(prefetch(inputs)) as prefetched:
+        with contextlib.closing(prefetch(inputs, self._busy)) as prefetched:
             self._clock = time.perf_counter()
             for item in prefetched:
                 self._dispatch(item)
@@ -129,9 +132,13 @@ class _Loop:
         waited = time.perf_counter()
         program = session.programs.get(item.bucket)
         self._clock += time.perf_counter() - waited
-        session.state, metrics = program(
-            session.state, item.sequences_NxbxT1, item.buckets, item.settings
-        )
+        arguments = (session.state, item.sequences_NxbxT1, item.buckets, item.settings)
+        if item.bucket in self._begun:
+            session.state, metrics = program(*arguments)
+        else:
+            with self._busy:
+                session.state, metrics = jax.block_until_ready(program(*arguments))
+            self._begun.add(item.bucket)
         self._read()
         self._unread = item, metrics
         if time.monotonic() - self._reported_at > REPORT_SECONDS:
@@ -163,7 +170,9 @@ class _Loop:
         ledger.position.seconds += time.perf_counter() - self._clock
         if tokens in ledger.rows:
             noise = self._shares(item) > 1
-            ledger.add_row(item.spec, session.losses(), grad_norm, noise=noise)
+            with self._busy:
+                losses = session.losses()
+            ledger.add_row(item.spec, losses, grad_norm, noise=noise)
         if tokens in ledger.forks or ledger.is_due() or stopping:
             ledger.save(session.state)
         if stopping and tokens < ledger.plan.tokens:

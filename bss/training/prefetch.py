@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -67,13 +68,21 @@ def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> Step
     )
 
 
-def prefetch(inputs: Iterator[T]) -> Generator[T, None, None]:
-    """The items of an iterator, made ahead on a thread; errors surface where they are taken."""
-    pool = ThreadPoolExecutor(1, "prefetch")
+def prefetch(inputs: Iterator[T], busy: "Lock | None" = None) -> Generator[T, None, None]:
+    """The items of an iterator, made ahead on a thread; errors surface where they are taken.
+
+    While `busy` is held nothing is made, nor is any on its way to the devices.
+    """
+    held, pool = busy or Lock(), ThreadPoolExecutor(1, "prefetch")
+
+    def make() -> T | None:
+        with held:
+            return jax.block_until_ready(next(inputs, None))
+
     try:
-        ahead = deque(pool.submit(next, inputs, None) for _ in range(_AHEAD))
+        ahead = deque(pool.submit(make) for _ in range(_AHEAD))
         while (item := ahead.popleft().result()) is not None:
-            ahead.append(pool.submit(next, inputs, None))
+            ahead.append(pool.submit(make))
             yield item
     finally:
         pool.shutdown(cancel_futures=True)

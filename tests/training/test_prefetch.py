@@ -60,3 +60,18 @@ def test_close_stops_the_thread_of_an_endless_source():
     prefetched.close()
     assert time.monotonic() - started < 2
     assert threading.active_count() == before
+
+
+def test_nothing_is_made_while_the_devices_are_busy():
+    busy, made = threading.Lock(), []
+    items = (made.append(i) or i for i in itertools.count())
+    prefetched = prefetch(items, busy)  # pyright: ignore[reportArgumentType]
+    busy.acquire()
+    taken = threading.Thread(target=lambda: next(prefetched))
+    taken.start()
+    taken.join(0.2)
+    assert taken.is_alive() and not made
+    busy.release()
+    taken.join(10)
+    assert not taken.is_alive() and made[0] == 0
+    prefetched.close()
