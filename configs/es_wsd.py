@@ -18,7 +18,7 @@ those of `paper` are our choice. E(S) over model sizes: `configs/es_ablations.py
 
 from collections.abc import Mapping, Sequence
 
-from configs.overlays import PRICED, SETUP, sized
+from configs.overlays import H100, PRICED, SETUP, sized
 
 
 def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
@@ -59,7 +59,7 @@ BASE = {
 }
 ACCELERATOR = {
     "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
-    "setup.engine": {"workers": 1, "pin": False, "buckets": (8, 16, 32, 64)},
+    "setup.engine": {"workers": 1, "pin": False, "buckets": (8, 16, 32, 64), "machine": H100},
 }
 SIZES = {
     "smoke": {

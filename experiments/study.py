@@ -10,11 +10,14 @@ from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
+from bss.sweeps.fits import told
 from bss.sweeps.price import hours
+from bss.sweeps.programs import jobs
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.training.source import SYNTHETIC
+from bss.values import to_dict
 
 
 def check_counts(study: Any, *names: str) -> None:
@@ -89,6 +92,12 @@ class PricedStudy(SweepStudy):
             taken = hours(cost, self.peak_flops, self.mfu)
             print(f"{name:<12}{cost:>10.3g} FLOPs {taken:>10.4g} hours of one device")
         say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
+        self.say_fit()
+
+    def say_fit(self) -> None:
+        """Says whether its runs fit the machine that it names, where it names one."""
+        if name := self.setup.engine.machine:
+            say(told(jobs(to_dict(self)), name))
 
 
 @dataclass(frozen=True, kw_only=True)

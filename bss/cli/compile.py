@@ -1,13 +1,8 @@
 """bss compile: what a run takes of a machine, present or not, before anything is trained."""
 
 import argparse
-import dataclasses
-import importlib.util
-import json
-import os
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +11,11 @@ from bss.cli.output import Output, Table, add_output_arguments, emit, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
 from bss.machines.absent import Machine, known, machine
-from bss.models.sizes import SIZES
 from bss.values import from_dict
 
 if TYPE_CHECKING:
+    from bss.sweeps.programs import Job
     from bss.training.compiled import Examined
-    from bss.training.config import RunConfig
-    from bss.training.execution import Execution
     from bss.training.largest import Largest
 
 
@@ -37,21 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_arguments(parser, run)
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run to be compiled: what it is called, and by bucket the most of it in a step."""
-
-    model: str
-    run: "RunConfig"
-    execution: "Execution"
-    capacity: Mapping[int, int]
-
-    def by_attention(self, kernel: str) -> "Job":
-        """The same by a kernel."""
-        execution = dataclasses.replace(self.execution, attention=kernel)
-        return dataclasses.replace(self, execution=execution)
-
-
 def run(options: argparse.Namespace) -> Output:
     """Compiles every program; status 2 and one line where one does not fit."""
     if (options.run_file is None) == (options.config is None):
@@ -59,10 +37,11 @@ def run(options: argparse.Namespace) -> Output:
     on = machine(options.on)
     if options.fit and on.target is None:
         raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")
+    from bss.sweeps.programs import jobs, read_config
     from bss.training.compiled import examine
 
     named_by = options.config or str(options.run_file)
-    jobs = list(_of_config(options.config) if options.config else _of_file(options.run_file))
+    jobs = list(jobs(read_config(options.config)) if options.config else _of_file(options.run_file))
     if options.attention:
         jobs = [job.by_attention(options.attention) for job in jobs]
     found: list[tuple[Job, Examined]] = []
@@ -81,14 +60,15 @@ def run(options: argparse.Namespace) -> Output:
     return output
 
 
-def _largest(job: Job, on: Machine) -> "Iterator[Largest]":
+def _largest(job: "Job", on: Machine) -> "Iterator[Largest]":
     from bss.training.largest import largest_bucket, remat_choices
 
     for run in remat_choices(job.run):
         yield largest_bucket(run, job.execution, on)
 
 
-def _of_file(path: Path) -> Iterator[Job]:
+def _of_file(path: Path) -> "Iterator[Job]":
+    from bss.sweeps.programs import Job
     from bss.training.config import RunConfig
     from bss.training.execution import Execution
 
@@ -97,51 +77,6 @@ def _of_file(path: Path) -> Iterator[Job]:
     execution = from_dict(Execution, job.get("execution", {}), "execution.")
     capacity = execution.ladder(config).capacity(execution.plan(config))
     yield Job(config.model.label, config, execution, capacity)
-
-
-def _of_config(text: str) -> Iterator[Job]:
-    """The base run of a config at each model that the config names, in every bucket of its own."""
-    from bss.sweeps.setup import RunSetup, Setup, planned_run
-
-    config = _read_config(text)
-    if "setup" in config:
-        setup = from_dict(Setup, config["setup"], "setup.")
-    else:  # as flat as that of one run
-        own = {f.name for f in dataclasses.fields(RunSetup)}
-        flat = {name: value for name, value in config.items() if name in own}
-        setup = from_dict(Setup, {**flat, "engine": {"buckets": config.get("buckets", ())}})
-    buckets, execution = setup.engine.buckets, setup.engine.execution()
-    for name in dict.fromkeys([setup.model, *_models(config)]):
-        base = planned_run(dataclasses.replace(setup, model=name))
-        own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
-        yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
-
-
-def _models(value: Any, key: str = "") -> Iterator[str]:
-    """The named sizes that are a config's values of "model" or "models"."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _models(inner, name)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _models(inner, key)
-    elif key in ("model", "models") and value in SIZES:
-        yield value
-
-
-def _read_config(text: str) -> dict[str, Any]:
-    file, _, size = text.partition(":")
-    spec = importlib.util.spec_from_file_location("config", file)
-    if not Path(file).is_file() or spec is None or spec.loader is None:
-        raise InputError(f"--config {text}: there is no such config; write FILE.py:SIZE")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.getcwd())  # where a config finds its neighbours
-    spec.loader.exec_module(module)
-    try:
-        config = module.get_config(*([size] if size else []))
-    except ValueError as error:
-        raise InputError(f"--config {text}: {error}") from None
-    return json.loads(config.to_json_best_effort())
 
 
 def _output(

@@ -33,6 +33,7 @@ class EngineConfig:
         buckets: ladder of bucket sizes in sequences.
         checkpoint_seconds: between checkpoints; see `Execution`.
         devices, evaluation_bucket, repeatable, attention: see `Execution`.
+        machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
     runs: str = "runs"
@@ -45,6 +46,7 @@ class EngineConfig:
     evaluation_bucket: int = 32
     repeatable: bool = False
     attention: str = "auto"
+    machine: str = ""
 
     def execution(self, data: str = "") -> Execution:
         """Where and how its runs are trained, on the token shards of a directory."""

@@ -156,3 +156,4 @@ def say_price(study: Study) -> None:
         f"the sweep and {len(study.seeds) - 1} more seeds at B_ref and around each bend; "
         f"{study.rounds} rounds of mending the sweep and other schedules come on top"
     )
+    study.say_fit()

@@ -7,13 +7,13 @@ import pytest
 from configs.overlays import at_size
 
 DIGESTS = {
-    "critical_batch": "d3020bb038b081e6",
+    "critical_batch": "bb636712c30ea306",
     "critical_theory": "b1c6d475ad677b6c",
-    "es_ablations": "b3112d2a5b183c15",
+    "es_ablations": "462b93cbcce23189",
     "es_curve": "d80880dca4fecc81",
-    "es_wsd": "463589c16a1cdd02",
+    "es_wsd": "43c3c9eee5fcd113",
     "irreducible_loss": "cf60cfddadbf8fc7",
-    "late_switch": "77e7b5b168fc5ad0",
+    "late_switch": "8c5374ff57e80384",
     "optimal_schedule": "b5b2fe6a5e76685c",
     "predictions": "773cc0909a006d7a",
     "second_moment": "922b7e1bbe9f5d03",

@@ -1,0 +1,80 @@
+"""What an experiment's config asks to be compiled: a run of each model, in each of its buckets."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bss.errors import InputError
+from bss.models.sizes import SIZES
+from bss.sweeps.setup import RunSetup, Setup, planned_run
+from bss.training.config import RunConfig
+from bss.training.execution import Execution
+from bss.values import from_dict
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be compiled: what it is called, and by bucket the most of it in a step."""
+
+    model: str
+    run: RunConfig
+    execution: Execution
+    capacity: Mapping[int, int]
+
+    def by_attention(self, kernel: str) -> "Job":
+        """The same by a kernel."""
+        execution = dataclasses.replace(self.execution, attention=kernel)
+        return dataclasses.replace(self, execution=execution)
+
+
+def setup_of(config: Mapping[str, Any]) -> Setup:
+    """The set-up of a config, which has one or is as flat as that of one run."""
+    if "setup" in config:
+        return from_dict(Setup, config["setup"], "setup.")
+    own = {f.name for f in dataclasses.fields(RunSetup)}
+    flat = {name: value for name, value in config.items() if name in own}
+    return from_dict(Setup, {**flat, "engine": {"buckets": config.get("buckets", ())}})
+
+
+def jobs(config: Mapping[str, Any]) -> Iterator[Job]:
+    """The base run of a config at each model that the config names, in every bucket of its own."""
+    setup = setup_of(config)
+    buckets, execution = setup.engine.buckets, setup.engine.execution()
+    for name in dict.fromkeys([setup.model, *_models(config)]):
+        base = planned_run(dataclasses.replace(setup, model=name))
+        own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
+        yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
+
+
+def read_config(text: str) -> dict[str, Any]:
+    """A config by FILE.py:SIZE; InputError where there is none."""
+    file, _, size = text.partition(":")
+    spec = importlib.util.spec_from_file_location("config", file)
+    if not Path(file).is_file() or spec is None or spec.loader is None:
+        raise InputError(f"--config {text}: there is no such config; write FILE.py:SIZE")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.getcwd())  # where a config finds its neighbours
+    spec.loader.exec_module(module)
+    try:
+        config = module.get_config(*([size] if size else []))
+    except ValueError as error:
+        raise InputError(f"--config {text}: {error}") from None
+    return json.loads(config.to_json_best_effort())
+
+
+def _models(value: Any, key: str = "") -> Iterator[str]:
+    """The named sizes that are a config's values of "model" or "models"."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _models(inner, name)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _models(inner, key)
+    elif key in ("model", "models") and value in SIZES:
+        yield value

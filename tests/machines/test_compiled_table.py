@@ -1,0 +1,66 @@
+"""results/compiled.json: every program has its row, and compiles to it again where that can be."""
+
+import pytest
+
+from benchmarks.compiled import CONFIGS, compiled, versions
+from bss.files import read_json
+from bss.machines.absent import machine
+from bss.sweeps.fits import COMPILED, found, keys, told
+from bss.sweeps.programs import jobs, read_config, setup_of
+
+NAMED = (
+    *(("10M", 256, "train", 8), ("10M", 256, "train", 64), ("10M", 256, "evaluation", 32)),
+    *(("49M", 256, "train", 64), ("151M", 2048, "train", 8), ("151M", 2048, "train", 32)),
+)
+TABLE = read_json(COMPILED, "python -m benchmarks.compiled makes it")
+
+
+def name(row):
+    return row["model"], row["seq_len"], row["program"], row["bucket"]
+
+
+def asked():
+    for text in CONFIGS:
+        config = read_config(text)
+        on = setup_of(config).engine.machine
+        yield from ((key, job) for job in jobs(config) for key in keys(job, on))
+
+
+def test_the_table_holds_the_named_programs_and_says_what_fits():
+    assert set(NAMED) <= {name(row) for row in TABLE["programs"]}
+    for row in TABLE["programs"]:
+        assert row["fits"] is (row["peak_bytes"] <= 80e9)
+        assert row["state_bytes"] < row["peak_bytes"]
+        assert not row["uncounted"]
+        # Model FLOPs count all pairs of attention, kernels make those of a causal mask.
+        assert 0 < row["bound"]["mfu"] < 1.1
+    config = read_config("configs/es_wsd.py:gpu")
+    assert told(jobs(config), "h100:1").startswith("h100:1: fits, at most 1.52 GB of 80 (10M")
+    assert "not compiled" in told(jobs(config), "h200:1")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(
+            row,
+            id=" ".join(map(str, name(row))),
+            marks=[] if name(row) in NAMED else pytest.mark.slow,
+        )
+        for row in TABLE["programs"]
+    ],
+)
+def test_a_program_compiles_to_what_it_was(row):
+    pytest.importorskip("jax_plugins.xla_cuda13")
+    pytest.importorskip("nvidia.cudnn")
+    if TABLE["versions"] != versions():
+        pytest.skip(f"the table is of {TABLE['versions']}")
+    key, job = next((key, job) for key, job in asked() if found([row], key))
+    again = compiled(job, key, machine(row["machine"]))
+    for field in ("state_bytes", "temp_bytes", "peak_bytes", "flops", "bytes"):
+        assert again[field] == pytest.approx(row[field], rel=1e-3), (
+            field,
+            again[field],
+            row[field],
+        )
+    assert again["attention"] == row["attention"]
