@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Annotation
 
 from bss.plots.crossing import crossing_figure
 from bss.plots.second_moment import half_lives_figure, published_figure, switches_figure
@@ -12,6 +13,11 @@ from bss.points.curve import points
 SLOPES = {1: (2.0, 0.1), 4: (2.2, 0.2)}
 """Losses a − b·log(tokens/1e5) by batch: they meet where 0.2 = 0.1·log(tokens/1e5)."""
 MET = 1e5 * np.exp(2)
+
+
+def values(line):
+    """The data [2, points] of a line."""
+    return np.asarray(line.get_data(), float)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +56,9 @@ def test_curves_that_cross_are_marked_beside_their_points(runs):
     top, first, bottom, second = figure.axes
     for ax in (top, bottom):
         (cross,) = [line for line in ax.lines if line.get_marker() == "x"]
-        assert cross.get_xdata()[0] == pytest.approx(MET, rel=0.02)
+        assert values(cross)[0, 0] == pytest.approx(MET, rel=0.02)
     for ax, target in ((first, 1.9), (second, 1.8)):
-        drawn = np.concatenate([line.get_ydata() for line in ax.lines])
+        drawn = np.concatenate([values(line)[1] for line in ax.lines])
         expected = table.loc[table["target_loss"] == target, "tokens_to_target"]
         np.testing.assert_allclose(np.sort(drawn), np.sort(expected))
         assert f"{target:g}" in ax.get_title(loc="left")
@@ -63,16 +69,16 @@ def test_half_lives_have_a_line_a_batch_with_losses_above_their_best():
         {"batch": [1, 1, 4], "tokens": [1e3, 1e4, 1e4], "loss": [1.9, 1.8, 2.0]}
     ).assign(above=[0.1, 0.0, 0.0], half=[0.05, 0.0, 0.0])
     top, bottom = half_lives_figure({"decay": table}).axes
-    assert [list(line.get_ydata()) for line in top.lines] == [[1.9, 1.8], [2.0]]
+    assert [values(line)[1].tolist() for line in top.lines] == [[1.9, 1.8], [2.0]]
     marks = [line for line in bottom.lines if line.get_marker() == "o"]
-    np.testing.assert_allclose(marks[0].get_ydata(), [100, 0])
+    np.testing.assert_allclose(values(marks[0])[1], [100, 0])
 
 
 def test_switches_are_told_apart_and_constants_named_without_overlap():
     table = pd.DataFrame({"tokens": [1e5, 1e6], "difference": [0.0, 0.01]})
     table = table.assign(low=table["difference"] - 0.001, high=table["difference"] + 0.001)
     (ax,) = switches_figure({"constant rate": {"1": table, "8": table, "1 → 8": table}}, "2").axes
-    names = {text.get_text(): text.xy[1] for text in ax.texts}
+    names = {note.get_text(): note.xy[1] for note in ax.texts if isinstance(note, Annotation)}
     low, high = ax.get_ylim()
     assert abs(names["8"] - names["1"]) >= 0.049 * (high - low)
     assert [line.get_color() for line in ax.lines].count("#9a9a9a") == 2
@@ -84,6 +90,6 @@ def test_public_tables_mark_the_best_batch_hollow_at_an_end():
     beta2 = pd.DataFrame({"d_model": 8, "batch": [1, 2], "beta2": 0.9, "c4_en_bpb": [1.0, 0.9]})
     left, right = published_figure(dense, beta2).axes
     marks = [line for line in left.lines if line.get_marker() == "o"]
-    assert [line.get_xdata()[0] for line in marks] == [4, 2]
+    assert [values(line)[0, 0] for line in marks] == [4, 2]
     assert [line.get_markerfacecolor() for line in marks] == ["#10375c", "white"]
-    assert [list(line.get_ydata()) for line in right.lines] == [[1.0, 0.9], [0.9]]
+    assert [values(line)[1].tolist() for line in right.lines] == [[1.0, 0.9], [0.9]]
