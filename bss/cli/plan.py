@@ -18,7 +18,9 @@ from bss.training.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
 OWN_DIVISORS = Ladder()
-TRAINERS = ("levanter", "megatron", "olmo-core")
+TRAINERS = (
+    "deepspeed", "huggingface", "levanter", "maxtext", "megatron", "olmo-core", "torchtitan",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

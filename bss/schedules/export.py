@@ -1,4 +1,6 @@
-"""A Plan as settings of other trainers: Megatron-LM, OLMo-core, Levanter.
+"""A Plan as settings of other trainers: Megatron-LM, OLMo-core, Levanter, MaxText, torchtitan.
+
+Those that take a callback, Hugging Face and DeepSpeed, are in bss.schedules.callbacks.
 
 Counts come from the plan, exact. What a trainer cannot express is said in a comment line of the
 text. Names and meanings are those of the files below; options move, so check them against the
@@ -12,12 +14,16 @@ version you run:
   `src/olmo_core/optim/scheduler.py` of v2, `src/olmo_core/train/common.py` (1263823).
 - Levanter: `lib/levanter/src/levanter/optim/config.py` of marin (commit 0f45aa1) and
   `src/levanter/schedule.py` (0d4b06d): batch schedule and learning rate in steps.
+- MaxText 0.2.5: `configs/base.yml`, `utils/maxtext_utils.py` (create_learning_rate_schedule) and
+  `utils/rampup_batch.py`: a batch grows once a number of samples, by equal increments.
+- torchtitan 0.3.0: `config/configs.py`, `components/optimizer/lr_scheduler.py`: one batch.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bss.errors import InputError
+from bss.schedules import callbacks
 from bss.schedules.coupling import Settings
 from bss.schedules.plan import Plan
 from bss.schedules.rates import Rate
@@ -31,12 +37,21 @@ def export(plan: Plan, trainer: str) -> str:
 
     Args:
         plan: from position 0.
-        trainer: "megatron" (flags), "olmo-core" (Python) or "levanter" (YAML).
+        trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "olmo-core", "torchtitan",
+            "huggingface" or "deepspeed" (Python).
 
     Raises:
         InputError: the trainer is unknown, or the plan is a branch.
     """
-    trainers = {"megatron": megatron, "olmo-core": olmo_core, "levanter": levanter}
+    trainers = {
+        "megatron": megatron,
+        "olmo-core": olmo_core,
+        "levanter": levanter,
+        "maxtext": maxtext,
+        "torchtitan": torchtitan,
+        "huggingface": _with_changes(callbacks.huggingface, "The callback"),
+        "deepspeed": _with_changes(callbacks.deepspeed, "The callback"),
+    }
     if trainer not in trainers:
         raise InputError(f"export: {trainer!r} is unknown; choose one of {', '.join(trainers)}")
     if plan.start:
@@ -126,6 +141,108 @@ def levanter(plan: Plan) -> Iterator[str]:
     yield from _changes(plan, "Levanter")
 
 
+def maxtext(plan: Plan) -> Iterator[str]:
+    """YAML for MaxText; batch in sequences of one device, learning rate in steps of the plan."""
+    first, segments = plan.at(0).settings, plan.segments
+    ramp = _ramp(plan)
+    yield f"steps: {plan.steps}"
+    yield f"max_target_length: {plan.seq_len}"
+    yield "gradient_accumulation_steps: 1"
+    yield f"per_device_batch_size: {segments[-1 if ramp else 0].batch}.0  # by devices, if several"
+    if ramp:
+        yield "enable_rampup_batch_size: true"
+        yield f"per_device_batch_size_start: {segments[0].batch}.0  # by devices, if several"
+        step = segments[1].batch - segments[0].batch
+        yield f"per_device_batch_size_increment: {step}.0  # by devices, if several"
+        yield f"global_rampup_samples: {ramp}"
+    yield f"adam_b1: {first.beta1!r}"
+    yield f"adam_b2: {first.beta2!r}"
+    yield f"adam_weight_decay: {first.weight_decay!r}"
+    if isinstance(plan.rate, Rate):
+        warmup, decay = _rate_steps(plan, plan.rate)
+        shape = plan.rate.shape if plan.rate.shape in ("linear", "cosine") else "linear"
+        yield f"learning_rate: {_peak(plan, plan.rate)!r}"
+        yield "lr_schedule_type: wsd"
+        # MaxText rounds fractions of the steps down, so half a step more is exact.
+        yield f"warmup_steps_fraction: {(warmup + 0.5) / plan.steps if warmup else 0.0!r}"
+        yield f"wsd_decay_steps_fraction: {(decay + 0.5) / plan.steps if decay else 0.0!r}"
+        yield f"wsd_decay_style: {shape}"
+        yield f"learning_rate_final_fraction: {plan.rate.floor!r}"
+        yield from _rate_by_steps(plan, plan.rate, "MaxText", shape, "at a step's start")
+    if len(segments) > 1 and not ramp:
+        yield f"# MaxText's batch grows by equal increments after equal samples: not {_told(plan)}."
+    yield from _changes(plan, "MaxText")
+
+
+def torchtitan(plan: Plan) -> Iterator[str]:
+    """A Python snippet with torchtitan's configs; one batch, learning rate in steps."""
+    first, batch = plan.at(0).settings, plan.segments[0].batch
+    sizes = f"global_batch_size={batch}, seq_len={plan.seq_len}, steps={plan.steps}"
+    yield f"training = TrainingConfig({sizes}, ...)"
+    lr = f"lr={_peak(plan, plan.rate)!r}, " if isinstance(plan.rate, Rate) else "lr=..., "
+    betas = f"betas=({first.beta1!r}, {first.beta2!r})"
+    yield f"optimizer = default_adamw({lr}{betas}, weight_decay={first.weight_decay!r})"
+    if isinstance(plan.rate, Rate):
+        warmup, decay = _rate_steps(plan, plan.rate)
+        shape = {"1-sqrt": "sqrt", "cosine": "cosine"}.get(plan.rate.shape, "linear")
+        yield (
+            f"lr_scheduler = LRSchedulersContainer.Config(warmup_steps={warmup}, "
+            f'decay_ratio={decay / plan.steps!r}, decay_type="{shape}", '
+            f"min_lr_factor={plan.rate.floor!r})"
+        )
+        known = {"sqrt": "1-sqrt"}.get(shape, shape)
+        yield from _rate_by_steps(plan, plan.rate, "torchtitan", known, "at its end in the warm-up")
+    if len(plan.segments) > 1:
+        yield f"# torchtitan holds one batch; the plan's are {_told(plan)}."
+    yield from _changes(plan, "torchtitan")
+
+
+def _with_changes(
+    code: Callable[[Plan], Iterator[str]], name: str
+) -> Callable[[Plan], Iterator[str]]:
+    """Code that sets batch and rate, and what else the plan changes with the batch."""
+    others = ("beta1", "beta2", "weight_decay")
+    return lambda plan: itertools.chain(code(plan), _changes(plan, name, others))
+
+
+def _ramp(plan: Plan) -> int | None:
+    """The samples in which MaxText ramps the batch as the plan does; None where it cannot.
+
+    It takes each batch for as many steps as first consume an equal share of them.
+    """
+    batches = [segment.batch for segment in plan.segments]
+    increments = {after - before for before, after in itertools.pairwise(batches)}
+    if len(increments) != 1 or min(increments) < 0:
+        return None
+    stages = plan.segments[:-1]
+    share = min(segment.batch * segment.steps for segment in stages)
+    short = any(share <= segment.batch * (segment.steps - 1) for segment in stages)
+    return None if short else share * len(stages)
+
+
+def _told(plan: Plan) -> str:
+    return " ".join(f"{segment.start_step}:{segment.batch}" for segment in plan.segments)
+
+
+def _rate_steps(plan: Plan, rate: Rate) -> tuple[int, int]:
+    """Steps of the warm-up and of the decay."""
+    warmup = plan.step_at(min(int(rate.warmup), plan.budget))
+    start = plan.step_at(min(int(rate.total - rate.decay), plan.budget))
+    return warmup, plan.steps - start if rate.decay else 0
+
+
+def _rate_by_steps(plan: Plan, rate: Rate, trainer: str, shape: str, where: str) -> Iterator[str]:
+    """What differs where a trainer's rate is a function of steps."""
+    if rate.decay and shape != rate.shape:
+        yield f"# {trainer} has no {rate.shape} decay; the decay here is {shape}."
+    if rate.decay and rate.total != plan.tokens:
+        yield f"# {trainer} ends the decay at the last step; the plan, at {rate.total}."
+    edges = (rate.warmup, rate.total - rate.decay if rate.decay else plan.budget)
+    if any(s.start_tokens < edges[0] or s.start_tokens > edges[1] for s in plan.segments[1:]):
+        yield f"# {trainer}'s rate moves by steps; the plan's by tokens, across a batch change."
+    yield f"# {trainer} takes the rate {where}; the plan, at its middle."
+
+
 def _olmo_scheduler(plan: Plan, rate: Rate) -> Iterator[str]:
     units, warmup = "units=SchedulerUnits.tokens", int(rate.warmup)
     if not rate.decay:
@@ -149,23 +266,15 @@ def _levanter_rate(plan: Plan, rate: Rate) -> Iterator[str]:
         # Levanter reads numbers up to 1 as a fraction of the run, so one step needs care.
         return str(count) if count != 1 else repr(1.5 / plan.steps)
 
-    warmup = plan.step_at(min(int(rate.warmup), plan.budget))
-    decay = plan.steps - plan.step_at(min(int(rate.total - rate.decay), plan.budget))
+    warmup, decay = _rate_steps(plan, rate)
     shape = rate.shape if rate.shape in ("linear", "cosine") else "linear"
     yield f"  learning_rate: {_peak(plan, rate)!r}"
     yield f"  warmup: {steps(warmup)}"
     yield f"  min_lr_ratio: {rate.floor!r}"
-    yield f"  lr_schedule: {shape if rate.decay and decay else 'constant'}"
-    if rate.decay and decay:
+    yield f"  lr_schedule: {shape if decay else 'constant'}"
+    if decay:
         yield f"  decay: {steps(decay)}"
-        if shape != rate.shape:
-            yield f"# Levanter has no {rate.shape} decay; the decay here is linear."
-        if rate.total != plan.tokens:
-            yield f"# Levanter ends the decay at the last step; the plan, at {rate.total}."
-    edges = (rate.warmup, rate.total - rate.decay if rate.decay else plan.budget)
-    if any(s.start_tokens < edges[0] or s.start_tokens > edges[1] for s in plan.segments[1:]):
-        yield "# Levanter's rate moves by steps; the plan's by tokens, across a batch change."
-    yield "# Levanter takes the rate at a step's start; the plan, at its middle."
+    yield from _rate_by_steps(plan, rate, "Levanter", shape, "at a step's start")
 
 
 def _about(plan: Plan) -> Iterator[str]:
