@@ -19,7 +19,7 @@ MICRO = 4
 SCHEDULE = "0:8 800M:16 1.4B:32"  # switches at multiples of the new batch
 
 
-def million(shape="1-sqrt", floor=0.1, coupling=None):
+def million(shape: rates.Shape = "1-sqrt", floor=0.1, coupling=None):
     rate = rates.wsd(4e-3, TOKENS, 20_000_000, 500_000_000, shape, floor)
     plan = resolve(BatchSchedule.parse(SCHEDULE), TOKENS, SEQ_LEN, rate=rate, coupling=coupling)
     assert plan.steps > 10**6
