@@ -13,7 +13,7 @@ from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.tables import write_table
 from bss.values import to_dict
-from experiments.second_moment.tables import Trained
+from experiments.second_moment.tables import Trained, at_one_rate
 
 TARGETS = 6
 SHOWN = ("hyperbola", "piecewise")
@@ -31,8 +31,9 @@ class Measured:
 def measure(part: Trained, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
     """Points at evenly spaced targets, the lowest of which most batches reach."""
     warmup = part.config["setup"]["schedule"]["warmup"]
-    targets = default_targets(part.runs, TARGETS, warmup_tokens=warmup, column=column)
-    return points(part.runs, targets, column=column, kind=kind)
+    runs = at_one_rate(part)
+    targets = default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
+    return points(runs, targets, column=column, kind=kind)
 
 
 def write(part: Trained, folder: Path) -> None:

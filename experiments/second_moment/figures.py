@@ -47,7 +47,8 @@ def long(part: Trained, measured: e_of_s.Measured) -> Figure:
     reached = tables.reached(measured.points)
     common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
     ends = (float(common[len(common) // 2]), float(common[-1]))
-    return crossing_figure(part.runs, mine, measured.points, measured.fits, ends)
+    runs = tables.at_one_rate(part)
+    return crossing_figure(runs, mine, measured.points, measured.fits, ends)
 
 
 def switches(part: Trained) -> Figure:

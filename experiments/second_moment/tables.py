@@ -50,6 +50,12 @@ def read_trained(folder: Path) -> Trained:
     return Trained(pd.read_csv(folder / "contenders.csv"), runs, config)
 
 
+def at_one_rate(part: Trained) -> pd.DataFrame:
+    """The curves of one rule at one rate, those of the most runs where there are several."""
+    groups = part.runs.groupby(["rule", "peak_lr"], sort=False)
+    return groups.get_group(groups["run"].nunique().idxmax())
+
+
 def merged(first: Trained, second: Trained) -> tuple[dict[Cell, pd.DataFrame], Config]:
     """Judged losses of two parts, without the controls, and a config with the rules of both."""
     rules = {r["name"]: r for part in (first, second) for r in part.config["rules"]}
