@@ -52,8 +52,9 @@ def read_trained(folder: Path) -> Trained:
 
 def at_one_rate(part: Trained) -> pd.DataFrame:
     """The curves of one rule at one rate, those of the most runs where there are several."""
-    groups = part.runs.groupby(["rule", "peak_lr"], sort=False)
-    return groups.get_group(groups["run"].nunique().idxmax())
+    keys = part.runs[["rule", "peak_lr"]].apply(tuple, axis=1)
+    most = part.runs["run"].groupby(keys, sort=False).nunique().idxmax()
+    return part.runs.loc[keys == most]
 
 
 def merged(first: Trained, second: Trained) -> tuple[dict[Cell, pd.DataFrame], Config]:
