@@ -5,7 +5,7 @@ plan's. Both trainers count micro-batches and step where the count is a multiple
 accumulated, so that a switch must come at a multiple of the new batch; another is told. Read in:
 
 - transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`.
-- DeepSpeed, `runtime/engine.py` (commit b555aa5): `set_train_batch_size`,
+- DeepSpeed, `runtime/engine.py`, in parts, and never run here: `set_train_batch_size`,
   `is_gradient_accumulation_boundary`.
 """
 
