@@ -40,7 +40,13 @@ def experiment(study: Study) -> None:
     """Trains the run and writes its curve."""
     title = f"{study.model} on {study.text.corpus}, batch {study.schedule.batch}"
     results = Results(study, title)
-    engine = EngineConfig(study.runs, 1, False, study.buckets, study.checkpoint_seconds)
+    engine = EngineConfig(
+        runs=study.runs,
+        workers=1,
+        pin=False,
+        buckets=study.buckets,
+        checkpoint_seconds=study.checkpoint_seconds,
+    )
     run, execution = prepared_run(study, engine)
     run = overlay(run, {"seed": study.seed, "data.seed": study.seed})
     with Trainer(engine, execution) as trainer:

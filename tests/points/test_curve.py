@@ -164,4 +164,4 @@ def test_runs_with_too_few_losses_are_told_and_left_out():
     assert line.startswith("1 of 2 runs are left out, with fewer than 3 values of eval_loss")
     assert evaluated(kept)[1] == []
     with pytest.raises(InputError, match="run b has 2 values of eval_loss; it needs 3"):
-        evaluated(runs[runs["run"] == "b"])
+        evaluated(runs.loc[runs["run"] == "b"])
