@@ -160,6 +160,7 @@ def test_bad_input_is_one_line(refused, argument, told):
     assert told in said and one_line(said)
 
 
+@pytest.mark.slow
 def test_bad_input_leaves_a_process_with_status_2(run):
     done = run("es_curve", BAD[1][0])
     assert done.returncode == 2

@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
-HEAVY = ("what_decides",)  # its claims are checked by tests/experiments/test_claims.py too
+# Their claims are checked by tests/experiments/test_claims.py too.
+HEAVY = ("what_decides", "critical_batch", "es_wsd")
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 heavy_ones_slow = pytest.mark.parametrize(

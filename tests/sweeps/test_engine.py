@@ -87,7 +87,7 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
     ("number", "told"),
     [
         (signal.SIGKILL, RunStatus("failed", message="worker 0 died; see ")),
-        (signal.SIGTERM, RunStatus("interrupted")),
+        pytest.param(signal.SIGTERM, RunStatus("interrupted"), marks=pytest.mark.slow),
     ],
 )
 def test_a_worker_that_leaves_is_replaced(

@@ -25,6 +25,7 @@ def trained():
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "devices", "tolerance"),
     [*(("float32", n, 1e-6) for n in "248"), ("bfloat16", "8", 2e-3)],
@@ -38,6 +39,7 @@ def test_losses_and_gradient_norms_do_not_depend_on_the_devices(trained, dtype, 
     assert np.all(many[:, 2] > one[:, 2] * int(devices))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_devices_meet_once_a_step_in_a_float32_sum(trained, dtype):
     told = trained[dtype]["8"]

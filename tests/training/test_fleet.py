@@ -83,6 +83,7 @@ def test_a_fleet_ends_with_its_last_run(tiny_run, tiny_execution):
     assert {status.status for status in statuses.values()} == {"diverged"}
 
 
+@pytest.mark.slow
 def test_an_engine_trains_trunks_and_branches_side_by_side(tiny_run, tiny_execution):
     trunks = members(tiny_run)[:2]
     execution = dataclasses.replace(tiny_execution, forks=(1024,))

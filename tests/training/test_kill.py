@@ -48,6 +48,7 @@ def wait_for_tokens(run, execution, tokens: int, process) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_killed_while_it_saves_all_the_time(tiny_run, tiny_execution, start, assert_same_outcome):
     run = overlay(tiny_run, {"schedule.tokens": 6144, "schedule.batch": "0:2 512:4 1024:8"})
     execution = dataclasses.replace(tiny_execution, checkpoint_seconds=0)

@@ -118,6 +118,7 @@ def test_figures_draw_it_with_its_best_batch(own_law, points):
     assert "parabola" not in figure.get_supxlabel()
 
 
+@pytest.mark.slow
 def test_the_command_line_fits_it_derives_a_schedule_and_reports(own_law, tmp_path, capsys):
     rows = [
         {"run": f"b{batch}", "batch": batch, "seq_len": 64, "loss": loss,
