@@ -160,7 +160,8 @@ class _Fleet:
         self.held_out = HeldOut(run, sources[run.data])
         bucket = execution.evaluation_bucket
         self.held_out.compile(mesh, bucket, shapes, options, attention, fleet=True)
-        self._pick = jax.jit(lambda states, m: jax.tree.map(lambda x: x[m], states))
+        pick = jax.jit(lambda states, m: jax.tree.map(lambda x: x[m], states))
+        self._pick = pick.lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
         self._unread: tuple[Dispatch, Metrics] | None = None
         self._reported_at = time.monotonic()
 

@@ -40,6 +40,7 @@ def test_every_run_has_the_numbers_that_it_has_alone(side_by_side, execution_in,
         status = train(run, alone)
         mine = statuses[run.id]
         assert (mine.status, mine.tokens, mine.step) == ("finished", status.tokens, status.step)
+        assert mine.recompilations == 0
         assert mine.losses == pytest.approx(status.losses, rel=1e-4)
         rows, expected = curve(execution, run), curve(alone, run)
         assert rows == [pytest.approx(row, rel=1e-4) for row in expected]
