@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy.special import stdtrit
 
 from bss.plots import style
+from bss.points.contrasts import half_interval
 from bss.points.standings import ENDINGS
 
 _LINES = ("-", "--", ":", "-.")
@@ -63,8 +63,5 @@ def _above_best(
     """Tokens of each batch, mean loss above the best one, and half the interval, [batch]."""
     losses = table.to_numpy(float)
     apart = losses - losses[int(np.argmin(losses.mean(axis=1)))]
-    seeds = losses.shape[1]
-    half = np.full(len(losses), np.nan)
-    if seeds > 1:
-        half = stdtrit(seeds - 1, (1 + level) / 2) * apart.std(axis=1, ddof=1) / np.sqrt(seeds)
+    half = half_interval(apart.T, level)
     return seq_len * table.index.to_numpy(float), apart.mean(axis=1), half

@@ -1,6 +1,6 @@
 """What decides the best batch: half-lives of the second moment, switches, public tables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
@@ -48,18 +48,20 @@ def half_lives_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
     return style.side_legend(figure, [*style.handles(looks, "batch {:g}", lw=1.3, ms=5), bars])
 
 
-def switches_figure(panels: Mapping[str, Mapping[str, pd.DataFrame]], reference: str) -> Figure:
+def switches_figure(
+    panels: Mapping[str, Mapping[str, pd.DataFrame]], reference: str, constants: Collection[str]
+) -> Figure:
     """Losses of constants and of growing batches less those of one constant, over tokens.
 
     Constants are grey and named at their ends.
 
     Args:
-        panels: a title to tables of tokens, difference, low, high (nats) by name; the names of
-            constants are their batches.
+        panels: a title to tables of tokens, difference, low, high (nats) by name.
         reference: the constant that differences are taken to.
+        constants: the names that are of constants.
     """
     names = list(dict.fromkeys(name for tables in panels.values() for name in tables))
-    grown = style.named_styles(name for name in names if not name.isdigit())
+    grown = style.named_styles(name for name in names if name not in constants)
     for look, line in zip(grown.values(), _LINES * len(names), strict=False):
         look["linestyle"] = line
     size = {"width": 3.5 * max(len(panels), 1) + 2.4, "sharey": True}

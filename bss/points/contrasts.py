@@ -130,6 +130,22 @@ def contrasts(
     return judge(measured_pairs(losses, pairs), level)
 
 
+def half_interval(apart: np.ndarray, level: float = LEVEL) -> np.ndarray:
+    """Half the interval, by its own t and before any correction, of a mean over seeds.
+
+    Args:
+        apart: differences [seed, ...].
+        level: of the interval.
+
+    Returns:
+        [...]; NaN with one seed.
+    """
+    seeds = len(apart)
+    if seeds < 2:
+        return np.full(apart.shape[1:], np.nan)
+    return stdtrit(seeds - 1, (1 + level) / 2) * apart.std(axis=0, ddof=1) / np.sqrt(seeds)
+
+
 def measured_pairs(
     losses: pd.DataFrame, pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Measured]:

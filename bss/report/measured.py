@@ -6,6 +6,7 @@ Everything is made as the commands make it (points, fit es, fit curve, fit table
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -81,23 +82,23 @@ def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -
     """
     runs, found = _with_rates(runs), _Found()
     same = alike(runs)
-    measured = found.attempt("E(S), tokens against steps to a loss", lambda: _points(same, how))
+    measured = found.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
     fits: dict[str, EsFit] = {}
     comparison: Comparison | None = None
     if measured is not None:
         measured, told = measured
         found.remarks += [*_left_out(runs, same), *told]
         section = "Which law predicts batches it has not seen"
-        comparison = found.attempt(section, lambda: compare(measured))
+        comparison = found.attempt(section, partial(compare, measured))
         for law in FAMILIES:
-            make = lambda law=law: fit_es(measured, law, options=Options(how.resamples))  # noqa: E731
+            make = partial(fit_es, measured, law, options=Options(how.resamples))
             fit = found.attempt(f"E(S), {law.name} law", make)
             fits |= {} if fit is None else {law.name: fit}
     varied = _varied(runs)
-    curve = found.attempt("The law of loss curves", lambda: _curve_fit(runs, varied, how))
-    table = found.attempt("The law of final losses", lambda: _table_fit(runs, how))
+    curve = found.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
+    table = found.attempt("The law of final losses", partial(_table_fit, runs, how))
     order = [row["law"] for row in comparison.table] if comparison else list(fits)
-    make_schedule = lambda: _schedule(same, measured, fits, order, curve)  # noqa: E731
+    schedule = found.attempt("The schedule", partial(_schedule, same, measured, fits, order, curve))
     return Results(
         experiment=experiment,
         runs=runs,
@@ -105,7 +106,7 @@ def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -
         fits={"": fits} if fits else {},
         comparisons={"": asdict(comparison)} if comparison else {},
         curve_fit=curve,
-        schedule=found.attempt("The schedule", make_schedule),
+        schedule=schedule,
         contenders=None,
         throughput=None,
         tables={} if measured is None else {"points": measured.loc[:, SHOWN]},

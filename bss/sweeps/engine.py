@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
@@ -79,6 +79,7 @@ class LocalEngine:
             if is_done(run, plan, execution):
                 finish(run, read_status(run_path(execution.runs, run)))
         waiting = [run for run in runs if run.id not in statuses]
+        keys = {run.id: fleet_key(run, execution) for run in waiting} if self.fleet > 1 else {}
         slots = list(range(self.workers))
         training: dict[Future[Statuses], tuple[int, list[RunConfig]]] = {}
         with progress, ThreadPoolExecutor(self.workers) as pool:
@@ -91,11 +92,13 @@ class LocalEngine:
                             finish(run, RunStatus("skipped", message=f"{parent} failed"))
                     pending = {run.id for run in runs} - statuses.keys()
                     ready = [r for r in waiting if not (r.parent and r.parent.run in pending)]
-                    for group in self._groups(ready, execution)[: len(slots)]:
+                    for group in self._groups(ready, keys)[: len(slots)]:
                         for run in group:
                             waiting.remove(run)
                         slot = slots.pop(0)
-                        future = pool.submit(self._train_some, slot, group, execution, progress)
+                        fleet = keys.get(group[0].id) is not None
+                        job = slot, group, fleet, execution, progress
+                        future = pool.submit(self._train_some, *job)
                         training[future] = slot, group
                     for future in wait(training, return_when=FIRST_COMPLETED).done:
                         slot, group = training.pop(future)
@@ -114,12 +117,14 @@ class LocalEngine:
             list(pool.map(_end, self._processes.values()))
         self._processes.clear()
 
-    def _groups(self, runs: Sequence[RunConfig], execution: Execution) -> list[list[RunConfig]]:
+    def _groups(
+        self, runs: Sequence[RunConfig], keys: Mapping[str, Hashable]
+    ) -> list[list[RunConfig]]:
         """Runs that are trained side by side, in the order of the first of each."""
         groups: list[list[RunConfig]] = []
         open_groups: dict[Hashable, list[RunConfig]] = {}
         for run in runs:
-            key = fleet_key(run, execution) if self.fleet > 1 else None
+            key = keys.get(run.id)
             group = open_groups.get(key, []) if key is not None else []
             if not 0 < len(group) < self.fleet:
                 groups.append(group := [])
@@ -128,7 +133,12 @@ class LocalEngine:
         return groups
 
     def _train_some(
-        self, slot: int, runs: Sequence[RunConfig], execution: Execution, progress: Progress
+        self,
+        slot: int,
+        runs: Sequence[RunConfig],
+        fleet: bool,
+        execution: Execution,
+        progress: Progress,
     ) -> Statuses:
         log = Path(execution.runs) / "logs" / f"worker-{slot}.log"
         process = self._worker(slot, log)
@@ -138,7 +148,7 @@ class LocalEngine:
         status = RunStatus("failed", message=f"worker {slot} died; see {log}")
         with contextlib.suppress(BrokenPipeError):
             job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
-            job["fleet"] = self.fleet > 1 and fleet_key(runs[0], execution) is not None
+            job["fleet"] = fleet
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             for line in process.stdout:

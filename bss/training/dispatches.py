@@ -20,12 +20,14 @@ STEPS = 64
 
 
 class Dispatch(NamedTuple):
-    """Steps of one batch, from `first` of the plan on, without an event between them."""
+    """Steps of one batch, from `first` of the plan on, without an event between them.
+
+    `ends` has the tokens consumed after each.
+    """
 
     first: int
-    steps: int
     batch: int
-    end_tokens: int
+    ends: tuple[int, ...]
     sequences_UxKxNxbxT1: jax.Array
     settings_KxV: StepSettings
 
@@ -58,7 +60,7 @@ class Dispatches:
         while step < self.plan.steps:
             dispatch = self._from(step)
             yield dispatch
-            step += dispatch.steps
+            step += len(dispatch.ends)
 
     def shapes(self, batch: int) -> tuple[jax.ShapeDtypeStruct, StepSettings]:
         """Of the sequences and the settings of a dispatch of that batch."""
@@ -69,31 +71,28 @@ class Dispatches:
         settings = StepSettings(scalar, scalar, scalar, scalar, shares)
         return jax.ShapeDtypeStruct(sequences, jnp.int32), settings
 
-    def end(self, dispatch: Dispatch, k: int) -> int:
-        """Tokens consumed after step k of a dispatch."""
-        return dispatch.end_tokens - (dispatch.steps - 1 - k) * dispatch.batch * self.plan.seq_len
-
     def _from(self, first: int) -> Dispatch:
         """As many steps from one on as come before the next event; batches change at events."""
-        plan, batch, steps = self.plan, self.plan.at(first).batch, 1
-        while steps < STEPS and plan.tokens_at(first + steps) not in self.events:
-            steps += 1
+        plan, batch = self.plan, self.plan.at(first).batch
+        start, ends = plan.tokens_at(first), [plan.tokens_at(first + 1)]
+        while len(ends) < STEPS and ends[-1] not in self.events:
+            ends.append(plan.tokens_at(first + len(ends) + 1))
         shape = self.shapes(batch)[0].shape
-        position, buckets, bucket = plan.tokens_at(first) // plan.seq_len, shape[2], shape[3]
-        read = [s.batch(position, steps * batch, STEPS * buckets, bucket) for s in self._sources]
-        sequences, settings = jnp.stack(read).reshape(shape), self._settings(first, steps)
-        return Dispatch(first, steps, batch, plan.tokens_at(first + steps), sequences, settings)
+        position, count = start // plan.seq_len, (ends[-1] - start) // plan.seq_len
+        read = [s.batch(position, count, STEPS * shape[2], shape[3]) for s in self._sources]
+        sequences = jnp.stack(read).reshape(shape)
+        return Dispatch(first, batch, tuple(ends), sequences, self._settings(first, ends))
 
-    def _settings(self, first: int, steps: int) -> StepSettings:
+    def _settings(self, first: int, ends: Sequence[int]) -> StepSettings:
         """Those of each distinct plan, filled up behind the last step."""
-        plans, ends = self._plans, [self.plan.tokens_at(first + k + 1) for k in range(steps)]
-        traced_ = [
+        steps, plans = len(ends), self._plans
+        each = [
             traced(plan.at(first + k), end, self.run.averages)
             for k, end in enumerate(ends)
             for plan in plans
         ]
         filled = np.minimum(np.arange(STEPS), steps - 1)
-        stacked = (np.stack(values) for values in zip(*traced_, strict=True))
+        stacked = (np.stack(values) for values in zip(*each, strict=True))
         return StepSettings(*(x.reshape(steps, len(plans), *x.shape[1:])[filled] for x in stacked))
 
 
@@ -117,11 +116,9 @@ def compile_steps(
 
         def one(k: Any, carry: tuple[State, Metrics]) -> tuple[State, Metrics]:
             states, metrics_KxF = carry
-            settings_F_ = jax.tree.map(lambda x: x[k][settings_F], settings_KxV)
-            sequences_F = sequences_UxKxNxbxT1[:, k][data_F]
-            states, metrics_F = jax.vmap(step, (0, 0, None, 0))(
-                states, sequences_F, buckets, settings_F_
-            )
+            own = jax.tree.map(lambda x: x[k][settings_F], settings_KxV)
+            read = sequences_UxKxNxbxT1[:, k][data_F]
+            states, metrics_F = jax.vmap(step, (0, 0, None, 0))(states, read, buckets, own)
             return states, jax.tree.map(lambda x, new: x.at[k].set(new), metrics_KxF, metrics_F)
 
         empty = jnp.zeros((STEPS, len(data_F)))

@@ -19,6 +19,7 @@ from bss.machines.targets import target_of
 from bss.schedules.plan import Plan
 from bss.training.bucketing import Ladder
 from bss.training.config import RunConfig
+from bss.training.mesh import on_gpus
 
 NOT_COMPUTED = ("commit", "registration")
 """What execution.json records beside that on which the numbers hang."""
@@ -79,7 +80,7 @@ class Execution:
 
 def compiler_options(execution: Execution, mesh: Mesh) -> dict[str, Any]:
     """What the compiler is told besides the program."""
-    if execution.repeatable and mesh.devices.flat[0].platform in ("gpu", "cuda"):
+    if execution.repeatable and on_gpus(mesh):
         return {"xla_gpu_deterministic_ops": True}
     return {}
 

@@ -118,16 +118,15 @@ def _train(ledgers: Sequence[Ledger], mesh: Mesh, report: Report, stop: Event) -
             sources[run.data].check(ledgers[0].plan.tokens // run.data.seq_len)
     first = ledgers[0].run
     shapes = abstract(jax.eval_shape(lambda: init_state(first)), replicated(mesh))
-    states = {id(ledger): ledger.restore(shapes, mesh) for ledger in ledgers}
-    for _, group in groupby(sorted(ledgers, key=_tokens), _tokens):
-        some = [*group]
-        starts = [states.pop(id(ledger)) for ledger in some]
+    restored = [(ledger, ledger.restore(shapes, mesh)) for ledger in ledgers]
+    restored.sort(key=_tokens)
+    for _, group in groupby(restored, key=_tokens):
         with contextlib.suppress(_AllEnded):
-            _Fleet(some, starts, sources, mesh, report, stop).run()
+            _Fleet([*group], sources, mesh, report, stop).run()
 
 
-def _tokens(ledger: Ledger) -> int:
-    return ledger.position.tokens
+def _tokens(restored: tuple[Ledger, State]) -> int:
+    return restored[0].position.tokens
 
 
 class _AllEnded(Exception):
@@ -139,20 +138,20 @@ class _Fleet:
 
     def __init__(
         self,
-        ledgers: Sequence[Ledger],
-        states: Sequence[State],
+        restored: Sequence[tuple[Ledger, State]],
         sources: Mapping[Any, Source],
         mesh: Mesh,
         report: Report,
         stop: Event,
     ):
-        self.ledgers, self.alive = ledgers, dict(enumerate(ledgers))
+        self.ledgers = ledgers = [ledger for ledger, _ in restored]
+        self.alive = dict(enumerate(ledgers))
         self.mesh, self.report, self.stop = mesh, report, stop
         run, execution = ledgers[0].run, ledgers[0].execution
         attention = execution.attention_of(run, mesh)
         for ledger in ledgers:
             ledger.note_execution(mesh, attention, len(ledgers))
-        self.states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        self.states = jax.tree.map(lambda *x: jnp.stack(x), *(state for _, state in restored))
         self.inputs = Dispatches(ledgers, sources)
         options = compiler_options(execution, mesh)
         shapes = abstract(self.states, replicated(mesh))
@@ -178,12 +177,15 @@ class _Fleet:
             self._clock = time.perf_counter()
             for item in prefetched:
                 self.states, metrics = self.programs[item.batch](
-                    self.states, item.sequences_UxKxNxbxT1, item.settings_KxV, np.int32(item.steps)
+                    self.states,
+                    item.sequences_UxKxNxbxT1,
+                    item.settings_KxV,
+                    np.int32(len(item.ends)),
                 )
                 self._read()
                 self._unread = item, metrics
                 due = self.lead.is_due() or self.stop.is_set()
-                if item.end_tokens in self.inputs.events or due:
+                if item.ends[-1] in self.inputs.events or due:
                     self._handle(item)
                 self._report()
         recompilations = compilations() - before
@@ -202,15 +204,15 @@ class _Fleet:
         self._unread = None
         loss_KxF, grad_KxF, update_KxF = jax.device_get(metrics[:3])
         for m, ledger in [*self.alive.items()]:
-            columns = (x[: item.steps, m].tolist() for x in (loss_KxF, grad_KxF, update_KxF))
+            columns = (x[: len(item.ends), m] for x in (loss_KxF, grad_KxF, update_KxF))
             with self._ending(m):
-                for k, numbers in enumerate(zip(*columns, strict=True)):
-                    ledger.add_step(self.inputs.end(item, k), *numbers)
-        return grad_KxF[item.steps - 1]
+                for end, *numbers in zip(item.ends, *(x.tolist() for x in columns), strict=True):
+                    ledger.add_step(end, *numbers)
+        return grad_KxF[len(item.ends) - 1]
 
     def _handle(self, item: Dispatch) -> None:
         """Curve rows, checkpoints, a stop: whatever is due after these steps."""
-        stopping, tokens = self.stop.is_set(), item.end_tokens
+        stopping, tokens = self.stop.is_set(), item.ends[-1]
         grad_norms = self._read()
         # The fleet's time is shared among its runs.
         seconds = (time.perf_counter() - self._clock) / len(self.ledgers)
@@ -219,9 +221,9 @@ class _Fleet:
         if tokens in self.lead.rows:
             losses = self.held_out.losses(self.states)
             for m, ledger in [*self.alive.items()]:
-                spec, grad_norm = ledger.plan.at(item.first + item.steps - 1), float(grad_norms[m])
+                spec = ledger.plan.at(item.first + len(item.ends) - 1)
                 with self._ending(m):
-                    ledger.add_row(spec, _of(losses, m), grad_norm, noise=False)
+                    ledger.add_row(spec, _of(losses, m), float(grad_norms[m]), noise=False)
         if tokens in self.lead.forks or self.lead.is_due() or stopping:
             self._save()
         if stopping and tokens < self.inputs.plan.tokens:

@@ -34,6 +34,11 @@ def mesh_of(devices: list) -> Mesh:
     return jax.make_mesh((len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices)
 
 
+def on_gpus(mesh: Mesh) -> bool:
+    """Whether the devices are GPUs, present ("gpu") or compiled for ("cuda")."""
+    return mesh.devices.flat[0].platform in ("gpu", "cuda")
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
     """The sharding of state and scalars."""
     return NamedSharding(mesh, WHOLE)

@@ -10,7 +10,7 @@ from bss.training.checkpoint import abstract
 from bss.training.evaluation import HeldOut
 from bss.training.execution import compiler_options
 from bss.training.ledger import Ledger
-from bss.training.mesh import replicated
+from bss.training.mesh import on_gpus, replicated
 from bss.training.source import Source
 from bss.training.step import init_state, make_step
 
@@ -38,7 +38,7 @@ class Session:
         self.programs = Programs(step, shapes, capacity, run, mesh, options)
         bucket = execution.evaluation_bucket
         self._held_out.compile(mesh, bucket, shapes, options, attention)
-        if mesh.devices.flat[0].platform in ("gpu", "cuda"):
+        if on_gpus(mesh):
             # Its compiler tries kernels on the device, and breaks what is being recorded there.
             self.programs.wait()
 

@@ -18,10 +18,11 @@ from bss.plots.late_switch import clocks_figure
 from bss.plots.second_moment import half_lives_figure, switches_figure
 from bss.points.crossings import crossing_pairs, crossings
 from bss.points.equal_steps import mean_curve
-from experiments.second_moment import e_of_s, tables
+from bss.points.standings import ENDINGS
+from experiments.second_moment import e_of_s, growing, tables
 from experiments.second_moment.tables import Trained, read_trained
 
-CURVES = {"constant rate": "eval_loss", "averaged weights": "eval_loss_avg_4%"}
+CURVES = {ENDINGS[ending].short: column for ending, column in growing.LOSSES.items()}
 SMALLEST, REFERENCE = 1, "2"
 
 
@@ -54,7 +55,7 @@ def long(part: Trained, measured: e_of_s.Measured) -> Figure:
 def switches(part: Trained) -> Figure:
     """Schedules and constants less one constant at equal tokens."""
     panels = {title: tables.beside(part, column, REFERENCE) for title, column in CURVES.items()}
-    return switches_figure(panels, REFERENCE)
+    return switches_figure(panels, REFERENCE, tables.constants(part))
 
 
 def clocks(part: Trained, steps: Trained) -> Figure:

@@ -72,7 +72,7 @@ def grown(table: pd.DataFrame) -> Iterator[Claim]:
 
 def caught_up(large: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Claim]:
     """The run that grows beside its larger batch: at equal steps, and at equal losses."""
-    grows = large.loc[large["arm"].str.contains(":")]
+    grows = large.loc[large["role"] == "schedule"]
     gaps = gaps_at_equal_steps(grows, steps)
     first, last = gaps.iloc[0], gaps.iloc[-1]
     place = "results/second_moment/large/runs.parquet"

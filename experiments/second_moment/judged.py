@@ -28,11 +28,24 @@ def read_part(results: Path) -> Part:
 
 
 def read_curves(results: Path) -> pd.DataFrame:
-    """The curves of a part at constant rate, with the batch of each as it was asked, in `arm`."""
-    ended = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
-    arms = ended.loc[ended["rate"] == "constant"].set_index("run")["batch"]
+    """The curves of a part at constant rate, with the role of each."""
+    ended = pd.read_csv(results / "contenders.csv")
+    roles = ended.loc[ended["rate"] == "constant"].set_index("run")["role"]
     curves = pd.read_parquet(results / "runs.parquet")
-    return curves.assign(arm=curves["run"].map(arms))
+    return curves.assign(role=curves["run"].map(roles))
+
+
+def of_beta2(config: Config) -> list[str]:
+    """The rules of a part that change how beta2 follows the batch, and nothing else."""
+    own = {"optimizer.beta2", "optimizer.beta2_half_life"}
+    return [rule["name"] for rule in config["rules"] if rule["changes"].keys() <= own]
+
+
+def of_both(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:
+    """Judged losses of two parts, and a config with the rules of both."""
+    ended = losses(judged(*first)) | losses(judged(*second))
+    rules = {rule["name"]: rule for _, config in (first, second) for rule in config["rules"]}
+    return ended, {**first[1], "rules": [*rules.values()]}
 
 
 def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
@@ -70,16 +83,23 @@ def losses(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
     }
 
 
-def best_inner(table: pd.DataFrame, config: Config) -> dict[Cell, float]:
-    """The batch between the ends with the lowest held-out loss on the seeds that chose the rate."""
+def choosing(table: pd.DataFrame, config: Config) -> dict[Cell, pd.DataFrame]:
+    """Held-out losses [batch, seed] at the best rate, of the seeds that chose it."""
     chose = table["seed"].isin(config["seeds"][: config["choosing"]])
     best = tuned(table.loc[chose & (table["role"] == "constant")])
     best = best.assign(batch=best["batch"].astype(int))
-    found = {}
-    for (rule, ending), rows in best.groupby(["rule", "rate"], sort=False):  # type: ignore[misc]
-        means = rows.pivot_table(index="batch", columns="rule", values="eval_loss").iloc[1:-1]
-        found[str(rule), str(ending)] = float(means.index[int(means.to_numpy().argmin())])
-    return found
+    return {
+        (str(rule), str(ending)): rows.pivot(index="batch", columns="seed", values="eval_loss")
+        for (rule, ending), rows in best.groupby(["rule", "rate"], sort=False)  # type: ignore[misc]
+    }
+
+
+def best_inner(table: pd.DataFrame, config: Config) -> dict[Cell, float]:
+    """The batch between the ends with the lowest held-out loss on the seeds that chose the rate."""
+    return {
+        cell: float(chose.mean(axis="columns").iloc[1:-1].idxmin())  # type: ignore[arg-type]
+        for cell, chose in choosing(table, config).items()
+    }
 
 
 def where_best(table: pd.DataFrame, config: Config) -> dict[Cell, Position]:

@@ -6,16 +6,24 @@ import pandas as pd
 
 from bss.points.claims import Claim
 from bss.points.contrasts import contrasts, over_seeds
-from bss.points.standings import ENDINGS, tuned
+from bss.points.standings import ENDINGS
 from experiments.second_moment.half_lives import cells, compared, envelope
-from experiments.second_moment.judged import STEP, TOKENS, Cell, Config, Part, judged, losses
+from experiments.second_moment.judged import (
+    STEP,
+    TOKENS,
+    Cell,
+    Config,
+    Part,
+    choosing,
+    of_both,
+)
 from experiments.second_moment.told import LARGER, ended_lower, told
 
 ENVELOPE = "With each batch at the best of four rules of beta2 an end is worse than one between"
 HALF_LIFE = "Left-out (batch, rule) cells are predicted better than by the batch alone"
 CONTROLS = {
-    "beta1": "Momentum kept per token as beta2 is, not .9 per step, ends lower",
-    "unclipped": "Without clipping a run ends lower",
+    "optimizer.beta1": "Momentum kept per token as beta2 is, not .9 per step, ends lower",
+    "optimizer.clip": "Without clipping a run ends lower",
 }
 PAIRS = {"half-life 28K": TOKENS, "0.99 per step": STEP}
 PART = "slower"
@@ -23,17 +31,15 @@ PART = "slower"
 
 def claims(rules: Part, slower: Part) -> list[Claim]:
     """Of the registered rules and the slower ones, on the seeds that both judge."""
-    (table, config), (other, controls) = rules, slower
-    ended = losses(judged(table, config)) | losses(judged(other, controls))
-    chose = {**choosing(table, config), **choosing(other, controls)}
-    known = {**config, "rules": [*config["rules"], *controls["rules"]]}
+    ended, config = of_both(rules, slower)
+    chose = choosing(*rules) | choosing(*slower)
     made = []
     for ending in (one for one in ENDINGS if (STEP, one) in ended):
         four = {rule: ended[rule, ending] for rule in (*PAIRS, *PAIRS.values())}
         made += slower_than(four, ending)
         made += enveloped(four, {rule: chose[rule, ending] for rule in four}, ending)
-        made += by_half_life({(r, ending): t for r, t in four.items()}, ending, known)
-        made += controlled(ended, ending)
+        made += by_half_life({(r, ending): t for r, t in four.items()}, ending, config)
+        made += controlled(ended, ending, config)
     return made
 
 
@@ -54,8 +60,7 @@ def enveloped(
     shared = sorted(set.intersection(*(set(table.columns) for table in four.values())))
     judged_on = {rule: table.loc[:, shared] for rule, table in four.items()}
     table, best = envelope(judged_on, {rule: chose[rule] for rule in four})
-    means = pd.DataFrame({b: chose[rule].loc[b].mean() for b, rule in best.items()}, index=[0])
-    inner = int(means.iloc[0, 1:-1].idxmin())
+    inner = min([*best][1:-1], key=lambda batch: float(chose[best[batch]].loc[batch].mean()))
     named = table.set_axis([f"batch {batch}" for batch in table.index])
     pairs = [(end, f"batch {inner}") for end in named.index[[0, -1]]]
     for (end, _), effect in contrasts(named, pairs).items():
@@ -74,27 +79,17 @@ def by_half_life(
         yield told(HALF_LIFE, condition, effect, PART, note, sign=-1, matters=0.0)
 
 
-def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str) -> Iterator[Claim]:
+def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str, config: Config) -> Iterator[Claim]:
     """One thing changed beside the half-life of 7K, at the ends of the batches."""
-    for kind, statement in CONTROLS.items():
+    for field, statement in CONTROLS.items():
         values = {}
-        for (rule, own), table in ended.items():
-            if own == ending and kind in rule:
-                batch = table.index[0]
-                apart = (table.loc[batch] - ended[TOKENS, ending].loc[batch]).dropna()
-                values[f"{rule}, batch {batch}"] = apart.to_numpy(float)
+        for rule in (one["name"] for one in config["rules"] if field in one["changes"]):
+            (batch,) = ended[rule, ending].index
+            apart = ended[rule, ending].loc[batch] - ended[TOKENS, ending].loc[batch]
+            told_as = f"{rule.removesuffix(f' at {batch}')}, batch {batch}"
+            values[told_as] = apart.dropna().to_numpy(float)
         for condition, effect in over_seeds(values).items():
-            told_as = f"{condition.replace(' at 32', '')}, {ENDINGS[ending].short}"
             note = "the control at one rate, the rule at its own"
-            yield ended_lower(statement, told_as, effect, PART, note)
-
-
-def choosing(table: pd.DataFrame, config: Config) -> dict[Cell, pd.DataFrame]:
-    """Held-out losses [batch, seed] at the best rate, of the seeds that chose it."""
-    chose = table["seed"].isin(config["seeds"][: config["choosing"]])
-    best = tuned(table.loc[chose & (table["role"] == "constant")])
-    best = best.assign(batch=best["batch"].astype(int))
-    return {
-        (str(rule), str(ending)): rows.pivot(index="batch", columns="seed", values="eval_loss")
-        for (rule, ending), rows in best.groupby(["rule", "rate"], sort=False)  # type: ignore[misc]
-    }
+            yield ended_lower(
+                statement, f"{condition}, {ENDINGS[ending].short}", effect, PART, note
+            )

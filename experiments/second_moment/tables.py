@@ -6,17 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from bss.files import read_json
+from bss.points.contrasts import half_interval
 from bss.points.standings import ENDINGS
+from bss.schedules.batch import BatchSchedule
 from experiments.second_moment.half_lives import cells, envelope
-from experiments.second_moment.judged import Cell, Config, judged, losses
-from experiments.second_moment.slower import choosing
+from experiments.second_moment.judged import (
+    Cell,
+    Config,
+    choosing,
+    judged,
+    losses,
+    of_beta2,
+    of_both,
+    read_part,
+)
 
-LEVEL = 0.95
 GRID = 40
-CONTROLS = "half-life 7K, "
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,8 @@ class Trained:
 
 def read_trained(folder: Path) -> Trained:
     """A part from its folder of results."""
-    config = read_json(folder / "experiment.json", "run the part first")["config"]
-    runs = pd.read_parquet(folder / "runs.parquet")
-    return Trained(pd.read_csv(folder / "contenders.csv"), runs, config)
+    contenders, config = read_part(folder)
+    return Trained(contenders, pd.read_parquet(folder / "runs.parquet"), config)
 
 
 def at_one_rate(part: Trained) -> pd.DataFrame:
@@ -59,10 +64,9 @@ def at_one_rate(part: Trained) -> pd.DataFrame:
 
 def merged(first: Trained, second: Trained) -> tuple[dict[Cell, pd.DataFrame], Config]:
     """Judged losses of two parts, without the controls, and a config with the rules of both."""
-    rules = {r["name"]: r for part in (first, second) for r in part.config["rules"]}
-    both = {cell: table for cell, table in (first.judged | second.judged).items()
-            if not cell[0].startswith(CONTROLS)}  # fmt: skip
-    return both, first.config | {"rules": [*rules.values()]}
+    ended, config = of_both(*((part.contenders, part.config) for part in (first, second)))
+    own = of_beta2(config)
+    return {cell: table for cell, table in ended.items() if cell[0] in own}, config
 
 
 def enveloped(first: Trained, second: Trained) -> dict[Cell, pd.DataFrame]:
@@ -92,7 +96,7 @@ def half_lives(first: Trained, second: Trained) -> dict[str, pd.DataFrame]:
         for _, rows in values.groupby(table["batch"]):
             best = rows.mean(axis=1).to_numpy().argmin()
             apart = (rows - rows.iloc[best]).to_numpy(float)
-            half = _half(apart.T)
+            half = half_interval(apart.T)
             columns = {"loss": rows.mean(axis=1), "above": apart.mean(axis=1), "half": half}
             tables.append(named.loc[rows.index].assign(**columns))
         found[ending] = pd.concat(tables)
@@ -119,14 +123,21 @@ def beside(part: Trained, column: str, reference: str) -> dict[str, pd.DataFrame
     ends = [x[-1] for seeds in curves.values() for x, _ in seeds.values()]
     grid = np.linspace(min(ends) - 1.0, min(ends), GRID)
     found = {}
-    for name in sorted(curves, key=lambda name: (not name.isdigit(), len(name), name)):
+    flat = constants(part)
+    for name in sorted(curves, key=lambda name: (name not in flat, len(name), name)):
         pairs = [(curves[name][s], curves[reference][s]) for s in curves[name]]
         apart = [np.interp(grid, *own) - np.interp(grid, *other) for own, other in pairs]
-        mean, half = np.mean(apart, axis=0), _half(np.array(apart))
+        mean, half = np.mean(apart, axis=0), half_interval(np.array(apart))
         columns = {"difference": mean, "low": mean - half, "high": mean + half}
         if name != reference:
             found[name] = pd.DataFrame({"tokens": np.exp(grid), **columns})
     return found
+
+
+def constants(part: Trained) -> set[str]:
+    """The names of the constants of a part."""
+    table = named(part)
+    return set(table.loc[table["role"] == "constant", "name"])
 
 
 def named(part: Trained) -> pd.DataFrame:
@@ -137,17 +148,12 @@ def named(part: Trained) -> pd.DataFrame:
 
 def short(batch: str, part: Trained) -> str:
     """A batch schedule in a few letters: "8", "2 → 8 at 70%", or all its batches."""
-    if ":" not in batch:
-        return batch
-    stages = [stage.split(":") for stage in batch.split()]
-    arrow = " → ".join(size for _, size in stages)
-    if len(stages) > 2:
+    total = part.config["setup"]["schedule"]["tokens"]
+    schedule = BatchSchedule.parse(batch, total=total)
+    arrow = " → ".join(map(str, schedule.batches))
+    if len(schedule.batches) != 2:
         return arrow
-    total, at = part.config["setup"]["schedule"]["tokens"], stages[1][0]
-    if not at.endswith("%"):
-        scale = {"K": 1e3, "M": 1e6}.get(at[-1], 1)
-        at = f"{100 * float(at.rstrip('KM')) * scale / total:g}%"
-    return f"{arrow} at {at}"
+    return f"{arrow} at {100 * schedule.starts[1] / total:g}%"
 
 
 def reached(points: pd.DataFrame) -> pd.DataFrame:
@@ -156,12 +162,3 @@ def reached(points: pd.DataFrame) -> pd.DataFrame:
         index="target_loss", columns="batch", values="reached", aggfunc="sum"
     )
     return table.iloc[::-1]
-
-
-def _half(apart: np.ndarray) -> np.ndarray:
-    """Half the interval of the mean over seeds of differences [seed, ...]."""
-    seeds = len(apart)
-    if seeds < 2:
-        return np.full(apart.shape[1:], np.nan)
-    spread = apart.std(axis=0, ddof=1) / np.sqrt(seeds)
-    return stdtrit(seeds - 1, (1 + LEVEL) / 2) * spread

@@ -238,7 +238,8 @@ def test_a_control_is_compared_with_its_rule_at_its_own_batch():
     rule = pd.DataFrame({s: [2.0, 1.9 + 0.001 * s] for s in seeds}, index=[1, 32])
     other = pd.DataFrame({s: [1.6 + 0.002 * s] for s in seeds}, index=[32])
     ended = {(TOKENS, "decay"): rule, ("half-life 7K, beta1 .43", "decay"): other}
-    (found,) = slower.controlled(ended, "decay")
+    rules = [{"name": name, "changes": {"optimizer.beta1": 0.43}} for name, _ in ended][1:]
+    (found,) = slower.controlled(ended, "decay", {"rules": rules})
     assert found.condition == "half-life 7K, beta1 .43, batch 32, decayed"
     assert found.effect.estimate == pytest.approx(-0.3 + 0.001 * 4)
     assert found.verdict == "shown"

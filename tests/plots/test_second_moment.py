@@ -77,7 +77,9 @@ def test_half_lives_have_a_line_a_batch_with_losses_above_their_best():
 def test_switches_are_told_apart_and_constants_named_without_overlap():
     table = pd.DataFrame({"tokens": [1e5, 1e6], "difference": [0.0, 0.01]})
     table = table.assign(low=table["difference"] - 0.001, high=table["difference"] + 0.001)
-    (ax,) = switches_figure({"constant rate": {"1": table, "8": table, "1 → 8": table}}, "2").axes
+    (ax,) = switches_figure(
+        {"constant rate": {"1": table, "8": table, "1 → 8": table}}, "2", {"1", "8"}
+    ).axes
     names = {note.get_text(): note.xy[1] for note in ax.texts if isinstance(note, Annotation)}
     low, high = ax.get_ylim()
     assert abs(names["8"] - names["1"]) >= 0.049 * (high - low)
