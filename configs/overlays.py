@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 DEVICES = {
     "fleet": 1,
+    "fit": False,
     "devices": 0,
     "evaluation_bucket": 32,
     "repeatable": False,

@@ -32,23 +32,22 @@ Processes = tuple[tuple[Case, ...], ...]
 
 def full() -> Processes:
     """Every measurement of an accelerator: 8 to 10 minutes on an H100."""
-    reference, best = KERNELS[0], KERNELS[-1]
+    best = KERNELS[-1]
     return (
-        (Case("machine", {}, 5), *_each("10M", (8, 32), 10), _step("10M", 128, best, seconds=12)),
-        _each("85M", (8, 32), 14),
-        (*_each("302M", (8,), 18), _step("302M", 16, best, seconds=18)),
+        (Case("machine", {}, 5), *_beside("10M", 32, 10), _step("10M", 8, best, seconds=10)),
+        (_step("85M", 8, best, seconds=18), *_beside("85M", 32, 14)),
+        (_step("302M", 8, best, seconds=18), *_beside("302M", 16, 18)[:2]),
+        (Case("ramp", _model("10M", (16, 64), 1024, best), 30),),
+        (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
+        _fleets("nano", 8, 64, (1, 16, 64), 20),
         (
             *(Case("gradients", _model("10M", 64, 256, k), 12) for k in KERNELS),
             *_host_and_small("nano", (1, 8), 64, 8),
             *_repeats("10M", 8, 1024, 12),
         ),
-        (Case("ramp", _model("10M", (16, 64), 1024, best), 45),),
-        (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
-        (_step("302M", 32, best, remat=True, seconds=18),),
-        _fleets("nano", 8, 64, (1, 16), 20),
+        (_step("302M", 32, best, seconds=18),),
+        (_step("10M", 128, best, seconds=12),),
         (_step("85M", None, best, seconds=20),),
-        (_step("10M", None, best, seconds=25),),
-        (_step("302M", 8, reference, remat=True, seconds=18),),
         (Case("torch", {"model": "10M", "bucket": 32, "seq_len": 1024}, 40),),
     )
 
@@ -59,8 +58,8 @@ def tiny() -> Processes:
     return (
         (
             Case("machine"),
+            _step("pico", 2, here, seq_len=32, remat=False),
             _step("pico", 2, here, seq_len=32),
-            _step("pico", 2, here, seq_len=32, remat=True),
             Case("gradients", _model("pico", 2, 32, here)),
             *_repeats("pico", 2, 32, 0, kernels=(here,)),
             *_host_and_small("pico", (1, 2), 32, 0),
@@ -81,17 +80,21 @@ def _step(
     attention: str,
     *,
     seq_len: int = 1024,
-    remat: bool = False,
+    remat: bool = True,
     seconds: float = 0,
 ) -> Case:
     """A training step; of no bucket, of the largest that is expected to fit."""
     return Case("step", {**_model(model, bucket, seq_len, attention), "remat": remat}, seconds)
 
 
-def _each(model: str, buckets: tuple[int, ...], seconds: float) -> tuple[Case, ...]:
-    """Steps with each kernel, the one of least memory first."""
-    kernels = KERNELS[::-1]
-    return tuple(_step(model, bucket, k, seconds=seconds) for bucket in buckets for k in kernels)
+def _beside(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
+    """A size as it is, with the other kernel, and without remat: the one of least memory first."""
+    reference, best = KERNELS
+    return (
+        _step(model, bucket, best, seconds=seconds),
+        _step(model, bucket, reference, seconds=seconds),
+        _step(model, bucket, best, remat=False, seconds=seconds),
+    )
 
 
 def _repeats(
@@ -112,7 +115,10 @@ def _host_and_small(
     largest = _model(model, buckets[-1], seq_len, KERNELS[0])
     return (
         Case("host", largest, 2 * seconds),
-        *(_step(model, bucket, KERNELS[0], seq_len=seq_len, seconds=seconds) for bucket in buckets),
+        *(
+            _step(model, bucket, KERNELS[0], seq_len=seq_len, remat=False, seconds=seconds)
+            for bucket in buckets
+        ),
     )
 
 

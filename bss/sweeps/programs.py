@@ -1,4 +1,4 @@
-"""What an experiment's config asks to be compiled: a run of each model, in each of its buckets."""
+"""What an experiment's config asks to be compiled: a run of each shape, in each of its buckets."""
 
 import dataclasses
 import importlib.util
@@ -43,11 +43,14 @@ def setup_of(config: Mapping[str, Any]) -> Setup:
 
 
 def jobs(config: Mapping[str, Any]) -> Iterator[Job]:
-    """The base run of a config at each model that the config names, in every bucket of its own."""
+    """The base run of a config at each model and length that it names, in each of its buckets."""
     setup = setup_of(config)
     buckets, execution = setup.engine.buckets, setup.engine.execution()
-    for name in dict.fromkeys([setup.model, *_models(config)]):
-        base = planned_run(dataclasses.replace(setup, model=name))
+    own_length = setup.text.seq_len
+    named = [(setup.model, None), *_named(config)]
+    for name, length in dict.fromkeys((name, length or own_length) for name, length in named):
+        text = dataclasses.replace(setup.text, seq_len=length)
+        base = planned_run(dataclasses.replace(setup, model=name, text=text))
         own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
         yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
 
@@ -68,13 +71,16 @@ def read_config(text: str) -> dict[str, Any]:
     return json.loads(config.to_json_best_effort())
 
 
-def _models(value: Any, key: str = "") -> Iterator[str]:
-    """The named sizes that are a config's values of "model" or "models"."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _models(inner, name)
-    elif isinstance(value, list | tuple):
+def _named(value: Any) -> Iterator[tuple[str, int | None]]:
+    """Sizes that are a config's values of "model" or "models", and a "seq_len" beside them."""
+    if isinstance(value, list | tuple):
         for inner in value:
-            yield from _models(inner, key)
-    elif key in ("model", "models") and value in SIZES:
-        yield value
+            yield from _named(inner)
+    elif isinstance(value, Mapping):
+        length = value.get("seq_len")
+        for key, inner in value.items():
+            if key in ("model", "models"):
+                names = [inner] if isinstance(inner, str) else inner
+                yield from ((name, length) for name in names if name in SIZES)
+            else:
+                yield from _named(inner)

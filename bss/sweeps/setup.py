@@ -32,7 +32,7 @@ class EngineConfig:
             too small to fill a device.
         buckets: ladder of bucket sizes in sequences.
         checkpoint_seconds: between checkpoints; see `Execution`.
-        devices, evaluation_bucket, repeatable, attention: see `Execution`.
+        fit, devices, evaluation_bucket, repeatable, attention: see `Execution`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
@@ -42,6 +42,7 @@ class EngineConfig:
     fleet: int = 1
     buckets: tuple[int, ...] = ()
     checkpoint_seconds: float = 60.0
+    fit: bool = False
     devices: int = 0
     evaluation_bucket: int = 32
     repeatable: bool = False

@@ -24,7 +24,7 @@ class Ladder:
         (8, 32)
     """
 
-    sizes: tuple[int, ...] = ()
+    sizes: Sequence[int] = ()
     split: bool = False
 
     def __post_init__(self) -> None:

@@ -33,6 +33,8 @@ class Execution:
         runs: directory of run directories.
         data: directory of the token shards.
         buckets: ladder of bucket sizes in sequences; empty for any up to 32.
+        fit: choose them by memory, found by compiling: of `buckets`, or of any size where it is
+            empty, those that the devices hold.
         devices: how many local devices share a bucket; 0 means all.
         checkpoint_seconds: between checkpoints; longer where a save holds up the steps for more
             than a 20th of that. 0 saves at every step.
@@ -50,6 +52,7 @@ class Execution:
     runs: str = "runs"
     data: str = "data/stdlib-bytes"
     buckets: tuple[int, ...] = ()
+    fit: bool = False
     devices: int = 0
     checkpoint_seconds: float = 60.0
     forks: tuple[int, ...] = ()

@@ -42,7 +42,7 @@ _TRACED = ("lr", "beta1", "beta2", "beta2_half_life", "weight_decay")
 
 def fleet_key(run: RunConfig, execution: Execution) -> Hashable:
     """Runs of equal keys can be trained side by side; None for one that is trained alone."""
-    if run.noise_scale.half_life:
+    if run.noise_scale.half_life or execution.fit:
         return None
     segments = tuple((s.start_tokens, s.end_tokens, s.batch) for s in execution.plan(run).segments)
     optimizer = dataclasses.replace(run.optimizer, **{n: getattr(Optimizer, n) for n in _TRACED})

@@ -20,6 +20,7 @@ from bss.training.checkpoint import missing_forks, open_checkpoints
 from bss.training.config import RunConfig
 from bss.training.directory import open_run, read_status, run_path
 from bss.training.execution import Execution, peak_flops
+from bss.training.largest import by_memory
 from bss.training.ledger import Diverged, Ledger, fork_points
 from bss.training.mesh import make_mesh
 from bss.training.prefetch import StepInput, prefetch, step_inputs
@@ -63,6 +64,8 @@ def train(
     if is_done(run, plan, execution):
         return read_status(path)
     mesh = make_mesh(execution.devices)
+    if execution.fit:
+        execution = by_memory(run, execution, plan, mesh)
     source = open_source(run, Path(execution.data), mesh)
     source.check(plan.tokens // run.data.seq_len)
     with open_run(path) as directory, open_checkpoints(path) as checkpoints:

@@ -94,16 +94,16 @@ def test_fit_finds_the_largest_bucket(held, found, run_file, small_device, capsy
     ]
 
 
-def test_a_config_names_models_and_buckets(capsys, monkeypatch):
+def test_a_config_names_models_lengths_and_buckets(capsys, monkeypatch):
     seen = []
     monkeypatch.setattr(
         "bss.training.compiled.examine",
         lambda run, capacity, *_: seen.append((run, dict(capacity))) or [],
     )
     printed(capsys, "compile", "--config", "configs/critical_batch.py:paper", "--on", "cpu:1")
-    assert [run.model.num_layers for run, _ in seen] == [12, 12, 24, 12, 24]
+    assert [run.model.num_layers for run, _ in seen] == [12, 12, 24, 12, 24, 12, 12, 12]
     assert {tuple(capacity) for _, capacity in seen} == {(8, 16, 32, 64)}
-    assert {run.data.seq_len for run, _ in seen} == {512}
+    assert [run.data.seq_len for run, _ in seen] == [*[512] * 5, 1024, 2048, 4096]
     seen.clear()
     printed(capsys, "compile", "--config", "configs/train.py:nano", "--on", "cpu:1")
     assert seen == [(from_dict(RunConfig, to_dict(seen[0][0])), {8: 1, 16: 1})]

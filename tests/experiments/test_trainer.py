@@ -38,5 +38,5 @@ def test_an_optimizer_without_second_moments_is_not_told(trainer, tiny_run, caps
 
 def test_what_an_engine_says_of_devices_is_said_to_every_run():
     engine = EngineConfig("runs", buckets=(4,), devices=2, evaluation_bucket=8, attention="cudnn")
-    expected = Execution("runs", "shards", (4,), 2, evaluation_bucket=8, attention="cudnn")
+    expected = Execution("runs", "shards", (4,), devices=2, evaluation_bucket=8, attention="cudnn")
     assert engine.execution("shards") == replace(expected, compilation_cache="runs/compiled")

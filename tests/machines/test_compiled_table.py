@@ -10,7 +10,7 @@ from bss.sweeps.programs import jobs, read_config, setup_of
 
 NAMED = (
     *(("10M", 256, "train", 8), ("10M", 256, "train", 64), ("10M", 256, "evaluation", 32)),
-    *(("49M", 256, "train", 64), ("151M", 2048, "train", 8), ("151M", 2048, "train", 32)),
+    *(("49M", 256, "train", 64), ("151M", 2048, "train", 8), ("nano", 128, "train", 64)),
 )
 TABLE = read_json(COMPILED, "python -m benchmarks.compiled makes it")
 
