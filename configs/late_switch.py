@@ -110,7 +110,6 @@ BASE = {
     "continued_seeds": (0,),
     "resamples": 100,
     "results": "runs/late_switch_{size}/results",
-    "engine": "local",
     **PRICED,
 }
 SIZES = {

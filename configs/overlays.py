@@ -7,8 +7,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 DEVICES = {
-    "retries": 2,
-    "address": "",
     "fleet": 1,
     "fit": False,
     "devices": 0,

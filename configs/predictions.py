@@ -42,7 +42,6 @@ BASE = {
     "seeds": (10, 11, 12),
     "resamples": 100,
     "results": "runs/predictions/results/{size}",
-    "engine": "local",
 }
 SIZES = {
     "smoke": {
