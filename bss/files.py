@@ -1,5 +1,6 @@
 """Files read and written in one way: JSON with its mistakes told, writes that are whole or not."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -21,6 +22,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def is_locked(path: str | Path) -> bool:
+    """Whether a process, of any machine that shares the file, holds its lock."""
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -109,6 +109,7 @@ BASE = {
     "resamples": 2000,
     "results": "runs/critical_batch_{size}/results",
     **PRICED,
+    "engine": "local",
     "setup": {
         "model": "pico",
         "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 32},
@@ -173,8 +174,6 @@ SIZES = {
         "setup.schedule": {"tokens": 100_000_000, "warmup": 50_000},
         "setup.evaluation.tokens": 131_072,
         "setup.engine": {
-            "workers": 1,
-            "pin": False,
             "buckets": (2, 4, 8, 16, 32, 64),
             "machine": H100,
         },
@@ -205,8 +204,6 @@ SIZES = {
         "setup.evaluation": {"tokens": 4_194_304, "per_efold": 20, "first": 100_000_000},
         "setup.averages": ("0.5%", "1%", "2%", "4%", "8%", "16%"),
         "setup.engine": {
-            "workers": 1,
-            "pin": False,
             "buckets": (8, 16, 32, 64),
             "machine": H100,
         },

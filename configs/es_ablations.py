@@ -56,6 +56,7 @@ BASE = {
     "ladders": ((1,), (2,), (4,), (8,)),
     "ladder_batch": 8,
     "results": "runs/es_ablations_{size}/results",
+    "engine": "local",
 }
 SIZES = {
     "smoke": {"variations": changes(CONSTANTS[:4], 12_000)},

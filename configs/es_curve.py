@@ -26,6 +26,7 @@ BASE = {
     "policies": (),
     "resamples": 500,
     "results": "runs/{size}/results",
+    "engine": "local",
     "setup": SETUP,
     "setup.optimizer.beta2": 0.95,
     "setup.schedule": {"tokens": 1_500_000, "warmup": 50_000},

@@ -50,6 +50,7 @@ BASE = {
     "late_factor": 8,
     "resamples": 500,
     "results": "runs/es_wsd_{size}/results",
+    "engine": "local",
     "setup": SETUP,
     "setup.optimizer.beta2_half_life": 7_000,
     "setup.schedule": {"tokens": 1_000_000, "warmup": 50_000},
@@ -59,7 +60,7 @@ BASE = {
 }
 ACCELERATOR = {
     "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
-    "setup.engine": {"workers": 1, "pin": False, "buckets": (8, 16, 32, 64), "machine": H100},
+    "setup.engine": {"buckets": (8, 16, 32, 64), "machine": H100},
 }
 SIZES = {
     "smoke": {

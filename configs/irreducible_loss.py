@@ -30,6 +30,7 @@ BASE = {
     "references": 2,
     "resamples": 500,
     "results": "runs/irreducible_loss_{size}/results",
+    "engine": "local",
     "setup": SETUP,
     "setup.model": "pico",
     "setup.text": {"corpus": "synthetic", "seq_len": 32},

@@ -110,6 +110,7 @@ BASE = {
     "continued_seeds": (0,),
     "resamples": 100,
     "results": "runs/late_switch_{size}/results",
+    "engine": "local",
     **PRICED,
 }
 SIZES = {

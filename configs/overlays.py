@@ -7,6 +7,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 DEVICES = {
+    "retries": 2,
+    "address": "",
     "fleet": 1,
     "fit": False,
     "devices": 0,

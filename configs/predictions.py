@@ -42,6 +42,7 @@ BASE = {
     "seeds": (10, 11, 12),
     "resamples": 100,
     "results": "runs/predictions/results/{size}",
+    "engine": "local",
 }
 SIZES = {
     "smoke": {

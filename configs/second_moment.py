@@ -86,6 +86,7 @@ BASE = {
     "widen": 2,
     "decay": 0.2,
     "results": "runs/second_moment/results/{size}",
+    "engine": "local",
     "setup": SETUP,
     "setup.schedule": {"tokens": 500_000, "warmup": 50_000},
     "setup.evaluation": {"per_efold": 5, "first": 80_000},

@@ -1,6 +1,7 @@
 """How an experiment is run from the command line: its config parsed, its mistakes told."""
 
 import json
+import os
 import signal
 import sys
 import warnings
@@ -12,6 +13,7 @@ from ml_collections import config_flags
 
 from bss.errors import InputError
 from bss.machines.present import look_for_present
+from bss.sweeps.slurm import Written
 from bss.values import from_dict
 from experiments.study import module, say
 
@@ -21,8 +23,9 @@ S = TypeVar("S")
 def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
     """Parses --config into a frozen study and runs it.
 
-    Bad input is one line and status 2; Ctrl-C and SIGTERM save every run and leave with 130 and
-    143: the same command continues.
+    Bad input is one line and status 2; runs that were written for another machine are told with
+    status 75; Ctrl-C and SIGTERM save every run and leave with 130 and 143: the same command
+    continues.
     """
     look_for_present()
     config = config_flags.DEFINE_config_file("config", lock_config=True)
@@ -38,6 +41,9 @@ def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
         except (InputError, OSError) as error:
             say(f"{module()}: {_one_line(error)}")
             sys.exit(2)
+        except Written as written:
+            say(str(written))
+            sys.exit(os.EX_TEMPFAIL)
         except KeyboardInterrupt:
             say("interrupted; every run is saved, the same command continues")
             sys.exit(130)

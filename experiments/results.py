@@ -10,7 +10,7 @@ from typing import Any
 
 from bss.errors import InputError
 from bss.files import read_json, write_json
-from bss.sweeps.engine import LocalEngine
+from bss.machines.slots import cores
 from bss.sweeps.price import price
 from bss.tables import write_table
 from bss.training.execution import commit, machine
@@ -77,7 +77,7 @@ class Results:
             "commit": commit(),
             "date": datetime.date.today().isoformat(),
             "device": machine(),
-            "cores": LocalEngine().workers,
+            "cores": cores(),
             "seconds": round(time.monotonic() - self._started, 1),
             "training_seconds": round(sum(spent)),
             "trained_tokens": cost.trained,

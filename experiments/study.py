@@ -10,6 +10,8 @@ from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
+from bss.sweeps.engine import Engine
+from bss.sweeps.engines import ENGINES
 from bss.sweeps.fits import told
 from bss.sweeps.price import hours
 from bss.sweeps.programs import jobs
@@ -48,6 +50,7 @@ class SweepStudy:
     Attributes:
         title: of the report.
         results: directory of tables.
+        engine: what trains: see `bss.sweeps.engines`; how, the setup says.
         seeds: each is an initialisation and a data order; runs of one seed share both.
         resamples: bootstrap refits behind each interval.
         setup: model, data, optimizer, horizon, engine.
@@ -58,6 +61,7 @@ class SweepStudy:
 
     title: str
     results: str
+    engine: str = "local"
     seeds: tuple[int, ...] = (0, 1, 2)
     resamples: int = 500
     setup: Setup = field(default_factory=Setup)
@@ -66,6 +70,10 @@ class SweepStudy:
         check_counts(self, "resamples")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; expected different ones, at least one")
+
+    def open_engine(self) -> Engine:
+        """What trains its runs; InputError where that cannot be had."""
+        return ENGINES[self.engine].of(self.setup.engine)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from bss.schedules.second_moment import short_second_moments
-from bss.sweeps.engine import LocalEngine
+from bss.sweeps.engine import Engine
 from bss.sweeps.grid import distinct
 from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.training.status import RunStatus
-from experiments.study import EngineConfig, say
+from experiments.study import say
 
 
 class Trained(Protocol):
@@ -38,9 +38,9 @@ class Trainer:
         finished: the runs that came to their stop, by id.
     """
 
-    def __init__(self, config: EngineConfig, execution: Execution, forks: Sequence[int] = ()):
+    def __init__(self, engine: Engine, execution: Execution, forks: Sequence[int] = ()):
         self.execution = replace(execution, forks=(*forks,))
-        self.engine = LocalEngine(config.workers, pin=config.pin, fleet=config.fleet)
+        self.engine = engine
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}
         self._warned: set[str] = set()

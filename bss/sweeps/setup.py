@@ -26,20 +26,26 @@ class EngineConfig:
 
     Attributes:
         runs: directory of run directories.
-        workers: processes; 0 for one per core.
-        pin: a core for each worker; off on an accelerator.
+        workers: processes; 0 for one in every slot: for every `devices` accelerators, else cores.
+        pin: a core for each worker, where there is no accelerator.
+        retries: how often a run is tried again whose worker, or its machine, was lost.
+        address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
+            this machine, or a new one.
         fleet: how many runs of one shape a worker trains side by side in one program; of models
             too small to fill a device.
         buckets: ladder of bucket sizes in sequences.
         checkpoint_seconds: between checkpoints; see `Execution`.
-        fit, devices, fsdp, whole_gradient, evaluation_bucket, repeatable, attention: see
-            `Execution`.
+        devices: accelerators that a run needs, for itself; 0 for 1, or for its share where there
+            are fewer `workers` than accelerators.
+        fit, fsdp, whole_gradient, evaluation_bucket, repeatable, attention: see `Execution`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
     runs: str = "runs"
     workers: int = 0
     pin: bool = True
+    retries: int = 2
+    address: str = ""
     fleet: int = 1
     buckets: tuple[int, ...] = ()
     checkpoint_seconds: float = 60.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
-from bss.files import read_json, write_json, write_text
+from bss.files import is_locked, read_json, write_json, write_text
 from bss.training.config import Parent, RunConfig
 from bss.training.status import RunStatus
 from bss.values import from_dict, to_dict
@@ -84,19 +84,17 @@ def open_run(path: Path) -> Iterator[RunDirectory]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"run directory {path} is being written by another process") from None
+        except OSError as error:
+            raise InputError(
+                f"run directory {path}: its file system keeps no locks ({error.strerror}), and two "
+                "could write one run; keep runs on one that does"
+            ) from None
         yield RunDirectory(path)
 
 
 def is_being_written(path: Path) -> bool:
     """Whether a process holds the lock of a run directory."""
-    try:
-        with open(path / "lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return is_locked(path / "lock")
 
 
 def read_config(path: Path) -> RunConfig:

@@ -25,10 +25,11 @@ EXIT_INTERRUPTED = 143
 def main() -> int:
     """Serves jobs until stdin closes; exits 143 where a run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m bss.training.worker")
-    parser.add_argument("--core", type=int, help="pin to this core")
+    parser.add_argument("--core", type=int, help="pin to this one of the cores it may use, from 0")
     options = parser.parse_args()
     if options.core is not None:
-        os.sched_setaffinity(0, {options.core})
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[options.core % len(cores)]})
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print goes to the log, not between the answers
     warnings.simplefilter("always", RuntimeWarning)

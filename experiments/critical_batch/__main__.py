@@ -32,7 +32,7 @@ def experiment(study: Study) -> None:
         return
     results = Results(study)
     base, execution = base_run(study.setup)
-    with Trainer(study.setup.engine, execution) as trainer:
+    with Trainer(study.open_engine(), execution) as trainer:
         trials, measured = swept(study, trainer, base)
         others = compared(study, trainer, trials, measured)
     say("measuring steps to the targets, fitting the laws")

@@ -35,7 +35,7 @@ def experiment(study: Study) -> None:
     results = Results(study)
     base, execution = base_run(study.setup)
     trained: dict[str, list[Contender]] = {}
-    with Trainer(study.setup.engine, execution) as trainer:
+    with Trainer(study.open_engine(), execution) as trainer:
         for i, variation in enumerate(study.variations, 1):
             title = f"{i}/{len(study.variations)} {variation.name}"
             asked = list(contenders(study, variation))

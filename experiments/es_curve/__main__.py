@@ -47,7 +47,7 @@ def experiment(study: Study) -> None:
     base, execution = base_run(study.setup)
     horizon, warmup = base.schedule.tokens, base.schedule.warmup
     forks = (round(study.late_at * horizon), decay_start(horizon, study.decay))
-    with Trainer(study.setup.engine, execution, forks) as trainer:
+    with Trainer(study.open_engine(), execution, forks) as trainer:
         batches = [str(batch) for batch in study.batches]
         trunks = expand(base, seeded({"seed": study.seeds, "schedule.batch": batches}))
         trunks = trainer.train(trunks, "1/3 one trunk per batch")

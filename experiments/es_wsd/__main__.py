@@ -40,7 +40,7 @@ def experiment(study: Study) -> None:
     results = Results(study)
     base, execution = base_run(study.setup)
     options, shared = Options(study.resamples), study.shared_rate
-    with Trainer(study.setup.engine, execution, forks(study)) as trainer:
+    with Trainer(study.open_engine(), execution, forks(study)) as trainer:
         trunks = expand(base, trunk_overlays(study))
         trunks = trainer.train(trunks, "1/4 trunks")
         decays = trainer.train(annealed(study, trunks), "2/4 decay branches")

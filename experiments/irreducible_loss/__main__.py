@@ -28,7 +28,7 @@ def experiment(study: Study) -> None:
     known = entropy(measure.language_of(base), sequences=study.entropy_sequences)
     luck = measure.held_out_surprise(base) - known.nats
     say(f"L_0 {known.nats:.4f} ± {known.standard_error:.4f}; held-out text {luck:+.4f} from it")
-    with Trainer(study.setup.engine, execution) as trainer:
+    with Trainer(study.open_engine(), execution) as trainer:
         trunks = trainer.train(measure.trunk_runs(study, base), "1/2 trunks")
         references = trainer.train(measure.reference_runs(study, base), "2/2 references")
 

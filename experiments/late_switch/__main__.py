@@ -34,7 +34,7 @@ def experiment(study: Study) -> None:
         return
     results = Results(study)
     base, execution = base_run(study.setup)
-    with Trainer(study.setup.engine, execution) as trainer:
+    with Trainer(study.open_engine(), execution) as trainer:
         trained = train(study, base, trainer)
     results.write(
         tables(study, trained, trainer),

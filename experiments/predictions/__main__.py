@@ -37,7 +37,7 @@ def experiment(study: Study) -> None:
     base, execution = base_run(study.setup)
     asked = registered_runs(study, base, registration)
     execution = replace(execution, registration=digest(file))
-    with Trainer(study.setup.engine, execution) as trainer:
+    with Trainer(study.open_engine(), execution) as trainer:
         trainer.train(asked, "registered runs")
     ended = outcomes(trainer.runs, registration.runs)
     first = check_first(file, ended)

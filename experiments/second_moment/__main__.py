@@ -26,7 +26,7 @@ def experiment(study: Study) -> None:
     """Runs a part and writes its tables."""
     results = Results(study)
     base, execution = base_run(study.setup)
-    with Trainer(study.setup.engine, execution, study.forks) as trainer:
+    with Trainer(study.open_engine(), execution, study.forks) as trainer:
         trained = train(study, base, trainer)
     stable = [contender.run for contender in trained if contender.ending == "constant"]
     results.write(

@@ -9,6 +9,7 @@ Interrupt it when you like: the run is saved, and the same command continues it.
 from dataclasses import dataclass
 
 from bss.plots.curves import run_figure
+from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
 from bss.sweeps.table import run_table
 from experiments.main import run_experiment
@@ -25,6 +26,7 @@ class Study(RunSetup):
         seed: of the initialisation and of the data order.
         buckets: ladder of bucket sizes in sequences; empty lets the plan choose.
         checkpoint_seconds: at most this long between checkpoints.
+        engine: what trains it: see `bss.sweeps.engines`.
         runs: directory of run directories.
         results: directory of the curve and its figure.
     """
@@ -32,6 +34,7 @@ class Study(RunSetup):
     seed: int = 0
     buckets: tuple[int, ...] = ()
     checkpoint_seconds: float = 60.0
+    engine: str = "local"
     runs: str = "runs"
     results: str = "results"
 
@@ -49,7 +52,7 @@ def experiment(study: Study) -> None:
     )
     run, execution = prepared_run(study, engine)
     run = overlay(run, {"seed": study.seed, "data.seed": study.seed})
-    with Trainer(engine, execution) as trainer:
+    with Trainer(ENGINES[study.engine].of(engine), execution) as trainer:
         trained = trainer.train([run], title)
     curve = run_table(trainer.runs, trained)
     files = {"runs.parquet": curve, "curve.png": run_figure(curve)}

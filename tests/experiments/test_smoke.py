@@ -1,6 +1,7 @@
 """Experiments end to end at their smoke size, as a person runs them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,16 +50,16 @@ def run(command):
 
 @pytest.fixture
 def refused(command, monkeypatch, capsys):
-    """What E(S) says before it leaves with status 2, run in this process."""
+    """What E(S) says before it leaves, with status 2 if not another, run in this process."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
 
-    def told(*more: str) -> str:
+    def told(*more: str, status: int = 2) -> str:
         monkeypatch.setattr(sys, "argv", command("es_curve", *more)[1:])
         with flagsaver.flagsaver(), pytest.raises(SystemExit) as left:
             run_experiment(Study, experiment)
-        assert left.value.code == 2
+        assert left.value.code == status
         return capsys.readouterr().err
 
     return told
@@ -84,6 +85,29 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
     again = run("es_curve", "--config.resamples=20")  # everything is there: nothing trains
     assert again.returncode == 0, again.stderr
     assert pd.read_csv(tmp_path / "results/contenders.csv").equals(contenders)
+
+
+SBATCH = """#!/bin/bash
+script="${@: -1}"
+for i in $(seq 0 $(sed -n 's/^#SBATCH --array=0-//p' "$script")); do
+    SLURM_ARRAY_TASK_ID=$i bash "$script" >&2 || exit 1
+done
+echo $$
+"""
+
+
+@pytest.mark.slow
+def test_es_curve_by_files_goes_on_where_each_array_ends(run, tmp_path):
+    (tmp_path / "sbatch").write_text(SBATCH)
+    (tmp_path / "sbatch").chmod(0o755)
+    path = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    asked = "es_curve", "--config.resamples=20", "--config.engine=files"
+    phases = 0
+    while (done := run(*asked)).returncode == 75:
+        phases += 1
+        subprocess.run(["bash", tmp_path / "runs/jobs/submit.sh"], env=path, check=True)
+    assert (done.returncode, phases) == (0, 3), done.stderr
+    assert len(pd.read_csv(tmp_path / "results/contenders.csv")) > 8
 
 
 @pytest.mark.slow
@@ -158,6 +182,14 @@ def one_line(told: str) -> bool:
 def test_bad_input_is_one_line(refused, argument, told):
     said = refused(argument)
     assert told in said and one_line(said)
+
+
+@loading
+def test_runs_are_written_for_another_machine(refused, tmp_path):
+    arguments = "--config.engine=files", "--config.setup.text.corpus=synthetic"
+    told = refused(*arguments, status=75)
+    assert f"4 runs to train, 0 done; submit them: bash {tmp_path}/runs/jobs/submit.sh" in told
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.slow

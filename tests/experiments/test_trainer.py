@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
 from bss.training.execution import Execution
 from bss.training.status import RunStatus
 from experiments.study import EngineConfig
@@ -14,7 +15,7 @@ from experiments.trainer import Trainer
 @pytest.fixture
 def trainer(monkeypatch):
     """A trainer whose runs all finish at once."""
-    made = Trainer(EngineConfig(workers=1), Execution())
+    made = Trainer(LocalEngine([]), Execution())
     finished = lambda runs, *_: {run.id: RunStatus("finished") for run in runs}  # noqa: E731
     monkeypatch.setattr(made.engine, "train", finished)
     return made

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bss.sweeps.engine import LocalEngine
+from bss.machines.slots import local_slots
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
 from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.tables import check_runs
 from bss.training.config import Parent
@@ -25,7 +26,7 @@ from bss.values import to_dict
 @pytest.fixture(scope="module")
 def engine():
     """Two workers for all sweeps of this file."""
-    with LocalEngine(2) as engine:
+    with LocalEngine(local_slots(2)) as engine:
         yield engine
 
 
@@ -76,7 +77,7 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
     def send():
         while read_status(Path(execution.runs) / run.id).status != "running":
             time.sleep(0.01)
-        engine._processes[0].send_signal(number)
+        os.kill(engine._workers[engine.slots()[0]].pid, number)
 
     thread = threading.Thread(target=send)
     thread.start()
@@ -95,7 +96,7 @@ def test_a_worker_that_leaves_is_replaced(
 ):
     long = overlay(tiny_run, ENDLESS | {"seed": 1})
     others = [overlay(tiny_run, {"schedule.tokens": 512, "seed": seed}) for seed in (2, 3)]
-    monkeypatch.setattr(engine, "workers", 1)
+    monkeypatch.setattr(engine, "_slots", engine.slots()[:1])
     sender = signal_worker_once_running(engine, long, tiny_execution, number)
     statuses = engine.train([long, *others], tiny_execution)
     sender.join()
@@ -107,8 +108,8 @@ def test_a_worker_that_leaves_is_replaced(
 def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, monkeypatch):
     trunk = overlay(tiny_run, {"schedule.tokens": 1024})
     branch = dataclasses.replace(tiny_run, parent=Parent(trunk.id, 1024))
-    with LocalEngine(2) as engine:
-        monkeypatch.setattr(engine, "_start", lambda *_: 1 / 0)
+    with LocalEngine(local_slots(2)) as engine:
+        monkeypatch.setattr(engine, "start", lambda *_: 1 / 0)
         statuses = engine.train([branch, trunk], tiny_execution)
     assert statuses[trunk.id].message == "ZeroDivisionError: division by zero"
     assert statuses[branch.id].status == "skipped"
@@ -118,12 +119,13 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
 SCRIPT = """
 import json, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from bss.sweeps.engine import LocalEngine
+from bss.machines.slots import local_slots
+from bss.sweeps.local import LocalEngine
 from bss.training.config import RunConfig
 from bss.values import from_dict
 from bss.training.execution import Execution
 job = json.load(open(sys.argv[1]))
-with LocalEngine(2, pin=False) as engine:
+with LocalEngine(local_slots(2, pin=False)) as engine:
     engine.train([from_dict(RunConfig, r) for r in job["runs"]],
                  from_dict(Execution, job["execution"]))
 """

@@ -6,8 +6,9 @@ import itertools
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.engine import LocalEngine
+from bss.machines.slots import local_slots
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
 from bss.training.config import Parent
 from bss.training.directory import read_curve, read_executions, read_status, run_path
 from bss.training.fleet import fleet_key, train_fleet
@@ -92,7 +93,7 @@ def test_an_engine_trains_trunks_and_branches_side_by_side(tiny_run, tiny_execut
     branches = [
         dataclasses.replace(overlay(run, changes), parent=Parent(run.id, 1024)) for run in trunks
     ]
-    with LocalEngine(1, fleet=2) as engine:
+    with LocalEngine(local_slots(1), fleet=2) as engine:
         statuses = engine.train([*branches, *trunks], execution)
     assert {status.status for status in statuses.values()} == {"finished"}
     for run in (*trunks, *branches):

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.engine import LocalEngine
+from bss.machines.slots import local_slots
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
 from bss.training.loop import Interrupted, train
@@ -43,7 +44,7 @@ def test_they_are_read_written_and_named_in_the_id(tiny_run, own_run):
 
 def test_the_engine_trains_and_continues_them(own_run, tiny_execution):
     short = overlay(own_run, {"schedule.tokens": 2048})
-    with LocalEngine(1) as engine:
+    with LocalEngine(local_slots(1)) as engine:
         for run in (short, own_run):
             status = engine.train([run], tiny_execution)[run.id]
             assert (status.status, status.tokens) == ("finished", run.schedule.tokens)
@@ -82,5 +83,5 @@ def test_what_a_worker_cannot_import_is_refused_before_anything_starts(tiny_run,
     with pytest.raises(
         InputError, match=r"optimizer\.name: .*InACell' cannot be imported by a worker"
     ):
-        LocalEngine(1).train([tiny_run, run], tiny_execution)
+        LocalEngine(local_slots(1)).train([tiny_run, run], tiny_execution)
     assert not Path(tiny_execution.runs).exists()

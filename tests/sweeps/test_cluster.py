@@ -1,0 +1,138 @@
+"""Sweeps on a Ray cluster of this machine: killed workers and nodes change no curve."""
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bss.errors import InputError
+from bss.machines.slots import local_slots
+from bss.sweeps.cluster import RayEngine
+from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
+from bss.training.directory import read_curve, read_executions
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
+
+
+@pytest.fixture
+def cluster():
+    """A Ray cluster: a head that trains nothing, and nodes of two cores to add."""
+    from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
+
+    head = {"num_cpus": 0, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    yield made
+    made.shutdown()
+
+
+def workers_of(runs: Path) -> list[int]:
+    """The worker processes of a sweep, by where their logs are."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            log = os.readlink(process / "fd/2")
+        except OSError:
+            continue
+        if log.startswith(str(runs / "logs")):
+            found.append(int(process.name))
+    return sorted(found)
+
+
+def wait_for_checkpoints(runs: Path, at_least: int) -> None:
+    """Returns when so many runs have begun to write one."""
+    while sum(1 for _ in runs.glob("*/checkpoints/[0-9]*")) < at_least:
+        time.sleep(0.01)
+
+
+def disturbed(engine, runs, execution, *disturbances):
+    """Trains, while each disturbance is called once there are more checkpoints than before."""
+    folder = Path(execution.runs)
+
+    def disturb():
+        for i, disturbance in enumerate(disturbances):
+            wait_for_checkpoints(folder, 1 + 2 * i)
+            disturbance()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    with engine, pytest.warns(RuntimeWarning, match=r"trying again"):
+        statuses = engine.train(runs, execution)
+    thread.join()
+    assert {status.status for status in statuses.values()} == {"finished"}, statuses
+
+
+def kill_worker(execution):
+    os.kill(workers_of(Path(execution.runs))[0], signal.SIGKILL)
+
+
+def curves(runs, execution):
+    """All columns of all curves, but the seconds."""
+    folder = Path(execution.runs)
+    rows = {run.id: read_curve(folder / run.id) for run in runs}
+    return {run: [row | {"seconds": None} for row in curve] for run, curve in rows.items()}
+
+
+def check_as_undisturbed(runs, execution):
+    undisturbed = dataclasses.replace(execution, runs=f"{execution.runs}-undisturbed")
+    with LocalEngine(local_slots()) as engine:
+        engine.train(runs, undisturbed)
+    told = curves(runs, undisturbed)
+    assert curves(runs, execution) == told
+    assert min(map(len, told.values())) > 5
+
+
+def often_saved(run, execution, count):
+    """Runs that save at every step, so that there is much to kill."""
+    changes = {"schedule.tokens": 3072, "schedule.batch": "0:2 512:4 1024:8"}
+    runs = [overlay(run, changes | {"seed": seed}) for seed in range(count)]
+    return runs, dataclasses.replace(execution, checkpoint_seconds=0)
+
+
+def test_a_killed_worker_changes_no_curve(cluster, tiny_run, tiny_execution):
+    cluster.add_node(num_cpus=2)
+    runs, execution = often_saved(tiny_run, tiny_execution, 2)
+    disturbed(RayEngine(cluster.address), runs, execution, lambda: kill_worker(execution))
+    starts = {run.id: len(read_executions(Path(execution.runs) / run.id)) for run in runs}
+    assert sorted(starts.values()) == [1, 2]
+    check_as_undisturbed([run for run in runs if starts[run.id] == 2], execution)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_had_of_a_cluster(cluster, tiny_run, tiny_execution, monkeypatch):
+    with pytest.raises(InputError, match=r"devices is 1; no node .* has more than 0 CPUs"):
+        RayEngine(cluster.address)
+    cluster.add_node(num_cpus=2, num_gpus=2)
+    monkeypatch.setattr("bss.sweeps.cluster.uses_cpu", lambda: False)
+    with pytest.raises(InputError, match=r"devices is 3; no node .* has more than 2 GPUs"):
+        RayEngine(cluster.address, devices=3)
+    monkeypatch.undo()
+    lost = dataclasses.replace(tiny_execution, data=f"{tiny_execution.data}-lost")
+    with (
+        RayEngine(cluster.address) as engine,
+        pytest.warns(RuntimeWarning, match=r"lacks the data, .*; it is left out"),
+        pytest.raises(InputError, match=r"engine ray: node .* lacks the data.*; 1 runs are left"),
+    ):
+        engine.train([tiny_run], lost)
+
+
+@pytest.mark.slow
+def test_a_killed_node_and_two_workers_change_no_curve(cluster, tiny_run, tiny_execution):
+    nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
+    runs, execution = often_saved(tiny_run, tiny_execution, 12)
+    disturbed(
+        RayEngine(cluster.address, retries=5),
+        runs,
+        execution,
+        lambda: kill_worker(execution),
+        lambda: cluster.remove_node(nodes[0], allow_graceful=False),
+        lambda: kill_worker(execution),
+    )
+    starts = [len(read_executions(Path(execution.runs) / run.id)) for run in runs]
+    assert sum(starts) > len(runs)
+    check_as_undisturbed(runs, execution)

@@ -1,0 +1,102 @@
+"""Slots filled: each worker its own devices, all of them used, the longest runs first."""
+
+import dataclasses
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bss.sweeps import workers
+from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
+from bss.sweeps.queue import lengths, waves
+from bss.sweeps.setup import EngineConfig
+from bss.training.config import Parent, RunConfig
+from bss.values import from_dict
+
+
+class Sleeper(workers.WorkerProcess):
+    """A fake worker: all that its process tells is kept."""
+
+    def __init__(self, told, *arguments):
+        super().__init__(*arguments)
+        self.told = told
+
+    def train(self, job):
+        for event in super().train(job):
+            self.told.append(event)
+            (run,) = job["runs"]
+            yield {
+                "event": "done",
+                "statuses": {from_dict(RunConfig, run).id: {"status": "finished"}},
+            }
+
+
+@pytest.fixture
+def sweep(monkeypatch, tiny_execution):
+    """Runs "trained" by fake workers in the slots of a config: what each told, by its beginning."""
+    fake = str(Path(__file__).with_name("fake_worker.py"))
+    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-S", fake))
+
+    def train(runs, **config):
+        told = []
+        with LocalEngine.of(EngineConfig(**config)) as engine:
+            monkeypatch.setattr(engine, "start", lambda slot, log, _: Sleeper(told, slot, log))
+            statuses = engine.train(runs, tiny_execution)
+        assert {status.status for status in statuses.values()} == {"finished"}
+        assert len(told) == len(runs)
+        return sorted(told, key=lambda event: event["began"])
+
+    return train
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch):
+    """A machine that seems to have eight GPUs."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "jax_plugins")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+
+
+def of_lengths(run, *tokens):
+    return [overlay(run, {"schedule.tokens": t, "seed": i}) for i, t in enumerate(tokens)]
+
+
+@pytest.mark.parametrize(("devices", "workers", "most"), [(0, 0, 8), (2, 0, 4), (0, 2, 2)])
+def test_each_run_has_devices_of_its_own(sweep, eight_gpus, tiny_run, devices, workers, most):
+    runs = of_lengths(tiny_run, *(1024 + 128 * (i % 5) for i in range(18)))
+    told = sweep(runs, devices=devices, workers=workers)
+    used = {event["devices"] for event in told}
+    assert len(used) == most
+    seen = [device for devices in used for device in devices.split(",")]
+    assert sorted(seen) == list("01234567")
+    for devices in used:
+        own = [event for event in told if event["devices"] == devices]
+        assert all(a["ended"] <= b["began"] for a, b in pairwise(own))
+    first = [event["tokens"] for event in told[:most]]
+    assert first.count(1536) == min(3, most)
+
+
+def test_the_longest_chains_go_first_and_parents_before_branches(sweep, tiny_run):
+    trunk, middle, short = of_lengths(tiny_run, 2048, 3072, 1024)
+    branch = overlay(tiny_run, {"schedule.tokens": 4096, "schedule.decay": 1024})
+    branch = dataclasses.replace(branch, parent=Parent(trunk.id, 2048))
+    runs = [short, branch, middle, trunk]
+    told = sweep(runs, workers=1)
+    assert [event["tokens"] for event in told] == [2048, 3072, 4096, 1024]
+    far = lengths(runs)
+    assert far[trunk.id] == far[branch.id] + lengths([trunk])[trunk.id]
+    assert waves(runs) == [[short, middle, trunk], [branch]]
+
+
+@pytest.mark.slow
+def test_two_slots_take_half_the_time(sweep, tiny_run):
+    tokens = [4096, *[1024 * k for k in (9, 3, 14, 2, 6, 1, 11)]]
+    seconds = {}
+    for slots in (1, 2):
+        began = time.monotonic()
+        sweep(of_lengths(tiny_run, *tokens), workers=slots)
+        seconds[slots] = time.monotonic() - began
+    assert seconds[2] <= 0.55 * seconds[1]
