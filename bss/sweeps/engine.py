@@ -169,7 +169,8 @@ class WorkerEngine(Engine):
         if told == "failed":
             return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
         with self._starting:
-            self._workers.pop(slot).close()
+            del self._workers[slot]
+        worker.close()
         self._await_locks(runs, execution)
         if told == "interrupted":
             raise WorkerLost(RunStatus("interrupted"))

@@ -21,11 +21,11 @@ pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 
 
 @pytest.fixture
-def cluster():
-    """A Ray cluster: a head that trains nothing, and nodes of two cores to add."""
+def cluster(request):
+    """A Ray cluster: a head with so many cores, to which nodes are added."""
     from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
-    head = {"num_cpus": 0, "include_dashboard": False}
+    head = {"num_cpus": getattr(request, "param", 0), "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=head)
     yield made
     made.shutdown()
@@ -47,7 +47,7 @@ def workers_of(runs: Path) -> list[int]:
 def wait_for_checkpoints(runs: Path, at_least: int) -> None:
     """Returns when so many runs have begun to write one."""
     while sum(1 for _ in runs.glob("*/checkpoints/[0-9]*")) < at_least:
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def disturbed(engine, runs, execution, *disturbances):
@@ -84,19 +84,19 @@ def check_as_undisturbed(runs, execution):
         engine.train(runs, undisturbed)
     told = curves(runs, undisturbed)
     assert curves(runs, execution) == told
-    assert min(map(len, told.values())) > 5
+    assert min(map(len, told.values())) > 3
 
 
-def often_saved(run, execution, count):
+def often_saved(run, execution, count, tokens):
     """Runs that save at every step, so that there is much to kill."""
-    changes = {"schedule.tokens": 3072, "schedule.batch": "0:2 512:4 1024:8"}
+    changes = {"schedule.tokens": tokens, "schedule.batch": "0:2 512:4 1024:8"}
     runs = [overlay(run, changes | {"seed": seed}) for seed in range(count)]
     return runs, dataclasses.replace(execution, checkpoint_seconds=0)
 
 
+@pytest.mark.parametrize("cluster", [1], indirect=True)
 def test_a_killed_worker_changes_no_curve(cluster, tiny_run, tiny_execution):
-    cluster.add_node(num_cpus=2)
-    runs, execution = often_saved(tiny_run, tiny_execution, 2)
+    runs, execution = often_saved(tiny_run, tiny_execution, 2, 1280)
     disturbed(RayEngine(cluster.address), runs, execution, lambda: kill_worker(execution))
     starts = {run.id: len(read_executions(Path(execution.runs) / run.id)) for run in runs}
     assert sorted(starts.values()) == [1, 2]
@@ -124,7 +124,7 @@ def test_what_cannot_be_had_of_a_cluster(cluster, tiny_run, tiny_execution, monk
 @pytest.mark.slow
 def test_a_killed_node_and_two_workers_change_no_curve(cluster, tiny_run, tiny_execution):
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
-    runs, execution = often_saved(tiny_run, tiny_execution, 12)
+    runs, execution = often_saved(tiny_run, tiny_execution, 12, 3072)
     disturbed(
         RayEngine(cluster.address, retries=5),
         runs,

@@ -45,9 +45,8 @@ def sweep(monkeypatch, tiny_execution):
         with LocalEngine.of(EngineConfig(**config)) as engine:
             monkeypatch.setattr(engine, "start", lambda slot, log, _: Sleeper(told, slot, log))
             statuses = engine.train(runs, tiny_execution)
-        assert {status.status for status in statuses.values()} == {"finished"}
-        assert len(told) == len(runs)
-        return sorted(told, key=lambda event: event["began"])
+        told.sort(key=lambda event: event["began"])
+        return told, statuses
 
     return train
 
@@ -67,7 +66,8 @@ def of_lengths(run, *tokens):
 @pytest.mark.parametrize(("devices", "workers", "most"), [(0, 0, 8), (2, 0, 4), (0, 2, 2)])
 def test_each_run_has_devices_of_its_own(sweep, eight_gpus, tiny_run, devices, workers, most):
     runs = of_lengths(tiny_run, *(1024 + 128 * (i % 5) for i in range(18)))
-    told = sweep(runs, devices=devices, workers=workers)
+    told, statuses = sweep(runs, devices=devices, workers=workers)
+    assert len(told) == len(statuses) == len(runs)
     used = {event["devices"] for event in told}
     assert len(used) == most
     seen = [device for devices in used for device in devices.split(",")]
@@ -84,11 +84,27 @@ def test_the_longest_chains_go_first_and_parents_before_branches(sweep, tiny_run
     branch = overlay(tiny_run, {"schedule.tokens": 4096, "schedule.decay": 1024})
     branch = dataclasses.replace(branch, parent=Parent(trunk.id, 2048))
     runs = [short, branch, middle, trunk]
-    told = sweep(runs, workers=1)
+    told, _ = sweep(runs, workers=1)
     assert [event["tokens"] for event in told] == [2048, 3072, 4096, 1024]
     far = lengths(runs)
     assert far[trunk.id] == far[branch.id] + lengths([trunk])[trunk.id]
     assert waves(runs) == [[short, middle, trunk], [branch]]
+
+
+def test_a_run_whose_worker_dies_is_tried_again(sweep, tiny_run):
+    fatal, other = (overlay(tiny_run, {"schedule.tokens": 512, "seed": s}) for s in (99, 1))
+    with pytest.warns(RuntimeWarning, match=rf"{fatal.id}: worker 0 died.*again \(1 of 1\)"):
+        told, statuses = sweep([fatal, other], workers=1, retries=1)
+    assert {status.status for status in statuses.values()} == {"finished"}
+    assert sorted(event["seed"] for event in told) == [1, 99]
+
+
+def test_a_run_whose_worker_dies_too_often_has_failed(sweep, tiny_run):
+    fatal, other = (overlay(tiny_run, {"schedule.tokens": 512, "seed": s}) for s in (99, 1))
+    _, statuses = sweep([fatal, other], workers=1, retries=0)
+    assert statuses[other.id].finished
+    assert statuses[fatal.id].status == "failed"
+    assert "worker 0 died; see " in statuses[fatal.id].message
 
 
 @pytest.mark.slow
