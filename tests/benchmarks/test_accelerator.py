@@ -68,7 +68,8 @@ def test_no_measured_step_beats_its_roofline():
     assert len(steps) >= 32
     for row in steps:
         bound = row["buckets"] * row["bound"]["seconds"]
-        assert bound < row["seconds_per_step"] < 2.5 * bound, row
+        launches = 2e-3  # of a step too small to fill the device
+        assert bound < row["seconds_per_step"] < max(2.5 * bound, launches), row
 
 
 def test_numbers_are_those_of_float32_of_themselves_and_of_the_host(measured):
