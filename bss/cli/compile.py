@@ -27,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--on", required=True, metavar="MACHINE", help=known())
     add("--fit", action="store_true", help="find the largest bucket, with and without remat")
     add("--attention", metavar="KERNEL", help="cudnn, splash, reference, or one of your own")
+    add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
+    one = "with --fsdp, whole gradients on every device, which meet once a step"
+    add("--whole-gradient", action="store_true", default=None, help=one)
     add_output_arguments(parser, run)
 
 
@@ -42,8 +45,11 @@ def run(options: argparse.Namespace) -> Output:
 
     named_by = options.config or str(options.run_file)
     jobs = list(jobs(read_config(options.config)) if options.config else _of_file(options.run_file))
-    if options.attention:
-        jobs = [job.by_attention(options.attention) for job in jobs]
+    asked = {name: getattr(options, name) for name in ("attention", "fsdp", "whole_gradient")}
+    jobs = [
+        job.under(**{name: value for name, value in asked.items() if value is not None})
+        for job in jobs
+    ]
     found: list[tuple[Job, Examined]] = []
     largest: list[tuple[Job, Largest]] = []
     with progress() as report:

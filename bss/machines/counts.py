@@ -72,7 +72,7 @@ def count(program: Program) -> Counted:
     flops = moved = 0.0
     kernels: Counter[str] = Counter()
     collectives: dict[tuple[str, bool], tuple[int, int]] = {}
-    uncounted = set()
+    uncounted, channels = set(), set()
     for one in program.executed():
         done = _flops(one)
         if done is None:
@@ -81,9 +81,11 @@ def count(program: Program) -> Counted:
         moved += 0 if one.fused else one.times * _bytes(one, program)
         if kernel := _kernel(one.instruction):
             kernels[kernel] += one.times
-        if kind := _collective(one.instruction):
+        kind, channel = _collective(one.instruction), _channel(one.instruction, program)
+        if kind and not (one.fused and channel in channels):
             size, number = collectives.get((kind, one.in_loop), (0, 0))
             made = sum(array.bytes for array in one.instruction.arrays) * one.times
+            channels.add(channel)
             collectives[kind, one.in_loop] = size + made, number + one.times
     told = [Collective(kind, *found, inside) for (kind, inside), found in collectives.items()]
     return Counted(flops, moved, tuple(told), dict(kernels.most_common()), tuple(sorted(uncounted)))
@@ -91,6 +93,8 @@ def count(program: Program) -> Counted:
 
 def _collective(one: Instruction) -> str | None:
     kind = one.opcode.removesuffix("-start")
+    if kind == "fusion" and one.called["calls"][0].startswith("all-reduce-scatter"):
+        return "reduce-scatter"  # as TPUs tell it, by the sum of which each device takes a part
     return kind if kind in _COLLECTIVES else None
 
 
@@ -105,8 +109,16 @@ def _kernel(one: Instruction) -> str | None:
     return None
 
 
+def _channel(one: Instruction, program: Program) -> str:
+    """What tells a collective from others; TPUs tell one in several fusions, or around another."""
+    if one.opcode != "fusion":
+        return one.attribute("channel_id")
+    inside = program.fused(one).values()
+    return next((it.attribute("channel_id") for it in inside if _collective(it)), "")
+
+
 _NO_PRODUCTS = re.compile(
-    r"Sharding|TopK|AllocateBuffer|Bitcast|Bitpacked|AssumeGather|__cub|cu_threefry"
+    r"Sharding|AsyncCollective|TopK|AllocateBuffer|Bitcast|Bitpacked|AssumeGather|__cub|cu_threefry"
 )
 
 
@@ -190,6 +202,8 @@ def _bytes(one: Executed, program: Program) -> float:
     """Of main memory that an instruction outside fusions reads and writes, once."""
     it = one.instruction
     if it.opcode in _MOVES_NOTHING or _collective(it) or it.opcode.endswith("-done"):
+        return 0
+    if it.name.startswith("async-collective-"):
         return 0
     if it.opcode == "fusion":
         return _fusion_bytes(one, program.fused(it))

@@ -157,6 +157,8 @@ def _instruction(name: str, text: str, is_root: bool) -> Instruction:
     if opcode.endswith("-start") and opcode != "async-start" and shape.startswith("(("):
         # A tuple of its operands, its result, and what it is awaited by.
         opcode, shape = opcode.removesuffix("-start"), _result(shape)
+    elif opcode in ("all-gather-start", "collective-permute-start"):  # of its one operand, too
+        opcode, shape = opcode.removesuffix("-start"), _second(shape)
     if opcode in ("parameter", "constant"):
         attributes = f"{inside}{attributes}"
     return Instruction(name, opcode, arrays(shape), operands, attributes, is_root)
@@ -180,6 +182,12 @@ def _result(shape: str) -> str:
     end = _close(rest, 0) if rest.startswith("(") else rest.index("]") + 1
     layout = re.match(r"\{[^{}]*\}", rest[end:])
     return rest[: end + (layout.end() if layout else 0)]
+
+
+def _second(shape: str) -> str:
+    """The second element of (operand, result, ...)."""
+    _, result, *_ = (found.group() for found in _ARRAY.finditer(shape))
+    return result
 
 
 def _close(text: str, start: int) -> int:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Params = dict[str, Any]
 LossSums = Callable[[Params, "jax.Array"], tuple["jax.Array", dict[str, "jax.Array"]]]
+Gather = Callable[[Any], Any]
+"""What makes whole any part of the tree of parameters, where each device holds a piece of each."""
 LOGITS_AT_ONCE = 2**27
 """Logits that a program may hold at once, half a gigabyte in float32."""
 STACK = "stack"
@@ -105,9 +107,15 @@ class ModelFamily(Chosen):
             )
         return "reference"
 
-    def loss_by(self, attention: str) -> LossSums:
-        """Its `loss`, computed by an attention kernel: the same up to rounding."""
-        return self.loss
+    def loss_by(self, attention: str, gather: Gather = lambda params: params) -> LossSums:
+        """Its `loss`, computed by an attention kernel: the same up to rounding.
+
+        Args:
+          attention: the kernel's name.
+          gather: to be called on parameters where they are used, before anything else is done with
+            them: a layer's in the layer, so that no more are whole at a time. Here on all at once.
+        """
+        return lambda params, sequences_BxT1: self.loss(gather(params), sequences_BxT1)
 
     def partition_names(self, params: Params) -> Params:
         """Names of the axes of every parameter, a tuple of its rank, in a tree as `params`.
@@ -127,6 +135,14 @@ class ModelFamily(Chosen):
             self.partition_names(params),
             lambda names: _is_matrix(names) and "vocab" not in names,
         )
+
+    def split_axes(self, params: Params) -> Params:
+        """The axis of each matrix that devices split where they share the weights, from the end.
+
+        It is the first that is no stack and no vocabulary. 0 where every device holds the whole:
+        norm scales.
+        """
+        return _each(self.partition_names(params), _split_axis)
 
     def counts(self) -> Counts:
         """Parameters, exactly."""
@@ -149,7 +165,14 @@ def _is_matrix(names: tuple[str, ...]) -> bool:
     return sum(name != STACK for name in names) >= 2
 
 
-def _each(names: Params, told: Callable[[tuple[str, ...]], bool]) -> Params:
+def _split_axis(names: tuple[str, ...]) -> int:
+    if not _is_matrix(names):
+        return 0
+    axes = (axis for axis, name in enumerate(names) if name not in (STACK, "vocab"))
+    return next(axes, len(names) - 1) - len(names)
+
+
+def _each(names: Params, told: Callable[[tuple[str, ...]], Any]) -> Params:
     return {
         key: _each(value, told) if isinstance(value, dict) else told(value)
         for key, value in names.items()

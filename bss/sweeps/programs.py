@@ -27,9 +27,9 @@ class Job:
     execution: Execution
     capacity: Mapping[int, int]
 
-    def by_attention(self, kernel: str) -> "Job":
-        """The same by a kernel."""
-        execution = dataclasses.replace(self.execution, attention=kernel)
+    def under(self, **changes: Any) -> "Job":
+        """The same under another execution."""
+        execution = dataclasses.replace(self.execution, **changes)
         return dataclasses.replace(self, execution=execution)
 
 

@@ -37,7 +37,7 @@ class EngineConfig:
         checkpoint_seconds: between checkpoints; see `Execution`.
         devices: accelerators that a run needs, for itself; 0 for 1, or for its share where there
             are fewer `workers` than accelerators.
-        fit, evaluation_bucket, repeatable, attention: see `Execution`.
+        fit, fsdp, whole_gradient, evaluation_bucket, repeatable, attention: see `Execution`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
@@ -51,6 +51,8 @@ class EngineConfig:
     checkpoint_seconds: float = 60.0
     fit: bool = False
     devices: int = 0
+    fsdp: int = 1
+    whole_gradient: bool = False
     evaluation_bucket: int = 32
     repeatable: bool = False
     attention: str = "auto"

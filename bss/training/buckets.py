@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from bss.errors import InputError
 from bss.training.config import RunConfig
-from bss.training.mesh import replicated, sequence_sharding
+from bss.training.mesh import replicated, sequence_sharding, shardings_of
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import Step
 
@@ -55,8 +55,8 @@ class Programs:
     ):
         """Starts compiling a step, from `make_step`, for the shapes and dtypes of a state.
 
-        `capacity` is by bucket the most of it that one step accumulates; `options` are the
-        compiler's.
+        The state's shapes come with shardings. `capacity` is by bucket the most of it that one step
+        accumulates; `options` are the compiler's.
 
         Raises:
             InputError: where a bucket cannot be split over the devices of the mesh.
@@ -69,8 +69,10 @@ class Programs:
                 )
         self.capacity = capacity
         whole, split = replicated(mesh), sequence_sharding(mesh)
-        shardings = (whole, split, whole, whole)
-        jitted = jax.jit(step, in_shardings=shardings, out_shardings=whole, donate_argnums=0)
+        state = shardings_of(abstract_state)
+        shardings = (state, split, whole, whole)
+        outputs = (state, whole)
+        jitted = jax.jit(step, in_shardings=shardings, out_shardings=outputs, donate_argnums=0)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
         shares = jax.ShapeDtypeStruct((len(run.averages),), jnp.float32)
 

@@ -5,6 +5,7 @@ made. All numbers are of one device, in one bucket of a step or in one evaluatio
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +17,11 @@ from jax.errors import JaxRuntimeError
 from bss.machines.absent import Machine
 from bss.machines.program import Bound, Memory, Reading, bound, memory, read, refused
 from bss.training.buckets import Programs
-from bss.training.checkpoint import abstract
 from bss.training.config import RunConfig
 from bss.training.evaluation import bucketed, compile_total_loss
 from bss.training.execution import Execution, compiler_options
-from bss.training.mesh import mesh_of, replicated
-from bss.training.step import State, init_state, make_step
+from bss.training.mesh import mesh_of
+from bss.training.step import State, make_step, state_shapes
 from bss.values import to_dict
 
 
@@ -72,11 +72,11 @@ def examine(
     Raises:
         InputError: where a bucket cannot be split over the devices.
     """
-    mesh = mesh_of(machine.devices)
-    state = abstract(jax.eval_shape(lambda: init_state(run)), replicated(mesh))
+    mesh = mesh_of(machine.devices, execution.fsdp)
+    state = state_shapes(run, mesh)
     options = compiler_options(execution, mesh)
     attention = execution.attention_of(run, mesh)
-    step = make_step(run, mesh, attention)
+    step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
     programs = Programs(step, state, capacity, run, mesh, options)
     flops = run.model.training_flops_per_token(run.data.seq_len)
     for bucket in capacity:
@@ -129,4 +129,6 @@ def _examined(
 
 
 def _bytes(tree: Any) -> int:
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+    """On one device."""
+    arrays = jax.tree.leaves(tree)
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)

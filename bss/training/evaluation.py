@@ -12,7 +12,14 @@ from jax.sharding import Mesh, PartitionSpec
 from bss.models.family import LOGITS_AT_ONCE
 from bss.training.average import pick
 from bss.training.config import RunConfig
-from bss.training.mesh import SPLIT, WHOLE, replicated, sequence_sharding, sum_over_devices
+from bss.training.fsdp import loss_by, specs
+from bss.training.mesh import (
+    replicated,
+    sequence_sharding,
+    sequence_split,
+    shardings_of,
+    sum_over_devices,
+)
 from bss.training.optimizers.base import Optimizer
 from bss.training.source import Source
 from bss.training.step import State, in_its_dtype
@@ -47,7 +54,7 @@ def compile_total_loss(
         attention: the kernel's name.
         fleet: whether the state is of several runs, on a leading axis; then so are the losses.
     """
-    size, loss = shape_NxbxT1[1], run.model.loss_by(attention)
+    size, loss = shape_NxbxT1[1], loss_by(run.model, attention, mesh)
     full, rest = divmod(n, size)
     logits = math.prod(shape_NxbxT1[1:]) // mesh.size * run.model.vocab_size
 
@@ -68,14 +75,16 @@ def compile_total_loss(
             total += jnp.sum(losses_b, where=counted_b)
         return total
 
-    sum_all = sum_over_devices(sum_losses, mesh, WHOLE, SPLIT, PartitionSpec("data"))
+    split = specs(run.model, state.params, mesh), sequence_split(mesh)
+    sum_all = sum_over_devices(sum_losses, mesh, *split, PartitionSpec(mesh.axis_names))
 
     def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
         return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
 
     total_loss = in_its_dtype(run.model, total_loss)
     total_loss = jax.vmap(total_loss, (0, None)) if fleet else total_loss
-    jitted = jax.jit(total_loss, in_shardings=(replicated(mesh), sequence_sharding(mesh)))
+    shardings = shardings_of(state.params), sequence_sharding(mesh)
+    jitted = jax.jit(total_loss, in_shardings=shardings)
     return jitted.lower(state.params, jax.ShapeDtypeStruct(shape_NxbxT1, jnp.int32)).compile(
         options
     )
@@ -112,12 +121,13 @@ class Evaluation:
         self._targets = n * (width - 1)
         self._labels = run.averages
 
-        whole = replicated(mesh)
+        whole, split = replicated(mesh), shardings_of(state.params)
         self._choose = choose = run.optimizer.evaluation_params
         # What is trained and evaluated as it is needs no program, and no copy.
         if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
             choose = jax.vmap(choose) if fleet else choose
-            jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
+            both = split, shardings_of(state.optimizer)
+            jitted = jax.jit(choose, in_shardings=both, out_shardings=split)
             self._choose = jitted.lower(state.params, state.optimizer).compile()
         shape = padded.shape
         self._total_loss = compile_total_loss(
@@ -126,7 +136,8 @@ class Evaluation:
         if run.averages:
             index = jax.ShapeDtypeStruct((), jnp.int32)
             choose = jax.vmap(pick, (0, None)) if fleet else pick
-            jitted = jax.jit(choose, in_shardings=whole, out_shardings=whole)
+            both = shardings_of(state.averages), whole
+            jitted = jax.jit(choose, in_shardings=both, out_shardings=split)
             self._pick = jitted.lower(state.averages, index).compile()
 
     def losses(self, state: State, name: str) -> dict[str, Any]:

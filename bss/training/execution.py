@@ -36,6 +36,10 @@ class Execution:
         fit: choose them by memory, found by compiling: of `buckets`, or of any size where it is
             empty, those that the devices hold.
         devices: how many local devices share a bucket; 0 means all.
+        fsdp: how many of them split the weights, the optimizer's state and the averages; a divisor
+            of `devices`. 1 where each holds them whole.
+        whole_gradient: with `fsdp`, every device adds up a whole float32 gradient, and they meet
+            once a step; else each keeps a part, and they meet in every layer and bucket.
         checkpoint_seconds: between checkpoints; longer where a save holds up the steps for more
             than a 20th of that. 0 saves at every step.
         forks: token counts at which a checkpoint is kept for branches.
@@ -54,6 +58,8 @@ class Execution:
     buckets: tuple[int, ...] = ()
     fit: bool = False
     devices: int = 0
+    fsdp: int = 1
+    whole_gradient: bool = False
     checkpoint_seconds: float = 60.0
     forks: tuple[int, ...] = ()
     evaluation_bucket: int = 32
@@ -63,7 +69,7 @@ class Execution:
     attention: str = "auto"
 
     def __post_init__(self) -> None:
-        check_least("execution", self, devices=0, checkpoint_seconds=0, evaluation_bucket=1)
+        check_least("execution", self, devices=0, fsdp=1, checkpoint_seconds=0, evaluation_bucket=1)
 
     def ladder(self, run: RunConfig) -> Ladder:
         """The buckets that a run's steps may be done in."""
@@ -160,6 +166,8 @@ def describe(
         "device": device.device_kind,
         "platform": device.platform,
         "devices": mesh.size,
+        "fsdp": execution.fsdp,
+        "whole_gradient": execution.whole_gradient,
         "fleet": fleet,
         "buckets": list(execution.buckets),
         "evaluation_bucket": execution.evaluation_bucket,

@@ -35,7 +35,7 @@ from bss.training.optimizers.base import Optimizer
 from bss.training.prefetch import prefetch
 from bss.training.source import Source, open_source
 from bss.training.status import RunStatus
-from bss.training.step import Metrics, State, init_state
+from bss.training.step import Metrics, State, state_shapes
 
 _TRACED = ("lr", "beta1", "beta2", "beta2_half_life", "weight_decay")
 
@@ -73,6 +73,10 @@ def train_fleet(
         InputError: bad config, data or directory of any run.
         Interrupted: after saving, when asked to stop.
     """
+    if execution.fsdp > 1:
+        raise InputError(
+            f"execution.fsdp is {execution.fsdp}; a fleet is trained with 1: set it so"
+        )
     mesh = make_mesh(execution.devices)
     if mesh.size > 1:
         raise InputError(f"execution.devices is {mesh.size}; a fleet is trained on 1: set it so")
@@ -117,8 +121,8 @@ def _train(ledgers: Sequence[Ledger], mesh: Mesh, report: Report, stop: Event) -
             sources[run.data] = open_source(run, Path(ledgers[0].execution.data), mesh)
             sources[run.data].check(ledgers[0].plan.tokens // run.data.seq_len)
     first = ledgers[0].run
-    shapes = abstract(jax.eval_shape(lambda: init_state(first)), replicated(mesh))
-    restored = [(ledger, ledger.restore(shapes, mesh)) for ledger in ledgers]
+    shapes = state_shapes(first, mesh)
+    restored = [(ledger, ledger.restore(shapes)) for ledger in ledgers]
     restored.sort(key=_tokens)
     for _, group in groupby(restored, key=_tokens):
         with contextlib.suppress(_AllEnded):

@@ -16,7 +16,7 @@ from bss.training.checkpoint import Checkpoints, missing_forks, restore_fork
 from bss.training.config import RunConfig
 from bss.training.directory import RunDirectory, parent_path, read_config, read_curve
 from bss.training.execution import NOT_COMPUTED, Execution, describe, peak_flops
-from bss.training.mesh import replicated
+from bss.training.mesh import shardings_of
 from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
 from bss.training.status import RunStatus, Speed
 from bss.training.step import State, init_state
@@ -110,24 +110,24 @@ class Ledger:
                 stacklevel=2,
             )
 
-    def restore(self, shapes: State, mesh: Mesh) -> State:
+    def restore(self, shapes: State) -> State:
         """The newest checkpoint (before a fork to be made), the parent's, or a fresh state.
 
-        The curve is cut back to it.
+        It lies on the devices as the shapes' shardings say. The curve is cut back to it.
         """
-        state, self.position = self._restore(shapes, mesh)
+        state, self.position = self._restore(shapes)
         self.directory.cut_curve(self.position.tokens)
         self.directory.write_status(RunStatus("running", self.position.tokens))
         return state
 
-    def _restore(self, shapes: State, mesh: Mesh) -> tuple[State, Position]:
+    def _restore(self, shapes: State) -> tuple[State, Position]:
         run = self.run
         before = min(missing_forks(self.directory.path, self.forks), default=None)
         found = self.checkpoints.restore_newest(shapes, before)
         if found is not None:
             return found.state, Position(**found.record)
         if run.parent is None:
-            fresh = jax.jit(lambda: init_state(run), out_shardings=replicated(mesh))
+            fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
             return fresh(), Position(0)
         parent = parent_path(self.execution.runs, run.parent)
         if parent.is_dir():

@@ -20,6 +20,7 @@ from bss.training.checkpoint import missing_forks, open_checkpoints
 from bss.training.config import RunConfig
 from bss.training.directory import open_run, read_status, run_path
 from bss.training.execution import Execution, peak_flops
+from bss.training.fsdp import gradients_a_bucket
 from bss.training.largest import by_memory
 from bss.training.ledger import Diverged, Ledger, fork_points
 from bss.training.mesh import make_mesh
@@ -63,7 +64,7 @@ def train(
     plan = execution.plan(run)
     if is_done(run, plan, execution):
         return read_status(path)
-    mesh = make_mesh(execution.devices)
+    mesh = make_mesh(execution.devices, execution.fsdp)
     if execution.fit:
         execution = by_memory(run, execution, plan, mesh)
     source = open_source(run, Path(execution.data), mesh)
@@ -162,8 +163,9 @@ class _Loop:
         return grad_norm
 
     def _shares(self, item: StepInput) -> int:
-        """How many gradients a step sums: one of each device for each bucket."""
-        return int(item.buckets) * self.session.mesh.size
+        """How many gradients a step sums: for each bucket, one of those who make it together."""
+        one = self.ledger.execution.whole_gradient
+        return int(item.buckets) * gradients_a_bucket(self.session.mesh, one)
 
     def _handle(self, item: StepInput) -> None:
         """A curve row, a checkpoint, a stop: whatever is due after this step."""

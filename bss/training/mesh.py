@@ -1,11 +1,14 @@
-"""The devices that share a run: one axis, "data"; what each holds a copy of, what is split.
+"""The devices that share a run: what each holds a copy of, what is split.
 
-Every device adds up what it makes of its own share, and the shares meet in one sum: nothing moves
-between devices inside a loop, and what is added is float32, whatever the activations are.
+One axis, "data": every device holds the whole state and a share of each bucket. Where the weights
+are too many for a device, two, "data" and "fsdp": the devices along the second split the weights
+too (`bss.training.fsdp`). Every device adds up what it makes of its own share, and the shares meet
+in one sum: nothing else moves between devices inside a loop, and what is added is float32, whatever
+the activations are.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -14,24 +17,51 @@ from bss.errors import InputError
 
 F = TypeVar("F", bound=Callable)
 
+DATA, FSDP = "data", "fsdp"
+
 WHOLE = PartitionSpec()
-"""Of state and scalars: a copy on every device."""
-
-SPLIT = PartitionSpec(None, "data", None)
-"""Of [buckets, sequences, tokens]: the sequences of each bucket are split."""
+"""Of scalars, and of a state that is not split: a copy on every device."""
 
 
-def make_mesh(devices: int = 0) -> Mesh:
-    """A mesh over local devices (0: all of them)."""
+def make_mesh(devices: int = 0, fsdp: int = 1) -> Mesh:
+    """A mesh over local devices (0: all of them), of which each `fsdp` split the weights."""
     local = jax.local_devices()
     if devices > len(local):
         raise InputError(f"execution.devices is {devices}; this machine has {len(local)}")
-    return mesh_of(local[: devices or len(local)])
+    return mesh_of(local[: devices or len(local)], fsdp)
 
 
-def mesh_of(devices: list) -> Mesh:
-    """A mesh over these devices."""
-    return jax.make_mesh((len(devices),), ("data",), axis_types=(AxisType.Auto,), devices=devices)
+def mesh_of(devices: list, fsdp: int = 1) -> Mesh:
+    """A mesh over these devices, of which each `fsdp` split the weights.
+
+    Raises:
+        InputError: where `fsdp` does not divide them, or their torus holds no such mesh.
+    """
+    if mesh := _mesh(devices, fsdp):
+        return mesh
+    held = [ways for ways in range(1, len(devices) + 1) if _mesh(devices, ways)]
+    raise InputError(
+        f"execution.fsdp is {fsdp}; {len(devices)} devices of {devices[0].device_kind} hold meshes "
+        f"of fsdp {', '.join(map(str, held))}: use one of them"
+    )
+
+
+def _mesh(devices: list, fsdp: int) -> Mesh | None:
+    if len(devices) % fsdp:
+        return None
+    sizes = {DATA: len(devices) // fsdp} | ({FSDP: fsdp} if fsdp > 1 else {})
+    automatic = (AxisType.Auto,) * len(sizes)
+    try:
+        return jax.make_mesh(
+            tuple(sizes.values()), tuple(sizes), axis_types=automatic, devices=devices
+        )
+    except NotImplementedError:  # a torus is cut along its own axes only
+        return None
+
+
+def splits_weights(mesh: Mesh | None) -> bool:
+    """Whether devices of a mesh split the weights."""
+    return mesh is not None and FSDP in mesh.axis_names
 
 
 def on_gpus(mesh: Mesh) -> bool:
@@ -40,16 +70,26 @@ def on_gpus(mesh: Mesh) -> bool:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The sharding of state and scalars."""
+    """The sharding of scalars, and of a state that is not split."""
     return NamedSharding(mesh, WHOLE)
+
+
+def shardings_of(shapes: Any) -> Any:
+    """The shardings of shapes, in a tree as theirs."""
+    return jax.tree.map(lambda x: x.sharding, shapes)
+
+
+def sequence_split(mesh: Mesh) -> PartitionSpec:
+    """Of [buckets, sequences, tokens]: the sequences of each bucket, over all devices."""
+    return PartitionSpec(None, mesh.axis_names, None)
 
 
 def sequence_sharding(mesh: Mesh) -> NamedSharding:
     """The sharding of [buckets, sequences, tokens]."""
-    return NamedSharding(mesh, SPLIT)
+    return NamedSharding(mesh, sequence_split(mesh))
 
 
-def sum_over_devices(function: F, mesh: Mesh | None, *specs: PartitionSpec) -> F:
+def sum_over_devices(function: F, mesh: Mesh | None, *specs: Any) -> F:
     """What a function makes of each device's share of its arguments, summed when all is done.
 
     Args:
@@ -61,7 +101,7 @@ def sum_over_devices(function: F, mesh: Mesh | None, *specs: PartitionSpec) -> F
         return function
 
     def share(*arguments: jax.Array) -> jax.Array:
-        return jax.lax.psum(function(*arguments), "data")
+        return jax.lax.psum(function(*arguments), mesh.axis_names)
 
     # Unchecked: a check would put the sum of a gradient where it is taken, inside the loop.
     return jax.shard_map(share, mesh=mesh, in_specs=specs, out_specs=WHOLE, check_vma=False)  # pyright: ignore[reportReturnType]

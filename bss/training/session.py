@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
 from bss.training.buckets import Programs
-from bss.training.checkpoint import abstract
 from bss.training.evaluation import HeldOut
 from bss.training.execution import compiler_options
 from bss.training.ledger import Ledger
-from bss.training.mesh import on_gpus, replicated
+from bss.training.mesh import on_gpus
 from bss.training.source import Source
-from bss.training.step import init_state, make_step
+from bss.training.step import make_step, state_shapes
 
 
 class Session:
@@ -30,11 +28,11 @@ class Session:
         self._held_out = HeldOut(run, source)
         attention = execution.attention_of(run, mesh)
         ledger.note_execution(mesh, attention)
-        shapes = abstract(jax.eval_shape(lambda: init_state(run)), replicated(mesh))
-        self.state = ledger.restore(shapes, mesh)
+        shapes = state_shapes(run, mesh)
+        self.state = ledger.restore(shapes)
         capacity = execution.ladder(run).capacity(ledger.plan)
         options = compiler_options(execution, mesh)
-        step = make_step(run, mesh, attention)
+        step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
         self.programs = Programs(step, shapes, capacity, run, mesh, options)
         bucket = execution.evaluation_bucket
         self._held_out.compile(mesh, bucket, shapes, options, attention)

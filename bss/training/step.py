@@ -7,6 +7,7 @@ accumulates its share of the buckets, and the shares are added up once a step.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -17,7 +18,8 @@ from jax.sharding import Mesh
 from bss.models.family import LossSums, ModelFamily, Params
 from bss.training import average
 from bss.training.config import RunConfig
-from bss.training.mesh import SPLIT, WHOLE, sum_over_devices
+from bss.training.fsdp import shardings, sum_over_shards
+from bss.training.mesh import WHOLE, sequence_split, splits_weights, sum_over_devices
 from bss.training.optimizers.base import Masks, StepSettings
 
 F = TypeVar("F", bound=Callable)
@@ -70,7 +72,17 @@ def in_its_dtype(model: ModelFamily, function: F) -> F:
     return jax.default_matmul_precision("float32")(function)  # type: ignore[return-value]
 
 
-def accumulate(loss_sums: LossSums, params: Params, sums: Sums, sequences_bxT1: jax.Array) -> Sums:
+def _squared_norm(gradients: Params) -> jax.Array:
+    return optax.tree.norm(gradients, squared=True)
+
+
+def accumulate(
+    loss_sums: LossSums,
+    params: Params,
+    sums: Sums,
+    sequences_bxT1: jax.Array,
+    squared_norm: Callable[[Params], jax.Array] = _squared_norm,
+) -> Sums:
     """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums.
 
     Gradients are those of the loss and the auxiliary terms; the loss is without them.
@@ -84,7 +96,7 @@ def accumulate(loss_sums: LossSums, params: Params, sums: Sums, sequences_bxT1: 
     targets = sequences_bxT1.shape[0] * (sequences_bxT1.shape[1] - 1)
     squares = sums.squares
     if squares is not None:
-        squares += optax.tree.norm(gradients, squared=True) / targets**2
+        squares += squared_norm(gradients) / targets**2
     return Sums(
         jax.tree.map(jnp.add, sums.gradients, gradients),
         sums.loss + loss,
@@ -110,15 +122,26 @@ def apply(
     return State(params, optimizer_state, averages), metrics
 
 
-def make_step(run: RunConfig, mesh: Mesh | None = None, attention: str = "reference") -> Step:
+def make_step(
+    run: RunConfig,
+    mesh: Mesh | None = None,
+    attention: str = "reference",
+    *,
+    whole_gradient: bool = False,
+) -> Step:
     """The step of a run: (state, sequences [N, b, T+1], count <= N, settings) -> state, metrics.
 
     Only the first `count` buckets of `sequences` are used. The devices of a mesh share each bucket.
-    `attention` names the kernel that computes it.
+    `attention` names the kernel that computes it; `whole_gradient` as in `Execution`.
     """
-    loss = run.model.loss_by(attention)
 
-    def sum_buckets(params: Params, sequences_NxbxT1: jax.Array, count: jax.Array) -> Sums:
+    def sum_buckets(
+        loss: LossSums,
+        params: Params,
+        sequences_NxbxT1: jax.Array,
+        count: jax.Array,
+        squared_norm: Callable[[Params], jax.Array] = _squared_norm,
+    ) -> Sums:
         zero = Sums(
             jax.tree.map(jnp.zeros_like, params),
             jnp.zeros(()),
@@ -130,11 +153,16 @@ def make_step(run: RunConfig, mesh: Mesh | None = None, attention: str = "refere
             # Tied to the turn: of a single bucket, TPUs' compiler would see that all turns are the
             # same, and make parts of the forward pass outside the loop, and again in it.
             bucket_bxT1, _ = jax.lax.optimization_barrier((sequences_NxbxT1[i], i))
-            return accumulate(loss, params, sums, bucket_bxT1)
+            return accumulate(loss, params, sums, bucket_bxT1, squared_norm)
 
         return jax.lax.fori_loop(0, count, add, zero)
 
-    sum_all = sum_over_devices(sum_buckets, mesh, WHOLE, SPLIT, WHOLE)
+    if mesh is not None and splits_weights(mesh):
+        how = run.model, attention, mesh
+        sum_all = sum_over_shards(sum_buckets, *how, whole_gradient=whole_gradient)
+    else:
+        own = partial(sum_buckets, run.model.loss_by(attention))
+        sum_all = sum_over_devices(own, mesh, WHOLE, mesh and sequence_split(mesh), WHOLE)
 
     def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
         optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
@@ -151,6 +179,20 @@ def init_state(run: RunConfig) -> State:
     optimizer = run.optimizer.chain(settings, _masks(run.model, params))
     averages = average.empty(params, len(run.averages)) if run.averages else None
     return State(params, optimizer.init(params), averages)
+
+
+def state_shapes(run: RunConfig, mesh: Mesh) -> State:
+    """Shapes and shardings of a run's state, as compilers and orbax want them.
+
+    Raises:
+        InputError: where the devices do not divide the weights that they split.
+    """
+    shapes = jax.eval_shape(lambda: init_state(run))
+    return jax.tree.map(
+        lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+        shapes,
+        shardings(run.model, shapes, mesh),
+    )
 
 
 def _masks(model: ModelFamily, params: Params) -> Masks:

@@ -170,6 +170,48 @@ def test_what_is_awaited_moves_as_much_as_what_is_not():
     assert count(Program(ASYNCHRONOUS)).bytes == read + written
 
 
+SPLIT_WEIGHTS = """
+%begun (part: bf16[2,8]) -> (bf16[2,8], bf16[16,8], u32[]) {
+  %part = bf16[2,8]{1,0} parameter(0)
+  %gather = bf16[16,8]{1,0} all-gather(%part), channel_id=2, replica_groups={}, dimensions={0}
+  ROOT %begin = (bf16[2,8]{1,0}, bf16[16,8]{1,0}, u32[]) custom-call(%gather), \
+custom_call_target="AsyncCollectiveStart"
+}
+%awaited (part.1: bf16[2,8], whole: bf16[16,8]) -> bf16[16,8] {
+  %part.1 = bf16[2,8]{1,0} parameter(0)
+  %whole = bf16[16,8]{1,0} parameter(1)
+  %gather.1 = bf16[16,8]{1,0} all-gather(%part.1), channel_id=2, replica_groups={}, dimensions={0}
+  ROOT %end = bf16[16,8]{1,0} custom-call(%gather.1, %whole), \
+custom_call_target="AsyncCollectiveDone"
+}
+%all-reduce-scatter.1 (gradient: f32[16,8]) -> f32[2,8] {
+  %gradient = f32[16,8]{1,0} parameter(0)
+  %sum = f32[16,8]{1,0} all-reduce(%gradient), channel_id=3, replica_groups={}, to_apply=%add
+  %at = u32[] constant(0)
+  ROOT %taken = f32[2,8]{1,0} dynamic-slice(%sum, %at, %at), dynamic_slice_sizes={2,8}
+}
+ENTRY %main (x: bf16[2,8], g: f32[16,8]) -> f32[2,8] {
+  %x = bf16[2,8]{1,0} parameter(0)
+  %g = f32[16,8]{1,0} parameter(1)
+  %gpu = (bf16[2,8]{1,0}, bf16[16,8]{1,0}) all-gather-start(%x), channel_id=1, dimensions={0}
+  %gpu.1 = bf16[16,8]{1,0} all-gather-done(%gpu)
+  %async-collective-start = (bf16[2,8]{1,0}, bf16[16,8]{1,0}, u32[]) fusion(%x), kind=kCustom, \
+calls=%begun
+  %async-collective-done = bf16[16,8]{1,0} fusion(%x, %gpu.1), kind=kCustom, calls=%awaited
+  ROOT %fusion.1 = f32[2,8]{1,0} fusion(%g), kind=kCustom, calls=%all-reduce-scatter.1
+}
+"""
+
+
+def test_what_is_gathered_counts_once_and_without_what_it_is_gathered_from():
+    counted = count(Program(SPLIT_WEIGHTS))
+    assert counted.collectives == (
+        Collective("all-gather", 2 * 16 * 8 * 2, 2, False),
+        Collective("reduce-scatter", 2 * 8 * 4, 1, False),
+    )
+    assert (counted.bytes, counted.uncounted) == (0, ())
+
+
 def test_stacks_of_layers_count_by_the_layer_in_gradients_too():
     def loss(w, x):
         def layer(x, w):

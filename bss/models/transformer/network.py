@@ -15,13 +15,14 @@ under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axi
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from bss.models.family import STACK, Params
+from bss.models.family import STACK, Gather, Params
 from bss.models.transformer.attention import KERNELS, Attend, reference
 from bss.models.transformer.config import TransformerConfig
 from bss.models.transformer.cross_entropy import cross_entropy
@@ -100,17 +101,19 @@ class Transformer(nnx.Module):
                 setattr(self, f"layer_{layer}", Block(config, rngs))
         self.final_norm = Norm(config.norm, width)
 
-    def __call__(self, tokens_BxT, attend: Attend):
+    def __call__(self, tokens_BxT, attend: Attend, gather: Gather):
         """The normalised end of the residual stream (B, T, d_model), and the head of its logits."""
         dtype = jnp.dtype(self.config.dtype)
+        embedding_VxM = gather(self.embedding.get_value())
         # Cast behind the look-up, whose gradient is a sum too long for bfloat16.
-        x_BxTxM = self._blocks(self.embedding[...][tokens_BxT].astype(dtype), attend)
-        head_MxV = self.embedding[...].T if self.config.tied else self.head.kernel[...]
+        x_BxTxM = self._blocks(embedding_VxM[tokens_BxT].astype(dtype), attend, gather)
+        head_MxV = embedding_VxM.T if self.config.tied else gather(self.head.kernel.get_value())
         return self.final_norm(x_BxTxM), head_MxV
 
-    def _blocks(self, x_BxTxM, attend: Attend):
+    def _blocks(self, x_BxTxM, attend: Attend, gather: Gather):
         def step(x_BxTxM, block_state):
-            return nnx.merge(graphdef, block_state)(x_BxTxM, attend), None
+            # Within what is computed again, so that the backward pass gathers again.
+            return nnx.merge(graphdef, gather(block_state))(x_BxTxM, attend), None
 
         if self.config.scan_layers:
             graphdef, stacked = nnx.split(self.layers)
@@ -140,21 +143,30 @@ def init(config: TransformerConfig, seed: int) -> Params:
 
 def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
     """Logits of the next token, float32, shape (B, T, vocab_size), for integer tokens (B, T)."""
-    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference)
+    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference, _as_it_is)
     return matmul(x_BxTxM, head_MxV, jnp.float32)
 
 
+def _as_it_is(params: Any) -> Any:
+    return params
+
+
 def loss_sum(
-    config: TransformerConfig, params: Params, sequences_BxT1, attention: str = "reference"
+    config: TransformerConfig,
+    params: Params,
+    sequences_BxT1,
+    attention: str = "reference",
+    gather: Gather = _as_it_is,
 ) -> jax.Array:
     """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
 
     Of integer tokens (B, T + 1) all but the last are inputs, all but the first are targets.
-    `attention` names the kernel, one of `attention.KERNELS`.
+    `attention` names the kernel, one of `attention.KERNELS`; `gather` makes parameters whole, those
+    of a layer within the layer.
     """
     targets_BxT = sequences_BxT1[:, 1:]
     transformer = nnx.merge(_graphdef(config), params)
-    x_BxTxM, head_MxV = transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend)
+    x_BxTxM, head_MxV = transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend, gather)
     return cross_entropy(x_BxTxM, head_MxV, targets_BxT)
 
 
