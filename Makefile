@@ -3,6 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Without bytecode every process would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow notebooks format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html

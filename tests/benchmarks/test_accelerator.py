@@ -39,6 +39,7 @@ def found(measured, what):
     return [row for row in measured if row["what"] == what]
 
 
+@pytest.mark.slow
 def test_rows_are_shown_from_the_last_that_is_of_the_machine(measured, tmp_path):
     file = tmp_path / "rows.jsonl"
     told = sorted(measured, key=lambda row: row["what"] != "machine")
@@ -49,6 +50,7 @@ def test_rows_are_shown_from_the_last_that_is_of_the_machine(measured, tmp_path)
     assert shown.count("| pico |") == len(found(measured, "step"))
 
 
+@pytest.mark.slow
 def test_steps_tell_their_speed_and_what_was_compiled(measured):
     for row in found(measured, "step"):
         tokens = row["buckets"] * row["bucket"] * row["seq_len"]
@@ -72,6 +74,7 @@ def test_no_measured_step_beats_its_roofline():
         assert bound < row["seconds_per_step"] < max(2.5 * bound, launches), row
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_float32_of_themselves_and_of_the_host(measured):
     (gradients,) = found(measured, "gradients")
     assert 0 < gradients["worst_error"] < 0.05

@@ -1,14 +1,17 @@
 """Verdicts on late switching: of planted tables, and of the committed ones."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from bss.points.claims import Claim
+from bss.values import from_dict
 from experiments.late_switch import claims as late
 
-RESULTS = Path(__file__).parents[2] / "results" / "late_switch"
+CLAIMS = Path(__file__).parents[2] / "results" / "claims.json"
 CONFIG = {
     "shared_rate": 2e-3,
     "small": 4,
@@ -168,7 +171,9 @@ def test_a_law_is_scored_over_schedules_not_runs():
 
 
 def test_the_committed_verdicts():
-    found = late.claims(RESULTS)
+    entries = json.loads(CLAIMS.read_text())["claims"]
+    claims = [from_dict(Claim, entry, strict=False) for entry in entries]
+    found = [one for one in claims if one.table.startswith("results/late_switch/")]
     assert all("beta2 keeps a half-life of 7,000 tokens: 0.994" in one.note for one in found)
     by = {(one.statement, one.condition): one for one in found}
     best = f"A late switch ends {late.BEST}"

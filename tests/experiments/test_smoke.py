@@ -18,6 +18,7 @@ from experiments.es_curve.study import Study
 from experiments.main import run_experiment
 
 ROOT = Path(__file__).parents[2]
+loading = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")  # ml_collections
 
 
 @pytest.fixture
@@ -49,27 +50,34 @@ def run(command):
 
 
 @pytest.fixture
-def refused(command, monkeypatch, capsys):
-    """What E(S) says before it leaves, with status 2 if not another, run in this process."""
+def es_curve(command, monkeypatch, capsys):
+    """Runs E(S) in this process: its status, and what it wrote to stdout and stderr."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
 
-    def told(*more: str, status: int = 2) -> str:
+    def ended(*more: str) -> tuple[int | str | None, str, str]:
         monkeypatch.setattr(sys, "argv", command("es_curve", *more)[1:])
         with flagsaver.flagsaver(), pytest.raises(SystemExit) as left:
             run_experiment(Study, experiment)
-        assert left.value.code == status
-        return capsys.readouterr().err
+        return left.value.code, *capsys.readouterr()
 
-    return told
+    return ended
 
 
-def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
-    done = run("es_curve", "--config.resamples=20")
-    assert done.returncode == 0, done.stderr
+SHORT = (
+    *("--config.setup.schedule.tokens=40000", "--config.setup.evaluation.first=8000"),
+    *("--config.setup.engine.buckets=(1,2)", "--config.setup.engine.workers=1"),
+    *("--config.setup.engine.pin=False", "--config.resamples=5"),
+)
+
+
+@loading
+def test_es_curve_trains_measures_fits_schedules_and_reports(es_curve, tmp_path):
+    status, printed, told = es_curve(*SHORT)
+    assert status is None, told
     report = tmp_path / "report.html"
-    assert done.stdout.strip() == f"report: {report}"
+    assert printed.strip() == f"report: {report}"
     assert "<svg" in report.read_text()
 
     contenders = pd.read_csv(tmp_path / "results/contenders.csv")
@@ -79,11 +87,11 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(run, tmp_path):
     throughput = pd.read_csv(tmp_path / "results/throughput.csv")
     assert set(throughput["recompilations"]) == {0}
     record = json.loads((tmp_path / "results/experiment.json").read_text())
-    assert record["trained_tokens"] < 1_500_000
-    assert "experiments.es_curve" in record["command"]
+    assert record["trained_tokens"] < 600_000
+    assert "--config=configs/es_curve.py:smoke" in record["command"]
 
-    again = run("es_curve", "--config.resamples=20")  # everything is there: nothing trains
-    assert again.returncode == 0, again.stderr
+    status, _, told = es_curve(*SHORT)  # everything is there: nothing trains
+    assert status is None, told
     assert pd.read_csv(tmp_path / "results/contenders.csv").equals(contenders)
 
 
@@ -170,7 +178,6 @@ BAD = [
     ("--config.setup.text.corpus=nowhere", "nowhere"),
     ("--config.setup.schedule.tokens=1000000000", "repeat"),
 ]
-loading = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")  # ml_collections
 
 
 def one_line(told: str) -> bool:
@@ -179,15 +186,17 @@ def one_line(told: str) -> bool:
 
 @loading
 @pytest.mark.parametrize(("argument", "told"), BAD)
-def test_bad_input_is_one_line(refused, argument, told):
-    said = refused(argument)
+def test_bad_input_is_one_line(es_curve, argument, told):
+    status, _, said = es_curve(argument)
+    assert status == 2
     assert told in said and one_line(said)
 
 
 @loading
-def test_runs_are_written_for_another_machine(refused, tmp_path):
+def test_runs_are_written_for_another_machine(es_curve, tmp_path):
     arguments = "--config.engine=files", "--config.setup.text.corpus=synthetic"
-    told = refused(*arguments, status=75)
+    status, _, told = es_curve(*arguments)
+    assert status == 75
     assert f"4 runs to train, 0 done; submit them: bash {tmp_path}/runs/jobs/submit.sh" in told
     assert not (tmp_path / "results").exists()
 
@@ -200,9 +209,11 @@ def test_bad_input_leaves_a_process_with_status_2(run):
 
 
 @loading
-def test_the_results_of_another_study_are_not_overwritten(refused, tmp_path):
+def test_the_results_of_another_study_are_not_overwritten(es_curve, tmp_path):
     held = tmp_path / "results" / "experiment.json"
     held.parent.mkdir()
     held.write_text('{"config": {"title": "another"}}')
-    assert "holds another study (title differs)" in refused()
+    status, _, said = es_curve()
+    assert status == 2
+    assert "holds another study (title differs)" in said
     assert held.read_text() == '{"config": {"title": "another"}}'

@@ -5,26 +5,36 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
+from absl.testing import flagsaver
 
 from bss.plots.curves import run_figure
+from experiments.main import run_experiment
+from experiments.train.__main__ import Study, experiment
 
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    command = [
+def command(folder: Path) -> list[str]:
+    return [
         *(sys.executable, "-m", "experiments.train", "--config=configs/train.py:pico"),
-        *("--config.schedule.batch=0:8 10K:16", "--config.schedule.tokens=100000"),
+        *("--config.schedule.batch=0:8 10K:16", "--config.schedule.tokens=20480"),
+        *("--config.schedule.warmup=1000", "--config.schedule.decay=5000"),
         *("--config.text.corpus=synthetic", "--config.text.seq_len=32"),
-        *("--config.evaluation.tokens=2048", "--config.averages=('4%',)"),
+        *("--config.evaluation.tokens=2048", "--config.evaluation.first=2000"),
+        *("--config.averages=('4%',)", "--config.buckets=(8,)"),
         *(f"--config.runs={folder}/runs", f"--config.results={folder}/results"),
     ]
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command,
+        command(folder),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -32,7 +42,22 @@ def start(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_an_interrupted_run_continues_and_writes_its_curve(tmp_path):
+@pytest.fixture
+def trained(tmp_path, monkeypatch, capsys):
+    """The same command in this process: its folder, and what it printed."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
+    monkeypatch.setattr(sys, "argv", command(tmp_path)[2:])
+    with flagsaver.flagsaver(), pytest.raises(SystemExit) as left:
+        run_experiment(Study, experiment)
+    printed, told = capsys.readouterr()
+    assert left.value.code is None, told
+    return tmp_path, printed
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_continues(tmp_path):
     process = start(tmp_path)
     while process.poll() is None and not list(tmp_path.glob("runs/*/curve.jsonl")):
         time.sleep(0.1)
@@ -44,11 +69,20 @@ def test_an_interrupted_run_continues_and_writes_its_curve(tmp_path):
     process = start(tmp_path)
     printed, told = process.communicate(timeout=300)
     assert process.returncode == 0, told
-    results = tmp_path / "results"
+    check_results(tmp_path, printed)
+
+
+@pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")  # ml_collections
+def test_a_run_writes_its_curve(trained):
+    check_results(*trained)
+
+
+def check_results(folder: Path, printed: str) -> None:
+    results = folder / "results"
     assert printed.strip() == f"curve: {results / 'curve.png'}"
     record = json.loads((results / "experiment.json").read_text())
     assert record["config"]["schedule"]["batch"] == "0:8 10K:16"
-    (status,) = tmp_path.glob("runs/*/status.json")
+    (status,) = folder.glob("runs/*/status.json")
     assert (status.parent.name, json.loads(status.read_text())["status"]) == (
         record["run"],
         "finished",

@@ -108,6 +108,7 @@ def test_the_law_of_whole_curves():
     assert_same(fit, {key: expected[key] for key in ("rmse", "run_rmse", "left_out_rmse", "law")})
 
 
+@pytest.mark.slow
 def test_final_losses():
     """The last losses of the critical-batch runs; no such fit is committed, so it is told here."""
     runs = pd.read_parquet(RESULTS / "critical_batch/runs.parquet")

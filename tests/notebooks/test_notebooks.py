@@ -13,15 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
-# Their claims are checked by tests/experiments/test_claims.py too.
-HEAVY = ("what_decides", "critical_batch", "es_wsd")
-
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-heavy_ones_slow = pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem in HEAVY)) for path in NOTEBOOKS],
-    ids=lambda path: path.stem,
-)
 
 
 def code_cells(notebook):
@@ -62,7 +54,9 @@ def test_a_notebook_is_committed_as_it_ran(path):
     assert sum("image/png" in str(kinds(cell)) for cell in cells) >= 5
 
 
-@heavy_ones_slow
+# Their claims are checked by tests/experiments/test_claims.py too.
+@pytest.mark.slow
+@every_notebook
 def test_a_fresh_run_shows_what_is_committed(path, monkeypatch):
     monkeypatch.delenv("RUN", raising=False)
     committed = code_cells(nbformat.read(path, as_version=4))

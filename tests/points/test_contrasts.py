@@ -47,7 +47,7 @@ def study(draw, shape, seeds, effect=0.0):
 @pytest.mark.parametrize(
     ("seeds", "studies", "most"),
     [
-        (3, 60, 0.09),
+        (3, 30, 0.09),
         pytest.param(3, 1000, 0.06, marks=pytest.mark.slow),
         pytest.param(8, 500, 0.09, marks=pytest.mark.slow),
     ],

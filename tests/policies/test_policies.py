@@ -70,7 +70,7 @@ def test_every_policy_keeps_the_limits(basis_of, name, limits):
     check(named(name)(basis, TOKENS, limits), limits, least, most)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from([name for name in POLICIES if name != "functional-best"]),
     st.integers(2, 6),

@@ -165,6 +165,8 @@ def test_every_ending_has_its_words(planted, tmp_path):
     again = table[table["rate"] == "decay"].assign(rate="cosine")
     planted.write(tmp_path)
     pd.concat([table, again]).to_csv(tmp_path / "contenders.csv", index=False)
+    for drawn in ("runs.parquet", "points.csv", "fits.json"):
+        (tmp_path / drawn).unlink()
     told = " ".join(short_answer(read_results(tmp_path)))
     assert "After the decay to zero and" in told and "After the cosine to zero and" in told
     write_report(tmp_path, tmp_path / "report.html")
@@ -205,7 +207,7 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
 
 
 def test_schedules_that_failed_leave_a_page(results, tmp_path):
-    for file in FILES:
+    for file in ("experiment.json", "schedule.json"):
         (tmp_path / file).write_bytes((results / file).read_bytes())
     table = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
     kept = table[(table["role"] == "constant") & (table["rate"] == "constant")]

@@ -60,17 +60,18 @@ def test_a_run_reports_its_averages_and_they_are_better_at_a_high_rate(tiny_run,
 
 
 def test_averages_leave_the_trajectory_alone(tiny_run, tiny_execution):
-    with_bank = overlay(tiny_run, {"averages": ["20%", "300"]})
-    assert with_bank.id != tiny_run.id
+    short = overlay(tiny_run, {"schedule.tokens": 2048})
+    with_bank = overlay(short, {"averages": ["20%", "300"]})
+    assert with_bank.id != short.id
     assert train(with_bank, tiny_execution).losses["eval_loss"] == pytest.approx(
-        train(tiny_run, tiny_execution).losses["eval_loss"], rel=1e-5
+        train(short, tiny_execution).losses["eval_loss"], rel=1e-5
     )
 
 
 def test_a_branch_needs_its_parents_averages(tiny_run, tiny_execution):
-    execution = dataclasses.replace(tiny_execution, forks=(4096,))
-    train(tiny_run, execution)
-    fork = tiny_run.plan().next_boundary(4096)
+    fork = 512
+    execution = dataclasses.replace(tiny_execution, forks=(fork,))
+    train(overlay(tiny_run, {"schedule.tokens": fork}), execution)
     branch = overlay(
         tiny_run, {"averages": ["20%"], "parent": {"run": tiny_run.id, "tokens": fork}}
     )

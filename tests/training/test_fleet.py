@@ -27,6 +27,9 @@ def curve(execution, run):
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
+UNCLIPPED = {"optimizer.clip": 0.0, "schedule.batch": "4", "averages": ()}
+
+
 @pytest.fixture(scope="module")
 def side_by_side(tiny_run, execution_in, tmp_path_factory):
     runs = members(tiny_run, **{"evaluation.test_tokens": 160})
@@ -70,7 +73,7 @@ def test_interrupted_and_resumed_is_bit_identical(side_by_side, tiny_execution, 
 
 
 def test_one_that_diverges_ends_and_the_others_go_on(tiny_run, tiny_execution):
-    runs = members(tiny_run, **{"optimizer.clip": 0.0})[:2]
+    runs = members(tiny_run, **UNCLIPPED)[:2]
     runs[1] = overlay(runs[1], {"optimizer.lr": 1e38})
     statuses = train_fleet(runs, tiny_execution)
     assert [statuses[run.id].status for run in runs] == ["finished", "diverged"]
@@ -78,8 +81,9 @@ def test_one_that_diverges_ends_and_the_others_go_on(tiny_run, tiny_execution):
     assert curve(tiny_execution, runs[0])[-1]["tokens"] == 2048
 
 
+@pytest.mark.slow
 def test_a_fleet_ends_with_its_last_run(tiny_run, tiny_execution):
-    runs = members(tiny_run, **{"optimizer.clip": 0.0})[::2]
+    runs = members(tiny_run, **UNCLIPPED)[::2]
     runs = [overlay(run, {"optimizer.lr": 1e38}) for run in runs]
     statuses = train_fleet(runs, dataclasses.replace(tiny_execution, checkpoint_seconds=0))
     assert {status.status for status in statuses.values()} == {"diverged"}

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = (
     "pandas",
     "pyarrow",
@@ -16,10 +14,10 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize(
-    "modules", ["bss.training.worker, bss.training.loop", "bss.cli.train, bss.sweeps.progress"]
-)
-def test_training_imports_nothing_heavy(modules):
-    program = f"import sys, {modules}; print([m for m in {HEAVY!r} if m in sys.modules])"
+TRAINERS = "bss.training.worker, bss.training.loop, bss.cli.train, bss.sweeps.progress"
+
+
+def test_training_imports_nothing_heavy():
+    program = f"import sys, {TRAINERS}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr

@@ -120,7 +120,15 @@ def test_muons_groups_go_by_their_own_rates(still, rates):
         assert bool(jnp.all(value == 1)) == (name == still)
 
 
-@pytest.mark.parametrize("name", [pytest.param("schedule_free", marks=pytest.mark.slow), "muon"])
+def test_a_run_learns_with_muon_and_compiles_once(tiny_run, tiny_execution):
+    changes = {"optimizer.name": "muon", "schedule.tokens": 1024}
+    status = train(overlay(tiny_run, changes), tiny_execution)
+    assert (status.status, status.programs, status.recompilations) == ("finished", 1, 0)
+    assert status.losses["eval_loss"] < 4.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["schedule_free", "muon"])
 def test_a_run_learns_compiles_once_and_resumes(
     name, tiny_run, tiny_execution, stop_after, assert_same_outcome
 ):

@@ -53,7 +53,8 @@ def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
 ):
     run = overlay(
         tiny_run,
-        {"data.corpus": "synthetic", "data.content": SYNTHETIC, "model.vocab_size": 64},
+        {"data.corpus": "synthetic", "data.content": SYNTHETIC, "model.vocab_size": 64}
+        | {"schedule.tokens": 4096},
     )
     status = train(run, tiny_execution)
     assert status.status == "finished"

@@ -32,21 +32,25 @@ def largest_error(ours, theirs) -> float:
 
 
 @pytest.fixture(scope="module")
-def full_batch(tiny_run, sequences):
+def full_batch(tiny_run, start, sequences):
     """Mean loss and gradients of the whole batch at once, and the step with them."""
-    params = tiny_run.model.init(tiny_run.seed)
 
     def mean_loss(params):
         logits = network.apply(tiny_run.model, params, sequences[:, :-1])
         logits = jax.nn.log_softmax(logits)
         return -jnp.take_along_axis(logits, sequences[:, 1:, None], axis=-1).mean()
 
-    return jax.jit(jax.value_and_grad(mean_loss))(params)
+    return jax.jit(jax.value_and_grad(mean_loss))(start.params)
+
+
+@pytest.fixture(scope="module")
+def start(tiny_run):
+    return jax.jit(lambda: init_state(tiny_run))()
 
 
 @pytest.mark.parametrize("bucket", [1, 4])
-def test_accumulated_gradients_equal_the_full_batch(tiny_run, sequences, full_batch, bucket):
-    params = tiny_run.model.init(tiny_run.seed)
+def test_accumulated_gradients_equal_the_full_batch(tiny_run, start, sequences, full_batch, bucket):
+    params = start.params
     add = jax.jit(lambda sums, bucket: accumulate(tiny_run.model.loss, params, sums, bucket))
     sums = Sums(jax.tree.map(jnp.zeros_like, params), jnp.zeros(()), jnp.zeros(()))
     for piece in np.split(sequences, BATCH // bucket):
@@ -58,10 +62,11 @@ def test_accumulated_gradients_equal_the_full_batch(tiny_run, sequences, full_ba
     assert largest_error(mean, gradients) < 1e-5
 
 
-def test_every_split_makes_the_same_step_and_ignores_unused_rows(tiny_run, sequences, full_batch):
+def test_every_split_makes_the_same_step_and_ignores_unused_rows(
+    tiny_run, start, sequences, full_batch
+):
     step = jax.jit(make_step(tiny_run))
     poison = np.full((3, *sequences.shape), 7, np.int32)
-    start = jax.jit(lambda: init_state(tiny_run))()
     results = []
     for bucket in (4, 12):
         count = BATCH // bucket
@@ -81,11 +86,10 @@ def test_every_split_makes_the_same_step_and_ignores_unused_rows(tiny_run, seque
         np.testing.assert_allclose(metrics.grad_norm, results[0][1].grad_norm, rtol=1e-5)
 
 
-def test_learning_rate_and_betas_reuse_one_program(tiny_run, sequences):
+def test_learning_rate_and_betas_reuse_one_program(tiny_run, start, sequences):
     step = jax.jit(make_step(tiny_run))
-    state = jax.jit(lambda: init_state(tiny_run))()
     shaped, three = sequences.reshape(3, 4, -1), np.int32(3)
-    state, _ = step(state, shaped, three, settings())
+    state, _ = step(start, shaped, three, settings())
     with jax.no_tracing():
         slow, metrics = step(state, shaped, three, settings(lr=1e-4, beta2=0.9))
         fast, other = step(state, shaped, np.int32(2), settings(lr=1e-3, beta2=0.9))

@@ -24,7 +24,7 @@ from bss.tables import read_points
 
 PUBLISHED = files("bss.laws") / "published" / "cbs_steps.csv"
 BATCHES = 2.0 ** np.arange(5, 15)
-QUICK = Options(resamples=200, level=0.95)
+QUICK = Options(resamples=100, level=0.95)
 
 
 @pytest.fixture(scope="module")

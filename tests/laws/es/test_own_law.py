@@ -55,7 +55,7 @@ class Parabola(PerTarget):
 
 LAW = Parabola("parabola")
 '''
-BATCHES, TARGETS, QUICK = (1, 2, 4, 8, 16, 32), (1.9, 1.8, 1.7), Options(50)
+BATCHES, TARGETS, QUICK = (1, 2, 4, 8, 16, 32), (1.9, 1.8, 1.7), Options(20)
 
 
 def truth(batch, loss):

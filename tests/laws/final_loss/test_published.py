@@ -22,7 +22,7 @@ COMMITTED = Path(__file__).parents[3] / "bss/laws/published/steplaw_dense.json"
 def fit():
     """Of all rows; the form is chosen again for whatever is left out."""
     table = read_losses(PUBLISHED)
-    return fit_table(table, hold_out=("tokens>=80B",), options=Options(60))
+    return fit_table(table, hold_out=("tokens>=80B",), options=Options(32))
 
 
 def width(estimate):

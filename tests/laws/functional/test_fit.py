@@ -22,7 +22,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.theory.regression import Stage, Task, risk_curve, stages
 from bss.theory.varying import varying_risks
 
-OPTIONS = Options(resamples=32)
+OPTIONS = Options(resamples=16)
 DATA = 2**16
 RATE = 0.1
 
@@ -97,7 +97,7 @@ def test_early_losses_that_are_no_law_are_left_out(planted_curves):
 def test_an_adam_clock_is_told_from_sgd(planted_curves):
     law = planted_curves.law._replace(A_0=40.0, A_1=0.0, m=0.5, B_phi=6.0)
     runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, law)
-    fit = fit_curve(runs, options=OPTIONS)
+    fit = fit_curve(runs, options=Options(resamples=8))
     assert fit.clock == "adam"
     assert fit.left_out_rmse["adam"] < 0.5 * fit.left_out_rmse["sgd"]
     assert fit.law.m == pytest.approx(0.5, abs=0.1)
