@@ -20,13 +20,13 @@ def runs(planted_curves, tmp_path_factory):
 
 
 def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
-    arguments = ("fit", "curve", str(runs / "all.csv"), "--clock", "sgd", "--resamples", "8")
+    arguments = ("fit", "curve", str(runs / "all.csv"), "--clock", "sgd", "--resamples", "10")
     fit = printed(capsys, *arguments)
     reads_back(CurveFit, fit)
     assert (fit["kind"], fit["schema"], fit["identified"]) == ("curve", 1, True)
     assert fit["status"] == "converged"
     assert fit["rmse"] < 2e-3
-    assert (fit["losses"], fit["measured"], len(fit["draws"])) == (9 * 32, 9 * 40, 8)
+    assert (fit["losses"], fit["measured"], len(fit["draws"])) == (9 * 32, 9 * 40, 10)
     assert fit["left_out_rmse"]["sgd"] < 5e-3
     assert fit["easy_by"]["low"] <= fit["easy_by"]["value"] == pytest.approx(0.0, abs=0.2)
     assert fit["parameters"]["s"]["value"] == pytest.approx(0.5, rel=0.05)
@@ -44,7 +44,7 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
 
 def test_constants_alone_are_unidentified_and_give_no_schedule(runs, tmp_path, capsys):
     source = str(runs / "constants.parquet")
-    fit = printed(capsys, "fit", "curve", source, "--clock", "sgd", "--resamples", "8")
+    fit = printed(capsys, "fit", "curve", source, "--clock", "sgd", "--resamples", "10")
     assert fit["identified"] is False
     assert "no run changes its batch" in fit["unidentified"]["c_K"]
     assert fit["parameters"]["q"]["value"] is None
