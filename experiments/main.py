@@ -6,7 +6,8 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -14,21 +15,25 @@ from ml_collections import config_flags
 from bss.errors import InputError
 from bss.machines.present import look_for_present
 from bss.sweeps.slurm import Written
+from bss.training.launch import Joining, joined, start
 from bss.values import from_dict
 from experiments.study import module, say
 
 S = TypeVar("S")
 
 
-def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
+def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bool = False) -> None:
     """Parses --config into a frozen study and runs it.
 
     Bad input is one line and status 2; runs that were written for another machine are told with
     status 75; Ctrl-C and SIGTERM save every run and leave with 130 and 143: the same command
-    continues.
+    continues. A `joint` experiment may run in several processes, which train every run together:
+    see `Joining`, whose fields are flags then.
     """
     look_for_present()
     config = config_flags.DEFINE_config_file("config", lock_config=True)
+    if joint:
+        _define_joining()
 
     def main(arguments: list[str]) -> None:
         if len(arguments) > 1:
@@ -37,9 +42,14 @@ def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
         warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
-            experiment(from_dict(study, json.loads(config.value.to_json_best_effort())))
+            asked = from_dict(study, json.loads(config.value.to_json_best_effort()))
+            joining = _joining() if joint else Joining()
+            if joining.to_be_started:
+                sys.exit(start(joining.processes))
+            with joined(joining):
+                experiment(asked)
         except (InputError, OSError) as error:
-            say(f"{module()}: {_one_line(error)}")
+            print(f"{module()}: {_one_line(error)}", file=sys.stderr)
             sys.exit(2)
         except Written as written:
             say(str(written))
@@ -50,6 +60,18 @@ def run_experiment(study: type[S], experiment: Callable[[S], None]) -> None:
 
     flags.mark_flag_as_required("config")
     app.run(main, flags_parser=_parse_flags)
+
+
+def _define_joining() -> None:
+    flags.DEFINE_integer("processes", 1, "how many train each run together")
+    flags.DEFINE_string("coordinator", "", "HOST:PORT of the first, or auto: on a cluster")
+    flags.DEFINE_integer("process", None, "which one this is, from 0, with a coordinator")
+    flags.DEFINE_float("patience", 60.0, "seconds in which all must have come together")
+
+
+def _joining() -> Joining:
+    told: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(Joining)}
+    return Joining(**told)
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from bss.sweeps.programs import jobs
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
+from bss.training.processes import first, in_turn
 from bss.training.source import SYNTHETIC
 from bss.values import to_dict
 
@@ -143,7 +144,7 @@ def prepared_run(setup: RunSetup, engine: EngineConfig) -> tuple[RunConfig, Exec
     if text.corpus == SYNTHETIC:
         run, shards = planned_run(setup, content=SYNTHETIC), ""
     else:
-        prepared = prepare(text.corpus, text.tokenizer, Path(text.root))
+        prepared = in_turn(lambda: prepare(text.corpus, text.tokenizer, Path(text.root)))
         stream = Stream(prepared.tokens("train"), text.seq_len, seed=0)
         stream.check(setup.schedule.tokens // text.seq_len)
         run = planned_run(setup, prepared.vocab_size, prepared.content_hash)
@@ -157,8 +158,9 @@ def batch_unit(setup: Setup) -> int:
 
 
 def say(text: str) -> None:
-    """Tells the person who waits."""
-    print(text, file=sys.stderr, flush=True)
+    """Tells the person who waits; of several processes the first does."""
+    if first():
+        print(text, file=sys.stderr, flush=True)
 
 
 def module() -> str:

@@ -12,6 +12,7 @@ from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
+from bss.training.processes import first
 from bss.training.status import RunStatus
 from experiments.study import say
 
@@ -74,7 +75,8 @@ class Trainer:
             say(f"{title}: {price(new)}")
             self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
-        statuses = self.engine.train(asked, execution, Progress(title))
+        progress = Progress(title, quiet=not first())
+        statuses = self.engine.train(asked, execution, progress)
         self.statuses |= statuses
         for run in asked:
             status = statuses[run.id]

@@ -3,6 +3,7 @@
 import argparse
 import signal
 import sys
+from dataclasses import fields
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -21,16 +22,34 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss train`."""
     parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
+    together = parser.add_argument_group("several processes")
+    together.add_argument("--processes", type=int, default=1, help="how many train it together")
+    together.add_argument("--coordinator", default="", help="HOST:PORT of the first, or auto")
+    together.add_argument("--process", type=int, help="which one this is, from 0")
+    together.add_argument(
+        "--patience", type=float, default=60.0, help="seconds in which all must have come together"
+    )
     add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output | int:
     """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
+    from bss.training.launch import Joining, joined, start
+
+    joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
+    if joining.to_be_started:
+        return start(joining.processes)
+    with joined(joining):
+        return _train(options)
+
+
+def _train(options: argparse.Namespace) -> Output | int:
     job = read_job(options.config)
     from bss.sweeps.progress import Progress
     from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
     from bss.training.loop import Interrupted, train
+    from bss.training.processes import first
     from bss.values import from_dict
 
     config = from_dict(RunConfig, job.get("run", {}), "run.")
@@ -41,7 +60,7 @@ def run(options: argparse.Namespace) -> Output | int:
     stop = Event()
     for number_ in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number_, lambda *_: stop.set())
-    progress = Progress(f"run {config.id}", quiet=options.json)
+    progress = Progress(f"run {config.id}", quiet=options.json or not first())
     progress.add(config.id, execution.plan(config).tokens - config.start)
     try:
         with progress:
@@ -55,7 +74,7 @@ def run(options: argparse.Namespace) -> Output | int:
     except Interrupted as interrupted:
         print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
         return 143
-    return _output(config.id, status)
+    return _output(config.id, status) if first() else 0
 
 
 def _output(run: str, status: "RunStatus") -> Output:

@@ -7,6 +7,7 @@ grain's stateless `index_shuffle`.
 """
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,11 @@ class Stream:
             InputError: beyond the first pass without `repeat`.
         """
         self.check(position + count)
-        starts = [self.index(p) * self.seq_len for p in range(position, position + count)]
+        return self.at(range(position, position + count))
+
+    def at(self, positions: Iterable[int]) -> np.ndarray:
+        """The sequences at some positions, of any pass, int32 [positions, seq_len + 1]."""
+        starts = [self.index(int(p)) * self.seq_len for p in positions]
         return self.tokens.windows(starts, self.seq_len + 1)
 
 

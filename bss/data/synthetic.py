@@ -122,13 +122,21 @@ def words(position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(
             f"position={position}, count={count}: expected at least one sequence, within 0 to 2^64"
         )
-    places_n = np.uint64(position) + np.arange(count, dtype=np.uint64)
+    return _halves(np.uint64(position) + np.arange(count, dtype=np.uint64))
+
+
+def _halves(places_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (places_n >> np.uint64(32)).astype(np.uint32), places_n.astype(np.uint32)
 
 
 def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
     """The sequences at [position, position + count): int32 (count, seq_len + 1) on the device."""
     return generate(tables(language), *words(position, count), language.seq_len)
+
+
+def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
+    """The sequences at positions, uint64 (n,), that need not be neighbours; as `sequences`."""
+    return generate(tables(language), *_halves(places_n), language.seq_len)
 
 
 def held_out(language: SyntheticLanguage, split: str, tokens: int) -> np.ndarray:

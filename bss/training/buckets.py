@@ -5,7 +5,7 @@ A batch change is then a change of the traced count or of the program called: no
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,7 @@ from bss.errors import InputError
 from bss.training.config import RunConfig
 from bss.training.mesh import replicated, sequence_sharding, shardings_of
 from bss.training.optimizers.base import StepSettings
+from bss.training.processes import agreeing, wish_shapes
 from bss.training.step import Step
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
@@ -35,6 +36,16 @@ jax.monitoring.register_event_duration_secs_listener(_count)
 def compilations() -> int:
     """Programs that the calling thread has compiled (loads from a compilation cache included)."""
     return _compilations[threading.get_ident()]
+
+
+def check_split(buckets: Iterable[int], mesh: Mesh) -> None:
+    """Refuses buckets that cannot be split over the devices of the mesh."""
+    for bucket in buckets:
+        if bucket % mesh.size:
+            raise InputError(
+                f"bucket {bucket} cannot be split over {mesh.size} devices; "
+                f"use buckets that are multiples of {mesh.size}"
+            )
 
 
 class Programs:
@@ -61,16 +72,13 @@ class Programs:
         Raises:
             InputError: where a bucket cannot be split over the devices of the mesh.
         """
-        for bucket in capacity:
-            if bucket % mesh.size:
-                raise InputError(
-                    f"bucket {bucket} cannot be split over {mesh.size} devices; "
-                    f"use buckets that are multiples of {mesh.size}"
-                )
+        check_split(capacity, mesh)
         self.capacity = capacity
         whole, split = replicated(mesh), sequence_sharding(mesh)
+        wishes = wish_shapes(mesh)
+        step = agreeing(step) if wishes else step
         state = shardings_of(abstract_state)
-        shardings = (state, split, whole, whole)
+        shardings = (state, split, whole, whole, *(x.sharding for x in wishes))
         outputs = (state, whole)
         jitted = jax.jit(step, in_shardings=shardings, out_shardings=outputs, donate_argnums=0)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
@@ -80,7 +88,8 @@ class Programs:
             sequences = jax.ShapeDtypeStruct((capacity, bucket, run.data.seq_len + 1), jnp.int32)
             count = jax.ShapeDtypeStruct((), jnp.int32)
             settings = StepSettings(scalar, scalar, scalar, scalar, shares)
-            return jitted.lower(abstract_state, sequences, count, settings).compile(options)
+            arguments = abstract_state, sequences, count, settings, *wishes
+            return jitted.lower(*arguments).compile(options)
 
         pool = ThreadPoolExecutor(1, "compile")
         self._futures: dict[int, Future] = {

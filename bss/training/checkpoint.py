@@ -17,6 +17,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from bss.errors import InputError
+from bss.training.processes import first, together
 from bss.training.step import State
 
 # What fails in orbax's threads is raised where it is waited for; it need not be logged too.
@@ -81,11 +82,14 @@ class Checkpoints:
         return None
 
     def _put_aside(self, tokens: int) -> None:
-        self._damaged.mkdir(exist_ok=True)
+        def move(manager: ocp.CheckpointManager) -> None:
+            self._damaged.mkdir(exist_ok=True)
+            name = f"{tokens}-{time.time_ns()}"
+            (Path(manager.directory) / str(tokens)).rename(self._damaged / name)
+
         for manager in self._both:
             if tokens in manager.all_steps():
-                name = f"{tokens}-{time.time_ns()}"
-                (Path(manager.directory) / str(tokens)).rename(self._damaged / name)
+                together(lambda manager=manager: move(manager) if first() else None)
                 manager.reload()
 
     def wait(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from bss.errors import InputError
 from bss.files import is_locked, read_json, write_json, write_text
 from bss.training.config import Parent, RunConfig
+from bss.training.processes import first
 from bss.training.status import RunStatus
 from bss.values import from_dict, to_dict
 
@@ -75,9 +76,40 @@ def parent_path(runs: str | Path, parent: Parent) -> Path:
     return next((other for other in others if read_config(other).id == parent.run), path)
 
 
+class FollowedDirectory(RunDirectory):
+    """One run's directory in a process that leaves the writing to the first of those that train."""
+
+    def check_config(self, run: RunConfig) -> None:
+        """Writes nothing, but refuses a directory that is not the first process's."""
+        if not (self.path / "config.json").exists():
+            raise InputError(
+                f"{self.path} is not there, which process 0 writes; give a runs directory on a "
+                "file system that all processes share"
+            )
+
+    def write_status(self, status: RunStatus) -> None:
+        """Nothing."""
+
+    def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Nothing."""
+
+    def append_row(self, row: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def cut_curve(self, tokens: int) -> list[dict[str, Any]]:
+        """Cuts nothing; returns nothing."""
+        return []
+
+
 @contextmanager
 def open_run(path: Path) -> Iterator[RunDirectory]:
-    """Opens a run directory for writing, for this block; refused where another process writes."""
+    """Opens a run directory for writing, for this block; refused where another process writes.
+
+    Of several processes that train the run together, the first writes, and holds the lock.
+    """
+    if not first():
+        yield FollowedDirectory(path)
+        return
     path.mkdir(parents=True, exist_ok=True)
     with open(path / "lock", "a") as lock:
         try:

@@ -14,6 +14,7 @@ from bss.training.average import pick
 from bss.training.config import RunConfig
 from bss.training.fsdp import loss_by, specs
 from bss.training.mesh import (
+    by_position,
     replicated,
     sequence_sharding,
     sequence_split,
@@ -115,9 +116,8 @@ class Evaluation:
         a leading axis.
         """
         n, width = sequences_nxT1.shape
-        padded = np.zeros(bucketed(n, width, mesh.size, bucket), sequences_nxT1.dtype)
-        padded.reshape(-1, width)[:n] = sequences_nxT1
-        self._sequences_NxbxT1 = jax.device_put(padded, sequence_sharding(mesh))
+        shape = bucketed(n, width, mesh.size, bucket)
+        self._sequences_NxbxT1 = by_position(sequences_nxT1.__getitem__, n, shape, mesh)
         self._targets = n * (width - 1)
         self._labels = run.averages
 
@@ -129,7 +129,6 @@ class Evaluation:
             both = split, shardings_of(state.optimizer)
             jitted = jax.jit(choose, in_shardings=both, out_shardings=split)
             self._choose = jitted.lower(state.params, state.optimizer).compile()
-        shape = padded.shape
         self._total_loss = compile_total_loss(
             run, n, shape, mesh, state, options, attention, fleet=fleet
         )

@@ -35,7 +35,7 @@ class Execution:
         buckets: ladder of bucket sizes in sequences; empty for any up to 32.
         fit: choose them by memory, found by compiling: of `buckets`, or of any size where it is
             empty, those that the devices hold.
-        devices: how many local devices share a bucket; 0 means all.
+        devices: how many devices of each process share a bucket; 0 means all.
         fsdp: how many of them split the weights, the optimizer's state and the averages; a divisor
             of `devices`. 1 where each holds them whole.
         whole_gradient: with `fsdp`, every device adds up a whole float32 gradient, and they meet
@@ -166,6 +166,7 @@ def describe(
         "device": device.device_kind,
         "platform": device.platform,
         "devices": mesh.size,
+        "processes": jax.process_count(),
         "fsdp": execution.fsdp,
         "whole_gradient": execution.whole_gradient,
         "fleet": fleet,

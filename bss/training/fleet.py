@@ -33,6 +33,7 @@ from bss.training.loop import REPORT_SECONDS, Interrupted, Report, is_done
 from bss.training.mesh import make_mesh, replicated
 from bss.training.optimizers.base import Optimizer
 from bss.training.prefetch import prefetch
+from bss.training.processes import several
 from bss.training.source import Source, open_source
 from bss.training.status import RunStatus
 from bss.training.step import Metrics, State, state_shapes
@@ -73,6 +74,8 @@ def train_fleet(
         InputError: bad config, data or directory of any run.
         Interrupted: after saving, when asked to stop.
     """
+    if several():
+        raise InputError("a fleet is trained by one process; train its runs one by one")
     if execution.fsdp > 1:
         raise InputError(
             f"execution.fsdp is {execution.fsdp}; a fleet is trained with 1: set it so"

@@ -106,7 +106,7 @@ def by_memory(run: RunConfig, execution: Execution, plan: Plan, mesh: Mesh) -> E
 
 def _present(mesh: Mesh) -> Machine:
     """The devices of a mesh, with the memory that steps may take of each."""
-    device = mesh.devices.flat[0]
+    device = mesh.local_devices[0]
     limit = (device.memory_stats() or {}).get("bytes_limit")
     target = target_of(device.device_kind)
     if limit is None or target is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bss.errors import InputError
@@ -24,11 +25,15 @@ WHOLE = PartitionSpec()
 
 
 def make_mesh(devices: int = 0, fsdp: int = 1) -> Mesh:
-    """A mesh over local devices (0: all of them), of which each `fsdp` split the weights."""
+    """A mesh over so many devices of each process (0: all), of which each `fsdp` split the weights.
+
+    One process's come after another's.
+    """
     local = jax.local_devices()
     if devices > len(local):
         raise InputError(f"execution.devices is {devices}; this machine has {len(local)}")
-    return mesh_of(local[: devices or len(local)], fsdp)
+    each = (jax.local_devices(process) for process in range(jax.process_count()))
+    return mesh_of([device for own in each for device in own[: devices or len(own)]], fsdp)
 
 
 def mesh_of(devices: list, fsdp: int = 1) -> Mesh:
@@ -87,6 +92,40 @@ def sequence_split(mesh: Mesh) -> PartitionSpec:
 def sequence_sharding(mesh: Mesh) -> NamedSharding:
     """The sharding of [buckets, sequences, tokens]."""
     return NamedSharding(mesh, sequence_split(mesh))
+
+
+def by_position(
+    rows: Callable[[np.ndarray], np.ndarray], count: int, shape_NxbxT1: tuple[int, ...], mesh: Mesh
+) -> jax.Array:
+    """The first `count` of some sequences on the devices, int32 [N, b, T+1], and zeros behind them.
+
+    Args:
+        rows: makes those of ascending numbers, int [n] to int32 [n, T+1]; a process is asked for
+            those of its own devices.
+        count: of them all.
+        shape_NxbxT1: of the whole array.
+        mesh: the devices, which share each bucket.
+    """
+    sharding, (capacity, bucket, width) = sequence_sharding(mesh), shape_NxbxT1
+    columns = own_columns(mesh, bucket)
+    numbers_Nxc = bucket * np.arange(capacity)[:, None] + columns
+    own_NxcxT1 = np.zeros((*numbers_Nxc.shape, width), np.int32)
+    if (counted := numbers_Nxc[numbers_Nxc < count]).size:
+        own_NxcxT1.reshape(-1, width)[: len(counted)] = rows(counted)
+
+    def of_device(index: Any) -> np.ndarray:
+        start, stop, _ = index[1].indices(bucket)
+        return own_NxcxT1[:, slice(*np.searchsorted(columns, (start, stop)))]
+
+    return jax.make_array_from_callback(shape_NxbxT1, sharding, of_device)
+
+
+def own_columns(mesh: Mesh, bucket: int) -> np.ndarray:
+    """The places in a bucket, ascending, that devices of this process hold."""
+    sharding = sequence_sharding(mesh)
+    indices = sharding.addressable_devices_indices_map((1, bucket, 1)).values()
+    spans = sorted({index[1].indices(bucket) for index in indices if index is not None})
+    return np.concatenate([np.arange(*span) for span in spans])
 
 
 def sum_over_devices(function: F, mesh: Mesh | None, *specs: Any) -> F:

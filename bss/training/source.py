@@ -17,7 +17,7 @@ from bss.data.log_bilinear import SyntheticLanguage
 from bss.data.shards import Shards, open_shards
 from bss.errors import InputError
 from bss.training.config import DataConfig, RunConfig
-from bss.training.mesh import sequence_sharding
+from bss.training.mesh import by_position, own_columns
 
 SYNTHETIC = "synthetic"
 """The content of a data config whose sequences are the synthetic language's."""
@@ -57,14 +57,14 @@ class TextSource:
 
         self._shards, self._data = shards, data
         self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
-        self._sharding = sequence_sharding(mesh)
+        self._mesh = mesh
         self.check = self._stream.check
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """See `Source`; the sequences that do not count are zeros."""
-        padded = np.zeros((capacity * bucket, self._data.seq_len + 1), np.int32)
-        padded[:count] = self._stream.sequences(position, count)
-        return jax.device_put(padded.reshape(capacity, bucket, -1), self._sharding)
+        self.check(position + count)
+        shape = capacity, bucket, self._data.seq_len + 1
+        return by_position(lambda n: self._stream.at(position + n), count, shape, self._mesh)
 
     def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
         """See `Source`."""
@@ -85,12 +85,18 @@ class SyntheticSource:
 
     def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh):
         self._language, self._offset = language, data.seed * _SEED_STRIDE
-        self._sharding = sequence_sharding(mesh)
+        self._mesh = mesh
         self._block = functools.lru_cache(maxsize=4)(self._made)
 
-    def _made(self, index: int) -> np.ndarray:
-        """Block `index` of the language's sequences, int32 [_BLOCK, T+1]."""
-        return np.asarray(synthetic.sequences(self._language, index * _BLOCK, _BLOCK))
+    def _made(self, index: int, first: int, bucket: int, columns: tuple[int, ...]) -> np.ndarray:
+        """Block `index` of the sequences in some columns of the buckets from position `first` on.
+
+        Returns:
+            int32 [_BLOCK, T+1].
+        """
+        turns, column = np.divmod(index * _BLOCK + np.arange(_BLOCK), len(columns))
+        places = (first + bucket * turns + np.take(columns, column)).astype(np.uint64)
+        return np.asarray(synthetic.at(self._language, np.uint64(self._offset) + places))
 
     def check(self, sequences: int) -> None:
         """See `Source`; the language is endless, but two data seeds must not meet."""
@@ -99,14 +105,19 @@ class SyntheticSource:
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """See `Source`; the sequences that do not count are zeros."""
-        first, filled = self._offset + position, 0
-        padded = np.zeros((capacity * bucket, self._language.seq_len + 1), np.int32)
-        while filled < count:
-            index, start = divmod(first + filled, _BLOCK)
-            part = self._block(index)[start : start + count - filled]
-            padded[filled : filled + len(part)] = part
-            filled += len(part)
-        return jax.device_put(padded.reshape(capacity, bucket, -1), self._sharding)
+        columns, width = tuple(own_columns(self._mesh, bucket).tolist()), bucket
+        if len(columns) == bucket:  # all of them: one row of blocks serves every bucket
+            columns, width = (0,), 1
+        turns, first = divmod(position, width)
+
+        def rows(numbers: np.ndarray) -> np.ndarray:
+            start = turns * len(columns)
+            indices = range(start // _BLOCK, (start + len(numbers) - 1) // _BLOCK + 1)
+            blocks = [self._block(index, first, width, columns) for index in indices]
+            return np.concatenate(blocks)[start % _BLOCK :][: len(numbers)]
+
+        shape = capacity, bucket, self._language.seq_len + 1
+        return by_position(rows, count, shape, self._mesh)
 
     def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
         """See `Source`; the language depends on the length of its sequences."""

@@ -50,13 +50,14 @@ class Metrics(NamedTuple):
     """Of one step: mean loss in nats per token, norms of the unclipped gradient and the update.
 
     `squares` is the sum over its buckets, or the devices' shares of them, of their squared gradient
-    norms, where a run asks for it.
+    norms, where a run asks for it; `wish` what several processes agreed to do.
     """
 
     loss: jax.Array
     grad_norm: jax.Array
     update_norm: jax.Array
     squares: jax.Array | None = None
+    wish: jax.Array | None = None
 
 
 Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]

@@ -3,7 +3,9 @@
     python -m experiments.train --config=configs/train.py:nano \
         --config.schedule.batch="0:8 40K:16" --config.schedule.tokens=100000
 
-Interrupt it when you like: the run is saved, and the same command continues it.
+Interrupt it when you like: the run is saved, and the same command continues it. With
+`--processes 2` two processes of this machine train it together, with `--coordinator` those of a
+cluster (docs/machines.md).
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from dataclasses import dataclass
 from bss.plots.curves import run_figure
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
+from bss.sweeps.joint import JointEngine
 from bss.sweeps.table import run_table
+from bss.training.processes import first, several, together
 from experiments.main import run_experiment
 from experiments.results import Results
 from experiments.study import EngineConfig, RunSetup, prepared_run, say
@@ -42,7 +46,7 @@ class Study(RunSetup):
 def experiment(study: Study) -> None:
     """Trains the run and writes its curve."""
     title = f"{study.model} on {study.text.corpus}, batch {study.schedule.batch}"
-    results = Results(study, title)
+    results = together(lambda: Results(study, title))
     engine = EngineConfig(
         runs=study.runs,
         workers=1,
@@ -52,8 +56,11 @@ def experiment(study: Study) -> None:
     )
     run, execution = prepared_run(study, engine)
     run = overlay(run, {"seed": study.seed, "data.seed": study.seed})
-    with Trainer(ENGINES[study.engine].of(engine), execution) as trainer:
+    kind = JointEngine if several() else ENGINES[study.engine]
+    with Trainer(kind.of(engine), execution) as trainer:
         trained = trainer.train([run], title)
+    if not first():
+        return
     curve = run_table(trainer.runs, trained)
     files = {"runs.parquet": curve, "curve.png": run_figure(curve)}
     results.write(files, trainer, run=run.id)
@@ -66,4 +73,4 @@ def experiment(study: Study) -> None:
 
 
 if __name__ == "__main__":
-    run_experiment(Study, experiment)
+    run_experiment(Study, experiment, joint=True)
