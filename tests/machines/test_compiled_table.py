@@ -9,14 +9,14 @@ from bss.sweeps.fits import COMPILED, found, keys, told
 from bss.sweeps.programs import jobs, read_config, setup_of
 
 NAMED = (
-    *(("10M", 256, "train", 8), ("10M", 256, "train", 64), ("10M", 256, "evaluation", 32)),
-    *(("49M", 256, "train", 64), ("151M", 2048, "train", 8), ("nano", 128, "train", 64)),
+    *(("10M", 256, 1, "train", 8), ("10M", 256, 1, "train", 64), ("10M", 256, 1, "evaluation", 32)),
+    *(("49M", 256, 1, "train", 64), ("151M", 2048, 1, "train", 8), ("nano", 128, 3, "train", 64)),
 )
 TABLE = read_json(COMPILED, "python -m benchmarks.compiled makes it")
 
 
 def name(row):
-    return row["model"], row["seq_len"], row["program"], row["bucket"]
+    return tuple(row[key] for key in ("model", "seq_len", "averages", "program", "bucket"))
 
 
 def asked():
