@@ -173,18 +173,19 @@ def _meet(shard: Any, gradient: Any) -> jax.Array:
         return jax.lax.psum(gradient, (DATA, FSDP))
     summed = isinstance(gradient, Shard)
     part = gradient.part if summed else _scattered(gradient, shard.axis)
-    return jax.lax.psum(part, DATA)
+    return jax.lax.psum(part, DATA) if jax.lax.axis_size(DATA) > 1 else part
 
 
 def _squared_norm(gradients: Params) -> jax.Array:
-    """A device's part of the squared norm of the gradient of those that share the weights."""
+    """A device's part of the squared norm of the mean gradient of those that share the weights."""
+    ways = jax.lax.axis_size(FSDP)
 
     def squared(gradient: Any) -> jax.Array:
         if isinstance(gradient, Shard):
             return jnp.sum(gradient.part**2)
-        return jnp.sum(jax.lax.psum(gradient, FSDP) ** 2) / jax.lax.axis_size(FSDP)
+        return jnp.sum(jax.lax.psum(gradient, FSDP) ** 2) / ways
 
-    return sum(jax.tree.leaves(_map(squared, gradients)), jnp.zeros(()))
+    return sum(jax.tree.leaves(_map(squared, gradients)), jnp.zeros(())) / ways**2
 
 
 def gradients_a_bucket(mesh: Mesh, whole_gradient: bool) -> int:

@@ -48,6 +48,28 @@ def test_every_program_of_a_run_on_two_devices(tiny_run, run_file, capsys):
     assert {program["attention"] for program in told["programs"]} == {"reference"}
 
 
+def test_weights_that_two_devices_split_are_gathered_and_their_gradients_summed(
+    tiny_run, tmp_path, capsys
+):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"run": to_dict(tiny_run), "execution": {"buckets": [2]}}))
+    told = printed(capsys, "compile", str(file), "--on", "cpu:2", "--fsdp", "2")
+    train, evaluation = told["programs"]
+    model = tiny_run.model
+    matrices = 4 * 16 * 16 + 2 * 16 * 32 + 2 * 16 * model.vocab_size
+    vectors = model.counts().total - matrices
+    assert train["state_bytes"] == 4 * (3 * (matrices / 2 + vectors) + 2)
+    for program, meet in ((train, {"reduce-scatter": 4 * matrices / 2}), (evaluation, {})):
+        moved = dict.fromkeys(("all-gather", "reduce-scatter", "all-reduce"), 0)
+        for one in program["collectives"]:
+            moved[one["kind"]] += one["bytes"]
+        assert moved["all-gather"] == 4 * matrices  # once: there is no remat
+        assert moved["reduce-scatter"] == meet.get("reduce-scatter", 0)
+        assert 0 < moved["all-reduce"] <= 4 * (vectors + 80)  # and scalars, two norms a tensor
+    refusal = refused(capsys, "compile", str(file), "--on", "cpu:2", "--fsdp", "4")
+    assert "execution.fsdp is 4; 2 devices of cpu hold meshes of fsdp 1, 2: use one" in refusal
+
+
 @pytest.fixture
 def small_device(monkeypatch):
     """A CPU as a device of a little memory, and a peak and a bandwidth."""

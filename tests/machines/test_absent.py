@@ -1,5 +1,6 @@
 """A tiny run compiled for machines that are not here, where their compilers are installed."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -28,6 +29,14 @@ RUN = RunConfig(
 PRODUCTS = {"reference": 6 * 3 / 4, "cudnn": (2 + 5) / 2, "splash": (2 + 4 + 3) / 2}
 
 
+def _told(arguments):
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    command = [sys.executable, "-m", "bss", "compile", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("compiler", "on", "devices", "attention"),
@@ -45,12 +54,7 @@ def test_absent_machines_make_the_products_of_the_model_and_one_sum(
     pytest.importorskip(compiler)
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"run": to_dict(RUN), "execution": {"buckets": [16]}}))
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    command = [sys.executable, "-m", "bss", "compile", str(file), "--on", on, "--json"]
-    command += ["--attention", attention]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = _told([str(file), "--on", on, "--attention", attention])
     assert (told["machine"], told["devices"], told["fits"]) == (on, devices, True)
     train = told["programs"][0]
     product = 2 * MODEL.num_layers * 256 * MODEL.d_model  # of attention; PRODUCTS are made, of six
@@ -62,3 +66,30 @@ def test_absent_machines_make_the_products_of_the_model_and_one_sum(
     expected = 4 * MODEL.counts().total if devices > 1 else 0
     assert 0 <= moved - expected <= 8
     assert 0 < train["bound"]["mfu"] < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("compiler", "on", "whole"),
+    [
+        ("jax_plugins.xla_cuda13", "h100:8", False),
+        ("jax_plugins.xla_cuda13", "h100:8", True),
+        ("libtpu", "v5e:2x4", False),
+    ],
+)
+def test_absent_machines_gather_in_bfloat16_what_they_split(compiler, on, whole, tmp_path):
+    pytest.importorskip(compiler)
+    file, model = tmp_path / "run.json", dataclasses.replace(MODEL, remat=True)
+    run = to_dict(dataclasses.replace(RUN, model=model))
+    file.write_text(json.dumps({"run": run, "execution": {"buckets": [16]}}))
+    options = ["--fsdp", "4", *(["--whole-gradient"] if whole else [])]
+    train = _told([str(file), "--on", on, "--attention", "reference", *options])["programs"][0]
+    layers, ends = model.num_layers * 12 * model.d_model**2, 2 * model.vocab_size * model.d_model
+    moved = {(one["kind"], one["in_loop"]): one["bytes"] for one in train["collectives"]}
+    gathered = sum(size for (kind, _), size in moved.items() if kind == "all-gather")
+    assert gathered == 2 * (2 * layers + ends)  # forward, and again for remat and the backward pass
+    assert train["uncounted"] == []
+    if compiler != "libtpu":  # whose compiler chooses sums for some of them
+        assert moved["reduce-scatter", not whole] == 4 * (layers + ends) / 4
+        split = train["state_bytes"] - 4 * 2
+        assert split == pytest.approx(4 * 3 * model.counts().total / 4, rel=0.01)

@@ -14,6 +14,9 @@ from bss.models.transformer.config import TransformerConfig
 from bss.training.execution import Execution, compiler_options, describe, peak_flops
 from bss.training.ledger import throughput
 from bss.training.mesh import make_mesh
+from tests.training.eight_devices import model
+
+MODEL = model("float32")
 
 
 @pytest.fixture(scope="module")
@@ -25,29 +28,68 @@ def trained():
     return json.loads(done.stdout)
 
 
+SPLIT = ("2x4", "1x8", "2x4 whole", "1x8 whole")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dtype", "devices", "tolerance"),
-    [*(("float32", n, 1e-6) for n in "248"), ("bfloat16", "8", 2e-3)],
+    ("dtype", "layout", "tolerance"),
+    [
+        *(("float32", layout, 1e-6) for layout in ("2", "4", "8", *SPLIT)),
+        *(("bfloat16", layout, 2e-3) for layout in ("8", "2x4", "1x8 whole")),
+    ],
 )
-def test_losses_and_gradient_norms_do_not_depend_on_the_devices(trained, dtype, devices, tolerance):
-    one, many = (np.array(trained[dtype][n]["metrics"]) for n in ("1", devices))
+def test_losses_and_gradient_norms_do_not_depend_on_the_devices(trained, dtype, layout, tolerance):
+    one, many = (np.array(trained[dtype][n]["metrics"]) for n in ("1", layout))
     np.testing.assert_allclose(many[:, 0], one[:, 0], rtol=tolerance)
     np.testing.assert_allclose(many[:, 1], one[:, 1], rtol=10 * tolerance)
-    assert trained[dtype][devices]["compilations"] == 0
-    # Shares of a bucket are noisier than the bucket.
-    assert np.all(many[:, 2] > one[:, 2] * int(devices))
+    assert trained[dtype][layout]["compilations"] == 0
+    # Shares of a bucket are noisier than the bucket; devices that split weights make one together.
+    shares = {"2x4": 2, "1x8": 1}.get(layout) or (8 if layout in SPLIT else int(layout))
+    if shares == 1:
+        np.testing.assert_allclose(many[:, 2], one[:, 2], rtol=10 * tolerance)
+    else:
+        assert np.all(many[:, 2] > one[:, 2] * shares)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_devices_meet_once_a_step_in_a_float32_sum(trained, dtype):
-    told = trained[dtype]["8"]
-    (found,) = told["collectives"]
+    (found,) = trained[dtype]["8"]["collectives"]
     assert (found["kind"], found["in_loop"]) == ("all-reduce", False)
-    scalars = found["bytes"] - 4 * told["parameters"]
+    scalars = found["bytes"] - 4 * MODEL.counts().total
     assert 0 <= scalars <= 3 * 4  # the loss, the targets and the squares
     assert trained[dtype]["1"]["collectives"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", SPLIT)
+def test_split_weights_move_as_computed(trained, layout):
+    """CPUs gather in float32, whatever the activations are."""
+    (data, fsdp), whole = map(int, layout.split()[0].split("x")), "whole" in layout
+    found = {}
+    for one in trained["float32"][layout]["collectives"]:
+        found[one["kind"], one["in_loop"]] = one["bytes"]
+    layers = MODEL.num_layers * (4 * 32 * 32 + 2 * 32 * 64)
+    ends = 2 * 50 * 32
+    vectors = MODEL.counts().total - layers - ends
+    # Of a layer forward and again behind it; the embedding and the head once.
+    gathered = sum(size for (kind, _), size in found.items() if kind == "all-gather")
+    assert gathered == 4 * (2 * layers + ends)
+    assert found["reduce-scatter", not whole] == 4 * (layers + ends) // fsdp
+    once = vectors + (layers + ends) // fsdp * (data > 1)
+    assert 0 <= found["all-reduce", False] - 4 * once <= 4 * 80  # scalars, and norms of each tensor
+    assert found.get(("all-reduce", True), 0) == (0 if whole else 4 * vectors)  # for the squares
+    assert ("reduce-scatter", whole) not in found
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_on_other_devices(trained):
+    straight, resumed = trained["straight"], trained["resumed"]
+    assert len(straight) > 15
+    for name in ("loss", "eval_loss", "eval_loss_avg_8%", "grad_norm"):
+        one, many = (np.array([row[name] for row in rows]) for rows in (straight, resumed))
+        np.testing.assert_allclose(many, one, rtol=1e-5 if name == "grad_norm" else 1e-6)
 
 
 def test_gradients_in_bfloat16_are_those_of_float32():
