@@ -6,7 +6,7 @@
 |-------|------------------------|-----------------|----------------------------------------------|
 | smoke | 12k parameters         | 60K             | a minute of CPU; for tests                   |
 | cpu   | 12k to 99k parameters  | 1M              | about 25 minutes, 2 cores                    |
-| gpu   | 10.6M, 25M and 49M     | 50M             | one accelerator, synthetic; not measured     |
+| gpu   | 10.6M, 25M and 49M     | 50M             | 0.15 H100-hours, synthetic (a dry run)       |
 
 The reference is the setting of `configs/es_wsd.py` at its shared rate; runs they have in common
 are trained once where both use one directory (`--config.setup.engine.runs`).
@@ -15,7 +15,7 @@ are trained once where both use one directory (`--config.setup.engine.runs`).
 from ml_collections import ConfigDict
 
 from configs import es_wsd
-from configs.overlays import at_size
+from configs.overlays import PRICED, at_size
 
 CONSTANTS = ("1", "2", "4", "8", "16", "32")
 LATE, GROWING = "0:4 70%:32", "0:2 25%:4 60%:8"
@@ -57,6 +57,7 @@ BASE = {
     "ladder_batch": 8,
     "results": "runs/es_ablations_{size}/results",
     "engine": "local",
+    **PRICED,
 }
 SIZES = {
     "smoke": {"variations": changes(CONSTANTS[:4], 12_000)},

@@ -97,9 +97,11 @@ class PricedStudy(SweepStudy):
 
     def print_hours(self, costs: Mapping[str, float]) -> None:
         """Says what the parts of the study, in FLOPs by name, and all of it take of a device."""
-        for name, cost in {**costs, "all": sum(costs.values())}.items():
+        costs = {**costs, "all": sum(costs.values())}
+        width = max(12, *(len(name) + 1 for name in costs))
+        for name, cost in costs.items():
             taken = hours(cost, self.peak_flops, self.mfu)
-            print(f"{name:<12}{cost:>10.3g} FLOPs {taken:>10.4g} hours of one device")
+            print(f"{name:<{width}}{cost:>10.3g} FLOPs {taken:>10.4g} hours of one device")
         say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
         self.say_fit()
 

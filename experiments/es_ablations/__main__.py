@@ -19,6 +19,8 @@ from bss.errors import InputError
 from bss.sweeps.branching import late_switch
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.grid import overlay, seeded
+from bss.sweeps.price import price
+from bss.sweeps.setup import Setup, planned_run
 from bss.training.config import RunConfig
 from experiments.es_ablations.measure import measure, optimum_rows
 from experiments.es_ablations.study import Study, Variation
@@ -32,13 +34,16 @@ LEAST_BATCHES = 4
 
 def experiment(study: Study) -> None:
     """Runs the study and writes its tables."""
+    if study.dry_run:
+        study.print_hours({v.name: price(_runs(study, v)).flops for v in study.variations})
+        return
     results = Results(study)
     base, execution = base_run(study.setup)
     trained: dict[str, list[Contender]] = {}
     with Trainer(study.open_engine(), execution) as trainer:
         for i, variation in enumerate(study.variations, 1):
             title = f"{i}/{len(study.variations)} {variation.name}"
-            asked = list(contenders(study, variation))
+            asked = list(contenders(study, variation, base_run(sized(study, variation))[0]))
             trained[variation.name] = trainer.contend(asked, title, switches(asked))
         ladders = repeat_on_ladders(study, base, trainer)
     measured = {
@@ -64,9 +69,13 @@ def experiment(study: Study) -> None:
     )
 
 
-def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
+def sized(study: Study, variation: Variation) -> Setup:
+    """The setup of a variation's base run."""
+    return replace(study.setup, model=variation.model or study.setup.model)
+
+
+def contenders(study: Study, variation: Variation, base: RunConfig) -> Iterator[Contender]:
     """The runs of a variation, for every seed; late switches branch from their constant."""
-    base, _ = base_run(replace(study.setup, model=variation.model or study.setup.model))
     for changes in seeded({"seed": study.seeds, "schedule.batch": variation.batches}):
         run = overlay(base, {**variation.changes, **changes})
         schedule = run.schedule.batch
@@ -83,6 +92,11 @@ def contenders(study: Study, variation: Variation) -> Iterator[Contender]:
             )
         name = f"constant {first}" if role == "constant" else str(schedule)
         yield Contender(name, role, "constant", run)
+
+
+def _runs(study: Study, variation: Variation) -> list[RunConfig]:
+    """Those of a variation, without their data."""
+    return [c.run for c in contenders(study, variation, planned_run(sized(study, variation)))]
 
 
 def switches(runs: list[Contender]) -> tuple[int, ...]:

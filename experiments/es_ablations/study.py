@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from bss.errors import InputError
-from experiments.study import SweepStudy, check_counts
+from experiments.study import PricedStudy, check_counts
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Variation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(SweepStudy):
+class Study(PricedStudy):
     """The question.
 
     Attributes:

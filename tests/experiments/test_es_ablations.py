@@ -7,17 +7,22 @@ import pytest
 
 from bss.errors import InputError
 from bss.models.sizes import named
+from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.es_ablations import get_config
-from experiments.es_ablations.__main__ import contenders, switches
+from experiments.es_ablations.__main__ import contenders, experiment, sized, switches
 from experiments.es_ablations.study import Study, Variation
 
 STUDY = from_dict(Study, json.loads(get_config("gpu").to_json()))  # needs no corpus
 LATE = Variation("late", ("8", "0:8 70%:64", "0:8 25%:16 60%:32"))
 
 
+def asked(variation):
+    return list(contenders(STUDY, variation, planned_run(sized(STUDY, variation))))
+
+
 def test_a_two_stage_schedule_branches_from_the_constant_of_its_first_batch():
-    found = list(contenders(STUDY, LATE))
+    found = asked(LATE)
     assert [c.role for c in found] == ["constant", "late", "schedule"]
     constant, late, growing = (c.run for c in found)
     assert late.parent is not None
@@ -29,15 +34,15 @@ def test_a_two_stage_schedule_branches_from_the_constant_of_its_first_batch():
 
 def test_under_cosine_nothing_branches():
     cosine = dataclasses.replace(LATE, changes={"schedule.rate": "cosine"})
-    assert {c.run.parent for c in contenders(STUDY, cosine)} == {None}
+    assert {c.run.parent for c in asked(cosine)} == {None}
 
 
 def test_changes_after_the_switch_leave_the_trunk_alone():
     after = {"data.seq_len": 1024, "evaluation.seq_len": 256}
     longer = dataclasses.replace(LATE, batches=LATE.batches[:2], after=after)
-    plain, changed = list(contenders(STUDY, LATE)), list(contenders(STUDY, longer))
+    plain, changed = asked(LATE), asked(longer)
     with pytest.raises(InputError, match="is no branch of a constant of its own"):
-        list(contenders(STUDY, dataclasses.replace(LATE, after=after)))
+        asked(dataclasses.replace(LATE, after=after))
     assert plain[0].run == changed[0].run
     assert changed[1].run.data.seq_len == 1024
     assert changed[1].run.parent == plain[1].run.parent
@@ -45,12 +50,21 @@ def test_changes_after_the_switch_leave_the_trunk_alone():
 
 def test_a_variation_may_have_another_model_and_other_fields():
     changed = Variation("other", ("8",), {"optimizer.weight_decay": 0.1}, model="25M")
-    (found,) = contenders(STUDY, changed)
+    (found,) = asked(changed)
     assert found.run.model == named("25M")
     assert found.run.optimizer.weight_decay == 0.1
     unknown = Variation("unknown", ("8",), {"optimizer.wd": 0.1})
     with pytest.raises(InputError, match="wd is not a field"):
-        list(contenders(STUDY, unknown))
+        asked(unknown)
+
+
+def test_a_dry_run_prints_the_price_of_every_variation_and_whether_it_fits(capsys):
+    experiment(dataclasses.replace(STUDY, dry_run=True))
+    out, err = capsys.readouterr()
+    costs = [float(line.split(" FLOPs")[0].split()[-1]) for line in out.splitlines()]
+    assert len(costs) == len(STUDY.variations) + 1
+    assert costs[-1] == pytest.approx(sum(costs[:-1]), rel=0.01)
+    assert err.splitlines()[-1].startswith("h100:1: fits, at most 2.65 GB of 80 (49M")
 
 
 @pytest.mark.parametrize(
