@@ -35,13 +35,16 @@ class Slot:
     node: str = ""
 
 
-def local_slots(workers: int = 0, devices: int = 0, *, pin: bool = True) -> list[Slot]:
+def local_slots(
+    workers: int = 0, devices: int = 0, *, pin: bool = True, least: int = 1
+) -> list[Slot]:
     """The slots of this machine: GPUs, else TPU chips, else cores.
 
     Args:
         workers: how many slots; 0 for all that there are.
-        devices: accelerators in each; 0 shares them among `workers`, and is 1 where that is 0.
+        devices: accelerators in each; 0 shares them among `workers`, or is `least`.
         pin: a core for each slot where there is no accelerator.
+        least: accelerators without which a run cannot be.
 
     Raises:
         InputError: the machine has fewer accelerators than that.
@@ -50,7 +53,7 @@ def local_slots(workers: int = 0, devices: int = 0, *, pin: bool = True) -> list
     if not present:
         known = hasattr(os, "sched_setaffinity")
         return [Slot(str(i), i if pin and known else None) for i in range(workers or cores())]
-    each = devices or (max(len(present) // workers, 1) if workers else 1)
+    each = devices or (max(len(present) // workers, 1) if workers else least)
     if each * max(workers, 1) > len(present):
         asked = f"{workers} workers with {each} devices each" if workers else f"devices is {each}"
         raise InputError(

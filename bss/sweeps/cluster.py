@@ -35,7 +35,7 @@ class RayEngine(WorkerEngine):
         address: str = "",
         *,
         workers: int = 0,
-        devices: int = 0,
+        devices: int = 1,
         pin: bool = True,
         fleet: int = 1,
         retries: int = 2,
@@ -53,7 +53,7 @@ class RayEngine(WorkerEngine):
         self._told: set[str] = set()
         kinds = () if uses_cpu() else ("GPU", "TPU")
         self._kind = next((k for k in kinds if any(self._counts(k))), "CPU")
-        self._devices = (devices or 1) if self._kind in kinds else 1
+        self._devices = devices if self._kind in kinds else 1
         if not any(count >= self._devices for count in self._counts(self._kind)):
             most = max(self._counts(self._kind), default=0)
             self.close()
@@ -68,7 +68,7 @@ class RayEngine(WorkerEngine):
         return cls(
             config.address,
             workers=config.workers,
-            devices=config.devices,
+            devices=config.devices or config.fsdp,
             pin=config.pin,
             fleet=config.fleet,
             retries=config.retries,

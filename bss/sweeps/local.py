@@ -24,7 +24,8 @@ class LocalEngine(WorkerEngine):
     @classmethod
     def of(cls, config: EngineConfig) -> "LocalEngine":
         """The engine that a config asks for."""
-        slots = local_slots(config.workers, config.devices, pin=config.pin)
+        told = config.workers, config.devices
+        slots = local_slots(*told, pin=config.pin, least=config.fsdp)
         return cls(slots, fleet=config.fleet, retries=config.retries)
 
     def slots(self) -> Sequence[Slot]:

@@ -35,8 +35,8 @@ class EngineConfig:
             too small to fill a device.
         buckets: ladder of bucket sizes in sequences.
         checkpoint_seconds: between checkpoints; see `Execution`.
-        devices: accelerators that a run needs, for itself; 0 for 1, or for its share where there
-            are fewer `workers` than accelerators.
+        devices: accelerators that a run needs, for itself; 0 for `fsdp`, or for its share where
+            `workers` says how many there are.
         fit, fsdp, whole_gradient, evaluation_bucket, repeatable, attention: see `Execution`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """

@@ -43,6 +43,8 @@ def test_without_devices_the_workers_share_them_all(machine):
     machine(gpus=5)
     assert environments(2) == [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in ("0,1", "2,3")]
     assert environments(1) == [{"CUDA_VISIBLE_DEVICES": "0,1,2,3,4"}]
+    (slot,) = local_slots(least=4)
+    assert slot.environment == {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
 
 
 def test_chips_of_a_tpu_have_bounds_and_ports_of_their_own(machine):
