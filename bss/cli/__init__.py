@@ -12,7 +12,6 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import NoReturn
 
 from bss.cli.output import Output, emit
@@ -44,12 +43,20 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+class _Version(argparse.Action):
+    """Prints the version, which takes longer to look up than all the help does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"bss {importlib.import_module('importlib.metadata').version('bss')}")
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     look_for_present()
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _Parser(prog="bss", description="Batch-size scaling laws.")
-    parser.add_argument("--version", action="version", version=f"bss {version('bss')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in _COMMANDS.items():
         subparser = subparsers.add_parser(name, help=text, description=text)

@@ -7,11 +7,10 @@ exactly zero as in Bergsma et al., "Straight to Zero" (arXiv 2502.15938).
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError, check
@@ -82,7 +81,8 @@ class Rate:
         A number or NumPy array is answered in float64 by NumPy, exact for counts below 2^53; a jax
         array, traced or not, in jax's default float.
         """
-        xp = jnp if isinstance(count, jax.Array) else np
+        jax = sys.modules.get("jax")  # not loaded for commands that need none
+        xp = jax.numpy if jax and isinstance(count, jax.Array) else np
         count = xp.asarray(count, dtype=float)
         rate = xp.full_like(count, self.peak)[()]
         if self.warmup:

@@ -1,6 +1,8 @@
 """bss plan: exact integers, against a loop over steps."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -77,3 +79,12 @@ def test_a_second_moment_of_few_steps_is_told_and_exported(capsys):
     assert f"--adam-beta2 {2 ** (-8 * 128 / 7000)!r}" in out
     assert main(ACCEPTANCE) == 0
     assert not capsys.readouterr().err
+
+
+def test_it_loads_no_jax():
+    code = (
+        f"import sys; from bss.cli import main; main({ACCEPTANCE!r}); "
+        "print(*sorted({'jax', 'pandas', 'scipy', 'matplotlib'} & sys.modules.keys()))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == ""

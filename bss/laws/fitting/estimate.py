@@ -1,7 +1,7 @@
 """Estimates with their intervals, and what every fit is: a value that is printed and read back."""
 
-from dataclasses import dataclass, fields
-from importlib.metadata import version
+import importlib
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,6 +42,11 @@ def too_wide(found: Estimate) -> bool:
     return not (found.high or np.inf) < WIDE * (found.low or 0.0)
 
 
+def _version() -> str:
+    """Looked up by a module that takes longer to load than a fit to read."""
+    return importlib.import_module("importlib.metadata").version("bss")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
@@ -60,11 +65,11 @@ class Fit:
     resamples: int = 0
     method: str = ""
     warnings: tuple[str, ...] = ()
-    version: str = version("bss")
+    version: str = field(default_factory=_version)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The fields between kind and schema, and how the fit was made."""
-        made = {field.name: plain.pop(field.name) for field in fields(Fit)}
+        made = {one.name: plain.pop(one.name) for one in fields(Fit)}
         return {"kind": self.KIND, "schema": self.SCHEMA} | plain | made
 
     def to_dict(self) -> dict[str, Any]:

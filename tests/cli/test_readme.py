@@ -1,0 +1,55 @@
+"""The README's three commands, as they stand there, on exports of a planted surface."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.cli import main
+from bss.laws.es import LAWS
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"```bash\n(bss import .*?)```", re.DOTALL)
+
+
+@pytest.fixture
+def exports(planted, tmp_path, monkeypatch):
+    """A chart of W&B with a line for each run, beside a picture: a stranger's directory."""
+    draw, lines = np.random.default_rng(0), []
+    (tmp_path / "EXPORTS").mkdir()
+    (tmp_path / "EXPORTS" / "chart.png").write_bytes(b"no log")
+    for batch in planted.BATCHES:
+        steps = np.unique(np.geomspace(20, 400_000 / batch, 120).astype(int))
+        loss = LAWS["surface"].loss(planted.SURFACE, steps.astype(float), batch)
+        name = f"ours-b{batch} - train/loss"
+        loss = np.round(loss * (1 + 1e-3 * draw.standard_normal(len(steps))), 5)
+        three = {name: loss, f"{name}__MIN": loss, f"{name}__MAX": loss}
+        lines.append(pd.DataFrame(three, index=pd.Index(steps, name="Step")))
+    pd.concat(lines, axis=1).sort_index().to_csv(tmp_path / "EXPORTS" / "wandb_export.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_three_commands_make_a_page_of_exports(planted, exports, capsys):
+    block = BLOCK.search(README.read_text())
+    assert block
+    commands = block[1].splitlines()
+    assert [line.split()[1] for line in commands] == ["import", "fit", "report"]
+    told = []
+    for line in commands:
+        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+        told.append(capsys.readouterr().out)
+    imported, fitted, reported = told
+    assert f"{len(planted.BATCHES)} runs" in imported
+    optimum = LAWS["surface"].quantities(planted.SURFACE, 2.4)["B_opt"]
+    shown = re.search(r"^ *2\.4 .*$", fitted, re.MULTILINE)
+    assert shown and (exports / "es.png").stat().st_size > 10_000
+    numbers = [float(n) for n in re.findall(r"\d+\.?\d*", shown[0])]
+    assert any(abs(number / optimum - 1) < 0.1 for number in numbers)
+    page = (exports / "RUNS.html").read_text()
+    assert reported.strip() == "report: RUNS.html"
+    assert page.count("<svg") >= 4 and "ours-b16" in page
