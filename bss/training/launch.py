@@ -20,6 +20,7 @@ import jax
 
 from bss.errors import InputError, check_least
 from bss.training.loop import Interrupted
+from bss.training.native_log import END
 from bss.training.processes import AgreedError, first
 
 DIED = (
@@ -29,6 +30,7 @@ DIED = (
 _OF_ANOTHER = ("Gloo", "NCCL", "oordination", "arrier", "heartbeat")
 _HEARTBEAT_SECONDS = 30
 _LEAVE_SECONDS = 60
+_FOLLOW_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,12 @@ def start(processes: int) -> int:
     while any(process.poll() is None for process in started):
         failed = failed or next((p.returncode for p in started if p.returncode), 0)
         if failed and deadline == float("inf"):
-            deadline = time.monotonic() + _LEAVE_SECONDS
+            deadline = time.monotonic() + _FOLLOW_SECONDS
         if time.monotonic() > deadline:
             pass_on(signal.SIGKILL, None)
         time.sleep(0.05)
     for index, process in enumerate(started):
-        if process.returncode < 0:
+        if process.returncode < 0 and process.returncode != -signal.SIGABRT:  # JAX's, told above
             name = signal.Signals(-process.returncode).name
             print(f"process {index} was ended by {name}", file=sys.stderr)
     failed = failed or next((p.returncode for p in started if p.returncode), 0)
@@ -134,7 +136,7 @@ def joined(joining: Joining) -> Iterator[None]:
         raise
     except BaseException as error:  # the others are not told, so they are not waited for
         if any(sign in str(error) for sign in _OF_ANOTHER):
-            print(DIED, file=sys.stderr)
+            os.write(2, f"{END}\n".encode())  # JAX may find out at the same time
         else:
             traceback.print_exception(error)
         sys.stdout.flush()

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable, Iterator
 
 _ENTRY = re.compile(r"[IWEF]\d{4} \d\d:\d\d:")
-_NOISE = re.compile(r"\[Gloo\] |[IWE]\d{4} .*(coordination|preemption|distributed)")
-_END = "Terminating process because the JAX distributed service"
+_NOISE = re.compile(r"[IWE]\d{4} .*(coordination|preemption|distributed)")
+_GREETING = "[Gloo] "
+END = "Terminating process because the JAX distributed service"
 _JOINING = "RegisterTask"
 
 
@@ -20,18 +21,17 @@ def told(lines: Iterable[str], died: str, missing: str) -> Iterator[str]:
 
     >>> list(told(["[Gloo] Rank 0 is connected", "a warning"], "died", "missing"))
     ['a warning']
-    >>> list(told([f"F1122 12:00:00 {_END}", "RPC: Register" + "Task"], "died", "missing"))
+    >>> list(told([f"F1122 12:00:00 {END}", "RPC: RegisterTask"], "died", "missing"))
     ['missing']
     """
     lines, dropping = iter(lines), False
     for line in lines:
-        if _END in line:
+        if END in line:
             yield missing if any(_JOINING in rest for rest in lines) else died
             return
-        if _NOISE.match(line):
-            dropping = True
-        elif _ENTRY.match(line) or not dropping:
-            dropping = False
+        if _ENTRY.match(line):
+            dropping = bool(_NOISE.match(line))  # with the lines that belong to it
+        if not dropping and not line.startswith(_GREETING):
             yield line
 
 

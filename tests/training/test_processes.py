@@ -216,16 +216,17 @@ def killed(folder: Path, victim: int, ready, after: float) -> None:
     _, lines = started[1 - victim].communicate(timeout=60)
     assert time.monotonic() - at < 45
     assert started[1 - victim].returncode not in (0, None), lines
-    assert started[victim].wait() == -signal.SIGKILL
+    started[victim].communicate()
+    assert started[victim].returncode == -signal.SIGKILL
     assert [line for line in lines.splitlines() if not line.startswith("note:")] == [DIED]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("then", [1, 2, 4])
+@pytest.mark.parametrize("then", [2, 4, 1])
 def test_killed_at_random_points_it_continues_in_any_number_of_processes(
     run, execution_in, tmp_path, alone_in, assert_same_outcome, then
 ):
-    longer = overlay(run, {"schedule.tokens": 3840, "schedule.batch": "0:4 50%:8"})
+    longer = overlay(run, {"schedule.tokens": 9600, "schedule.batch": "0:4 50%:8"})
     execution = dataclasses.replace(
         execution_in(tmp_path / "runs"), buckets=(4,), checkpoint_seconds=0
     )
