@@ -37,6 +37,7 @@ BASE = {
     "seed": 0,
     "buckets": (),
     "checkpoint_seconds": 30.0,
+    "fsdp": 1,
     "engine": "local",
     "runs": "runs/train_{size}",
     "results": "runs/train_{size}/results",

@@ -39,7 +39,8 @@ def setup_of(config: Mapping[str, Any]) -> Setup:
         return from_dict(Setup, config["setup"], "setup.")
     own = {f.name for f in dataclasses.fields(RunSetup)}
     flat = {name: value for name, value in config.items() if name in own}
-    return from_dict(Setup, {**flat, "engine": {"buckets": config.get("buckets", ())}})
+    engine = {name: config[name] for name in ("buckets", "fsdp") if name in config}
+    return from_dict(Setup, {**flat, "engine": engine})
 
 
 def jobs(config: Mapping[str, Any]) -> Iterator[Job]:

@@ -30,6 +30,7 @@ class Study(RunSetup):
         seed: of the initialisation and of the data order.
         buckets: ladder of bucket sizes in sequences; empty lets the plan choose.
         checkpoint_seconds: at most this long between checkpoints.
+        fsdp: over how many devices its weights are split; see `Execution`.
         engine: what trains it: see `bss.sweeps.engines`.
         runs: directory of run directories.
         results: directory of the curve and its figure.
@@ -38,6 +39,7 @@ class Study(RunSetup):
     seed: int = 0
     buckets: tuple[int, ...] = ()
     checkpoint_seconds: float = 60.0
+    fsdp: int = 1
     engine: str = "local"
     runs: str = "runs"
     results: str = "results"
@@ -53,6 +55,7 @@ def experiment(study: Study) -> None:
         pin=False,
         buckets=study.buckets,
         checkpoint_seconds=study.checkpoint_seconds,
+        fsdp=study.fsdp,
     )
     run, execution = prepared_run(study, engine)
     run = overlay(run, {"seed": study.seed, "data.seed": study.seed})
