@@ -4,7 +4,8 @@ The code is self-contained: batch and rate of every step are functions of the st
 plan's. Both trainers count micro-batches and step where the count is a multiple of the number
 accumulated, so that a switch must come at a multiple of the new batch; another is told. Read in:
 
-- transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`.
+- transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`. A slow
+  test trains by it, where it is installed.
 - DeepSpeed, `runtime/engine.py`, in parts, and never run here: `set_train_batch_size`,
   `is_gradient_accumulation_boundary`.
 """

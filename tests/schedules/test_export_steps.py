@@ -229,3 +229,47 @@ def test_torch_takes_the_rate_of_every_step(trainer):
         scheduler.step()
     np.testing.assert_allclose(found, rate, rtol=1e-12)
     assert math.isclose(found[-1], plan.segments[-1].lr_end)
+
+
+@pytest.mark.slow
+def test_the_trainer_of_transformers_follows_the_plan(tmp_path):
+    """Its own loop: sequences between optimizer steps, and the rate that each step used."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    rate = rates.wsd(1e-2, 300 * 16, 40 * 16, 60 * 16)
+    plan = resolve(BatchSchedule.parse("0:4 1664:8 3328:16"), 300 * 16, 16, rate=rate)
+    text = export(plan, "huggingface")
+    assert "cannot switch" not in text
+    names = {}
+    exec(text, names)
+    seen, batches, used = [], [], []
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, x):
+            seen.append(len(x))
+            return {"loss": (self.weight - x).square().mean()}
+
+    class Watch(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, **kwargs):
+            batches.append(sum(seen))
+            used.append(optimizer.param_groups[0]["lr"])
+            seen.clear()
+
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, names["rate"])
+    arguments = transformers.TrainingArguments(
+        tmp_path, max_steps=plan.steps, gradient_accumulation_steps=names["batch"](0) // 2,
+        per_device_train_batch_size=2, report_to=[], save_strategy="no", use_cpu=True,
+        disable_tqdm=True,
+    )  # fmt: skip
+    transformers.Trainer(
+        model, arguments, train_dataset=[{"x": float(i)} for i in range(300)],
+        optimizers=(optimizer, scheduler), callbacks=[names["FollowPlan"](2), Watch()],
+    ).train()  # fmt: skip
+    assert batches == list(plan_batches(plan))
+    assert used == pytest.approx([plan.at(step).settings.lr for step in range(plan.steps)])

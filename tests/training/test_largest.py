@@ -56,6 +56,7 @@ def test_buckets_are_those_that_fit(memory, asked, buckets, growing, device_of, 
     assert max(tried) <= 12
 
 
+@pytest.mark.slow
 def test_a_run_in_what_fits_has_the_numbers_of_any_other(
     growing, device_of, execution_in, tmp_path
 ):
