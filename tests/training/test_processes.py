@@ -183,13 +183,13 @@ def test_forty_native_lines_become_one():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "devices"), [(4, 1), (2, 4), (4, 2)])
-def test_many_processes_and_devices_are_one(run, execution_in, tmp_path, processes, devices):
+@pytest.mark.parametrize(("processes", "devices", "fsdp"), [(4, 1, 1), (2, 4, 1), (4, 2, 2)])
+def test_many_processes_and_devices_are_one(run, execution_in, tmp_path, processes, devices, fsdp):
     size = processes * devices
     longer = overlay(run, {"schedule.tokens": 4800, "schedule.batch": f"0:{size} 50%:{2 * size}"})
     execution = dataclasses.replace(execution_in(tmp_path / "runs"), buckets=(size,), devices=0)
     one = dataclasses.replace(execution, runs=str(tmp_path / "one"), devices=1)
-    asked = [job(longer, execution)]
+    asked = [job(longer, dataclasses.replace(execution, fsdp=fsdp))]
     for (outcome,) in done_by(tmp_path, asked, processes, devices):
         assert outcome["devices"] == size
     assert train(longer, one).finished
