@@ -19,6 +19,7 @@ def runs(planted_curves, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     arguments = ("fit", "curve", str(runs / "all.csv"), "--clock", "sgd", "--resamples", "10")
     fit = printed(capsys, *arguments)

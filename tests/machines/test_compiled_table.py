@@ -9,8 +9,12 @@ from bss.sweeps.fits import COMPILED, found, keys, told
 from bss.sweeps.programs import jobs, read_config, setup_of
 
 NAMED = (
-    *(("10M", 256, 1, "train", 8), ("10M", 256, 1, "train", 64), ("10M", 256, 1, "evaluation", 32)),
-    *(("49M", 256, 1, "train", 64), ("151M", 2048, 1, "train", 8), ("nano", 128, 3, "train", 64)),
+    ("10M", 256, 1, "train", 8),
+    ("10M", 256, 1, "train", 64),
+    ("10M", 256, 1, "evaluation", 32),
+    ("151M", 2048, 1, "train", 8),
+    ("nano", 128, 3, "train", 64),
+    ("micro", 128, 3, "evaluation", 32),
 )
 TABLE = read_json(COMPILED, "python -m benchmarks.compiled makes it")
 

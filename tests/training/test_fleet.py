@@ -72,6 +72,7 @@ def test_interrupted_and_resumed_is_bit_identical(side_by_side, tiny_execution, 
         assert curve(execution, run) == curve(whole, run)
 
 
+@pytest.mark.slow
 def test_one_that_diverges_ends_and_the_others_go_on(tiny_run, tiny_execution):
     runs = members(tiny_run, **UNCLIPPED)[:2]
     runs[1] = overlay(runs[1], {"optimizer.lr": 1e38})

@@ -15,7 +15,7 @@ from bss.training.source import SYNTHETIC, SyntheticSource
 LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_batches_are_the_sequences_at_their_positions(devices):
     source = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=0), make_mesh(devices))
     whole = np.asarray(synthetic.sequences(LANGUAGE, 0, 24))
