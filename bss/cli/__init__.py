@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
+from bss import version
 from bss.cli.output import Output, emit
 from bss.errors import InputError
 from bss.machines.present import look_for_present
@@ -47,7 +48,7 @@ class _Version(argparse.Action):
     """Prints the version, which takes longer to look up than all the help does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(f"bss {importlib.import_module('importlib.metadata').version('bss')}")
+        print(f"bss {version()}")
         parser.exit()
 
 

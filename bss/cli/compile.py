@@ -45,11 +45,9 @@ def run(options: argparse.Namespace) -> Output:
 
     named_by = options.config or str(options.run_file)
     jobs = list(jobs(read_config(options.config)) if options.config else _of_file(options.run_file))
-    asked = {name: getattr(options, name) for name in ("attention", "fsdp", "whole_gradient")}
-    jobs = [
-        job.under(**{name: value for name, value in asked.items() if value is not None})
-        for job in jobs
-    ]
+    own = {name: getattr(options, name) for name in ("attention", "fsdp", "whole_gradient")}
+    asked = {name: value for name, value in own.items() if value is not None}
+    jobs = [job.under(**asked) for job in jobs]
     found: list[tuple[Job, Examined]] = []
     largest: list[tuple[Job, Largest]] = []
     with progress() as report:

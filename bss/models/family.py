@@ -25,6 +25,11 @@ STACK = "stack"
 """The name of an axis along which a parameter is many: layers, experts."""
 
 
+def as_it_is(params: Any) -> Any:
+    """The `Gather` where every device holds all parameters."""
+    return params
+
+
 @dataclass(frozen=True)
 class Counts:
     """Numbers of parameters.
@@ -107,7 +112,7 @@ class ModelFamily(Chosen):
             )
         return "reference"
 
-    def loss_by(self, attention: str, gather: Gather = lambda params: params) -> LossSums:
+    def loss_by(self, attention: str, gather: Gather = as_it_is) -> LossSums:
         """Its `loss`, computed by an attention kernel: the same up to rounding.
 
         Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 from bss.errors import InputError
 from bss.models.sizes import SIZES
-from bss.sweeps.setup import RunSetup, Setup, planned_run
+from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.values import from_dict
@@ -37,9 +37,10 @@ def setup_of(config: Mapping[str, Any]) -> Setup:
     """The set-up of a config, which has one or is as flat as that of one run."""
     if "setup" in config:
         return from_dict(Setup, config["setup"], "setup.")
-    own = {f.name for f in dataclasses.fields(RunSetup)}
-    flat = {name: value for name, value in config.items() if name in own}
-    engine = {name: config[name] for name in ("buckets", "fsdp") if name in config}
+    flat, engine = (
+        {f.name: config[f.name] for f in dataclasses.fields(kind) if f.name in config}
+        for kind in (RunSetup, EngineConfig)
+    )
     return from_dict(Setup, {**flat, "engine": engine})
 
 

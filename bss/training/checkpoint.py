@@ -112,6 +112,12 @@ def open_checkpoints(directory: Path) -> Iterator[Checkpoints]:
         yield checkpoints
 
 
+def saved(directory: Path) -> list[str]:
+    """The checkpoints and the fork points of a run directory, as paths in it."""
+    found = (path for folder in ("checkpoints", "forks") for path in (directory / folder).glob("*"))
+    return sorted(str(path.relative_to(directory)) for path in found)
+
+
 def missing_forks(directory: Path, wanted: set[int]) -> set[int]:
     """Those of the wanted fork points, in tokens, that a run directory does not hold."""
     return {tokens for tokens in wanted if not (directory / "forks" / str(tokens)).is_dir()}

@@ -5,7 +5,6 @@ compiled. Buckets are powers of two of sequences on each device, or the most tha
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -89,15 +88,15 @@ def by_memory(run: RunConfig, execution: Execution, plan: Plan, mesh: Mesh) -> E
         InputError: where the devices' memory is not known, or no bucket fits it.
     """
     machine = _present(mesh)
+    assert machine.target is not None
     batches = {segment.batch for segment in plan.segments}
     found = largest_bucket(run, execution, machine, max(batches))
     sizes = [size for size in execution.buckets if size <= (found.bucket or 0)]
     if found.bucket is None or (execution.buckets and not sizes):
-        holds = machine.target.memory if machine.target else math.nan
         raise InputError(
             f"execution.fit: a step of {run.model.label} in the smallest bucket does not fit; one "
             f"sequence on each device needs {found.peak_bytes / 1e9:.3g} GB of "
-            f"{holds / 1e9:.3g}"
+            f"{machine.target.memory / 1e9:.3g}"
         )
     divisors = Ladder(range(mesh.size, found.bucket + 1, mesh.size), run.noise_scale.split)
     chosen = sizes or sorted({divisors.bucket(batch) for batch in batches})

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from bss.errors import InputError
 from bss.schedules.plan import Plan
 from bss.training.buckets import check_split, compilations
-from bss.training.checkpoint import missing_forks, open_checkpoints
+from bss.training.checkpoint import missing_forks, open_checkpoints, saved
 from bss.training.config import RunConfig
 from bss.training.directory import open_run, read_status, run_path
 from bss.training.execution import Execution, commit, peak_flops
@@ -106,14 +106,13 @@ def _opened(run: RunConfig, execution: Execution, plan: Plan, mesh: Mesh) -> Sou
 def _facts(run: RunConfig, execution: Execution) -> dict[str, Any]:
     """In what the processes that train a run together may not differ."""
     path = run_path(execution.runs, run)
-    saved = sorted(str(p.relative_to(path)) for p in path.glob("[cf]*/*"))
     return {
         "commit": commit(),
         "jax": jax.__version__,
         **{f"run.{name}": value for name, value in to_dict(run).items()},
         **{f"execution.{name}": value for name, value in asdict(execution).items()},
         "execution.data": "",  # each may have its own copy of the same content
-        "run directory": [to_dict(read_status(path)), saved],
+        "run directory": [to_dict(read_status(path)), saved(path)],
     }
 
 

@@ -42,7 +42,7 @@ def assert_same_outcome():
 class StopAfter:
     """A stop event that is set after it was asked so many times (once or twice a step)."""
 
-    def __init__(self, asked: int):
+    def __init__(self, asked: float):
         self.left = asked
 
     def is_set(self) -> bool:

@@ -26,19 +26,9 @@ from bss.training.loop import Interrupted, train
 from bss.training.mesh import make_mesh
 from bss.training.source import open_source
 from bss.values import from_dict, to_dict
+from tests.training.conftest import StopAfter
 
 MADE: list[int] = []
-
-
-class StopAfter:
-    """A stop event that is set after it was asked so many times, once a step."""
-
-    def __init__(self, asked: float):
-        self.left = asked
-
-    def is_set(self) -> bool:
-        self.left -= 1
-        return self.left < 0
 
 
 def noted(make, positions_of):

@@ -1,12 +1,11 @@
 """Estimates with their intervals, and what every fit is: a value that is printed and read back."""
 
-import importlib
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bss import values
+from bss import values, version
 from bss.errors import InputError
 
 
@@ -42,11 +41,6 @@ def too_wide(found: Estimate) -> bool:
     return not (found.high or np.inf) < WIDE * (found.low or 0.0)
 
 
-def _version() -> str:
-    """Looked up by a module that takes longer to load than a fit to read."""
-    return importlib.import_module("importlib.metadata").version("bss")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
@@ -65,7 +59,7 @@ class Fit:
     resamples: int = 0
     method: str = ""
     warnings: tuple[str, ...] = ()
-    version: str = field(default_factory=_version)
+    version: str = field(default_factory=version)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The fields between kind and schema, and how the fit was made."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bss.errors import InputError
-from bss.models.family import Counts, Gather, LossSums, ModelFamily, Params
+from bss.models.family import Counts, Gather, LossSums, ModelFamily, Params, as_it_is
 
 if TYPE_CHECKING:
     import jax
@@ -121,7 +121,7 @@ class TransformerConfig(ModelFamily):
         """See `network.loss_sum`; there are no auxiliary terms."""
         return self.loss_by("reference")(params, sequences_BxT1)
 
-    def loss_by(self, attention: str, gather: Gather = lambda params: params) -> LossSums:
+    def loss_by(self, attention: str, gather: Gather = as_it_is) -> LossSums:
         """See `network.loss_sum`."""
         how = attention, gather
         return lambda params, tokens: (_network().loss_sum(self, params, tokens, *how), {})

@@ -15,14 +15,13 @@ under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axi
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from bss.models.family import STACK, Gather, Params
+from bss.models.family import STACK, Gather, Params, as_it_is
 from bss.models.transformer.attention import KERNELS, Attend, reference
 from bss.models.transformer.config import TransformerConfig
 from bss.models.transformer.cross_entropy import cross_entropy
@@ -143,12 +142,8 @@ def init(config: TransformerConfig, seed: int) -> Params:
 
 def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
     """Logits of the next token, float32, shape (B, T, vocab_size), for integer tokens (B, T)."""
-    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference, _as_it_is)
+    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference, as_it_is)
     return matmul(x_BxTxM, head_MxV, jnp.float32)
-
-
-def _as_it_is(params: Any) -> Any:
-    return params
 
 
 def loss_sum(
@@ -156,7 +151,7 @@ def loss_sum(
     params: Params,
     sequences_BxT1,
     attention: str = "reference",
-    gather: Gather = _as_it_is,
+    gather: Gather = as_it_is,
 ) -> jax.Array:
     """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
 
