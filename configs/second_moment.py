@@ -95,7 +95,7 @@ BASE = {
 DENSE = {"per_efold": 15, "first": 80_000}
 SIZES = {
     "smoke": {
-        "arms": arms(dict.fromkeys((1, 2, 4), (4e-3, 8e-3)), STEP, TOKENS),
+        "arms": arms(dict.fromkeys((1, 2, 3, 4), (4e-3, 8e-3)), STEP, TOKENS),
         "seeds": (0, 1, 2),
         "choosing": 1,
         "widen": 1,

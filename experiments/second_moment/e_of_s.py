@@ -31,7 +31,7 @@ class Measured:
 def measure(part: Trained, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
     """Points at evenly spaced targets, the lowest of which most batches reach."""
     warmup = part.config["setup"]["schedule"]["warmup"]
-    runs = at_one_rate(part)
+    runs = at_one_rate(part).runs
     targets = default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
     return points(runs, targets, column=column, kind=kind)
 

@@ -48,7 +48,7 @@ def long(part: Trained, measured: e_of_s.Measured) -> Figure:
     reached = tables.reached(measured.points)
     common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
     ends = (float(common[len(common) // 2]), float(common[-1]))
-    runs = tables.at_one_rate(part)
+    runs = tables.at_one_rate(part).runs
     return crossing_figure(runs, mine, measured.points, measured.fits, ends)
 
 
@@ -61,10 +61,12 @@ def switches(part: Trained) -> Figure:
 def clocks(part: Trained, steps: Trained) -> Figure:
     """A grown batch beside its constants, at equal tokens and at equal steps."""
     curves: dict[str, pd.DataFrame] = {}
-    for batch, rows in part.runs.groupby("schedule.batch", sort=False):
+    for batch, rows in tables.at_one_rate(part).runs.groupby("schedule.batch", sort=False):
         curves[tables.short(str(batch), part)] = mean_curve(rows)
-    longer = mean_curve(steps.runs.loc[steps.runs["batch"] == steps.runs["batch"].max()])
-    return clocks_figure({**curves, f"{steps.runs['batch'].max()}, as many steps": longer})
+    longer = tables.at_one_rate(steps).runs
+    largest = longer["batch"].max()
+    curves[f"{largest}, as many steps"] = mean_curve(longer.loc[longer["batch"] == largest])
+    return clocks_figure(curves)
 
 
 def main(results: Path) -> None:

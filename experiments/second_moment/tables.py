@@ -55,11 +55,18 @@ def read_trained(folder: Path) -> Trained:
     return Trained(contenders, pd.read_parquet(folder / "runs.parquet"), config)
 
 
-def at_one_rate(part: Trained) -> pd.DataFrame:
-    """The curves of one rule at one rate, those of the most runs where there are several."""
-    keys = part.runs[["rule", "peak_lr"]].apply(tuple, axis=1)
-    most = part.runs["run"].groupby(keys, sort=False).nunique().idxmax()
-    return part.runs.loc[keys == most]
+def at_one_rate(part: Trained) -> Trained:
+    """One rule at one rate, those of the most runs, on the seeds at which every batch has them."""
+    keys = ["rule", "peak_lr"]
+    most = part.runs.groupby(keys, sort=False)["run"].nunique().idxmax()
+    contenders, runs = (
+        table.loc[table[keys].apply(tuple, axis=1) == most]
+        for table in (part.contenders, part.runs)
+    )
+    batches = contenders.groupby("seed")["batch"].nunique()
+    whole = batches.index[batches == contenders["batch"].nunique()]
+    contenders, runs = (table.loc[table["seed"].isin(whole)] for table in (contenders, runs))
+    return Trained(contenders, runs, part.config)
 
 
 def merged(first: Trained, second: Trained) -> tuple[dict[Cell, pd.DataFrame], Config]:
@@ -107,7 +114,7 @@ def beside(part: Trained, column: str, reference: str) -> dict[str, pd.DataFrame
     """Each schedule's losses less those of a constant at equal tokens, over the last two e-folds.
 
     Args:
-        part: with runs at one rate.
+        part: its runs at one rate are compared.
         column: of the losses.
         reference: a constant, by its batch as text.
 
@@ -116,7 +123,8 @@ def beside(part: Trained, column: str, reference: str) -> dict[str, pd.DataFrame
         its interval at 95%. Losses between evaluations are linear in log tokens.
     """
     curves: dict[str, dict[int, tuple[np.ndarray, np.ndarray]]] = {}
-    for (batch, seed), rows in part.runs.groupby(["schedule.batch", "seed"], sort=False):  # type: ignore[misc]
+    runs = at_one_rate(part).runs
+    for (batch, seed), rows in runs.groupby(["schedule.batch", "seed"], sort=False):  # type: ignore[misc]
         seen = rows.loc[rows[column].notna()]
         at = np.log(seen["tokens"].to_numpy(float)), seen[column].to_numpy(float)
         curves.setdefault(short(str(batch), part), {})[int(str(seed))] = at
@@ -141,9 +149,9 @@ def constants(part: Trained) -> set[str]:
 
 
 def named(part: Trained) -> pd.DataFrame:
-    """The final losses of a part, contenders named by their batches."""
-    names = [short(str(batch), part) for batch in part.contenders["batch"]]
-    return part.contenders.assign(name=names)
+    """The final losses of a part at one rate, contenders named by their batches."""
+    final = at_one_rate(part).contenders
+    return final.assign(name=[short(str(batch), part) for batch in final["batch"]])
 
 
 def short(batch: str, part: Trained) -> str:

@@ -16,7 +16,7 @@ DIGESTS = {
     "late_switch": "622b39b7fddd2867",
     "optimal_schedule": "b5b2fe6a5e76685c",
     "predictions": "972ecdff01e40377",
-    "second_moment": "107d7ed0d9142f81",
+    "second_moment": "42ec456ef87ba1ab",
 }
 
 

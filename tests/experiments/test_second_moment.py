@@ -13,13 +13,23 @@ from bss.plots.best_batch import best_batch_figure
 from bss.sweeps.price import price
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
-from experiments.second_moment import claims, growing, half_lives, judged, power, runs, slower
+from experiments.second_moment import (
+    claims,
+    growing,
+    half_lives,
+    judged,
+    power,
+    runs,
+    slower,
+    tables,
+)
 from experiments.second_moment.study import Study
 from experiments.study import planned_run
 
 RESULTS = Path(__file__).parents[2] / "results"
 ENDINGS = ("constant", "averaged", "decay")
 RATES = (1e-3, 2e-3, 4e-3)
+KEYS = ["name", "peak_lr", "seed"]
 MEANS = {STEP: [0.014, 0.0, 0.004, 0.03, 0.1, 0.2], TOKENS: [0.0, 0.004, 0.02, 0.05, 0.15, 0.3]}
 
 
@@ -129,6 +139,18 @@ def test_the_figure_has_a_line_for_each_rule_and_marks_bounds():
     hollow = {float(np.asarray(line.get_xdata())[0]): line.get_markerfacecolor() for line in large}
     assert sorted(hollow) == [64, 128]
     assert hollow[64] == "white" and hollow[128] != "white"
+
+
+def test_contenders_named_by_their_batches_have_one_rule_and_rate_and_all_seeds():
+    table = finals()
+    table["run"] = [f"{name}, {rate:g}, {seed}" for name, rate, seed in table[KEYS].to_numpy()]
+    lost = (table["seed"] == 5) & (table["batch"] == "4")
+    curves = table.loc[~lost & (table["rate"] == "constant")]
+    shown = tables.named(tables.Trained(table.loc[~lost], curves, config()))
+    assert not shown.duplicated(["name", "rate", "seed"]).any()
+    assert set(shown["rule"]) == {STEP} and set(shown["peak_lr"]) == {2e-3}
+    assert set(shown["name"]) == {"1", "2", "4", "8", "16", "32"}
+    assert set(shown["seed"]) == set(range(12)) - {5}
 
 
 def test_power_rises_with_seeds_and_falls_with_scatter():
