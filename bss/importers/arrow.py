@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,20 @@ def names_of(file: Path, head: str) -> list[str]:
     """
     if file.suffix == ".parquet":
         try:
-            return pq.read_schema(file).names
+            with pq.ParquetFile(file) as opened:
+                return opened.schema_arrow.names
         except (pa.ArrowException, OSError) as error:
             raise _damaged(file, error) from None
     if file.suffix == ".csv":
         return _header(file, head)
-    names: dict[str, None] = {}
-    for line in head.split("\n", 200)[:200]:
-        names.update(dict.fromkeys(_object(line) or {}))
-    return list(names)
+    return list(_keys(head))
+
+
+@lru_cache(maxsize=1)
+def _keys(head: str) -> dict[str, None]:
+    """The keys of the first lines; a file is asked for them until its format is known."""
+    lines = (_object(line) or {} for line in head.split("\n", 200)[:200])
+    return dict.fromkeys(key for line in lines for key in line)
 
 
 def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
@@ -52,7 +58,8 @@ def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
 
 def _table(file: Path, columns: list[str]) -> pa.Table:
     if file.suffix == ".parquet":
-        return pq.read_table(file, columns=columns)
+        with pq.ParquetFile(file) as opened:
+            return opened.read(columns, use_threads=False)
     if file.suffix == ".csv":
         _refuse_cut(file)
         options = pyarrow.csv.ConvertOptions(

@@ -180,11 +180,10 @@ def _run(run: str, logs: list[Log], options: Options) -> tuple[pd.DataFrame, Rep
         if unknown.field != "batch" or schedule is None:
             raise
         table, batch_from = counted(merged.rows, run, schedule, seq_len)
-    frame = pd.DataFrame({**_whole(table), "seq_len": seq_len})
-    frame["run"] = pd.array([run], "str").repeat(len(frame))
-    checked = check_runs(frame, f"run {run}").assign(**_columns(named))
-    order = ["run", *_columns(named), "seq_len", "step", "tokens", "batch", "lr", *LOSSES]
-    checked = checked.reindex(columns=[column for column in order if column in checked])
+    told = {"run": run, **_columns(named), "seq_len": seq_len}
+    checked = check_runs(pd.DataFrame({**told, **_whole(table)}), f"run {run}")
+    order = [*told, "step", "tokens", "batch", "lr", *LOSSES]
+    checked = checked.loc[:, [column for column in order if column in checked]]
     return checked, _report(run, logs, merged, checked, batch_from)
 
 
@@ -234,8 +233,8 @@ def _whole(rows: Rows) -> Rows:
             continue
         if np.isnan(values).any():
             del whole[column]
-        elif not (values % 1).any() and np.abs(values).max() < 2**62:
-            whole[column] = values.astype(np.int64)
+        elif np.abs(values).max() < 2**62 and (values == (ints := values.astype(np.int64))).all():
+            whole[column] = ints
     return whole
 
 
@@ -269,7 +268,7 @@ def _report(
     table: pd.DataFrame,
     batch_from: str,
 ) -> Report:
-    batches = list(dict.fromkeys(table["batch"].tolist()))
+    batches = table["batch"].unique().tolist()
     read = sum(int(_told(log.rows).sum()) for log in logs)
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     return Report(

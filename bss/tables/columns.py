@@ -54,21 +54,29 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
 
 def numbers(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
-) -> pd.Series:
+) -> np.ndarray:
     """A column of finite numbers; refuses text, infinities and, but for `missing_ok`, gaps."""
-    found = pd.Series(pd.to_numeric(frame[column], errors="coerce"))
-    refused = ~np.isfinite(found.astype(float))
-    if missing_ok:
-        refused &= frame[column].notna()
+    found = as_numbers(pd.Series(frame[column]))
+    refused = ~np.isfinite(found)
+    if missing_ok and refused.any():
+        refused &= frame[column].notna().to_numpy()
     for i in np.flatnonzero(refused)[:1]:
         hint = "drop the rows after divergence" if "loss" in column else "write a finite number"
         origin.refuse(i, f"{column} is {frame[column].iloc[i]}; {hint}")
     return found
 
 
+def as_numbers(column: pd.Series) -> np.ndarray:
+    """A column as the numbers it holds; NaN for what is none."""
+    found = pd.Series(pd.to_numeric(column, errors="coerce"))
+    if isinstance(found.dtype, np.dtype) and found.dtype.kind in "iuf":
+        return found.to_numpy()
+    return found.to_numpy(float, na_value=np.nan)
+
+
 def positive(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
-) -> pd.Series:
+) -> np.ndarray:
     """The same of numbers above 0, in float64."""
     found = numbers(frame, column, origin, missing_ok).astype(float)
     for i in np.flatnonzero(found <= 0)[:1]:
@@ -76,10 +84,13 @@ def positive(
     return found
 
 
-def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> pd.Series:
+def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> np.ndarray:
     """A column of whole numbers from `least` on, in int64."""
     found = numbers(frame, column, origin)
-    for i in np.flatnonzero((found < least) | (found % 1 != 0) | (found >= 2**63))[:1]:
+    refused = (found < least) | (found >= 2**63)
+    if found.dtype.kind == "f":
+        refused |= found % 1 != 0
+    for i in np.flatnonzero(refused)[:1]:
         origin.refuse(
             i, f"{column} is {frame[column].iloc[i]}; write a whole number of at least {least}"
         )

@@ -76,7 +76,7 @@ def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.Da
     need(frame, origin, "run", "batch", *losses, *counted)
     if frame.empty:
         raise InputError(f"{origin.source}: has no rows; write at least one")
-    runs = frame.reset_index(drop=True).copy()
+    runs = frame.reset_index(drop=True)
     for i in np.flatnonzero(runs["run"].isna())[:1]:
         origin.refuse(i, "run is missing; name the run of every row")
     runs["run"] = runs["run"].astype(str)
@@ -86,8 +86,10 @@ def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.Da
         if column in runs:
             runs[column] = counts(runs, column, origin, least=0)
     _check_losses(runs, origin, need_loss)
+    if len(runs["run"].unique()) == 1:
+        return _integrated(runs, origin)
     pieces = [_integrated(run, origin) for _, run in runs.groupby("run", sort=False)]
-    return pd.concat(pieces).sort_index() if len(pieces) > 1 else pieces[0]
+    return pd.concat(pieces).sort_index()
 
 
 def _integrated(run: pd.DataFrame, origin: Origin) -> pd.DataFrame:
@@ -95,7 +97,7 @@ def _integrated(run: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     for column in ("step", "tokens"):
         if column in run:
             _refuse_going_back(run, column, origin)
-    size = (run["batch"] * run["seq_len"]).to_numpy()
+    size = run["batch"].to_numpy() * run["seq_len"].to_numpy()
     if "tokens" not in run:
         taken = np.diff(run["step"].to_numpy(), prepend=0)
         return run.assign(tokens=np.cumsum(taken * size))
@@ -133,31 +135,29 @@ def _refuse_contradiction(run: pd.DataFrame, size: np.ndarray, origin: Origin) -
         origin.refuse(row, f"{told}; correct step, tokens, batch or seq_len")
 
 
-def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> pd.Series:
+def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
     if "batch_tokens" not in runs:
         return counts(runs, "seq_len", origin)
     size = counts(runs, "batch_tokens", origin)
-    lengths, rule = size // runs["batch"], "a multiple of batch"
+    batch = runs["batch"].to_numpy()
+    lengths, rule = size // batch, "a multiple of batch"
     if "seq_len" in runs:
         lengths, rule = counts(runs, "seq_len", origin), "batch times seq_len"
-    for i in np.flatnonzero(size != runs["batch"] * lengths)[:1]:
-        origin.refuse(
-            i,
-            f"batch_tokens {size[i]} is not {rule} (batch {runs['batch'][i]}); correct one of them",
-        )
+    for i in np.flatnonzero(size != batch * lengths)[:1]:
+        told = f"batch_tokens {size[i]} is not {rule} (batch {batch[i]})"
+        origin.refuse(i, f"{told}; correct one of them")
     return lengths
 
 
 def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
     """Make the loss columns numbers, none infinite; a row has one of them where it needs it."""
     columns = [column for column in ("loss", "eval_loss") if column in runs]
-    for column in columns:
-        runs[column] = positive(runs, column, origin, missing_ok=True)
-    lacking = runs[columns].isna().all(axis=1) if need_loss else np.array([])
+    losses = {column: positive(runs, column, origin, missing_ok=True) for column in columns}
+    lacking = np.all([np.isnan(values) for values in losses.values()], axis=0) & need_loss
     for i in np.flatnonzero(lacking)[:1]:
         origin.refuse(i, f"{columns[0]} is missing or NaN; drop the rows after divergence")
-    if "loss" not in runs:
-        runs["loss"] = runs["eval_loss"] if columns else np.nan
+    for column in ("loss", *columns):
+        runs[column] = losses.get(column, losses.get("eval_loss", np.nan))
 
 
 def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:

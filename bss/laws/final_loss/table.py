@@ -15,7 +15,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.final_loss.points import SAME_RATE, LossPoints
 from bss.laws.fitting.bootstrap import rms
-from bss.tables.columns import Origin, need, positive, row_names
+from bss.tables.columns import Origin, as_numbers, need, positive, row_names
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
@@ -59,20 +59,20 @@ def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     need(frame, origin, "params", "tokens", "loss", *size)
     known = ["params", "tokens", *size, "batch", "seq_len", "lr", "rates_tried", "loss_se"]
     columns = {name: positive(frame, name, origin) for name in known if name in frame}
-    losses = columns["loss"] = pd.Series(pd.to_numeric(frame["loss"], errors="coerce"), dtype=float)
+    losses = columns["loss"] = as_numbers(pd.Series(frame["loss"])).astype(float)
     for i in np.flatnonzero(losses <= 0)[:1]:
-        origin.refuse(i, f"loss is {losses.iloc[i]:g}; write a positive number")
+        origin.refuse(i, f"loss is {losses[i]:g}; write a positive number")
     if {"batch", "seq_len"} <= columns.keys():
         size = columns["batch"] * columns["seq_len"]
         for i in np.flatnonzero(size != columns.setdefault("batch_tokens", size))[:1]:
-            told = f"batch_tokens is not batch times seq_len, {size.iloc[i]:g}"
+            told = f"batch_tokens is not batch times seq_len, {size[i]:g}"
             origin.refuse(i, f"{told}; correct one of them")
     _refuse_mixed_models(frame, columns["params"], origin)
     others = {str(name): frame[name] for name in frame if name not in columns}
-    return pd.DataFrame(columns | others)
+    return pd.DataFrame(columns | others, index=frame.index)
 
 
-def _refuse_mixed_models(frame: pd.DataFrame, params: pd.Series, origin: Origin) -> None:
+def _refuse_mixed_models(frame: pd.DataFrame, params: np.ndarray, origin: Origin) -> None:
     """Two architectures of one size are two laws."""
     for name in (column for column in MODELS if column in frame):
         for size, here in frame.groupby(params)[name]:
