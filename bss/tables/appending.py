@@ -23,7 +23,8 @@ class Appending:
 
     def append(self, frame: pd.DataFrame) -> None:
         """Adds the rows of a frame."""
-        table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1).replace_schema_metadata()
+        table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
+        table = table.replace_schema_metadata()
         if self._writer is None:
             self._writer = self._writing(table.schema)
         elif set(table.column_names) - set(self._writer.schema.names):

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ DIED = (
     "the last checkpoint, in any number of processes"
 )
 _OF_ANOTHER = ("Gloo", "NCCL", "oordination", "arrier", "heartbeat")
+_STARTER = "BSS_STARTED_BY"
 _HEARTBEAT_SECONDS = 30
 _LEAVE_SECONDS = 60
 _FOLLOW_SECONDS = 20
@@ -74,7 +76,8 @@ class Joining:
 def start(processes: int) -> int:
     """Runs this program's own command in so many processes on this machine.
 
-    On GPUs each has the one of its number. SIGINT and SIGTERM are passed on.
+    On GPUs each has the one of its number. SIGINT and SIGTERM are passed on; where this process is
+    killed they save and leave.
 
     Returns:
         The status to leave with: 0, or that of the first which failed.
@@ -83,7 +86,7 @@ def start(processes: int) -> int:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
     command = [sys.executable, *sys.orig_argv[1:], f"--coordinator={coordinator}"]
-    here = {**os.environ, "JAX_COORDINATOR_BIND_ADDRESS": coordinator}
+    here = {**os.environ, "JAX_COORDINATOR_BIND_ADDRESS": coordinator, _STARTER: str(os.getpid())}
     started = [
         subprocess.Popen(
             [*command, f"--process={process}"], env=here | {"JAX_LOCAL_DEVICE_IDS": str(process)}
@@ -123,6 +126,8 @@ def joined(joining: Joining) -> Iterator[None]:
     if not joining.coordinator:
         yield
         return
+    if starter := os.environ.get(_STARTER):
+        threading.Thread(target=_leave_without, args=[int(starter)], daemon=True).start()
     _join(joining)
     try:
         yield
@@ -142,6 +147,13 @@ def joined(joining: Joining) -> Iterator[None]:
         sys.stdout.flush()
         os._exit(1)
     jax.distributed.shutdown()
+
+
+def _leave_without(starter: int) -> None:
+    """Stops this process when its parent is no longer the one that started it."""
+    while os.getppid() == starter:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _join(joining: Joining) -> None:

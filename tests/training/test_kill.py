@@ -22,13 +22,13 @@ def start(tmp_path):
     """Starts `bss train` on one core's worth of threads; what it prints goes to a file."""
     processes = []
 
-    def start_one(run, execution) -> subprocess.Popen:
+    def start_one(run, execution, *flags: str) -> subprocess.Popen:
         config = tmp_path / f"{Path(execution.runs).name}.json"
         config.write_text(
             json.dumps({"run": to_dict(run), "execution": dataclasses.asdict(execution)})
         )
         with open(tmp_path / "log", "a") as log:
-            command = [sys.executable, "-m", "bss", "train", str(config), "--json"]
+            command = [sys.executable, "-m", "bss", "train", str(config), "--json", *flags]
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         return processes[-1]
 
@@ -46,6 +46,23 @@ def wait_for_tokens(run, execution, tokens: int, process) -> None:
         if any(name.isdigit() and int(name) >= tokens for name in names):
             return
         time.sleep(0.002)
+
+
+def wait_for_a_row(run, execution, process) -> None:
+    """Returns when the run's curve has its first row."""
+    curve = Path(execution.runs) / run.id / "curve.jsonl"
+    while not (curve.exists() and curve.read_text()):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+def assert_saved(run, execution) -> None:
+    """The run stopped before its end, behind a checkpoint."""
+    directory = Path(execution.runs) / run.id
+    status = read_status(directory)
+    assert status.status == "interrupted"
+    assert status.tokens < run.plan().tokens
+    assert (directory / "checkpoints" / str(status.tokens)).is_dir()
 
 
 @pytest.mark.slow
@@ -71,15 +88,21 @@ def test_killed_while_it_saves_all_the_time(tiny_run, tiny_execution, start, ass
 def test_sigterm_saves_and_exits_143(tiny_run, tiny_execution, start):
     longer = overlay(tiny_run, {"schedule.tokens": 20_000_000, "data.repeat": True})
     process = start(longer, tiny_execution)
-    directory = Path(tiny_execution.runs) / longer.id
-    while not (directory / "curve.jsonl").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    while not (directory / "curve.jsonl").read_text():
-        time.sleep(0.01)
+    wait_for_a_row(longer, tiny_execution, process)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait() == 143
-    status = read_status(directory)
-    assert status.status == "interrupted"
-    assert status.tokens < 20_000_000
-    assert (directory / "checkpoints" / str(status.tokens)).is_dir()
+    assert_saved(longer, tiny_execution)
+
+
+@pytest.mark.slow
+def test_processes_whose_starter_is_killed_save_and_leave(tiny_run, tiny_execution, start):
+    longer = overlay(tiny_run, {"schedule.tokens": 20_000_000, "data.repeat": True})
+    process = start(longer, tiny_execution, "--processes=2")
+    wait_for_a_row(longer, tiny_execution, process)
+    process.kill()
+    directory = Path(tiny_execution.runs) / longer.id
+    deadline = time.monotonic() + 60
+    while read_status(directory).status == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert_saved(longer, tiny_execution)
