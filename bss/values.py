@@ -7,6 +7,7 @@ the class by an entry.
 
 import dataclasses
 import difflib
+import functools
 import math
 import types
 import typing
@@ -58,11 +59,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     kind: Any = cls.variant(entry) if hasattr(cls, "variant") else cls  # type: ignore[attr-defined]
     if hasattr(kind, "decoded"):
         entry = kind.decoded(dict(entry))
-    hints = typing.get_type_hints(kind)
-    names = {name: name for name in hints}
-    if fields := getattr(kind, "__dataclass_fields__", None):
-        names = {_key(f): name for name, f in fields.items()}
-    hints = {key: hints[name] for key, name in names.items() if name in hints}
+    names, hints = _fields(kind)
     for key in entry if strict else ():
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1)
@@ -78,6 +75,16 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     except TypeError as error:
         missing = str(error).rsplit(": ", 1)[-1]
         raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[dict[str, str], dict[str, Any]]:
+    """By the key of each field, its name and its type."""
+    hints = typing.get_type_hints(kind)
+    names = {name: name for name in hints}
+    if fields := getattr(kind, "__dataclass_fields__", None):
+        names = {_key(f): name for name, f in fields.items()}
+    return names, {key: hints[name] for key, name in names.items() if name in hints}
 
 
 def _key(field: dataclasses.Field) -> str:

@@ -2,10 +2,11 @@
 
 Where the fit was tested the batch is its own, as the interval of the batches as good. Elsewhere it
 is the middle of what the rules of a best batch say whose range holds the setting, and of the fit
-asked beyond what it was tested for; the interval is from the least to the largest of them (derived
+asked beyond what it was tested for; the interval holds what is as good as any of them (derived
 here).
 """
 
+import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from bss.rules import RULES, Answer, Setting, answers
 from bss.units import format_tokens
 
 FACTORS = (0.5, 1.0, 2.0, 4.0)
+WIDTH = 2.9
+"""Of the batches within .003 nats of the best, the largest over the smallest: the median over the
+17 (N, D) of the published table (derived here)."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,11 @@ def advise(setting: Setting, told: Told, rules: Iterable[str] = RULES) -> Advice
     else:
         by, notes = "rules", [told.best.note, *notes]
         if told.extrapolated is not None:
-            notes.append(f"asked beyond that the fit says {told.extrapolated:,.0f} tokens")
+            notes.insert(1, f"asked beyond that the fit says {told.extrapolated:,.0f} tokens")
             voices = [*voices, told.extrapolated]
         if not within:
             notes.append("no rule of a best batch has this setting in its range")
-        batch = _middle(voices)
+        batch = _middle(voices, setting.seq_len)
     notes += [f"{at.name}: {'; '.join(at.outside)}" for at in said if at.outside]
     costs = tuple(_cost(factor, batch, setting, told) for factor in FACTORS) if batch.value else ()
     asked = () if told.measured or batch.value is None else (_own_runs(batch, setting),)
@@ -108,13 +112,17 @@ def _with_its_error(told: Told) -> Estimate:
     return Estimate(best.value, low, high, best.level)
 
 
-def _middle(voices: list[float]) -> Estimate:
-    """The median in logarithms, between the least and the largest; one alone spans nothing."""
+def _middle(voices: list[float], least: float) -> Estimate:
+    """The median in logarithms, and what is as good as the least or the largest voice.
+
+    No batch is below `least`, one sequence.
+    """
     if not voices:
         return Estimate(None, note="no rule says a best batch here")
     middle = sorted(voices)[(len(voices) - 1) // 2 : len(voices) // 2 + 1]
-    ends = (min(voices), max(voices)) if len(voices) > 1 else (None, None)
-    return Estimate(statistics.geometric_mean(middle), *ends)
+    half = math.sqrt(WIDTH)
+    ends = (statistics.geometric_mean(middle), min(voices) / half, max(voices) * half)
+    return Estimate(*(max(end, least) for end in ends))
 
 
 def _cost(factor: float, batch: Estimate, setting: Setting, told: Told) -> Cost:

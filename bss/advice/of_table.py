@@ -10,12 +10,14 @@ from bss.advice.told import Told
 from bss.laws import TableFit
 from bss.laws.final_loss.optimum import Optimum
 from bss.laws.final_loss.points import SAME_BUDGET
+from bss.laws.final_loss.values import Tested
 from bss.laws.fitting.estimate import Estimate
 from bss.rules import Setting
 from bss.units import format_tokens
 
 NEAR = 1.25  # (N, D) within this factor of the one asked count as measured
 MOST = 3  # cells of a fit that are told
+SIZES = ("params", "tokens", "tokens_per_param")
 
 
 def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
@@ -30,7 +32,7 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
     far as the fit was tested beyond the largest.
     """
     N, D = setting.params, setting.tokens
-    where = [_Distance.of(fit, setting, size) for size in ("params", "tokens")]
+    where = [_Distance.of(fit, setting, size) for size in SIZES]
     best, runs = fit.best_batch(N, D), _runs(fit, setting)
     value = best.value if best.value and math.isfinite(best.value) else None
     if all(at.batch.value is None for at in fit.optima):
@@ -42,7 +44,7 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
         return Told(name, none, extrapolated=value, runs=runs)
     law = fit.extrapolating if fit.is_beyond(N, D) else fit.inside
     shift = float(law.valley(N, D)[2]) / value  # B_opt may be the vertices', not the law's
-    alike = fit.prediction(N, D, value, extrapolate=True).indifference
+    alike = fit.indifference(N, D)
     seen = fit.tested["batch_tokens"]
     known = all(at.tested for at in where) and 0 < shift < math.inf
 
@@ -85,19 +87,27 @@ class _Distance:
 
     @classmethod
     def of(cls, fit: TableFit, setting: Setting, size: str) -> "_Distance":
-        """Of `params` or `tokens`."""
-        value, seen = getattr(setting, size), fit.tested[size]
+        """Of one of `SIZES`; D/N moves by N or D, and was tested as far as the farther."""
+        value, seen = getattr(setting, size), fit.tested.get(size) or _ratios(fit)
         above, below = value / seen.high, seen.low / value
         times, slack = max(above, below, 1.0), 1 + SAME_BUDGET
         side, end = ("above", seen.high) if above > 1 else ("below", seen.low)
-        told = f"{size} {_rounded(value)} is {times:.3g} times {side} those measured"
+        name = size.replace("tokens_per_param", "tokens per parameter")
+        told = f"{name} {_rounded(value)} is {times:.3g} times {side} those measured"
         tested = above <= seen.reach * slack and below <= slack
         return cls(times, tested, times <= seen.reach * slack, f"{told}, {_rounded(end)}")
 
 
+def _ratios(fit: TableFit) -> Tested:
+    """The D/N that were measured."""
+    ratio = fit.points.tokens / fit.points.params
+    reach = max(fit.tested[size].reach for size in ("params", "tokens"))
+    return Tested(float(ratio.min()), float(ratio.max()), reach)
+
+
 def _rounded(count: float) -> str:
     """A count to three digits, for people."""
-    return format_tokens(int(float(f"{count:.3g}")))
+    return format_tokens(int(float(f"{count:.3g}"))) if count >= 1000 else f"{count:.3g}"
 
 
 def _apart(at: Optimum, setting: Setting) -> float:

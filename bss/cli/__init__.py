@@ -35,6 +35,8 @@ _COMMANDS = {
     "models": "named models, their parameters and FLOPs",
     "runs": "what a runs directory holds",
 }
+_BRIEF = ("plan", "advise", "rules")
+"""Done in one thread: the others that a numerics library starts would cost more than the answer."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,9 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="bss", description="Batch-size scaling laws.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, text in _COMMANDS.items():
+    asked = given[0] if given and given[0] in _COMMANDS else None
+    if asked in _BRIEF and "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name, text in _COMMANDS.items() if asked is None else [(asked, _COMMANDS[asked])]:
         subparser = subparsers.add_parser(name, help=text, description=text)
-        if name in given[:1]:  # import only the room that is asked for
+        if name == asked:  # import only the room that is asked for
             module = f"{name}_" if keyword.iskeyword(name) else name
             importlib.import_module(f"bss.cli.{module}").add_arguments(subparser)
     options = parser.parse_args(given)

@@ -64,6 +64,9 @@ def _setting(options: argparse.Namespace) -> Setting:
     if (options.params is None) == (options.total_params is None):
         raise InputError("--params: give it, non-embedding, or --total-params, one of them")
     if options.params is not None:
+        if options.vocab is not None or options.tied:
+            given = "--vocab" if options.vocab is not None else "--tied"
+            raise InputError(f"{given}: goes with --total-params; leave it out with --params")
         params = parse_tokens(options.params, field="--params")
     else:
         total = parse_tokens(options.total_params, field="--total-params")
@@ -130,7 +133,9 @@ def _payload(found: Advice, grow: Growth, notes: list[str]) -> dict[str, Any]:
 
 
 def _batches(found: Advice) -> Table:
-    by = {"fit": found.told.name, "rules": "the middle of the rules and what they span"}[found.by]
+    by = {"fit": found.told.name, "rules": "the middle of the rules, and what is as good as any"}[
+        found.by
+    ]
     kinds = [("best", found.batch, by)]
     if found.told.critical:
         kinds.append(("critical", found.told.critical, found.told.name))

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lr", type=float, help="peak rate, for what goes with it; the reference of --to")
     add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
     add("--to", metavar="TOKENS", help="a new batch: what scaling rules make of the reference")
+    add("--to-tokens", metavar="TOKENS", help="a new budget, from that of --tokens")
     for name in _REFERENCE:
         add(f"--{name.replace('_', '-')}", type=float, help="of the reference of --to")
     add("--ramp", help="print that of a published run at this budget, as llama-3-405b")
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> Output:
         "setting": {**asdict(setting), "compute": setting.compute},
         "rules": [_entry(answer) for answer in told],
     }
-    if options.to:
+    if options.to or options.to_tokens:
         scaled, refused = _scaled(options, setting)
         payload["scalings"] = scaled
         tables.append(_scalings_table(scaled))
@@ -111,7 +112,14 @@ def _scaled(
         raise InputError("--to: scales from a reference; give its batch, --batch-tokens")
     others = {name: getattr(options, name) for name in _REFERENCE}
     reference = Hyperparameters(setting.batch_tokens, setting.lr, **others)
-    change = Change(parse_tokens(options.to, field="--to"), noise_scale=setting.noise_scale)
+    batch, budget = (
+        old if new is None else parse_tokens(new, field=field)
+        for field, old, new in (
+            ("--to", setting.batch_tokens, options.to),
+            ("--to-tokens", setting.tokens, options.to_tokens),
+        )
+    )
+    change = Change(batch, budget / setting.tokens, setting.noise_scale)
     scaled, refused = [], []
     for name, scaling in SCALINGS.items():
         try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from bss.registry import Registry
 from bss.rules.deepseek import DEEPSEEK
+from bss.rules.filatov import FILATOV
 from bss.rules.half_life import HALF_LIFE
 from bss.rules.kaplan import KAPLAN, KAPLAN_RATE
 from bss.rules.linear import LINEAR
@@ -68,6 +69,7 @@ SCALINGS: Registry[Scaling] = Registry(
         "sde": SDE,
         "half-life": HALF_LIFE,
         "timescale": TIMESCALE,
+        "filatov": FILATOV,
         "nanochat": NANOCHAT_SCALING,
     },
     Scaling,

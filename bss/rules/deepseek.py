@@ -2,7 +2,9 @@
 
 B = .2920·C^.3271 tokens and η = .3118·C^−.1250, fitted at 1e17 to 2e19 FLOPs; AdamW with betas .9
 and .95, weight decay .1, a multi-step rate. C counts attention: C = M·D with
-M = 72·layers·d² + 12·layers·d·seq_len FLOPs per token (Eq. 2); give it as `flops`.
+M = 72·layers·d² + 12·layers·d·seq_len FLOPs per token (Eq. 2); give it as `flops`. How C is shared
+between model and tokens is left out, and said to matter; the two searches that it prints took 19
+and 69 tokens for 6 of those FLOPs (Fig. 2).
 Golden: the 7B model's rate of 4.2e-4 and batch of 2304 sequences of 4096 (Table 2, chosen by it).
 """
 

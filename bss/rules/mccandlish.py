@@ -1,7 +1,7 @@
 """McCandlish et al., "An Empirical Model of Large-Batch Training", arXiv 1812.06162.
 
 The critical batch is about the gradient noise scale. The best rate of SGD is
-ε(B) = ε_max / (1 + B_noise/B), quoted as Eq. 1 of arXiv 2405.14578.
+ε(B) = ε_max / (1 + B_noise/B) (Eq. 2.6).
 Golden: at B = B_noise it is half of that at large batches.
 """
 
@@ -26,4 +26,4 @@ def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
 
 
 MCCANDLISH = Rule("arXiv 1812.06162", critical_batch, batch="critical", needs=("noise_scale",))
-NOISE_SCALE = Scaling("arXiv 1812.06162", scale, needs=("noise_scale",))
+NOISE_SCALE = Scaling("arXiv 1812.06162, Eq. 2.6", scale, needs=("noise_scale",))

@@ -5,7 +5,9 @@ scripts/base_train.py: the batch is 2^19 tokens at the tokens of its model of 12
 84,935,808 parameters of matrices and 25,165,824 of the head, by the counts of dev/LOG.md. Rates are
 scaled by √κ and weight decay by √κ / h, with κ and h the ratios of batches and of budgets, which
 keeps B/(η·λ·D). Muon for the matrices; that their rule is AdamW's is said to be an assumption.
-Golden: the table of batches in dev/LOG.md, 2026-02-05, 8 to 50 layers, .44B to 65.6B tokens.
+Golden: the table of batches in dev/LOG.md, 2026-02-05, 8 to 50 layers, .44B to 65.6B tokens, which
+are 17.5 to 10.7 per parameter of the matrices. At other ratios nanochat takes the same batch for
+the same model, so what is said of the budget is said at these.
 """
 
 import math
@@ -31,5 +33,9 @@ def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     return replace(reference, lr=times(reference.lr, root), weight_decay=decay)
 
 
-NANOCHAT = Rule("karpathy/nanochat, base_train.py", law, fitted={"tokens": (4.4e8, 6.56e10)})
+NANOCHAT = Rule(
+    "karpathy/nanochat, base_train.py",
+    law,
+    fitted={"tokens": (4.4e8, 6.56e10), "tokens_per_param": (10.6, 17.6)},
+)
 NANOCHAT_SCALING = Scaling("karpathy/nanochat, base_train.py", scale)

@@ -22,7 +22,7 @@ class Setting:
         lr: peak rate of the hidden matrices, for a rule of what goes with a rate.
 
     Raises:
-        InputError: on construction, if one is not positive.
+        InputError: on construction, if one is not positive, or the budget is less than a sequence.
     """
 
     params: float
@@ -38,6 +38,8 @@ class Setting:
     def __post_init__(self):
         for field in fields(self):
             check_positive(field.name, getattr(self, field.name))
+        least = f"a budget of one sequence, {self.seq_len:,} tokens, or more"
+        check(self.tokens >= self.seq_len, "tokens", self.tokens, least)
 
     @property
     def tokens_per_param(self) -> float:
@@ -89,12 +91,14 @@ def non_embedding(total: float, vocab_size: int, d_model: int, *, tied: bool = F
     """The parameters of a model without its embeddings, in and out; `tied` where they are one.
 
     Raises:
-        InputError: the embeddings are larger than the whole.
+        InputError: the embeddings are larger than the whole, or have no size.
 
     Examples:
         >>> non_embedding(110_101_632, 32_768, 768)
         59769984
     """
+    for name, value in (("vocab", vocab_size), ("d_model", d_model)):
+        check_positive(name, value)
     rest = total - (1 if tied else 2) * vocab_size * d_model
     if rest <= 0:
         raise InputError(

@@ -127,6 +127,11 @@ def test_a_critical_fit_tells_the_critical_batch_alone():
     assert 32 < numbers(critical.value)[0] < 32 * 64
 
 
+def test_a_batch_is_a_sequence_or_more():
+    found = advise(Setting(1e9, 1e6, 2048), Told("mine", Estimate(None, note="none")), ["step-law"])
+    assert ends(found.batch)[:2] == [2048, 2048]
+
+
 def test_without_any_rule_or_fit_there_is_no_batch():
     found = advise(HERE, Told("mine", Estimate(None, note="unidentified")), ["kaplan"])
     assert found.batch.value is None and not found.cost_of and found.spread is None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bss.advice.advice import WIDTH
 from bss.cli import main
 from bss.rules import RULES
 from tests.cli.called import alone, printed, refused
@@ -34,8 +35,11 @@ def test_a_rule_outside_of_its_range_is_answered_and_said(capsys):
     assert "power-lines: params 8.5e+07 is outside 1.11e+08 to 3.3e+09" in told["notes"]
     assert "no rule of a best batch has this setting in its range" in told["notes"]
     assert told["spread"]["low"] == told["spread"]["high"] == rule["batch_tokens"]
-    assert told["by"] == "rules" and told["batch_tokens"]["high"] == rule["batch_tokens"]
-    assert told["batch_tokens"]["low"] == pytest.approx(176_555, rel=1e-3)  # the fit's, beyond it
+    assert told["by"] == "rules" and "the fit says 176,555 tokens" in told["notes"][1]
+    found, half = told["batch_tokens"], WIDTH**0.5
+    assert found["high"] == pytest.approx(rule["batch_tokens"] * half)
+    assert found["low"] == pytest.approx(176_555 / half, rel=1e-3)
+    assert found["value"] ** 2 == pytest.approx(found["low"] * found["high"])
 
 
 def test_inside_the_published_table_losses_are_known(capsys):
@@ -78,6 +82,9 @@ def test_a_fit_of_ones_own(capsys, tmp_path, file, key, expected):
     [
         (ASKED[3:], "--params: give it, non-embedding, or --total-params, one of them"),
         ((*ASKED[1:], "--total-params", "1B"), "--params: give it, non-embedding, or"),
+        ((*ASKED[1:], "--vocab", "32768"), "--vocab: goes with --total-params; leave it out with"),
+        ((*ASKED[1:], "--tied"), "--tied: goes with --total-params; leave it out with --params"),
+        ((*ASKED[1:], "--tokens", "500"), "tokens: 500 given; write a budget of one sequence, 1,"),
         ((*ASKED[3:], "--total-params", "1B"), "--vocab: missing; --total-params needs it"),
         ((*ASKED[1:], "--beta2", "1.5"), "--beta2: 1.5 given; write a number between 0 and 1"),
         ((*ASKED[1:], "--rule", "step"), "rule: 'step' is unknown; did you mean 'step-law'"),
@@ -94,5 +101,5 @@ def test_bad_input_is_told_in_one_line(capsys, tmp_path, monkeypatch, arguments,
 
 def test_it_is_quick_and_loads_no_heavy_module():
     modules, seconds = alone(*INSIDE, "--json")
-    assert not modules & {"jax", "pandas", "scipy", "matplotlib"}
+    assert not modules & {"jax", "pandas", "scipy", "matplotlib", "numpy.random", "rich"}
     assert seconds < 1

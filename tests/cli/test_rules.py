@@ -34,6 +34,11 @@ def test_the_reference_is_scaled_and_what_cannot_be_is_told(capsys):
     assert by_name["half-life"]["beta2"] == pytest.approx(0.95**4)
     assert by_name["timescale"]["weight_decay"] == pytest.approx(0.4)
     assert "surge" not in by_name
+    longer = printed(capsys, *ASKED, *reference, "--to-tokens", "5B")["scalings"]
+    by_name = {entry["name"]: entry for entry in longer}
+    assert by_name["timescale"]["weight_decay"] == pytest.approx(0.05)
+    assert by_name["filatov"]["lr"] == pytest.approx(1e-3 * 2**-0.56)
+    assert by_name["filatov"]["batch_tokens"] == 128_000
     assert main(list(asked)) == 0
     assert "surge: noise_scale: missing" in capsys.readouterr().out
 
@@ -53,6 +58,8 @@ def test_one_rule_and_a_ramp_at_the_budget(capsys):
         (("--loss", "-1"), "loss: -1.0 given; write a positive number"),
         (("--noise-scale", "many"), "--noise-scale: 'many' is no count"),
         (("--batch-tokens", "1M", "--to", "0"), "batch_tokens: 0 given"),
+        (("--batch-tokens", "1M", "--to-tokens", "0"), "horizon: 0.0 given"),
+        (("--tokens", "500"), "tokens: 500 given; write a budget of one sequence"),
     ],
 )
 def test_bad_input_is_told_in_one_line(capsys, more, says):

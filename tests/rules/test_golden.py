@@ -101,6 +101,13 @@ def test_nanochat_gives_the_batches_of_its_journal(tokens, power):
     assert RULES["nanochat"](setting(1e8, tokens)).batch_tokens == 2**power
 
 
+def test_nanochat_speaks_of_budgets_in_proportion_to_its_models():
+    matrices = 84_935_808
+    assert not RULES["nanochat"].outside(setting(matrices, 1.156e9))
+    (told,) = RULES["nanochat"].outside(setting(matrices, 20 * matrices))
+    assert told == "tokens_per_param 20 is outside 10.6 to 17.6"
+
+
 @pytest.mark.parametrize(
     ("steps", "batch", "width", "lr", "beta2"),
     [
@@ -119,6 +126,14 @@ def test_marin_halves_the_batch_whose_rate_is_too_large():
     told = RULES["marin"](setting(1e9, 2**16 * 4096 * 1024, d_model=512))
     assert (told.batch_tokens, told.beta2) == (128 * 4096, 0.98)
     assert number(told.lr) <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("tokens", "width", "batch"),
+    [(4 * 2**28, 4096, None), (8 * 2**28, 4096, 8 * 4096), (1e13, 8192, None)],
+)
+def test_marin_says_nothing_of_batches_that_it_does_not_train(tokens, width, batch):
+    assert RULES["marin"](setting(1e9, tokens, d_model=width)).batch_tokens == batch
 
 
 def test_mccandlishs_critical_batch_is_where_the_rate_is_half_of_the_largest():
@@ -147,6 +162,12 @@ def test_the_square_root_rule_of_adams_equation():
 
 def test_beta2_of_batch_512_at_batch_1():
     assert scaled("half-life", 1 / 512, beta2=0.95).beta2 == pytest.approx(0.9999, abs=5e-6)
+
+
+def test_filatovs_rate_along_its_best_batch_falls_as_its_equation_says():
+    start = Hyperparameters(2**18, 1e-3)
+    told = SCALINGS["filatov"](start, Change(2**18 * 64**0.45, horizon=64))
+    assert math.log(number(told.lr) / 1e-3, 64) == pytest.approx(-0.28, abs=0.005)
 
 
 def test_the_timescale_is_kept_by_a_decay_that_grows_32_times():

@@ -57,6 +57,13 @@ def test_a_setting_is_positive(field, value):
         Setting(**given)
 
 
+def test_a_budget_holds_a_sequence():
+    with pytest.raises(
+        InputError, match="tokens: 500 given; write a budget of one sequence, 1,024"
+    ):
+        Setting(1e8, 500, 1024)
+
+
 def test_a_users_own_is_asked_as_the_others(tmp_path, monkeypatch):
     (tmp_path / "myrule.py").write_text(
         "from bss.rules import Hyperparameters, Rule\n"
@@ -106,4 +113,6 @@ def test_units():
     assert non_embedding(1e6, 1000, 100, tied=True) == 9e5
     with pytest.raises(InputError, match="total params: 1,000 is less than the embeddings"):
         non_embedding(1000, 1000, 100)
+    with pytest.raises(InputError, match="vocab: -5 given; write a positive number"):
+        non_embedding(1e9, -5, 100)
     assert Setting(2, 3, 1).compute == 36 and Setting(2, 3, 1, flops=5).compute == 5

@@ -216,6 +216,10 @@ class TableFit(Fit):
         """
         return self._best(params, tokens)[0]
 
+    def indifference(self, params: float, tokens: float) -> Indifference:
+        """The batches in tokens within .003 nats of the best at N and D, wherever they are."""
+        return self._best(params, tokens)[1][0]
+
     def check_tested(self, asked: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
         for name, value in asked.items():

@@ -9,7 +9,7 @@ inverse chi-square, which widens intervals from few runs as Student's t does.
 
 from dataclasses import dataclass
 
-import numpy as np
+import numpy as np  # its random numbers, in quotes below, are loaded once they are drawn
 from numpy.typing import ArrayLike
 
 
@@ -34,14 +34,14 @@ def robust_scale(values: np.ndarray, centre: float = 0.0) -> float:
 
 
 def drawn_deviation(
-    deviation: float, dof: float, count: int, generator: np.random.Generator
+    deviation: float, dof: float, count: int, generator: "np.random.Generator"
 ) -> np.ndarray:
     """Standard deviations [count, 1] that a measured one of that many degrees of freedom allows."""
     return deviation * np.sqrt(dof / generator.chisquare(dof, (count, 1)))
 
 
 def draw_noise(
-    deviation: float, dof: float, shape: tuple[int, int], generator: np.random.Generator
+    deviation: float, dof: float, shape: tuple[int, int], generator: "np.random.Generator"
 ) -> np.ndarray:
     """Independent errors [count, N], each repetition with a standard deviation drawn for it."""
     scale = drawn_deviation(deviation, dof, shape[0], generator)
@@ -84,7 +84,7 @@ def _members(runs: np.ndarray) -> np.ndarray:
 
 
 def draw_errors(
-    effects: RunEffects, runs: np.ndarray, count: int, generator: np.random.Generator
+    effects: RunEffects, runs: np.ndarray, count: int, generator: "np.random.Generator"
 ) -> np.ndarray:
     """Errors [count, N] of that many repetitions of the design."""
     Z = _members(runs)
@@ -102,7 +102,7 @@ def redraw(
     used: np.ndarray,
     runs: np.ndarray,
     count: int,
-    generator: np.random.Generator,
+    generator: "np.random.Generator",
 ) -> np.ndarray:
     """Errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 
