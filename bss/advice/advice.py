@@ -121,8 +121,9 @@ def _middle(voices: list[float], least: float) -> Estimate:
         return Estimate(None, note="no rule says a best batch here")
     middle = sorted(voices)[(len(voices) - 1) // 2 : len(voices) // 2 + 1]
     half = math.sqrt(WIDTH)
-    ends = (statistics.geometric_mean(middle), min(voices) / half, max(voices) * half)
-    return Estimate(*(max(end, least) for end in ends))
+    told = (statistics.geometric_mean(middle), min(voices) / half, max(voices) * half)
+    value, low, high = (max(end, least) for end in told)
+    return Estimate(value, low, high)
 
 
 def _cost(factor: float, batch: Estimate, setting: Setting, told: Told) -> Cost:

@@ -1,7 +1,7 @@
 """The rate follows batch and budget.
 
 Filatov et al., "Optimal Scaling Needs Optimal Norm", arXiv 2510.03871, Fig. 3b: the best rate goes
-as B^.62·D^−.56, at a constant rate under Scion without momentum or weight decay, 69M parameters with
+as B^.62·D^−.56: Scion without momentum or weight decay, a constant rate, 69M parameters with
 embeddings, 32 to 2048 sequences of 4096, 2.1B to 137B tokens; said to agree with Adam's. Its best
 batch grows as D^.45, a power without a constant, so it is no rule here.
 Golden: along that batch the rate falls as D^−.28 (Eq. 10).
