@@ -12,6 +12,7 @@ from bss.importers import (
     megatron,
     modded_nanogpt,
     nanotron,
+    nemo,
     olmo,
     torchtitan,
 )
@@ -62,6 +63,7 @@ IMPORTERS: Registry[Importer] = Registry(
         "levanter": _trainer(levanter.JsonTracker(), levanter.METRICS),
         "torchtitan": _trainer(torchtitan.StandardOutput(), torchtitan.METRICS),
         "nanotron": _trainer(nanotron.LoggedLines(), nanotron.METRICS),
+        "nemo": nemo.ProgressPrinter(),
         "modded-nanogpt": modded_nanogpt.RecordedRun(),
         "llm.c": AnyOf("llm.c: main.log, or what it prints", (llmc.MainLog(), llmc.Printed())),
     },

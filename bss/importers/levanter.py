@@ -23,6 +23,8 @@ from bss.importers.lines import lines_of, need_rows, rows_of
 from bss.importers.log import Importer, Log, Rows, refuse_line, run_name
 from bss.importers.metrics import Metrics, choose
 
+TRACKER = '"tracker": "json_logger"'
+
 
 def completed(rows: Rows) -> Rows:
     """The rows with completed steps, one more than the index, unless the tokens say otherwise."""
@@ -60,13 +62,13 @@ class JsonTracker(Importer):
 
     def recognises(self, file: Path, head: str) -> bool:
         """By the tracker's name, or the name of marin's summary."""
-        return '"tracker": "json_logger"' in head or file.name == "tracker_metrics.jsonl"
+        return TRACKER in head or file.name == "tracker_metrics.jsonl"
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a file."""
         logged, config = [], {}
         for line, text in lines_of(file):
-            if '"json_logger"' in text or '"event": "' in text:
+            if TRACKER in text:
                 event = _event(file, line, text)
                 if event.get("event") == "log" and event.get("step") is not None:
                     logged.append({"_step": event["step"], **_flat(event.get("metrics", {}))})

@@ -8,23 +8,37 @@ from pathlib import Path
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.log import COLUMNS, LOSSES, Rows, refuse_line
+from bss.importers.log import (
+    COLUMNS,
+    ESCAPES,
+    HEAD,
+    LOSSES,
+    Rows,
+    encoding_of,
+    refuse_line,
+)
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+PREFIX = r"^(?:\S+:\s*)?"
+"""How a line begins, a launcher's `[rank0]: ` or `0: ` before it."""
 
 
 def lines_of(file: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file by number from 1 on, without colours and line ends.
 
+    What a progress bar overwrites, up to a carriage return, is a line of the same number.
+
     Raises:
         InputError: the last line has no end, so digits may be missing.
     """
-    with file.open(encoding="utf-8", errors="replace", newline="\n") as opened:
+    with file.open("rb") as opened:
+        encoding = encoding_of(opened.read(HEAD))
+    with file.open(encoding=encoding, errors="replace", newline="\n") as opened:
         for number, line in enumerate(opened, 1):
             if not line.endswith("\n"):
                 told = "has no line end and may be cut off; delete or complete the line"
                 refuse_line(file, number, told)
-            yield number, _COLOURS.sub("", line.rstrip("\r\n"))
+            for part in ESCAPES.sub("", line.rstrip("\r\n")).split("\r"):
+                yield number, part
 
 
 def matches(

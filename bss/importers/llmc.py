@@ -5,7 +5,8 @@ lr:0.000600 norm:1.23` and `s:250 eval:0.2501`, the accuracy on HellaSwag, which
 training line is of step s, counted from 0, so s + 1 are completed after it; a held-out one comes
 before step s (`train_gpt2.cu`). On stdout, `train_gpt2cu` prints its settings
 (`| total batch size | 524288 |`, in tokens, `| sequence length T | 1024 |`), then `val loss 4.1`
-and `step 251/19560 | loss 4.2 (…`, counted from 1.
+and `step 251/19560 | loss 4.2 (…`, counted from 1; `train loss` in older versions and
+`train_gpt2.py`.
 """
 
 import re
@@ -15,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bss.importers.lines import lines_of, matches, need_rows, number, rows_of
+from bss.importers.lines import PREFIX, lines_of, matches, need_rows, number, rows_of
 from bss.importers.log import Importer, Log, refuse_line, run_name
 
 _BEGINS = re.compile(r"^s:\d+ (?:tel|trl):")
 _WHOLE = re.compile(r"^s:(\d+) (?:tel:(\S+)|trl:(\S+)(?: lr:(\S+) norm:\S+)?)\s*$")
-_PRINTED = re.compile(r"^step\s+\d+/\d+ \||^val loss ")
-_STEP = re.compile(r"^step\s+(\d+)/\d+ \| loss (\S+) .*\| lr (\S+) \|")
-_VAL = re.compile(r"^val loss (\S+)\s*$")
-_SETTING = re.compile(r"^\| (total batch size|sequence length T)\s+\| (\d+)\s+\|")
+_PRINTED = re.compile(PREFIX + r"(?:step\s+\d+/\d+ \||val loss )")
+_STEP = re.compile(PREFIX + r"step\s+(\d+)/\d+ \| (?:train )?loss (\S+) .*\| lr (\S+) \|")
+_VAL = re.compile(PREFIX + r"val loss (\S+)\s*$")
+_SETTING = re.compile(PREFIX + r"\| (total batch size|sequence length T)\s+\| (\d+)\s+\|")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,21 @@ SHARED = re.compile(
 """File names that say nothing of a run: it is called as the directory is."""
 
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
+PACKED = {
+    b"\x1f\x8b": "gunzip",
+    b"BZh": "bunzip2",
+    b"\xfd7zXZ": "unxz",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"PK\x03\x04": "unzip",
+}
+"""First bytes of compressed files, and the program that unpacks them."""
+
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\0")
+"""What terminals are told, as colours, and the zeros that a crash leaves in a file."""
+
 HEAD = 2**18
+PART = 2**16
+"""Bytes of a text file's middle and end, where its beginning is all warnings."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,7 @@ class Importer:
     about: str
 
     def recognises(self, file: Path, head: str) -> bool:
-        """Whether a file is of the format, by its name and its first `HEAD` bytes."""
+        """Whether a file is of the format, by its name and what `head_of` gives of it."""
         raise NotImplementedError
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
@@ -100,21 +114,38 @@ class AnyOf(Importer):
 
 
 def head_of(file: Path) -> str:
-    """The beginning of a file as text, whatever it holds.
+    """The beginning of a file, and some of a text's middle and end, as text without colours.
 
     Raises:
-        InputError: there is no such file, or it is a pickle, which runs code when it is read.
+        InputError: there is no such file, it is compressed, or a pickle, which runs code when it
+            is read.
     """
     try:
         with file.open("rb") as opened:
             head = opened.read(HEAD)
+            encoding = encoding_of(head)
+            size = opened.seek(0, 2)
+            if encoding != "latin-1" and size > HEAD:
+                for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
+                    opened.seek(at // 2 * 2)
+                    head += opened.read(PART)
     except FileNotFoundError:
         raise InputError(f"{file}: there is no such file") from None
     if file.suffix in PICKLES or file.name == "training_args.bin" or _is_pickle(head):
         raise InputError(
             f"{file}: is a pickle, and reading one runs its code; export the log as CSV or JSON"
         )
-    return head.decode("latin-1" if b"\0" in head else "utf-8", errors="replace")
+    for begin, program in PACKED.items():
+        if head.startswith(begin):
+            raise InputError(f"{file}: is compressed; unpack it with {program} first")
+    return ESCAPES.sub("", head.decode(encoding, errors="replace"))
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text by its first bytes: UTF-16 where they say so, else UTF-8."""
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    return "latin-1" if b"\0" in head else "utf-8-sig"
 
 
 def _is_pickle(head: bytes) -> bool:

@@ -6,7 +6,8 @@ source, a line of 100 `=`, and lines
 The batch is in the source's `Hyperparameters`, read as literals and never executed: `batch_size` in
 tokens or sequences as its comment says ("batch size in tokens"; "in sequences, across all
 devices"), `sequence_length` or `train_seq_len`; with `grad_accum_steps = 8 // world_size` a step
-has 8 sequences. What cannot be read so, a schedule for one, is left to --batch.
+has 8 sequences. What cannot be read so, a schedule for one, is left to --batch. The oldest logs
+begin with a line of `=` too, and have a `train_loss`, of one device's last micro-batch.
 """
 
 import ast
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bss.importers.lines import lines_of, loss_of, matches, need_rows, rows_of
+from bss.importers.lines import PREFIX, lines_of, loss_of, matches, need_rows, rows_of
 from bss.importers.log import Importer, Log, run_name
 
 RULE = "=" * 100
@@ -31,8 +32,10 @@ OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
 }
 
-_BEGINS = re.compile(r"^step:\d+/\d+ (?:val|train)_loss:")
-_WHOLE = re.compile(r"^step:(\d+)/\d+ (val|train)_loss:(\S+) train_time:\S+ step_avg:\S+ms\s*$")
+_BEGINS = re.compile(PREFIX + r"step:\d+/\d+ (?:val|train)_loss:")
+_WHOLE = re.compile(
+    r"step:(\d+)/\d+ (val|train)_loss:(\S+) train_time:\S+ step_avg:\S+ms(?:\s.*)?$"
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,8 @@ class RecordedRun(Importer):
     def recognises(self, file: Path, head: str) -> bool:
         """By the settings in its source, or its lines."""
         lines = re.search(_BEGINS.pattern, head, re.MULTILINE)
-        return file.suffix in (".txt", ".log") and (
-            lines is not None or ("import torch" in head and "val_loss" in head)
-        )
+        program = file.suffix in (".txt", ".log") and "import torch" in head and "val_loss" in head
+        return lines is not None or program
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a file."""
@@ -56,6 +58,8 @@ class RecordedRun(Importer):
             rows.append({"step": float(found[1]), column: loss_of(file, line, found[3])})
         told = need_rows(file, rows_of(rows), "step:125/1390 val_loss:4.2345 train_time:…")
         batch, seq_len, notes = _settings(file)
+        if "loss" in told:
+            notes = (*notes, "train_loss is of one device's last micro-batch")
         told |= {c: np.full(len(told["step"]), value) for c, value in batch.items()}
         yield Log(run_name(file), told, str(file), str(file), seq_len, notes)
 
@@ -64,9 +68,10 @@ def _settings(file: Path) -> tuple[dict[str, float], int | None, tuple[str, ...]
     """The batch's column, the sequence length, and what could not be read."""
     source = []
     for _, line in lines_of(file):
-        if line.startswith(RULE):
+        if not line.startswith(RULE):
+            source.append(line)
+        elif source:
             break
-        source.append(line)
     try:
         tree = ast.parse("\n".join(source))
     except (SyntaxError, ValueError, RecursionError):

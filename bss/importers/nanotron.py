@@ -2,9 +2,10 @@
 
 `train_step_logs` of `src/nanotron/trainer.py` (commit 004a89c) and `LoggerWriter`:
     iteration: 10 / 1000 | consumed_tokens: 1.31M | … | lm_loss: 9.81 | lr: 0.0003 | …
-Numbers of a line have three digits (`human_format`), and `global_batch_size` is in tokens. So
-counts are never taken from a line: tokens follow from --batch and --seq-len, and the printed ones
-must be what those round to. W&B has the same metrics exactly.
+Numbers of a line have three digits (`human_format`), and `global_batch_size` is in tokens, before
+in sequences. So counts are never taken from a line: tokens follow from --batch and --seq-len, and
+the printed ones must be what those round to. The order of what follows the tokens varies. W&B has
+the same metrics exactly; there the batch follows from the tokens of a step.
 """
 
 import re
@@ -21,17 +22,18 @@ METRICS = Metrics(
     {
         "step": ("iteration_step",),
         "tokens": ("consumed_tokens",),
-        "batch_tokens": ("global_batch_size",),
         "lr": ("lr",),
         "loss": ("lm_loss",),
     },
     {"seq_len": ("tokens.sequence_length",)},
 )
-SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+"""What `human_format` writes, with G or B for billions by its version."""
 
 _BEGINS = re.compile(r"\biteration: \d+ / \d+ \|")
 _WHOLE = re.compile(
-    r"\biteration: (\d+) / \d+ \| consumed_tokens: (\S+) \|.*\blm_loss: (\S+) \|.*\blr: (\S+) \|"
+    r"\biteration: (\d+) / \d+ \| consumed_tokens: (\S+) \|"
+    r"(?=.*\blm_loss: (\S+) \|)(?=.*\blr: (\S+) \|)"
 )
 
 

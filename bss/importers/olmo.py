@@ -4,9 +4,11 @@ OLMo (allenai/OLMo, `olmo/train.py`: log_metrics_to_console, LRMonitor, SpeedMon
 (`src/olmo_core/train/callbacks/console_logger.py`, commit 00e2b7b; `speed_monitor.py`,
 `scheduler.py`; `train/common.py`) print a block after `[step=10/1000,epoch=1]`, a line
 `    NAME=VALUE` a metric. Steps are completed steps, total tokens are exact up to the step.
-Held-out losses follow under names of their own (`eval/LABEL/CrossEntropyLoss`,
-`eval/lm/LABEL/CE loss`), one for each set: where there are several, --columns chooses. A console
-rounds the learning rate to four decimals, so it is not read from there.
+Held-out losses have names of their own (`eval/LABEL/CrossEntropyLoss`, `eval/lm/LABEL/CE loss`),
+one for each set: where there are several, --columns chooses. OLMo prints them after the block of
+their step; OLMo-core's `evaluator_callback.py` prints `    LABEL/CE loss=…` without a step, before
+the block of it, so they are left out. A console rounds the learning rate to four decimals, so it is
+not read from there.
 """
 
 import re
@@ -43,7 +45,8 @@ OLMO = Metrics(
 )
 
 _BLOCK = re.compile(r"\[step=(\d+)/(?:\d+|\?\?\?)[^\]]*\]\s*$")
-_METRIC = re.compile(r"^\s{2,}(\S[^=]*)=(\S+)\s*$")
+_METRIC = re.compile(r"(?:^|\s)\s{2,}([^\s=]+(?: [^\s=]+)*)=(\S+)\s*$")
+_ROOM = re.compile(r"(?:train|eval|optim|throughput)/")
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,14 @@ class Console(Importer):
 
     def recognises(self, file: Path, head: str) -> bool:
         """By a block of the two losses' names."""
-        return re.search(r"^\s+train/(CE loss|CrossEntropyLoss)=", head, re.MULTILINE) is not None
+        return re.search(r"\s{2}train/(CE loss|CrossEntropyLoss)=", head) is not None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a file."""
         blocks = list(_blocks(file))
-        names = {name for _, block in blocks for name in block}
+        printed = {name for _, block in blocks for name in block}
+        names = {name for name in printed if _ROOM.match(name)}
+        stepless = {name for name in printed - names if name.endswith("/CE loss")}
         _, chosen, notes = choose((CORE, OLMO), sorted(names), columns, str(file))
         chosen.pop("lr", None)
         rows = rows_of(
@@ -67,6 +72,8 @@ class Console(Importer):
             for step, block in blocks
         )
         need_rows(file, rows, "    train/CE loss=3.214")
+        if stepless:
+            notes = (*notes, f"eval_loss left out: {min(stepless)} is printed without its step")
         yield Log(run_name(file), rows, str(file), str(file), None, notes)
 
 
@@ -78,7 +85,7 @@ def _blocks(file: Path) -> Iterator[tuple[float, dict[str, float]]]:
             if step is not None and block:
                 yield step, block
             step, block = float(found[1]), {}
-        elif (found := _METRIC.match(text)) and step is not None:
+        elif (found := _METRIC.search(text)) and step is not None:
             value = _value(file, line, found[1], found[2])
             if value is not None:
                 block[found[1]] = value
@@ -91,6 +98,6 @@ def _value(file: Path, line: int, name: str, text: str) -> float | None:
     try:
         return number(text)
     except ValueError:
-        if "loss" in name.lower():
+        if _ROOM.match(name) and "loss" in name.lower():
             refuse_line(file, line, f"{name} is {text!r}; expected a number")
         return None

@@ -156,16 +156,17 @@ def events(folder: Path, rows: Sequence[Row]) -> Path:
 
 
 def olmo_console(folder: Path, rows: Sequence[Row]) -> Path:
-    lines = ["2026-01-02 03:04:05 host:0 olmo_core.train INFO Training for 9000 steps"]
+    lines = ["2026-01-02 03:04:05 host:0 olmo.train INFO Pre-train system metrics"]
     for row in rows:
         lines += [
-            f"2026-01-02 03:04:05 host:0 console_logger:56 INFO [step={row['step']}/9000,epoch=1]",
-            f"    train/CE loss={row['loss']}",
-            f"    optim/LR (group 0)={row['lr']:.4f}",
-            f"    throughput/total tokens={row['tokens']:,d}",
+            f"2026-01-02 03:04:05 host:0 olmo.train:908 INFO    [step={row['step']}/9000,epoch=0]",
+            f"    train/CrossEntropyLoss={row['loss']}",
+            f"    train/Perplexity={np.exp(row['loss']):.3f}",
+            f"    throughput/total_tokens={row['tokens']:,d}",
         ]
         if "eval_loss" in row:
-            lines.append(f"    eval/lm/c4/CE loss={row['eval_loss']}")
+            loss = row["eval_loss"]
+            lines += ["[eval_step=1/4]", f"    eval/c4_en-validation/CrossEntropyLoss={loss}"]
     return _lines(folder / "run.log", lines)
 
 
@@ -215,6 +216,17 @@ def nanotron(folder: Path, rows: Sequence[Row]) -> Path:
         f"consumed_tokens: {_human(row['tokens'])} | time_per_iteration_ms: 12.3 | "
         f"global_batch_size: {_human(row['batch'] * SEQ_LEN)} | lm_loss: {_human(row['loss'])} | "
         f"lr: {_human(row['lr'])} | model_tflops_per_gpu: 1.2 | eta: 0:00:01"
+        for row in rows
+    ]
+    return _lines(folder / "run.log", lines)
+
+
+def nemo(folder: Path, rows: Sequence[Row]) -> Path:
+    lines = [
+        f"[default0]:Training epoch 0, iteration {row['step'] - 1}/8999 | lr: {row['lr']:.4g} | "
+        f"global_batch_size: {row['batch']} | global_step: {row['step'] - 1} | "
+        f"reduced_train_loss: {row['loss']:.4g} | train_step_timing in s: 10.2 | "
+        f"consumed_samples: {row['tokens'] // SEQ_LEN}"
         for row in rows
     ]
     return _lines(folder / "run.log", lines)
@@ -286,6 +298,7 @@ FORMATS = {
     "levanter": Written("levanter", levanter_json, ALL),
     "torchtitan": Written("torchtitan", torchtitan, BOTH),
     "nanotron": Written("nanotron", nanotron, ("rounded_tokens", "lr", "loss")),
+    "nemo": Written("nemo", nemo, ("samples", "lr", "loss"), ("seq_len",)),
     "modded-nanogpt": Written("modded-nanogpt", modded_nanogpt, ("eval_loss",), (), "8"),
     "llm.c": Written("llm.c", llmc, ALL[1:]),
 }
