@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from bss.advice.told import Told, of_losses
+from bss.advice.told import ONE_MODEL, Told, of_losses
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import stack
-from bss.laws.functional.forecast import untested
+from bss.laws.functional.forecast import FAR, untested
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import law_losses
 from bss.rules import Setting
@@ -23,6 +23,8 @@ DECAY = 0.2  # of the budget, under WSD
 def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
     """Of a fit as `bss fit curve --json` prints it, at one peak rate for all batches.
 
+    What it says of budgets that none of its runs came near is no voice.
+
     Raises:
         InputError: the runs had several rates and the setting has none, or the law says nothing of
             averaged weights.
@@ -35,7 +37,8 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
     paths = [plan_path(BatchSchedule.parse(str(b)), tokens, fit.seq_len, rate) for b in batch]
     curves = stack(paths, fit.seq_len)
     loss = law_losses(fit.law, curves)[:, 0]
-    notes = [f"losses are of one rate for all batches, {rate.peak:g}: that rate's best, not B_opt"]
+    one_rate = f"losses are of one rate for all batches, {rate.peak:g}: that rate's best, not B_opt"
+    notes = [one_rate, ONE_MODEL]
     if fit.unidentified:
         notes.append(f"the runs do not identify {', '.join(fit.unidentified)}")
     found = of_losses(name, (batch * fit.seq_len).tolist(), loss.tolist(), fit.level, notes)
@@ -43,7 +46,9 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
     if not beyond:
         return found
     none = Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}")
-    return Told(name, none, extrapolated=found.best.value, notes=tuple(notes))
+    near = fit.since < tokens <= FAR * fit.tokens
+    voice = found.best.value if near else None
+    return Told(name, none, extrapolated=voice, notes=tuple(notes) if near else (ONE_MODEL,))
 
 
 def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:

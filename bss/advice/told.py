@@ -13,6 +13,9 @@ ALIKE, _ = fitted.ALIKE
 """Nats above the best up to which a batch is as good, as in a table fit's indifference."""
 
 
+ONE_MODEL = "the fit is of one model, whose size it does not hold: is it that of --params?"
+
+
 def nothing_known(batch: float) -> float | None:
     """The loss of a batch where none is told."""
     return None

@@ -21,7 +21,7 @@ from tests.advice.known import ends, numbers
 
 TABLE = Path(__file__).parents[2] / "results/published/steplaw_dense_best.csv"
 COSTS = 0.005  # nats
-OLDER = "deepseek"  # the one rule of a best batch that is older than the table and needs no loss
+OLDER = "deepseek"  # the one rule here of a best batch, older than the table, that needs no loss
 
 
 @pytest.fixture(scope="module")

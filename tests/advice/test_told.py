@@ -90,11 +90,15 @@ def test_a_law_of_tokens_to_a_loss_is_asked_at_its_own_budgets():
 
     entry = json.loads((RESULTS / "demo/fits.json").read_text())["surface"]
     near, far = (told(entry, Setting(99e3, tokens, 64), "wsd", "mine") for tokens in (1e6, 1e9))
+    shown = json.loads((RESULTS / "es_wsd/fits.json").read_text())["stable, shared"]["fits"]
+    below = told(shown["hyperbola"], Setting(99e3, 1e6, 64), "wsd", "mine")  # .04 nats
+    assert below.best.value == 64 and "a bound" in below.notes[-1]
     (best,) = numbers(near.best.value)
     assert near.measured and near.lost(best) == 0
     assert numbers(near.lost(32 * 64))[0] > 0
-    assert far.best.value is None and "not tested there: 1B tokens" in far.best.note
-    assert far.extrapolated and "runs of 1B tokens" in far.runs[0]
+    assert far.best.value is None and "not tested there: by the law 1B tokens end" in far.best.note
+    assert far.extrapolated is None and "runs of 1B tokens" in far.runs[0]
+    assert "is it that of --params" in far.notes[0] and far.notes[0] in near.notes
 
 
 def test_a_law_of_loss_curves_is_asked_at_one_rate():
@@ -113,6 +117,8 @@ def test_a_law_of_loss_curves_is_asked_at_one_rate():
     decayed = told(entry, setting, "wsd", "mine")
     assert decayed.best.value is None and decayed.extrapolated
     assert "the rate falls to 0.052 of its peak, measured to 1" in decayed.best.note
+    far = told(entry, Setting(99e3, 30e9, 64, lr=2e-3), "constant", "mine")
+    assert far.extrapolated is None and "times the longest run" in far.best.note
 
 
 def test_a_critical_fit_tells_the_critical_batch_alone():
