@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, progress
+from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Log, Options, Report, import_runs, read_logs
 from bss.importers.batches import Batches, Unknown
 from bss.tables import Reading
@@ -41,6 +42,8 @@ def run(options: argparse.Namespace) -> Output:
     given = Options(batches, options.seq_len, options.run_regex, columns)
     with progress() as report:
         logs = list(read_logs(options.paths, importer, given))
+        if options.out.resolve() in {Path(log.source).resolve() for log in logs}:
+            raise InputError(f"-o: {options.out} is one of the logs; write the table elsewhere")
         reports = _written(logs, given, options.out, report)
     return _output(reports, options.out)
 

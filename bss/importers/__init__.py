@@ -20,6 +20,7 @@ from bss.importers.log import AnyOf, Importer, Log
 from bss.importers.metrics import Metrics
 from bss.importers.runs import Options, Report, import_runs, read_logs
 from bss.importers.tensorboard import EventFiles
+from bss.importers.tracked import TRACKED
 from bss.importers.wandb import WandbExports
 from bss.registry import Registry
 
@@ -43,6 +44,7 @@ TRAINERS = (
     levanter.METRICS,
     torchtitan.METRICS,
     nanotron.METRICS,
+    *TRACKED,
 )
 """Trainers whose names of metrics are known; of equals the first is meant."""
 

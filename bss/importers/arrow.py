@@ -3,7 +3,8 @@
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def names_of(file: Path, head: str) -> list[str]:
     """The columns of a file of rows; those of JSON lines are the keys of its beginning.
 
     Raises:
-        InputError: the file is damaged, or a column is there twice.
+        InputError: the file is damaged.
     """
     if file.suffix == ".parquet":
         try:
@@ -32,15 +33,44 @@ def names_of(file: Path, head: str) -> list[str]:
         except (pa.ArrowException, OSError) as error:
             raise _damaged(file, error) from None
     if file.suffix == ".csv":
-        return _header(file, head)
-    return list(_keys(head))
+        return _header(head.partition("\n")[0])
+    return list(_first_keys(head))
 
 
 @lru_cache(maxsize=1)
-def _keys(head: str) -> dict[str, None]:
+def _first_keys(head: str) -> dict[str, None]:
     """The keys of the first lines; a file is asked for them until its format is known."""
-    lines = (_object(line) or {} for line in head.split("\n", 200)[:200])
-    return dict.fromkeys(key for line in lines for key in line)
+    return _keys(head.split("\n", 200)[:200])
+
+
+def all_names_of(file: Path, head: str) -> list[str]:
+    """The columns of a file of rows, whatever row of it they are in.
+
+    Raises:
+        InputError: the file is damaged, or a column is there twice.
+    """
+    if file.suffix == ".parquet":
+        return names_of(file, "")
+    if file.suffix != ".csv":
+        data = file.read_bytes()
+        shapes = data.translate(None, b"0123456789+-.eE").split(b"\n")
+        distinct = dict(zip(shapes, data.split(b"\n"), strict=True)).values()
+        lines = (line.decode(errors="replace") for line in distinct)
+        return list(_first_keys(head) | _keys(lines))
+    with file.open(encoding="utf-8", errors="replace") as opened:
+        names = _header(opened.readline().rstrip("\n"))
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InputError(f"{file}: column {name!r} is there twice; rename one")
+    return names
+
+
+def _header(line: str) -> list[str]:
+    return next(csv.reader([line.removeprefix("\ufeff").rstrip("\r")]), [])
+
+
+def _keys(lines: Iterable[str]) -> dict[str, None]:
+    return dict.fromkeys(key for line in lines for key in _object(line) or {})
 
 
 def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
@@ -50,13 +80,26 @@ def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
         InputError: the file is damaged or cut off, or holds something else than numbers.
     """
     try:
-        table = _table(file, list(dict.fromkeys(columns)))
+        table = _table(file, list(dict.fromkeys(columns)), pa.float64())
     except (pa.ArrowException, OSError) as error:
         raise _damaged(file, error) from None
     return {name: _numbers(file, name, table[name]) for name in table.column_names}
 
 
-def _table(file: Path, columns: list[str]) -> pa.Table:
+def texts_of(file: Path, column: str) -> np.ndarray:
+    """A column of a file of rows as text; empty where a row has none.
+
+    Raises:
+        InputError: the file is damaged or cut off.
+    """
+    try:
+        values = _table(file, [column], pa.string())[column].cast(pa.string())
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from None
+    return values.fill_null("").to_numpy()
+
+
+def _table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
     if file.suffix == ".parquet":
         with pq.ParquetFile(file) as opened:
             return opened.read(columns, use_threads=False)
@@ -64,21 +107,21 @@ def _table(file: Path, columns: list[str]) -> pa.Table:
         _refuse_cut(file)
         options = pyarrow.csv.ConvertOptions(
             include_columns=columns,
-            column_types=dict.fromkeys(columns, pa.float64()),
+            column_types=dict.fromkeys(columns, kind),
             null_values=[""],
             quoted_strings_can_be_null=True,
         )
         return pyarrow.csv.read_csv(file, convert_options=options)
     _refuse_cut(file)
-    schema = pa.schema([(name, pa.float64()) for name in columns])
+    schema = pa.schema([(name, kind) for name in columns])
     options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     try:
         return pyarrow.json.read_json(file, parse_options=options)
     except pa.ArrowException:  # NaN, which Python writes and JSON does not have
-        return _python_table(file, columns)
+        return _python_table(file, columns, kind)
 
 
-def _python_table(file: Path, columns: list[str]) -> pa.Table:
+def _python_table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
@@ -86,8 +129,13 @@ def _python_table(file: Path, columns: list[str]) -> pa.Table:
             if row is None:
                 refuse_line(file, number, "is no JSON object; delete or complete the line")
             rows.append(row)
-    told = {name: [_number(row.get(name)) for row in rows] for name in columns}
-    return pa.table({name: pa.array(values, pa.float64()) for name, values in told.items()})
+    read = _text if pa.types.is_string(kind) else _number
+    told = {name: [read(row.get(name)) for row in rows] for name in columns}
+    return pa.table({name: pa.array(values, kind) for name, values in told.items()})
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _number(value: Any) -> float | None:
@@ -108,14 +156,6 @@ def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> np.ndarray:
         written = pc.call_function("is_nan", [values]).fill_null(False)
         told[written.to_numpy()] = np.inf
     return told
-
-
-def _header(file: Path, head: str) -> list[str]:
-    names = next(csv.reader([head.partition("\n")[0].rstrip("\r")]), [])
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{file}: column {name!r} is there twice; rename one")
-    return names
 
 
 def _object(line: str) -> dict[str, Any] | None:

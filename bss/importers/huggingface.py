@@ -2,7 +2,8 @@
 
 `log_history` (transformers, `src/transformers/trainer_callback.py`, TrainerState) has an entry
 for each log: `step`, `loss` (the mean since the log before, `Trainer._maybe_log_save_evaluate`) and
-`learning_rate`, or `eval_loss`; with include_num_input_tokens_seen also `num_input_tokens_seen`.
+`learning_rate`, or `eval_loss`, or `eval_NAME_loss` for each of several held-out sets; with
+include_num_input_tokens_seen also `num_input_tokens_seen`.
 The last one's `train_loss` is the mean over the whole training and no loss of a step.
 `train_batch_size` is the batch of a device. Trackers get `train/…` and `eval/…`
 (`integrations/integration_utils.py`, rewrite_logs), and W&B `train/global_step`.
@@ -18,7 +19,7 @@ from bss.errors import InputError
 from bss.files import read_json
 from bss.importers.lines import rows_of
 from bss.importers.log import Importer, Log, run_name
-from bss.importers.metrics import Metrics
+from bss.importers.metrics import Metrics, choose
 
 METRICS = Metrics(
     "huggingface",
@@ -30,14 +31,18 @@ METRICS = Metrics(
         "eval_loss": ("eval/loss",),
     },
     per_device=("per_device_train_batch_size",),
+    counts_logs=True,
 )
-NAMES = {
-    "step": "step",
-    "tokens": "num_input_tokens_seen",
-    "lr": "learning_rate",
-    "loss": "loss",
-    "eval_loss": "eval_loss",
-}
+STATE = Metrics(
+    "huggingface",
+    {
+        "step": ("step",),
+        "tokens": ("num_input_tokens_seen",),
+        "lr": ("learning_rate",),
+        "loss": ("loss",),
+        "eval_loss": ("eval_loss", "eval_*_loss"),
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -56,18 +61,22 @@ class TrainerState(Importer):
         history = state.get("log_history")
         if not isinstance(history, list) or not all(isinstance(e, dict) for e in history):
             raise InputError(f"{file}: log_history is no list of logs; copy the file again")
-        rows = rows_of(_row(file, entry) for entry in history)
+        if not history:
+            raise InputError(f"{file}: log_history is empty; give the state of a later checkpoint")
+        logged = dict.fromkeys(name for entry in history for name in entry)
+        _, chosen, told = choose((STATE,), logged, columns, str(file))
+        rows = rows_of(_row(file, entry, chosen) for entry in history)
         batch = state.get("train_batch_size")
-        notes = (f"train_batch_size {batch} is the batch of a device",) if batch else ()
+        device = (f"train_batch_size {batch} is the batch of a device",) if batch else ()
         folder = file.resolve().parent
         place = folder.parent if folder.name.startswith("checkpoint-") else folder
         name = run_name(file)
-        yield Log(name, rows, str(file), str(place / name), None, notes)
+        yield Log(name, rows, str(file), str(place / name), None, (*told, *device))
 
 
-def _row(file: Path, entry: Mapping[str, Any]) -> dict[str, float]:
+def _row(file: Path, entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
     row: dict[str, float] = {}
-    for column, name in NAMES.items():
+    for column, name in names.items():
         if (value := entry.get(name)) is not None:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 told = json.dumps(value)[:40]

@@ -28,6 +28,9 @@ SHARED = re.compile(
 )
 """File names that say nothing of a run: it is called as the directory is."""
 
+SHARED_FOLDERS = re.compile(r"checkpoint-\d+|tensorboard|tb|(tb_?|lightning_)?logs|files", re.I)
+"""Directories whose names say nothing of a run either."""
+
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
 PACKED = {
     b"\x1f\x8b": "gunzip",
@@ -117,8 +120,8 @@ def head_of(file: Path) -> str:
     """The beginning of a file, and some of a text's middle and end, as text without colours.
 
     Raises:
-        InputError: there is no such file, it is compressed, or a pickle, which runs code when it
-            is read.
+        InputError: there is no such file, it is compressed, what W&B keeps for itself, or a pickle,
+            which runs code when it is read.
     """
     try:
         with file.open("rb") as opened:
@@ -138,6 +141,9 @@ def head_of(file: Path) -> str:
     for begin, program in PACKED.items():
         if head.startswith(begin):
             raise InputError(f"{file}: is compressed; unpack it with {program} first")
+    if file.suffix == ".wandb":
+        told = "is W&B's own record; save the run's scan_history() as CSV or JSON lines"
+        raise InputError(f"{file}: {told}")
     return ESCAPES.sub("", head.decode(encoding, errors="replace"))
 
 
@@ -157,7 +163,9 @@ def run_name(file: Path) -> str:
     if not named_by_directory(file):
         return file.stem
     folder = file.resolve().parent
-    return folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
+    while SHARED_FOLDERS.fullmatch(folder.name):
+        folder = folder.parent
+    return folder.name
 
 
 def named_by_directory(file: Path) -> bool:

@@ -9,6 +9,16 @@ from bss.errors import InputError
 from bss.importers.log import LOSSES, Rows
 
 
+def as_logged(rows: Rows) -> Rows:
+    """The rows, of a trainer that counts completed steps."""
+    return rows
+
+
+def completed(rows: Rows) -> Rows:
+    """The rows of a trainer whose step is the index of the one just done, from 0 on."""
+    return {**rows, "step": rows["step"] + 1} if "step" in rows else rows
+
+
 @dataclass(frozen=True)
 class Metrics:
     """What a trainer calls what it logs.
@@ -22,6 +32,9 @@ class Metrics:
         twins: a tag logged by step, and its twin of the same values whose step is another count,
             by the count's column.
         corrected: the rows with steps and tokens as a Log means them.
+        marks: names of which one must be there, where the others may be anyone's.
+        counts_logs: whether W&B's own step counts its logs, because it gives W&B none.
+        notes: what is to be known of its losses.
     """
 
     trainer: str
@@ -29,12 +42,17 @@ class Metrics:
     config: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     per_device: tuple[str, ...] = ()
     twins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    corrected: Callable[[Rows], Rows] = lambda rows: rows
+    corrected: Callable[[Rows], Rows] = as_logged
+    marks: tuple[str, ...] = ()
+    counts_logs: bool = False
+    notes: tuple[str, ...] = ()
 
     def found(self, available: Iterable[str]) -> dict[str, list[str]]:
         """The names that are there, by column: one, or all that a pattern matches."""
         available = list(available)
         found: dict[str, list[str]] = {}
+        if self.marks and not set(self.marks) & set(available):
+            return found
         for column, names in self.names.items():
             for name in names:
                 there = [a for a in available if a == name or ("*" in name and _like(a, name))]
@@ -95,10 +113,8 @@ def choose(
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {_some(available)}")
     own = Metrics("own", {ours: (theirs,) for ours, theirs in columns.items()})
-    trainer = max(
-        [t for t in trainers if set(LOSSES) & set(t.found(available))] or [own],
-        key=lambda t: len(t.found(available)),
-    )
+    alike = fitting(trainers, available) or [own]
+    trainer = alike[0]
     names = {column: [name] for column, name in columns.items()}
     names = {**trainer.found(available), **names}
     if not set(LOSSES) & set(names):
@@ -107,11 +123,26 @@ def choose(
             f"of {_some(available)}"
         )
     several = {column: there for column, there in names.items() if len(there) > 1}
-    notes = tuple(
+    notes = [
         f"{column} left out: {_some(there)} are logged; choose with --columns {column}=NAME"
         for column, there in several.items()
-    )
-    return trainer, {c: there[0] for c, there in names.items() if c not in several}, notes
+    ]
+    notes += [
+        f"read as {trainer.trainer}'s; steps of {other.trainer}, which has these names too, "
+        "count from 0: name the format"
+        for other in alike
+        if other.corrected is not trainer.corrected and not other.marks
+    ]
+    chosen = {c: there[0] for c, there in names.items() if c not in several}
+    return trainer, chosen, (*notes, *trainer.notes)
+
+
+def fitting(trainers: Iterable[Metrics], available: Iterable[str]) -> list[Metrics]:
+    """The trainers whose names a log has most of, equals in their order; none without a loss."""
+    available = list(available)
+    found = [(trainer, trainer.found(available)) for trainer in trainers]
+    most = max((len(names) for _, names in found if set(LOSSES) & set(names)), default=0)
+    return [t for t, names in found if len(names) == most and set(LOSSES) & set(names)]
 
 
 def _some(names: Iterable[str]) -> str:

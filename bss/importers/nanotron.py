@@ -26,6 +26,7 @@ METRICS = Metrics(
         "loss": ("lm_loss",),
     },
     {"seq_len": ("tokens.sequence_length",)},
+    counts_logs=True,
 )
 SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
 """What `human_format` writes, with G or B for billions by its version."""

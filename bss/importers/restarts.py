@@ -71,9 +71,11 @@ def merge(rows: Rows) -> Merged:
         if not _rising(rows[key][place]):
             distinct = _without_repeats(rows, place, column, key)
             duplicates += len(place) - len(distinct)
-            dropped, back = _supersede(rows[key], distinct, kept, key)
-            restarts, superseded = max(restarts, back), superseded + dropped
-            place = distinct
+            once = _measured_once(rows[key], distinct)
+            dropped, back = _supersede(rows[key], once, kept, key)
+            restarts = max(restarts, back)
+            superseded += dropped + len(distinct) - len(once)
+            place = once
         places.append(place)
     joined = _joined(rows, [_sorted(rows[key], p[kept[p]]) for p in places], losses, key)
     whole, diverged_at = _finite(joined, losses, key)
@@ -132,6 +134,16 @@ def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.n
         after = np.concatenate([counts[1:], [np.inf]])
         new |= (counts > before) | (after <= before)
     return place[new]
+
+
+def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The places of one loss, without the last but one where both are of the last step.
+
+    A loss that is measured again when the run has ended restarts nothing.
+    """
+    counts = everywhere[place]
+    again = len(counts) > 1 and counts[-1] == counts[-2] == counts.max()
+    return np.delete(place, -2) if again else place
 
 
 def _supersede(

@@ -52,6 +52,10 @@ class Options:
             except re.error as error:
                 raise InputError(f"--run-regex {self.run_regex!r}: {error}") from None
             check(bool(groups), "--run-regex", self.run_regex, "named groups, as b(?P<batch>\\d+)")
+            for name in set(groups) & {*COLUMNS, "seq_len"} - {"batch", "lr"}:
+                raise InputError(f"--run-regex: the log says {name}; rename the group")
+        for name in set(self.columns) - {*COLUMNS, "run"}:
+            raise InputError(f"--columns: {name} is not read; known are run, {', '.join(COLUMNS)}")
 
     def named(self, run: str) -> dict[str, str]:
         """What the run's name says, by group."""
@@ -108,6 +112,8 @@ def import_runs(logs: Sequence[Log], options: Options) -> Iterator[tuple[pd.Data
     runs: dict[str, list[Log]] = {}
     for log in logs:
         runs.setdefault(options.named(log.run).get("run", log.run), []).append(log)
+    if not runs:
+        raise InputError("no run is logged in these files; event files may hold no scalars")
     options.batches.refuse_idle(list(runs))
     for run, parts in runs.items():
         yield _run(run, parts, options)

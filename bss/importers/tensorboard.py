@@ -47,7 +47,7 @@ class EventFiles(Importer):
         if not scalars:
             return
         trainer, chosen, notes = choose(self.trainers, scalars, columns, str(file))
-        picked = {c: scalars[chosen[c]] for c in COLUMNS if c in chosen and c != "step"}
+        picked = {c: scalars[chosen[c]] for c in COLUMNS if c in chosen}
         for column, (tag, twin) in trainer.twins.items():
             counts = _counts(scalars.get(tag, []), scalars.get(twin, []))
             picked |= {column: counts} if counts else {}
@@ -64,7 +64,10 @@ def _counts(by_step: Sequence[Point], by_count: Sequence[Point]) -> list[Point]:
 
 
 def _by_step(scalars: Mapping[str, Sequence[Point]]) -> Rows:
-    """A row for every step, in the order written; what a file has twice makes another row."""
+    """A row for every step, in the order written; what a file has twice makes another row.
+
+    A tag that says the step goes before the step of the events, which may be another count.
+    """
     rows: dict[tuple[int, int], dict[str, float]] = {}
     written: dict[tuple[int, int], int] = {}
     for column, points in scalars.items():
@@ -72,7 +75,7 @@ def _by_step(scalars: Mapping[str, Sequence[Point]]) -> Rows:
         for step, value, position in points:
             times[step] = times.get(step, 0) + 1
             key = (times[step], step)
-            rows.setdefault(key, {"step": float(step)})[column] = value
+            rows.setdefault(key, {} if "step" in scalars else {"step": float(step)})[column] = value
             written[key] = min(position, written.get(key, position))
     return rows_of(rows[key] for key in sorted(rows, key=written.__getitem__))
 
@@ -86,9 +89,10 @@ def _scalars(file: Path) -> dict[str, list[Point]]:
         raise InputError(
             f"{file}: event files are read by tensorboard; install it: pip install '{EXTRA}'"
         ) from None
-    _refuse_cut(file)
+    records = _refuse_cut(file)
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers
     scalars: dict[str, list[Point]] = {}
+    position = -1
     for position, record in enumerate(RawEventFileLoader(str(file)).Load()):
         event = decode(record)
         for value in event.summary.value:
@@ -96,6 +100,8 @@ def _scalars(file: Path) -> dict[str, list[Point]]:
             if number is not None:
                 number = np.inf if np.isnan(number) else number
                 scalars.setdefault(value.tag, []).append(Point(event.step, number, position))
+    if position + 1 < records:  # the loader ends at a record whose check fails
+        raise _damaged(file, position + 2)
     return scalars
 
 
@@ -115,8 +121,11 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _refuse_cut(file: Path) -> None:
-    """Refuse a file whose last record is cut off: a length and its check, data, their check."""
+def _refuse_cut(file: Path) -> int:
+    """How many records a file has; refuses one whose last record is cut off.
+
+    A record is a length and its check, data and their check.
+    """
     size, at, records = file.stat().st_size, 0, 0
     with file.open("rb") as opened:
         while at < size:
@@ -125,7 +134,10 @@ def _refuse_cut(file: Path) -> None:
             at += 16 + (struct.unpack("<Q", length)[0] if len(length) == 8 else size)
             records += 1
     if at != size:
-        raise InputError(
-            f"{file}: record {records} is cut off or damaged; copy the file again, or let the "
-            "writer close it"
-        )
+        raise _damaged(file, records)
+    return records
+
+
+def _damaged(file: Path, record: int) -> InputError:
+    told = "copy the file again, or let the writer close it"
+    return InputError(f"{file}: record {record} is cut off or damaged; {told}")

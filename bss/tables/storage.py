@@ -35,12 +35,15 @@ def check_name(path: Path) -> None:
     """Refuses a name that no table can be written to.
 
     Raises:
-        InputError: it ends in neither .csv nor .parquet, or its directory does not exist.
+        InputError: it ends in neither .csv nor .parquet, its directory does not exist, or it is
+            one.
     """
     if not path.parent.is_dir():
         raise InputError(f"table: {path.parent} is no directory; make it, or write elsewhere")
     if path.suffix not in (".csv", ".parquet"):
         raise InputError(f"table: {path} has an unknown ending; write it as .csv or .parquet")
+    if path.is_dir():
+        raise InputError(f"table: {path} is a directory; name a file in it, or another")
 
 
 def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.DataFrame, Origin]:

@@ -53,7 +53,11 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
         ("trainer_state.json", '{"log_history": 3}', "log_history is no list"),
         ("trainer_state.json", '{"log_history": [{"step": "x", "loss": 1}]}', 'step is "x"'),
         ("trainer_state.json", '{"log_history": [{"loss": 3.1}]}', "no step and no count"),
-        ("trainer_state.json", '{"log_history": [{"step": 3, "train_loss": 1}]}', "no loss is log"),
+        (
+            "trainer_state.json",
+            '{"log_history": [{"step": 3, "train_loss": 1}]}',
+            "no loss is known",
+        ),
         ("tracker_metrics.jsonl", '{"config": {}, "summary": {}}\n', "a summary and no curve"),
         ("a.txt", "nothing\n", "is not recognised (any known format)"),
         ("a.log", "s:1 tel:x\n", "is not recognised"),
