@@ -27,10 +27,17 @@ def reordered(rows: Sequence[Row], rng: np.random.Generator, written: Written) -
 
 
 def not_a_number(rows: Sequence[Row], rng: np.random.Generator, written: Written) -> Rows:
-    """One loss that is NaN; of the last row it is a divergence."""
+    """One loss that is NaN, between finite ones."""
     column = "loss" if "loss" in written.says else "eval_loss"
-    i = int(rng.choice([i for i, row in enumerate(rows) if column in row]))
+    i = int(rng.choice([i for i, row in enumerate(rows) if column in row][:-1]))
     return [{**row, column: float("nan")} if j == i else row for j, row in enumerate(rows)]
+
+
+def diverged(rows: Sequence[Row], rng: np.random.Generator, written: Written) -> Rows:
+    """Losses that are NaN from a row on."""
+    i = int(rng.integers(9, len(rows)))
+    nan = [{c: float("nan") for c in ("loss", "eval_loss") if c in row} for row in rows[i:]]
+    return [*rows[:i], *({**row, **lost} for row, lost in zip(rows[i:], nan, strict=True))]
 
 
 def interleaved(rows: Sequence[Row], rng: np.random.Generator, written: Written) -> Rows:
@@ -63,14 +70,21 @@ def restarted(rows: Sequence[Row], rng: np.random.Generator, written: Written) -
     return [*rows[:first], *losses, *rows[first:]]
 
 
-MUTATIONS: dict[str, tuple[Callable[..., Rows], tuple[str, ...]]] = {
-    "duplicated": (duplicated, (SAME,)),
-    "reordered": (reordered, (SAME,)),
-    "NaN": (not_a_number, (REFUSED, DIVERGED)),
-    "interleaved ranks": (interleaved, (REFUSED,)),
-    "wrong units": (wrong_units, (REFUSED,)),
-    "rounded": (rounded, (REFUSED,)),
-    "restarted": (restarted, (SAME,)),
+MUTATIONS: dict[str, tuple[Callable[..., Rows], str]] = {
+    "duplicated": (duplicated, SAME),
+    "reordered": (reordered, SAME),
+    "NaN": (not_a_number, REFUSED),
+    "diverged": (diverged, DIVERGED),
+    "interleaved ranks": (interleaved, REFUSED),
+    "wrong units": (wrong_units, REFUSED),
+    "rounded": (rounded, REFUSED),
+    "restarted": (restarted, SAME),
 }
 COUNTED = ("tokens", "samples", "rounded_tokens")
 """Columns that wrong or rounded counts can be seen in."""
+
+
+def mutations_of(written: Written) -> list[str]:
+    """Those that a reader of the format could see."""
+    unseen = () if set(COUNTED) & set(written.says) else ("wrong units", "rounded")
+    return [name for name in MUTATIONS if name not in unseen]
