@@ -137,12 +137,12 @@ def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.n
 
 
 def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The places of one loss, without the last but one where both are of the last step.
+    """The places of one loss, without the last but one where only the last repeats its step.
 
     A loss that is measured again when the run has ended restarts nothing.
     """
     counts = everywhere[place]
-    again = len(counts) > 1 and counts[-1] == counts[-2] == counts.max()
+    again = len(counts) > 2 and counts[-1] == counts[-2] and _rising(counts[:-1])
     return np.delete(place, -2) if again else place
 
 

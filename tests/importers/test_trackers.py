@@ -195,12 +195,12 @@ def test_a_damaged_record_is_refused(tmp_path):
 
 
 def test_a_loss_measured_again_at_the_end_restarts_nothing(tmp_path):
-    points = [(i, tag, 4.0) for i in (10, 20) for tag in ("train/loss", "eval/loss")]
+    points = [(i, tag, 4.0) for i in (10, 15, 20) for tag in ("train/loss", "eval/loss")]
     scalars(tmp_path / "r" / FILE, points)
     scalars(tmp_path / "r" / FILE.replace("17", "18"), [(20, "eval/loss", 3.0)])
     table, report = the_run([tmp_path], EIGHT, "huggingface")
-    assert steps_of(table, "loss") == {10: 4, 20: 4}
-    assert steps_of(table, "eval_loss") == {10: 4, 20: 3}
+    assert steps_of(table, "loss") == {10: 4, 15: 4, 20: 4}
+    assert steps_of(table, "eval_loss") == {10: 4, 15: 4, 20: 3}
     assert (report.restarts, report.superseded) == (0, 1)
 
 
