@@ -57,8 +57,8 @@ def all_names_of(file: Path, head: str) -> list[str]:
         distinct = dict(zip(shapes, data.split(b"\n"), strict=True)).values()
         lines = (line.decode(errors="replace") for line in distinct)
         return list(_first_keys(head) | _keys(lines))
-    with file.open(encoding="utf-8", errors="replace") as opened:
-        names = _header(opened.readline().rstrip("\n"))
+    with file.open(encoding="utf-8-sig", errors="replace") as opened:
+        names = _header(opened.readline())
     for name, times in Counter(names).items():
         if times > 1:
             raise InputError(f"{file}: column {name!r} is there twice; rename one")
@@ -66,7 +66,7 @@ def all_names_of(file: Path, head: str) -> list[str]:
 
 
 def _header(line: str) -> list[str]:
-    return next(csv.reader([line.removeprefix("\ufeff").rstrip("\r")]), [])
+    return next(csv.reader([line.rstrip("\r\n")]), [])
 
 
 def _keys(lines: Iterable[str]) -> dict[str, None]:
