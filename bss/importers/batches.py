@@ -14,15 +14,26 @@ from bss.importers.log import Rows
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 
+SHOWN = 8
+"""Runs that a message lists."""
+
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
 
 
 class Unknown(InputError):
-    """What neither a log nor an option says; `field` is "batch" or "seq_len"."""
+    """What neither logs nor options say of some runs; `field` is "batch" or "seq_len"."""
 
-    def __init__(self, field: str, told: str):
-        super().__init__(told)
+    def __init__(self, field: str, *runs: str):
+        one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
+        others = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        who = f"run {shown} does not say its" if one else f"runs {shown}{others} do not say their"
+        if field == "seq_len":
+            told = "sequence length; give --seq-len N"
+        else:
+            each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' where it changes"
+            told = f"batch in sequences; give --batch {each}{'' if one else '; again for others'}"
+        super().__init__(f"{who} {told}")
         self.field = field
 
 
@@ -86,7 +97,7 @@ def counted(
         InputError: they contradict each other.
     """
     if seq_len is None:
-        raise Unknown("seq_len", f"run {run} does not say its sequence length; give --seq-len N")
+        raise Unknown("seq_len", run)
     rows = dict(rows)
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
@@ -103,11 +114,7 @@ def counted(
     elif (batch := _tokens_per_step(rows, seq_len)) is not None:
         told, source = {**rows, "batch": batch}, "tokens per step"
     else:
-        raise Unknown(
-            "batch",
-            f"run {run} does not say its batch in sequences; give --batch '{run}=512', or "
-            f"'{run}=0:256 2B:512' where it changes",
-        )
+        raise Unknown("batch", run)
     if rounded is not None:
         _compare_rounded(told, rounded, run)
     return told, source

@@ -106,7 +106,8 @@ def import_runs(logs: Sequence[Log], options: Options) -> Iterator[tuple[pd.Data
         options: what the user says of them.
 
     Raises:
-        Unknown: a batch or a sequence length that neither log nor option says.
+        Unknown: a batch or a sequence length that neither logs nor options say, of all such runs
+            at once, behind the others.
         InputError: a run is there twice, a pattern matches no run, or the run's rows are refused.
     """
     runs: dict[str, list[Log]] = {}
@@ -115,8 +116,16 @@ def import_runs(logs: Sequence[Log], options: Options) -> Iterator[tuple[pd.Data
     if not runs:
         raise InputError("no run is logged in these files; event files may hold no scalars")
     options.batches.refuse_idle(list(runs))
+    unknown: dict[str, list[str]] = {}
     for run, parts in runs.items():
-        yield _run(run, parts, options)
+        try:
+            imported = _run(run, parts, options)
+        except Unknown as told:
+            unknown.setdefault(told.field, []).append(run)
+        else:
+            yield imported
+    for field_, those in unknown.items():
+        raise Unknown(field_, *those)
 
 
 def read_logs(paths: Sequence[Path], importer: Importer, options: Options) -> Iterator[Log]:

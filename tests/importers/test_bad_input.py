@@ -26,7 +26,11 @@ def file(tmp_path, name: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("batches", "says"),
     [
-        ([], "run chart-b8 does not say its batch in sequences; give --batch 'chart-b8=512'"),
+        (
+            [],
+            "runs chart-b8, chart-b16 do not say their batch in sequences; give --batch "
+            "'chart-b8=512', or 'chart-b8=0:256 2B:512' where it changes; again for others",
+        ),
         (["chart-b8=8"], "run chart-b16 does not say its batch"),
         (["chart*=8", "tiny*=4"], "'tiny*' matches no run; there are chart-b8, chart-b16"),
         (["chart*=8", "*b8=4"], "'chart*' and '*b8' both match run chart-b8"),
