@@ -37,7 +37,10 @@ def lines_of(file: Path) -> Iterator[tuple[int, str]]:
             if not line.endswith("\n"):
                 told = "has no line end and may be cut off; delete or complete the line"
                 refuse_line(file, number, told)
-            for part in ESCAPES.sub("", line.rstrip("\r\n")).split("\r"):
+            text = line.rstrip("\r\n")
+            if "\x1b" in text or "\0" in text:
+                text = ESCAPES.sub("", text)
+            for part in text.split("\r"):
                 yield number, part
 
 

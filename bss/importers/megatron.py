@@ -73,11 +73,11 @@ class StandardOutput(Importer):
         settings: dict[str, set[int]] = {"seq_length": set(), "train_batch_size": set()}
         evaluated = None
         for at, line in lines_of(file):
-            if _BEGINS.search(line):
+            if "iteration" in line and _BEGINS.search(line):
                 row = _row(file, at, line, evaluated)
                 rows += [row] if row else []
                 evaluated = row["step"] if row and "eval_loss" in row else evaluated
-            elif found := _SETTING.search(line):
+            elif " ..." in line and (found := _SETTING.search(line)):
                 settings[found[1]].add(int(found[2]))
         if len(lengths := settings["seq_length"]) > 1:
             told = " and ".join(map(str, sorted(lengths)))
@@ -86,7 +86,7 @@ class StandardOutput(Importer):
         if "batch" not in told and len(batches := settings["train_batch_size"]) == 1:
             told["batch"] = np.full(len(rows), float(*batches))
         without = sum(not set(LOSSES) & set(row) for row in rows)
-        notes = (f"{without} lines have no loss",) if without else ()
+        notes = (f"{without} lines have no loss: skipped, or NaN",) if without else ()
         yield Log(run_name(file), told, str(file), str(file), next(iter(lengths), None), notes)
 
 

@@ -264,6 +264,21 @@ def llmc(folder: Path, rows: Sequence[Row]) -> Path:
     return _lines(folder / "run.log", lines)
 
 
+def llmc_printed(folder: Path, rows: Sequence[Row]) -> Path:
+    lines = [
+        f"| sequence length T     | {SEQ_LEN:<50} |",
+        f"| total batch size      | {8 * SEQ_LEN:<50} |",
+    ]
+    for row in rows:
+        lines.append(
+            f"step {row['step']:4d}/9000 | loss {row['loss']:.6f} (+0.12z)| norm 1.2345 (-0.34z)| "
+            f"lr {row['lr']:.2e} | 12.34 ms | 45.6% bf16 MFU | 12345 tok/s"
+        )
+        if "eval_loss" in row:
+            lines.append(f"val loss {row['eval_loss']:.6f}")
+    return _lines(folder / "run.log", lines)
+
+
 @dataclass(frozen=True)
 class Written:
     """A format as tests write it.
@@ -301,4 +316,5 @@ FORMATS = {
     "nemo": Written("nemo", nemo, ("samples", "lr", "loss"), ("seq_len",)),
     "modded-nanogpt": Written("modded-nanogpt", modded_nanogpt, ("eval_loss",), (), "8"),
     "llm.c": Written("llm.c", llmc, ALL[1:]),
+    "llm.c-printed": Written("llm.c", llmc_printed, ALL[1:], (), "8"),
 }
