@@ -123,7 +123,8 @@ def _table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
 
 def _python_table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines, 1):
         if line.strip():
             row = _object(line)
             if row is None:
