@@ -2,6 +2,8 @@
 
 import argparse
 import shlex
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -42,16 +44,17 @@ def run(options: argparse.Namespace) -> Output:
         write_report(source, file)
     elif source.is_file():
         file = options.file or source.with_suffix(".html")
-        _write(read_curves(source, options), options, file)
+        _write(read_curves(source, options), options, file, [])
     else:
         file = options.file or source / "report.html"
-        _write(chosen_losses(_trained(source), options), options, file)
+        runs, told = _trained(source)
+        _write(chosen_losses(runs, options), options, file, told)
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
-def _trained(directory: Path) -> pd.DataFrame:
-    """The run table of a directory of runs."""
-    from bss.sweeps.table import run_table
+def _trained(directory: Path) -> tuple[pd.DataFrame, list[str]]:
+    """The run table of a directory of runs, and which of them did not finish."""
+    from bss.sweeps.table import list_runs, run_table
     from bss.tables import check_runs
     from bss.training.directory import read_config, read_curve
 
@@ -62,10 +65,15 @@ def _trained(directory: Path) -> pd.DataFrame:
             f"{directory}: there is no run table, no experiment.json and no run that was trained; "
             "name a table of `bss import`, a results directory or a directory of runs"
         )
-    return check_runs(run_table(directory, runs), str(directory))
+    states = Counter(str(record["status"]) for record in list_runs(directory))
+    others = [f"{count} {state}" for state, count in sorted(states.items()) if state != "finished"]
+    told = f"{', '.join(others)} of {states.total()} runs: read as far as they went"
+    return check_runs(run_table(directory, runs), str(directory)), [told] if others else []
 
 
-def _write(runs: pd.DataFrame, options: argparse.Namespace, file: Path) -> None:
+def _write(
+    runs: pd.DataFrame, options: argparse.Namespace, file: Path, told: Sequence[str]
+) -> None:
     from bss.report.measured import How
     from bss.report.page import write_runs_report
 
@@ -81,4 +89,4 @@ def _write(runs: pd.DataFrame, options: argparse.Namespace, file: Path) -> None:
         resamples=options.resamples,
     )
     command = f"bss report {shlex.quote(str(options.source))}"
-    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file)
+    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file, told)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from bss.laws import CurveFit, predict_runs
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
+from bss.points.rates import near_as_one
 from bss.tables import loss_column
 
 MOST = 10
@@ -97,6 +98,7 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
     """Losses of runs whose batch or rate changes, over the batch of each.
 
     Of many kinds of schedule as many are drawn as can be told apart, the runs between left out.
+    Losses far above the others, of starts or after divergence, leave the panel.
 
     Args:
         runs: a run table.
@@ -114,8 +116,12 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
         top.plot(seen["tokens"], seen[column], color=look["color"], lw=1.3)
         batch = _thinned(rows, len(names))
         bottom.plot(batch["tokens"], batch["batch"], ds="steps-pre", color=look["color"], lw=1.5)
+    low, high = np.nanquantile(np.concatenate([line.get_ydata() for line in top.lines]), (0, 0.95))
+    top.set_ylim(low - 0.04 * (high - low), high + 0.1 * (high - low))
     noun = "held-out loss" if column == "eval_loss" else "training loss"
-    top.set_ylabel(f"{noun} (nats per token)")
+    told = f"{len(shown)} of {len(kinds)} kinds, {len(top.lines)} of {len(names)} runs"
+    note = told if len(shown) < len(kinds) else ""
+    style.panel_title(top, "", note, ylabel=f"{noun} (nats per token)")
     bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
     bottom.set_yscale("log", base=2)
     style.batch_axis(bottom.yaxis, sorted(set(runs["batch"])))
@@ -198,16 +204,23 @@ def predicted_curves(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Figu
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:
-    """What to call each run: its batches, and the peak rate where that is not the same for all."""
+    """What to call each run: its batches; peak rate and model where not the same for all."""
     rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None
-    peaks = {} if rates is None else {run: rows[rates].max() for run, rows in runs.groupby("run")}
+    peaks = {
+        str(run): float(np.fmax.reduce(rows[rates].to_numpy(float)))
+        for run, rows in (runs.groupby("run") if rates else ())
+    }
+    one = near_as_one(peaks.values())
+    peaks = {run: one.get(peak, peak) for run, peak in peaks.items()}
     several = len({f"{peak:.3g}" for peak in peaks.values()}) > 1
+    models = "model" in runs and len(set(runs["model"])) > 1
     entries = []
     for run, rows in runs.groupby("run", sort=False):
         every = rows["batch"].tolist()
         batches = [b for i, b in enumerate(every) if i == 0 or b != every[i - 1]]
         short = batches if len(batches) < 4 else [batches[0], "…", batches[-1]]
         text = "→".join(str(b) for b in short)
-        name = f"{text} ({peaks[run]:.3g})" if several else text
-        entries.append((len(batches), batches, peaks.get(run, 0.0), str(run), name))
+        name = f"{text} ({peaks[str(run)]:.3g})" if several else text
+        name = f"{rows['model'].iloc[0]}: {name}" if models else name
+        entries.append((len(batches), batches, peaks.get(str(run), 0.0), str(run), name))
     return {run: name for *_, run, name in sorted(entries)}

@@ -23,7 +23,8 @@ def table_figure(fit: TableFit) -> Figure:
 
     Lines are the law, marks the runs; a bar under a valley has the batches within .003 nats of the
     best, its mark is B_opt. The last panel has predicted less measured: of the law, and at each
-    (N, D) of a law that has not seen it.
+    (N, D) of a law that has not seen it. Of a law that did not converge only the runs are drawn,
+    above the best of them.
     """
     models = np.unique([at.params for at in fit.optima])
     shown = models[np.unique(np.linspace(0, len(models) - 1, MODELS).round().astype(int))]
@@ -50,13 +51,14 @@ def _limits(fit: TableFit) -> tuple[float, float]:
 
 def _valley(ax: Axes, fit: TableFit, at: Optimum, row: int, look: dict) -> None:
     """One (N, D): the law, its runs, and the bar of the batches that are as good."""
-    law = fit.inside
-    batch, loss, _ = law.valley(at.params, at.tokens)
-    ax.plot(batch, loss - loss.min(), color=look["color"], lw=1.3)
     points = fit.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
-    above = points.loss[here] - loss.min()
-    ax.plot(points.batch[here], above, ls="none", ms=4, **look)
+    batch, loss, _ = fit.inside.valley(at.params, at.tokens)
+    best = loss.min() if fit.status == "converged" else points.loss[here].min(initial=np.inf)
+    ax.plot(points.batch[here], points.loss[here] - best, ls="none", ms=4, **look)
+    if fit.status != "converged":
+        return
+    ax.plot(batch, loss - best, color=look["color"], lw=1.3)
     y = -0.05 * HIGHEST * (row + 1)
     low, high = at.indifference.low or batch[0], at.indifference.high or batch[-1]
     ax.plot([low, high], [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
@@ -66,6 +68,10 @@ def _valley(ax: Axes, fit: TableFit, at: Optimum, row: int, look: dict) -> None:
 
 def _errors(ax: Axes, fit: TableFit) -> None:
     """Predicted less measured against the loss."""
+    if fit.status != "converged":
+        ax.set_axis_off()
+        style.panel_title(ax, "errors", f"no fit: {fit.status}")
+        return
     points = fit.points
     seen = fit.inside.losses(points.params, points.tokens, points.batch) - points.loss
     ax.axhline(0, color=style.FAINT, lw=0.8)

@@ -3,6 +3,7 @@
 S is in steps, E in tokens, B in sequences. Any law of `bss.laws.es` is drawn.
 """
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from bss.plots import style
 
 CURVE_POINTS = 400
 STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
+NOTE = 26  # letters across a panel
 WEIGHTS = (2.4, 1.5, 1.0)  # of lines: the first law is drawn boldest, the last thinnest
 
 
@@ -45,7 +47,7 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
             if _has_optimum(found):
                 at = np.array([found.batches["B_opt"].value, found.E_min], float)
                 ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
-        style.batch_axis(ax.xaxis)
+        style.batch_axis(ax.xaxis, most=9 if batches[-1] < 1000 else 5)
     figure.supxlabel("batch B (sequences)", fontsize=9)
     return style.side_legend(figure, _handles(points, fits, optimum=True))
 
@@ -60,7 +62,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         points: table of points.
         fits: fitted laws by name, the boldest first.
     """
-    figure, panels = _panels(points, fits, "steps", 1.7, pad=20)
+    figure, panels = _panels(points, fits, "steps", 1.7, pad=22)
     measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
     looks, shaded = _weighted(fits), False
@@ -76,7 +78,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         if stages:
             law = max(stages, key=lambda law: len(stages[law]))
             shaded |= _mark_stages(ax, stages[law], looks[law]["color"])
-        style.count_axis(ax.xaxis, most=4)
+        style.tokens_axis(ax.xaxis, most=4)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
     entries: list[Any] = _handles(points, fits, optimum=False)
     entries.append(style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
@@ -134,7 +136,7 @@ def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
         if len(known) < len(fit.fits):
             notes.append(f"{law}: none at {len(fit.fits) - len(known)} of {len(fit.fits)}")
     symbol = f"${name[0]}_{{{name[2:]}}}$"
-    style.panel_title(ax, symbol, "; ".join(notes))
+    style.panel_title(ax, symbol, "\n".join(notes))
     label = "target loss (nats per token), falling →"
     ax.set(xlabel=label, ylabel=f"{symbol} (sequences)", ylim=(1, 16))
     # From below the lowest to above the highest value or bound; long intervals may leave.
@@ -204,7 +206,9 @@ def _panels(
             if found.status == "converged" and np.isclose(found.target_loss, target)
         }
         missing = ", ".join(law for law in fits if law not in fitted)
-        style.panel_title(ax, f"loss {target:g}", f"no fit: {missing}" if missing else "", pad)
+        style.panel_title(ax, f"loss {target:g}", pad=pad)
+        if missing:
+            style.note_above(ax, textwrap.fill(f"no fit: {missing}", NOTE), pad)
         panels.append((ax, target, fitted))
     return figure, panels
 
@@ -245,7 +249,7 @@ def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> bool:
         raised = near and not raised
         ax.annotate(
             f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
-            xytext=(0, 8 if raised else 1), textcoords="offset points", ha="center", va="bottom",
+            xytext=(0, 11 if raised else 1), textcoords="offset points", ha="center", va="bottom",
             fontsize=style.SMALL, color=colour,
         )  # fmt: skip
         before = value

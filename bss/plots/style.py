@@ -199,6 +199,14 @@ def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6, **labels: 
         ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
 
 
+def note_above(ax: Axes, note: str, pad: float = 6) -> None:
+    """A remark above the title of a panel that is too narrow for both in one line."""
+    ax.annotate(
+        note, (1, 1), (0, pad + 12), xycoords="axes fraction", textcoords="offset points",
+        ha="right", va="bottom", fontsize=SMALL, color="#555555", style="italic",
+    )  # fmt: skip
+
+
 def falling(losses: Collection[float]) -> tuple[float, float]:
     """Limits of an axis from above the highest loss to below the lowest."""
     margin = 0.08 * (max(losses) - min(losses)) or 0.1
@@ -222,12 +230,18 @@ def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = (), most: int = 9
     _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high, most))
 
 
-def svg(figure: Figure) -> str:
-    """The figure as an SVG element to put into a page."""
+def svg(figure: Figure, name: str = "") -> str:
+    """The figure as an SVG element to put into a page, where no other has its name.
+
+    Of its ids those are left that it refers to, with the name before them.
+    """
     buffer = io.StringIO()
     with matplotlib.rc_context(_SVG_RC):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    used, own = set(re.findall(r'(?:href="|url\()#([^")]+)', text)), re.sub(r"\W+", "-", name)
+    text = re.sub(r' id="(.*?)"', lambda at: f' id="{own}{at[1]}"' * (at[1] in used), text)
+    text = re.sub(r'(href="|url\()#', rf"\g<0>{own}", text)
     return text[text.index("<svg") :].strip()
 
 

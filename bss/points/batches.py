@@ -8,6 +8,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.points.curve import Smooth, smooth_curve
+from bss.tables import loss_column
 
 SETTING = ("model", "params", "seq_len", "peak_lr", "rate")
 GRID_POINTS = 200
@@ -24,13 +25,17 @@ class BatchCurve:
 
 
 def alike(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs of one batch that share model, sequence length and rate, of the most batches."""
+    """The runs of one batch that share model, sequence length and rate, of the most batches.
+
+    Of several with as many, those of the lowest loss.
+    """
     constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
     if constant.empty:
         return constant
     columns = [column for column in SETTING if column in runs]
     settings = constant.groupby(columns, dropna=False, sort=False)
-    return constant.loc[settings.ngroup() == settings["batch"].nunique().argmax()]
+    batches, lowest = settings["batch"].nunique(), settings[loss_column(constant)].min()
+    return constant.loc[settings.ngroup() == np.lexsort((lowest, -batches))[0]]
 
 
 def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:

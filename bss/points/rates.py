@@ -4,6 +4,8 @@ E(S) compares batches at one rate, constant after its warm-up (derived here): wh
 other rates, what is fitted holds at these only.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -22,6 +24,19 @@ def one_rate(points: pd.DataFrame) -> float | None:
     rates = points["peak_lr"].to_numpy(float)
     known = len(rates) and np.isfinite(rates).all()
     return float(rates[0]) if known and np.ptp(rates) <= NEAR * rates.max() else None
+
+
+def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
+    """Each known rate as the highest of those within 1%: logs hold a peak at some steps only.
+
+    Examples:
+        >>> near_as_one([1e-3, 9.99e-4, 5e-4])
+        {0.001: 0.001, 0.000999: 0.001, 0.0005: 0.0005}
+    """
+    one, highest = {}, np.inf
+    for peak in sorted({peak for peak in peaks if np.isfinite(peak)}, reverse=True):
+        highest = one[peak] = highest if peak >= (1 - NEAR) * highest else peak
+    return one
 
 
 def told(rate: float) -> str:

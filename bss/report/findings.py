@@ -29,7 +29,7 @@ def short_answer(results: Results) -> list[str]:
 
 
 def interval_text(estimate: Estimate) -> str:
-    """A batch with its interval, a bound, or a dash.
+    """A value with its interval, the interval or a bound alone, or a dash.
 
     Examples:
         >>> interval_text(Estimate(4.2, 3.9, 4.6)), interval_text(Estimate(None, None, 2.0))
@@ -39,9 +39,30 @@ def interval_text(estimate: Estimate) -> str:
         if estimate.low is None or estimate.high is None:
             return f"{estimate.value:.3g}"
         return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    if estimate.low is not None and estimate.high is not None:
+        return f"{estimate.low:.3g} to {estimate.high:.3g}"
     bounds = [f"> {estimate.low:.3g}"] if estimate.low is not None else []
     bounds += [f"< {estimate.high:.3g}"] if estimate.high is not None else []
     return ", ".join(bounds) or "–"
+
+
+def rounded(count: float, digits: int = 4) -> int:
+    """A count to so many digits."""
+    return int(float(f"{count:.{digits}g}"))
+
+
+def fit_warnings(results: Results) -> list[str]:
+    """What the fits warn of, each line once with its law; what is not identified is told apart."""
+    laws = [law for group in results.fits.values() for law in group.items()]
+    others = {"law of loss curves": results.curve_fit, "law of final losses": results.table_fit}
+    laws += [(law, fit) for law, fit in others.items() if fit is not None]
+    told = [
+        text if text.startswith(f"{law}: ") else f"{law}: {text}"
+        for law, fit in laws
+        for text in fit.warnings
+        if ": unidentified: " not in text
+    ]
+    return list(dict.fromkeys(told))
 
 
 def unidentified(results: Results) -> list[str]:
@@ -65,7 +86,7 @@ def unidentified(results: Results) -> list[str]:
         lines.append(f"{name} of the law of loss curves: {_reason(why)}")
     for at in results.table_fit.optima if results.table_fit else ():
         if at.batch.value is None:
-            size, budget = format_tokens(round(at.params)), format_tokens(round(at.tokens))
+            size, budget = (format_tokens(rounded(count)) for count in (at.params, at.tokens))
             where = f"B_opt of final losses at N = {size}, D = {budget}"
             lines.append(f"{where}: {_reason(at.batch.note)}")
     return lines

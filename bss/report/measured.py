@@ -29,6 +29,7 @@ from bss.tables import loss_column
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
 STAGES = 4
+HIGH = 1.2  # times the lowest loss: a run that ends above has diverged
 SHOWN = ["run", "batch", "target_loss", "steps", "tokens_to_target", "reached"]
 Value = TypeVar("Value")
 
@@ -80,7 +81,7 @@ def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -
         experiment: the title of the page, the command that makes it and versions.
         how: targets, smoothing, refits.
     """
-    runs, found = _with_rates(runs), _Found()
+    runs, found = _with_rates(runs), _Found(_ended_high(runs))
     same = alike(runs)
     measured = found.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
     fits: dict[str, EsFit] = {}
@@ -122,9 +123,10 @@ def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with the peak rate of each in every row, where one is known."""
     peaks = {str(name): rates.peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    if not np.isfinite(list(peaks.values())).any():
+    one = rates.near_as_one(peaks.values())
+    if not one:
         return runs
-    return runs.assign(peak_lr=[peaks[name] for name in runs["run"]])
+    return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
 
 
 def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
@@ -135,6 +137,17 @@ def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
     targets = how.targets or default_targets(runs, warmup_tokens=how.warmup, smooth=how.smooth)
     measured = points(runs, targets, smooth=how.smooth)
     return measured, [*told, *rates.rate_warnings(runs, measured)]
+
+
+def _ended_high(runs: pd.DataFrame) -> list[str]:
+    """The runs whose last loss is far above their lowest."""
+    losses = runs.loc[runs[loss_column(runs)].notna()].groupby("run", sort=False)[loss_column(runs)]
+    last, lowest = losses.last(), losses.min()
+    high = last.index[last > HIGH * lowest]
+    if high.empty:
+        return []
+    told = f"{high[0]}, {last[high[0]]:.3g} after {lowest[high[0]]:.3g} nats"
+    return [f"{len(high)} of {len(last)} runs end far above their lowest loss (the first: {told})"]
 
 
 def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:

@@ -5,6 +5,8 @@ A section stands where the results hold what it shows.
 
 import base64
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,11 @@ from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.style import svg
 from bss.points.batches import alike
+from bss.points.rates import told as rate_text
 from bss.points.standings import compared_loss
 from bss.policies.follow_optimum import optimal_batch
 from bss.report import tables
-from bss.report.findings import short_answer, unidentified
+from bss.report.findings import fit_warnings, short_answer, unidentified
 from bss.report.measured import How, measured_results
 from bss.report.results import Results, read_results
 from bss.schedules import rates
@@ -51,7 +54,9 @@ def write_report(results: Path, file: Path) -> None:
     write_results(read_results(Path(results)), file)
 
 
-def write_runs_report(runs: pd.DataFrame, title: str, command: str, how: How, file: Path) -> None:
+def write_runs_report(
+    runs: pd.DataFrame, title: str, command: str, how: How, file: Path, told: Sequence[str] = ()
+) -> None:
     """Write the report of a run table, whole or not at all.
 
     Args:
@@ -60,13 +65,15 @@ def write_runs_report(runs: pd.DataFrame, title: str, command: str, how: How, fi
         command: that makes it.
         how: points are measured and laws are fitted.
         file: the HTML file.
+        told: remarks on the runs, which come before those of the fits.
 
     Raises:
         InputError: the page cannot be written.
     """
     versions = {name: version(name) for name in ("bss", "jax", "numpy")}
     experiment = {"title": title, "command": command, "versions": versions}
-    write_results(measured_results(runs, experiment, how), file)
+    found = measured_results(runs, experiment, how)
+    write_results(replace(found, remarks=(*told, *found.remarks)), file)
 
 
 def write_results(results: Results, file: Path) -> None:
@@ -103,19 +110,21 @@ def write_page(file: Path, page: str) -> None:
 def _content(results: Results) -> dict[str, Any]:
     """Everything the template shows; a section whose value is empty is left out."""
     fits = [fit for group in results.fits.values() for fit in group.values()]
-    laws = [*fits, *(fit for fit in (results.curve_fit, results.table_fit) if fit)]
     contenders, throughput = results.contenders, results.throughput
     same = None if results.runs is None else alike(results.runs)
     runs = None if same is None or same.empty else same
     return vars(results) | {
         "question": results.experiment.get("question", ""),
         "answers": short_answer(results) or results.experiment.get("conclusions", []),
-        "figures": {name: Markup(svg(it)) for name, it in _figures(results, runs).items()},
+        "figures": {name: Markup(svg(it, name)) for name, it in _figures(results, runs).items()},
+        "every": None if results.runs is None else tables.runs_table(results.runs),
+        "shown": 0 if runs is None else runs["run"].nunique(),
+        "setting": "" if runs is None else _setting(runs),
         "runs": runs,
         "held_out": runs is None or loss_column(runs) == "eval_loss",
         "count": 0 if results.runs is None else results.runs["run"].nunique(),
         "fits": {group: tables.batch_table(found) for group, found in results.fits.items()},
-        "warnings": [*results.remarks, *sorted({text for law in laws for text in law.warnings})],
+        "warnings": [*results.remarks, *fit_warnings(results)],
         "unidentified": unidentified(results),
         "intervals": fits[0] if fits else None,
         "comparisons": {
@@ -123,6 +132,7 @@ def _content(results: Results) -> dict[str, Any]:
         },
         "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
         "optima": tables.optima_table(results.table_fit) if results.table_fit else None,
+        "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
         "contenders": {} if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and compared_loss(contenders) == "test_loss",
@@ -135,6 +145,15 @@ def _content(results: Results) -> dict[str, Any]:
         "pictures": {n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
         "tokens": format_tokens,
     }
+
+
+def _setting(runs: pd.DataFrame) -> str:
+    """What runs of one model and one peak rate have in common."""
+    first = runs.iloc[0]
+    told = [f"model {first['model']}"] if "model" in runs else []
+    if "peak_lr" in runs and first["peak_lr"] == first["peak_lr"]:
+        told.append(f"peak learning rate {rate_text(first['peak_lr'])}")
+    return ", ".join(told)
 
 
 def _figures(results: Results, runs: pd.DataFrame | None) -> dict[str, Figure]:

@@ -1,6 +1,6 @@
 """The tables of a report's page: what results say in rows and cells of text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,10 @@ import pandas as pd
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.plots.contenders import difference_text
+from bss.points.rates import told as rate_text
 from bss.points.standings import ENDINGS, by_ending, compared_loss
-from bss.report.findings import interval_text
+from bss.report.findings import interval_text, rounded
+from bss.tables import loss_column
 from bss.units import format_tokens
 
 MOST_ROWS = 40
@@ -32,6 +34,45 @@ class Table:
     rows: Sequence[Sequence[str]]
     strong: Sequence[bool] = ()
     left_out: int = 0
+
+
+def runs_table(runs: pd.DataFrame) -> Table:
+    """What was run: a row for each model and sequence length, of how many runs."""
+    column = loss_column(runs)
+    keys = [key for key in ("model", "params", "seq_len") if key in runs]
+    groups = list(runs.groupby(keys, dropna=False, sort=False))
+    rows = []
+    for _, group in groups[:MOST_ROWS]:
+        first = group.iloc[0]
+        peaks = group["peak_lr"].to_numpy(float) if "peak_lr" in group else []
+        ends = group.groupby("run", sort=False).tail(1)
+        rows.append(
+            [
+                str(first.get("model", "all")),
+                number(first.get("params"), ",.0f"),
+                number(first["seq_len"], ",.0f"),
+                f"{len(ends):,}",
+                _range(group["batch"], "{:,.10g}".format),
+                _range(peaks, rate_text),
+                _range(ends["tokens"], lambda count: format_tokens(rounded(count, 3))),
+                number(group[column].min(), ".4f"),
+            ]
+        )
+    noun = "held-out" if column == "eval_loss" else "training"
+    columns = [
+        "model", "N (parameters)", "sequence length (tokens)", "runs", "batch (sequences)",
+        "peak learning rate", "tokens consumed", f"lowest {noun} loss (nats)",
+    ]  # fmt: skip
+    return Table(columns, rows, (), len(groups) - len(rows))
+
+
+def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
+    """The lowest and highest value, and how many there are that differ as text."""
+    numbers = np.unique(np.asarray(values, float))
+    known = list(dict.fromkeys(text(x) for x in numbers[np.isfinite(numbers)].tolist()))
+    if len(known) < 3:
+        return ", ".join(known) or "–"
+    return f"{known[0]} to {known[-1]} ({len(known)})"
 
 
 def batch_table(fits: Mapping[str, EsFit]) -> Table:
@@ -77,8 +118,8 @@ def optima_table(fit: TableFit) -> Table:
     unit = fit.seq_len or 1
     rows = [
         [
-            format_tokens(int(float(f"{at.params:.4g}"))),
-            format_tokens(int(float(f"{at.tokens:.4g}"))),
+            format_tokens(rounded(at.params)),
+            format_tokens(rounded(at.tokens)),
             interval_text(_over(at.batch, unit)),
             " to ".join(
                 "–" if x is None else f"{x / unit:.3g}" for x in (at.wider.low, at.wider.high)
@@ -147,11 +188,16 @@ def throughput_table(throughput: pd.DataFrame) -> Table:
 def plain_table(table: pd.DataFrame) -> Table:
     """The first rows of a table as it is."""
     shown = table.head(MOST_ROWS)
-    rows = [
-        [number(v, ",.6g") if isinstance(v, int | float) else str(v) for v in row]
-        for row in shown.astype(object).to_numpy().tolist()
-    ]
+    rows = [[_plain(value) for value in row] for row in shown.astype(object).to_numpy().tolist()]
     return Table([str(column) for column in table], rows, (), len(table) - len(shown))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    return number(value, ",.0f" if 1e5 <= abs(value) < 1e15 else ",.6g")
 
 
 def number(value: Any, form: str) -> str:

@@ -150,7 +150,10 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
 
 
 def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
-    """Make the loss columns numbers, none infinite; a row has one of them where it needs it."""
+    """Make the loss columns numbers, none infinite; a row has one of them where it needs it.
+
+    An eval_loss of no row is no column.
+    """
     columns = [column for column in ("loss", "eval_loss") if column in runs]
     losses = {column: positive(runs, column, origin, missing_ok=True) for column in columns}
     lacking = np.all([np.isnan(values) for values in losses.values()], axis=0) & need_loss
@@ -158,6 +161,8 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
         origin.refuse(i, f"{columns[0]} is missing or NaN; drop the rows after divergence")
     for column in ("loss", *columns):
         runs[column] = losses.get(column, losses.get("eval_loss", np.nan))
+    if "eval_loss" in losses and np.isnan(losses["eval_loss"]).all():
+        del runs["eval_loss"]
 
 
 def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from bss.cli import main
 from bss.laws.es import LAWS
+from tests.drawn import collisions, points
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"```bash\n(bss import .*?)```", re.DOTALL)
@@ -34,7 +35,7 @@ def exports(planted, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_three_commands_make_a_page_of_exports(planted, exports, capsys):
+def test_three_commands_make_a_page_of_exports(planted, exports, saved, capsys):
     block = BLOCK.search(README.read_text())
     assert block
     commands = block[1].splitlines()
@@ -47,7 +48,7 @@ def test_three_commands_make_a_page_of_exports(planted, exports, capsys):
     assert f"{len(planted.BATCHES)} runs" in imported
     optimum = LAWS["surface"].quantities(planted.SURFACE, 2.4)["B_opt"]
     shown = re.search(r"^ *2\.4 .*$", fitted, re.MULTILINE)
-    assert shown and (exports / "es.png").stat().st_size > 10_000
+    assert shown and not collisions(saved["es.png"]) and sum(points(saved["es.png"])) > 35
     numbers = [float(n) for n in re.findall(r"\d+\.?\d*", shown[0])]
     assert any(abs(number / optimum - 1) < 0.1 for number in numbers)
     page = (exports / "RUNS.html").read_text()

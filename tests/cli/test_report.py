@@ -3,6 +3,9 @@ import json
 import pytest
 
 from bss.cli import main
+from bss.sweeps.grid import expand, product
+from bss.training.directory import open_run
+from bss.training.status import RunStatus
 
 EXPERIMENT = {
     "title": "Nothing yet", "command": "python -m experiments.none", "commit": "0123abc",
@@ -16,6 +19,28 @@ def test_report_writes_a_page_and_says_where(tmp_path, capsys):
     assert main(["report", str(tmp_path), "-o", str(tmp_path / "page.html"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"report": str(tmp_path / "page.html")}
     assert "<h1>Nothing yet</h1>" in (tmp_path / "page.html").read_text()
+
+
+def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, tmp_path, capsys):
+    runs = expand(tiny_run, product({"schedule.batch": ["2", "4"], "seed": [0, 1]}))
+    for run, state in zip(runs, ("finished", "diverged", "finished", "running"), strict=True):
+        with open_run(tmp_path / "runs" / run.id) as directory:
+            directory.check_config(run)
+            directory.write_status(RunStatus(state, 8192))
+            for step in range(100, 1000, 100):
+                tokens = 16 * step * run.schedule.batch.batches[0]
+                loss = 2 + 5 / step**0.5
+                directory.append_row(
+                    {"step": step, "tokens": tokens, "batch": run.schedule.batch.batches[0],
+                     "lr": 1e-2, "loss": loss, "eval_loss": loss}
+                )  # fmt: skip
+    assert main(["report", str(tmp_path / "runs"), "--resamples", "10"]) == 0
+    assert capsys.readouterr().out == f"report: {tmp_path}/runs/report.html\n"
+    page = (tmp_path / "runs" / "report.html").read_text()
+    assert "<h1>Runs of runs</h1>" in page and "4 runs, made by" in page
+    assert "1 diverged, 1 interrupted of 4 runs: read as far as they went" in page
+    assert "<td>2, 4</td>" in page and "<h2>Loss against tokens</h2>" in page
+    assert "The law of loss curves: no run changes its batch" in page
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from bss.cli import main
 from bss.report.measured import How, measured_results
 from bss.report.page import write_results
+from bss.report.tables import MOST_ROWS, runs_table
 from bss.tables import check_runs
 
 EXPERIMENT = {"title": "Runs", "command": "bss report runs.csv", "versions": {"bss": "0.1.0"}}
@@ -39,8 +40,8 @@ def test_every_section_that_cannot_be_made_says_why(two, tmp_path):
     assert main(["report", str(tmp_path / "two.csv")]) == 0
     page = (tmp_path / "two.html").read_text()
     assert re.findall(r"<h2>(.*?)</h2>", page) == [
-        "Loss against tokens", "The schedule", "What is not here, and why", "Other tables",
-        "How to make it again",
+        "The runs", "Loss against tokens", "The schedule", "What is not here, and why",
+        "Other tables", "How to make it again",
     ]  # fmt: skip
     few = "points: 2 batch sizes reach a target; a law E(S) needs at least 3"
     laws = (*(f"E(S), {law} law" for law in ("surface", "piecewise", "hyperbola")),)
@@ -80,6 +81,57 @@ def test_runs_without_held_out_losses_are_told_and_left_out(two):
     assert found.points is not None and set(found.points["run"]) == {"b2s0"}
     every = measured(only.drop(columns="eval_loss")).points
     assert every is not None and set(every["run"]) == {"b2s0", "b8s0"}
+
+
+def test_an_empty_column_of_held_out_losses_is_none(two):
+    every = measured(two.assign(eval_loss=np.nan)).points
+    assert every is not None and set(every["run"]) == {"b2s0", "b8s0"}
+
+
+def test_peak_rates_that_a_log_shows_a_little_apart_are_one(two):
+    found = measured(two.assign(lr=two["lr"].where(two["batch"] == 2, 3.99e-3)))
+    assert found.points is not None and set(found.points["run"]) == {"b2s0", "b8s0"}
+    assert not any("E(S) is of" in text for text in found.remarks)
+
+
+def test_of_settings_with_as_many_batches_that_of_the_lowest_loss_is_taken(two):
+    better = two.assign(run="better " + two["run"], lr=2e-3, eval_loss=two["eval_loss"] - 0.1)
+    found = measured(pd.concat([two, better]))
+    assert found.points is not None
+    assert set(found.points["run"]) == {"better b2s0", "better b8s0"}
+    assert any("E(S) is of 2 of 4 runs" in text for text in found.remarks)
+
+
+def test_a_run_that_diverges_is_told(two):
+    last = two["step"] == two.groupby("run")["step"].transform("max")
+    lost = two["eval_loss"].where(~last | (two["batch"] == 2), 7.5)
+    found = measured(two.assign(eval_loss=lost))
+    told = "1 of 2 runs end far above their lowest loss (the first: b8s0, 7.5 after 1.4 nats)"
+    assert told in found.remarks
+
+
+def test_many_runs_are_a_row_for_each_model():
+    table = runs_table(
+        pd.DataFrame(
+            [
+                {"run": f"{model} {batch} {lr}", "model": model, "params": params, "seq_len": 1024,
+                 "batch": batch, "peak_lr": lr, "tokens": batch * 1024 * step, "loss": 5 / step}
+                for model, params in (("60M", 60e6), ("120M", 120e6))
+                for batch in (256, 512, 1024)
+                for lr in (1e-3, 2e-3)
+                for step in (1, 2)
+            ]
+        )
+    )  # fmt: skip
+    ranges = ("256 to 1,024 (3)", "1e-3, 2e-3", "524K to 2.1M (3)", "2.5000")
+    assert table.rows == [
+        ["60M", "60,000,000", "1,024", "6", *ranges],
+        ["120M", "120,000,000", "1,024", "6", *ranges],
+    ]
+    many = [{"run": str(n), "model": str(n), "seq_len": 64, "batch": 8, "tokens": 512, "loss": 2.0}
+            for n in range(MOST_ROWS + 7)]  # fmt: skip
+    table = runs_table(pd.DataFrame(many))
+    assert (len(table.rows), table.left_out) == (MOST_ROWS, 7)
 
 
 def test_runs_at_other_rates_are_told(two):

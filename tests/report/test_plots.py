@@ -1,10 +1,12 @@
 import dataclasses
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from bss import plots
+from bss.plots.curves import varied_curves
 from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, law_styles, svg
 from bss.points.contrasts import Contrast
 from bss.points.standings import standings
@@ -12,6 +14,7 @@ from bss.policies.follow_optimum import optimal_batch
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
+from tests.drawn import collisions
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +53,59 @@ def test_labels_carry_units_and_a_legend_stands_beside_the_axes(figures, name):
     for ax in figure.axes:
         labels |= {ax.get_xlabel(), ax.get_ylabel()}
     assert labels >= set(LABELS[name])
-    figure.draw_without_rendering()
     (legend,) = figure.legends
-    box = legend.get_window_extent()
     assert legend.get_texts()
-    for ax in figure.axes:
-        assert not box.overlaps(ax.get_window_extent())
+    assert not collisions(figure)
+
+
+@pytest.mark.parametrize("draw", [plots.tokens_to_target, plots.es_panels])
+def test_large_batches_and_many_laws_without_a_fit_leave_every_text_readable(planted, draw):
+    large = planted.points.assign(
+        batch=128 * planted.points["batch"],
+        steps=8 * planted.points["steps"],
+        tokens_to_target=1024 * planted.points["tokens_to_target"],
+    )
+    failed = {
+        law: dataclasses.replace(
+            fit, fits=tuple(dataclasses.replace(at, status="not converged") for at in fit.fits)
+        )
+        for law, fit in planted.fits.items()
+    }
+    figure = draw(large, failed)
+    assert not collisions(figure)
+    wanted = "no fit: surface,\npiecewise, hyperbola"
+    assert all(wanted in [text.get_text() for text in ax.texts] for ax in figure.axes)
+
+
+def test_texts_that_lie_on_one_another_are_found(planted):
+    figure = plots.tokens_to_target(planted.points, planted.fits)
+    title = figure.axes[0].get_title("left")
+    figure.axes[0].set_title("a remark as long as the panel", loc="right")
+    assert ("a remark as long as the panel", title) in collisions(figure)
+    figure = plots.throughput_figure(planted.throughput)
+    figure.axes[0].plot([1, 32], [0, 3e4], label="all")
+    figure.axes[0].legend(loc="lower left")
+    assert ("legend", "data") in collisions(figure)
+
+
+def test_of_many_runs_those_that_can_be_told_apart_are_drawn_and_counted(planted):
+    runs = planted.runs.assign(lr=planted.runs["lr"].where(planted.runs["tokens"] < 1e6, 1e-3))
+    models = [
+        runs.assign(run=runs["run"] + model, model=model, eval_loss=runs["eval_loss"] + shift)
+        for model, shift in (("60M", 0.1), ("120M", 0.0))
+    ]
+    ended = models[1]["eval_loss"].where(models[1]["tokens"] < 1.59e6, 90)
+    figure = varied_curves(pd.concat([models[0], models[1].assign(eval_loss=ended)]))
+    top, bottom = figure.axes
+    assert top.get_title("right") == "10 of 16 kinds, 10 of 16 runs"
+    assert (len(top.lines), len(bottom.lines)) == (10, 10)
+    assert top.get_ylim()[1] < 10
+    assert top.get_ylabel() == "held-out loss (nats per token)"
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert len(names) == 10 and {"120M: 1", "60M: 32"} <= set(names)
+    assert not collisions(figure)
+    assert not varied_curves(runs).axes[0].get_title("right")
 
 
 def drawn(line):
@@ -76,7 +126,7 @@ def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
         assert lines(draw(planted.points, planted.fits), colour)
         figure = draw(planted.points, fits)
         assert not lines(figure, colour)
-        assert all(ax.get_title(loc="right") == "no fit: surface" for ax in figure.axes)
+        assert all("no fit: surface" in [t.get_text() for t in ax.texts] for ax in figure.axes)
     figure = plots.batch_against_loss(fits)
     assert not any(ax.containers or ax.lines for ax in figure.axes)
     assert figure.axes[0].get_title(loc="right") == "surface: none at 6 of 6"
@@ -232,6 +282,10 @@ def test_the_svg_is_reproducible_and_fetches_nothing(planted):
     first, second = (svg(plots.throughput_figure(planted.throughput)) for _ in range(2))
     assert first == second
     assert first.startswith("<svg") and "<metadata" not in first and "<text" not in first
+    named = svg(plots.throughput_figure(planted.throughput), "one of two")
+    first_ids, ids = (re.findall(r' id="(.*?)"', text) for text in (first, named))
+    assert set(ids) == set(re.findall(r'(?:href="|url\()#(.*?)[")]', named))
+    assert len(ids) == len(set(ids)) and not set(ids) & set(first_ids)
 
 
 def test_several_seeds_share_a_line_below(planted):

@@ -33,15 +33,17 @@ def page(results):
 
 
 class Links(HTMLParser):
-    """Everything a browser might fetch or run, and the tags it would have to close."""
+    """What a browser might fetch or run; all tags and ids; the names of pictures."""
 
     def __init__(self):
         super().__init__()
-        self.links, self.tags = [], []
+        self.links, self.tags, self.ids, self.labels = [], [], [], []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value for key, value in attrs if key in ("src", "href", "xlink:href")]
+        self.ids += [value for key, value in attrs if key == "id"]
+        self.labels += [dict(attrs).get("aria-label")] if ("role", "img") in attrs else []
 
 
 def test_the_page_needs_no_network_and_no_script(page):
@@ -52,6 +54,9 @@ def test_the_page_needs_no_network_and_no_script(page):
     assert "<title>E(S) of a planted law &amp; &lt;script&gt;</title>" in page
     assert not {"script", "link", "img", "iframe"} & set(parser.tags)
     assert parser.tags.count("svg") == 7
+    assert parser.tags.count("caption") == parser.tags.count("table") > 5
+    assert len(parser.ids) == len(set(parser.ids))
+    assert all(label and len(label) > 10 for label in parser.labels) and len(parser.labels) == 7
     assert not re.search(r"@import|url\((?!#)", page)
 
 
@@ -156,7 +161,7 @@ def test_other_tables_grouped_fits_and_pictures_are_shown_too(planted, results, 
     write_report(tmp_path, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.count("<h3>Stable, shared</h3>") == 2 and "Chosen: the surface." in page
-    assert "<td>0.125</td>" in page and "10 more rows in the file." in page
+    assert "<td>0.125</td>" in page and "10 more rows are not shown." in page
     assert "data:image/png;base64,cGljdHVyZQ==" in page
 
 
