@@ -147,7 +147,8 @@ def _print_tables(output: Output) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
+    width = None if sys.stdout.isatty() else 140
+    console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
     for table in output.tables:
         shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
         for position, column in enumerate(table.columns):
@@ -156,4 +157,4 @@ def _print_tables(output: Output) -> None:
             shown.add_row(*(str(cell) for cell in row))
         console.print(shown)
     for note in output.notes:
-        console.print(note, highlight=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
