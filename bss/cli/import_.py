@@ -93,7 +93,14 @@ def _output(reports: Sequence[Report], out: Path) -> Output:
         )
         for told in reports[:SHOWN]
     ]
-    notes = [f"{told.run}: {note}" for told in reports for note in told.notes]
+    noted: dict[str, list[str]] = {}
+    for told in reports:
+        for note in told.notes:
+            noted.setdefault(note, []).append(told.run)
+    notes = [
+        f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs'}: {note}"
+        for note, runs in noted.items()
+    ]
     notes += [
         f"{told.run}: diverged; rows from {told.diverged_at} on are left out"
         for told in reports

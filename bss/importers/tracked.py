@@ -14,13 +14,15 @@
 - LitGPT (`litgpt/pretrain.py`): a tracker's step counts micro-batches, `step` steps completed.
 - Lightning (`loops/training_epoch_loop.py`, `_batches_that_stepped`): losses are named by users,
   `train_loss` and `val_loss` in its own examples, by the index of the step just done; W&B gets it
-  as `trainer/global_step`. What ends in `_epoch` is a mean and not read.
+  as `trainer/global_step`. What ends in `_epoch` is a mean and not read. NeMo logs by it.
 """
 
 import numpy as np
 
 from bss.importers.log import LOSSES, Rows
 from bss.importers.metrics import Metrics, completed
+
+LIGHTNING = ("reduced_train_loss", "train_loss", "train_loss_step", "train/loss", "train/loss_step")
 
 
 def _losses_completed(rows: Rows) -> Rows:
@@ -103,11 +105,11 @@ TRACKED = (
         "lightning",
         {
             "step": ("trainer/global_step",),
-            "loss": ("train_loss", "train_loss_step", "train/loss", "train/loss_step"),
+            "loss": LIGHTNING,
             "eval_loss": ("val_loss", "val/loss"),
         },
         corrected=completed,
-        marks=("trainer/global_step", "train_loss", "train_loss_step", "train/loss_step"),
+        marks=("trainer/global_step", *(name for name in LIGHTNING if name != "train/loss")),
         counts_logs=True,
     ),
 )

@@ -2,14 +2,14 @@
 
 - A chart's CSV has a column of the x axis (`Step`, or a metric) and for every line `RUN - METRIC`,
   `RUN - METRIC__MIN` and `RUN - METRIC__MAX`; of grouped runs `Group: NAME - METRIC`, the mean
-  (wandb/wandb issues 5222, 5349). Where minimum and maximum differ a point is a mean, over runs or
-  over a bin of steps.
-  A chart holds its runs by name, and those of a group by a setting as `SETTING: VALUE`.
-- A history (`Run.history`, `Run.scan_history`, the artifact `run-ID-history`) has a row for each
-  `_step`, as CSV, JSON lines or Parquet (docs.wandb.ai, public API guide). A row lacks the metrics
-  that were not logged then. `_step` counts calls of `log` unless the trainer gave a step, so the
-  trainer's own metric of steps goes first, and is needed where the trainer is known to give none.
-  Histories of several runs in one file (`Runs.histories`) have a column that names the run.
+  (wandb/wandb issues 5222, 5349), or `SETTING: VALUE - METRIC`. Where minimum and maximum differ a
+  point is a mean, over runs or over a bin of steps.
+- A history (`Run.history`, `Run.scan_history`, the artifact `run-ID-history`, whose parts are
+  numbered) has a row for each `_step`, as CSV, JSON lines or Parquet (docs.wandb.ai, public API
+  guide). A row lacks the metrics that were not logged then. `_step` counts calls of `log` unless
+  the trainer gave a step, so the trainer's own metric of steps goes first, and is needed where the
+  trainer is known to give none. Histories of several runs in one file (`Runs.histories`) have a
+  column that names the run.
 - `config.yaml` has `KEY: {desc, value}` (wandb/wandb, tests of `wandb_config`). It is read beside a
   history that is named by its directory; beside RUN.csv it is RUN.yaml.
 """
@@ -98,7 +98,8 @@ def _histories(
     seq_len, notes = settings.get("seq_len"), (*notes, *told, *_uncounted(rows))
     if runs is None:
         rows = trainer.corrected(rows)
-        yield Log(run_name(file), rows, str(file), str(file), seq_len, notes)
+        place = file.parent if file.stem.isdigit() else file  # parts of an export
+        yield Log(run_name(file), rows, str(file), str(place.resolve()), seq_len, notes)
         return
     for run in dict.fromkeys(runs):
         part = {column: values[runs == run] for column, values in rows.items()}
@@ -179,9 +180,10 @@ def _chart(
 def _lines(file: Path, names: list[str]) -> dict[str, dict[str, str]]:
     """The columns of a chart by run and metric."""
     lines: dict[str, dict[str, str]] = {}
+    known = set(names)
     for name in names[1:]:
         whole = name.removesuffix(LOW).removesuffix(HIGH)
-        if whole not in names:
+        if whole not in known:
             raise InputError(f"{file}: has a column {name!r} and none {whole!r}; name it so")
         run, _, metric = name.rpartition(" - ")
         if run.strip() and name == whole:

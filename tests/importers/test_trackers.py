@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import pytest
 
+from bss.cli import main
 from bss.errors import InputError
 from bss.importers import IMPORTERS, Options, import_runs, read_logs
 from bss.importers.batches import Batches
 from tests.cli.called import refused
 from tests.importers.imported import assert_same, expected, the_run
 from tests.importers.test_bad_input import EIGHT as GIVEN
-from tests.importers.writers import FORMATS, SEQ_LEN, Event, Summary, events, rows_of_run
+from tests.importers.writers import (
+    FORMATS,
+    SEQ_LEN,
+    Event,
+    Summary,
+    events,
+    history_jsonl,
+    rows_of_run,
+)
 
 EIGHT = Options(Batches.parse(["8"]), SEQ_LEN)
 FILE = "events.out.tfevents.1700000000.host.1.0"
@@ -183,6 +192,32 @@ def test_metrics_that_begin_late_and_marks_of_windows(tmp_path):
     path.write_bytes('\ufeff"Step","a, b - c - train/loss"\r\n"1","4.0"\r\n'.encode())
     table, _ = the_run([path], EIGHT, "wandb")
     assert list(table["run"]) == ["a, b - c"] and list(table["loss"]) == [4.0]
+
+
+def test_what_many_runs_note_is_told_once(capsys, tmp_path):
+    (tmp_path / "chart.csv").write_text("Step,a - train/loss,b - train/loss\n1,4,5\n")
+    out = ["-o", str(tmp_path / "runs.csv")]
+    assert main(["import", "auto", str(tmp_path / "chart.csv"), *GIVEN, *out]) == 0
+    assert capsys.readouterr().out.count("2 runs: steps are W&B's, which count logs") == 1
+
+
+def test_a_run_under_two_names_is_told(tmp_path):
+    rows = rows_of_run(0, schedule="8")
+    for run in ("a", "b"):
+        history_jsonl(tmp_path, rows).rename(tmp_path / f"{run}.jsonl")
+    logs = list(read_logs([tmp_path], IMPORTERS["wandb"], EIGHT))
+    first, second = (report for _, report in import_runs(logs, EIGHT))
+    assert "has every loss of run a" in second.notes[-1] and not first.notes
+
+
+def test_parts_of_an_exported_history_are_one_run(tmp_path):
+    rows = [{"_step": i, "train/loss": 4.0 - i / 100} for i in range(8)]
+    (tmp_path / "run-a-history").mkdir()
+    for part in (0, 1):
+        frame = pd.DataFrame(rows[4 * part : 4 * part + 4])
+        frame.to_parquet(tmp_path / "run-a-history" / f"000{part}.parquet")
+    table, report = the_run([tmp_path], EIGHT, "wandb")
+    assert list(table["step"]) == list(range(8)) and report.run == "run-a-history"
 
 
 def test_a_damaged_record_is_refused(tmp_path):
