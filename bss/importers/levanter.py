@@ -6,7 +6,8 @@ is the index of the one just done, from 0 on (`log_step_info`), so one more is c
 tokens are those up to its end (`log_performance_stats`: global_data_offset_by_step(step + 1)), in
 old versions up to its start (batch × step), and then the step is left as it is. The JSON tracker
 (`tracker/json_logger.py`) writes a line with "tracker": "json_logger", "event": "log", "step" and
-"metrics" for each log, and the settings under "hparams". `tracker_metrics.jsonl` holds a summary
+"metrics" for each log, and the settings under "hparams", where the length is `train_seq_len`, or
+the model's longest where that is none (`main/train_lm.py`). `tracker_metrics.jsonl` holds a summary
 and no curve.
 """
 
@@ -49,7 +50,10 @@ METRICS = Metrics(
         "loss": ("train/loss",),
         "eval_loss": ("eval/loss",),
     },
-    {"batch": ("trainer.train_batch_size",)},
+    {
+        "seq_len": ("train_seq_len", "model.max_seq_len", "model.seq_len"),
+        "batch": ("trainer.train_batch_size",),
+    },
     corrected=completed,
 )
 
@@ -87,7 +91,8 @@ class JsonTracker(Importer):
         settings, told = trainer.settings(config)
         if "batch" in settings:
             rows["batch"] = np.full(len(rows["step"]), float(settings["batch"]))
-        yield Log(run_name(file), rows, str(file), str(file), None, (*notes, *told))
+        seq_len = settings.get("seq_len")
+        yield Log(run_name(file), rows, str(file), str(file), seq_len, (*notes, *told))
 
 
 def _event(file: Path, line: int, text: str) -> dict[str, Any]:

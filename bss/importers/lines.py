@@ -18,8 +18,8 @@ from bss.importers.log import (
     refuse_line,
 )
 
-PREFIX = r"^(?:\S+:\s*)?"
-"""How a line begins, a launcher's `[rank0]: ` or `0: ` before it."""
+PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
+"""How a line begins, a launcher's `[rank0]: `, `0: `, `name | ` or time before it."""
 
 
 def lines_of(file: Path) -> Iterator[tuple[int, str]]:

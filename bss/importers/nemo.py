@@ -54,8 +54,10 @@ def _row(file: Path, line: int, text: str) -> dict[str, float]:
     """The row of what a line says."""
     parts = (part.partition(":") for part in text.split("|"))
     told = {name.strip(): value.strip() for name, _, value in parts}
+    if not told.get("consumed_samples", "0").isdigit():
+        del told["consumed_samples"]  # rounded, as 1.63e+06; the batches tell them
     try:
-        row = {FIELDS[name]: number(value) for name, value in told.items() if name in FIELDS}
+        row = {column: number(told[name]) for name, column in FIELDS.items() if name in told}
         return {"step": number(told["global_step"]) + 1, "loss": row["loss"], **row}
     except (KeyError, ValueError):
         refuse_line(file, line, "is no whole row; delete or complete the line")

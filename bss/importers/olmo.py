@@ -72,6 +72,7 @@ class Console(Importer):
             for step, block in blocks
         )
         need_rows(file, rows, "    train/CE loss=3.214")
+        notes = (*notes, "losses are printed to four digits")
         if stepless:
             notes = (*notes, f"eval_loss left out: {min(stepless)} is printed without its step")
         yield Log(run_name(file), rows, str(file), str(file), None, notes)

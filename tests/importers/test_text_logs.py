@@ -1,6 +1,7 @@
 """Lines as trainers, their launchers and their forks print them, version by version."""
 
 import gzip
+import json
 
 import pytest
 
@@ -184,7 +185,17 @@ def test_olmo_core_prints_held_out_losses_without_their_step(tmp_path):
     text = block.format(10, "5,120") + held_out + block.format(20, "10,240")
     table, report = read(tmp_path, text, LENGTH)
     assert "eval_loss" not in table
-    assert report.notes == ("eval_loss left out: c4/CE loss is printed without its step",)
+    assert report.notes[1:] == ("eval_loss left out: c4/CE loss is printed without its step",)
+
+
+def test_nemo_rounds_samples(tmp_path):
+    line = "[default0]:Training epoch 0, iteration {0}/9 | lr: 3e-05 | global_batch_size: 512 | "
+    line += "global_step: {0} | reduced_train_loss: 9.5{1} | val_loss: 4.1\n"
+    text = line.format(0, "") + line.format(1, " | consumed_samples: 1.024e+03")
+    table, report = read(tmp_path, text, LENGTH)
+    assert columns(table, "step", "tokens", "batch") == [[1, 32768, 512], [2, 65536, 512]]
+    assert "eval_loss" not in table and "val_loss is printed without" in report.notes[1]
+    refused(tmp_path, line.format(0, "").replace("9.5", "?"), "line 1: is no whole row", LENGTH)
 
 
 RULE = "=" * 100 + "\n"
@@ -210,7 +221,7 @@ def test_the_oldest_modded_nanogpt_logs_begin_with_a_rule(tmp_path):
     assert list(table["run"]) == ["slurm-7"] * 3
 
 
-@pytest.mark.parametrize("prefix", ["", "0: "])
+@pytest.mark.parametrize("prefix", ["", " 0: ", "trainer-1  | ", "2026-02-24T10:00:00.1Z "])
 @pytest.mark.parametrize("loss", ["loss {} (+nanz)", "train loss {}"])
 def test_llmc_behind_a_launcher(tmp_path, prefix, loss):
     text = "| sequence length T     | 64    |\n| total batch size      | 512   |\nval loss 11.0\n"
@@ -231,6 +242,10 @@ def test_levanter_among_other_objects(tmp_path):
     text = event.format(0, LOSS) + 'I compiled {"event": "compile"}.\n' + event.format(1, LOSS)
     table, _ = read(tmp_path, text, BOTH)
     assert columns(table, "step") == [[1], [2]]
+    hparams = {"trainer": {"train_batch_size": 8}, "train_seq_len": None, "model": {"seq_len": 64}}
+    settings = {"tracker": "json_logger", "event": "hparams", "hparams": hparams}
+    table, _ = read(tmp_path, f"I {json.dumps(settings)}\n{text}")
+    assert columns(table, "step", "tokens", "batch") == [[1, 512, 8], [2, 1024, 8]]
 
 
 MAIN_LOG = "s:0 tel:11.0\ns:0 trl:10.9\ns:1 trl:10.5\n"
