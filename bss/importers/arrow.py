@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -140,10 +139,11 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number; NaN for text that says so, as W&B does; None for what is none (a histogram)."""
-    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
-        return math.nan
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A number, also as text, as W&B writes NaN; None for what is none (a histogram)."""
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> np.ndarray:

@@ -28,7 +28,7 @@ METRICS = Metrics(
         "tokens": ("train/num_input_tokens_seen",),
         "lr": ("train/learning_rate",),
         "loss": ("train/loss",),
-        "eval_loss": ("eval/loss",),
+        "eval_loss": ("eval/loss", "eval/*_loss"),
     },
     per_device=("per_device_train_batch_size",),
     counts_logs=True,

@@ -66,7 +66,7 @@ class Metrics:
         told: dict[str, int] = {}
         for column, paths in self.config.items():
             values = [value for path in paths if (value := at_path(config, path)) is not None]
-            if values and isinstance(values[0], int) and values[0] > 0:
+            if values and type(values[0]) is int and values[0] > 0:
                 told[column] = values[0]
         notes = tuple(
             f"{path} {value} is the batch of a device"

@@ -164,7 +164,18 @@ def _chart(
 ) -> Iterator[Log]:
     """The lines of a chart, those of one run together."""
     axis, everything = names[0], numbers_of(file, names)
-    for run, metrics in _lines(file, names).items():
+    lines = _lines(file, names)
+    empty = [
+        run
+        for run, metrics in lines.items()
+        if all(np.isnan(everything[name]).all() for name in metrics.values())
+    ]
+    if len(empty) == len(lines):
+        raise InputError(f"{file}: no run of the chart has a value; export the chart again")
+    left_out = [f"run {run} has no values and is left out" for run in empty]
+    for run, metrics in lines.items():
+        if run in empty:
+            continue
         there, source = {axis: axis, **metrics}, f"{file}, {run}"
         trainer, chosen, notes = choose(trainers, there, columns, source)
         if not {"step", "tokens", "samples"} & set(chosen):
@@ -174,7 +185,8 @@ def _chart(
         rows = trainer.corrected(picked)
         told = _means([there[chosen[c]] for c in chosen if "loss" in c], everything)
         name = run.removeprefix("Group: ")
-        yield Log(name, rows, str(file), f"{file}:{run}", None, (*notes, *told))
+        yield Log(name, rows, str(file), f"{file}:{run}", None, (*notes, *told, *left_out))
+        left_out = []
 
 
 def _lines(file: Path, names: list[str]) -> dict[str, dict[str, str]]:

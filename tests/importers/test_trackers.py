@@ -210,6 +210,28 @@ def test_a_run_under_two_names_is_told(tmp_path):
     assert "has every loss of run a" in second.notes[-1] and not first.notes
 
 
+def test_runs_of_a_chart_without_values_are_told(tmp_path):
+    path = tmp_path / "chart.csv"
+    path.write_text("Step,a - train/loss,b - train/loss\n1,,4\n2,,3\n")
+    table, report = the_run([path], EIGHT, "wandb")
+    assert set(table["run"]) == {"b"} and "run a has no values and is left out" in report.notes
+    path.write_text("Step,a - train/loss\n1,\n2,\n")
+    with pytest.raises(InputError, match="no run of the chart has a value"):
+        the_run([path], EIGHT, "wandb")
+
+
+def test_numbers_as_text_one_of_several_sets_and_no_batch_that_is_true(tmp_path):
+    rows = [{"_step": 1, "train/loss": "4.5"}, {"_step": 2, "train/loss": 4, "eval/c4_loss": 5}]
+    path = lines(tmp_path / "run.jsonl", [{**row, "train/global_step": 8} for row in rows[:1]])
+    table, _ = the_run([path], EIGHT, "wandb")
+    assert steps_of(table, "loss") == {8: 4.5}
+    path = lines(tmp_path / "run.jsonl", [{**row, "train/global_step": 8} for row in rows[1:]])
+    assert steps_of(the_run([path], EIGHT, "wandb")[0], "eval_loss") == {8: 5}
+    (tmp_path / "run.yaml").write_text("trainer: {value: {train_batch_size: true}}\n")
+    with pytest.raises(InputError, match="run run does not say its batch"):
+        the_run([path], Options(seq_len=SEQ_LEN), "levanter")
+
+
 def test_parts_of_an_exported_history_are_one_run(tmp_path):
     rows = [{"_step": i, "train/loss": 4.0 - i / 100} for i in range(8)]
     (tmp_path / "run-a-history").mkdir()
