@@ -42,7 +42,7 @@ def _first_keys(head: str) -> dict[str, None]:
     return _keys(head.split("\n", 200)[:200])
 
 
-def all_names_of(file: Path, head: str) -> list[str]:
+def all_names_of(file: Path) -> list[str]:
     """The columns of a file of rows, whatever row of it they are in.
 
     Raises:
@@ -55,7 +55,7 @@ def all_names_of(file: Path, head: str) -> list[str]:
         shapes = data.translate(None, b"0123456789+-.eE").split(b"\n")
         distinct = dict(zip(shapes, data.split(b"\n"), strict=True)).values()
         lines = (line.decode(errors="replace") for line in distinct)
-        return list(_first_keys(head) | _keys(lines))
+        return list(_keys(lines))
     with file.open(encoding="utf-8-sig", errors="replace") as opened:
         names = _header(opened.readline())
     for name, times in Counter(names).items():

@@ -144,7 +144,8 @@ def head_of(file: Path) -> str:
     if file.suffix == ".wandb":
         told = "is W&B's own record; save the run's scan_history() as CSV or JSON lines"
         raise InputError(f"{file}: {told}")
-    return ESCAPES.sub("", head.decode(encoding, errors="replace"))
+    text = head.decode(encoding, errors="replace")
+    return ESCAPES.sub("", text) if "\x1b" in text or "\0" in text else text
 
 
 def encoding_of(head: bytes) -> str:

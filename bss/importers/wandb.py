@@ -29,7 +29,6 @@ from bss.importers.log import (
     Importer,
     Log,
     Rows,
-    head_of,
     named_by_directory,
     run_name,
 )
@@ -65,7 +64,7 @@ class WandbExports(Importer):
         if file.suffix == ".json":
             told = "is one JSON array; write a row a line, as by: jq -c '.[]' FILE > FILE.jsonl"
             raise InputError(f"{file}: {told}")
-        names = all_names_of(file, head_of(file))
+        names = all_names_of(file)
         if "_step" in names:
             yield from _histories(file, names, self.trainers, columns)
         else:
