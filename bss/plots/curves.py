@@ -44,8 +44,8 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     """Loss of each constant batch, and its excess over the best batch at equal tokens.
 
     The upper panel has the losses as measured, and marks where the monotone fit to each run
-    (`bss.points.curve`) first meets a target. The lower one has the excess of that fit, averaged
-    over seeds: where the line at zero changes, the best batch changes.
+    (`bss.points.curve`) first meets a target. The lower one, of several batches, has the excess of
+    that fit, averaged over seeds: where the line at zero changes, the best batch changes.
 
     Args:
         runs: a run table; runs that change their batch are left out.
@@ -57,7 +57,10 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     column = loss_column(runs)
     curves = batch_curves(runs, column)
     looks = style.batch_styles(curve.batch for curve in curves)
-    figure, [[top], [bottom]] = style.new_figure(6.4, rows=2, sharex=True, height_ratios=(1.7, 1))
+    ratios = (1.7, 1) if len(looks) > 1 else (1,)
+    height = 2.2 + 1.55 * sum(ratios)
+    figure, axes = style.new_figure(height, rows=len(ratios), sharex=True, height_ratios=ratios)
+    top, bottom = axes[0, 0], axes[-1, 0]
     for target in targets:
         top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
     for curve in curves:
@@ -68,7 +71,8 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
         met = [t for t in targets if fit.loss[-1] <= t < fit.loss[0]]
         first = np.exp([np.interp(-t, -fit.loss, fit.log_tokens) for t in met])
         top.plot(first, met, ls="none", ms=5.5, mec="white", mew=0.5, zorder=3, **look)
-    _draw_excess(bottom, *excess(curves), looks)
+    if len(looks) > 1:
+        _draw_excess(bottom, *excess(curves), looks)
     lowest = min(float(curve.fit.loss[-1]) for curve in curves)
     highest = max(float(curve.fit.loss[0]) for curve in curves)
     if targets:
@@ -76,11 +80,11 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     margin = 0.04 * (highest - lowest)
     noun = "held-out loss" if column == "eval_loss" else "training loss"
     top.set(ylim=(lowest - margin, highest + margin), ylabel=f"{noun} (nats per token)")
-    bottom.set_ylabel("excess over the best\nbatch (nats per token)")
     bottom.set(xlabel="tokens consumed", xscale="log")
     style.tokens_axis(bottom.xaxis)
-    entries = style.handles(looks, "{:g}", lw=1.5, ms=5)
-    entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
+    entries = style.handles(looks, "{:,.10g}", lw=1.5, ms=5)
+    if targets:
+        entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
     return style.side_legend(figure, entries, "batch (sequences)")
 
 
@@ -88,6 +92,7 @@ def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], l
     for i, (batch, look) in enumerate(looks.items()):
         offset = (i * 2, 2 * len(looks))
         ax.plot(tokens, above[batch], **look, markevery=offset, ms=4, linewidth=1.5)
+    ax.set_ylabel("excess over the best\nbatch (nats per token)")
     # The best batches change places in a narrow band; those far from it may leave the panel.
     last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
     top = max(2 * float(np.quantile(last, 0.7)), 1e-3)
@@ -220,7 +225,8 @@ def _names(runs: pd.DataFrame) -> dict[str, str]:
         batches = [b for i, b in enumerate(every) if i == 0 or b != every[i - 1]]
         short = batches if len(batches) < 4 else [batches[0], "…", batches[-1]]
         text = "→".join(str(b) for b in short)
-        name = f"{text} ({peaks[str(run)]:.3g})" if several else text
+        known = several and np.isfinite(peaks[str(run)])
+        name = f"{text} ({peaks[str(run)]:.3g})" if known else text
         name = f"{rows['model'].iloc[0]}: {name}" if models else name
         entries.append((len(batches), batches, peaks.get(str(run), 0.0), str(run), name))
     return {run: name for *_, run, name in sorted(entries)}

@@ -86,6 +86,8 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
         if name not in met.index:
             continue
         rate, tokens = _numbers(run, "lr"), _numbers(run, "tokens")
+        if np.isnan(rate).all():
+            continue
         first, last = met.loc[name].tolist()
         full = tokens[np.argmax(rate >= (1 - NEAR) * np.nanmax(rate))]
         used = rate[(tokens >= min(first, full)) & (tokens <= last)]

@@ -3,8 +3,10 @@
 import math
 from typing import Any
 
+from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.plots.contenders import loss_noun, millinats
+from bss.points.rates import told as rate_text
 from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
 from bss.report.results import Results
 from bss.units import format_tokens
@@ -25,6 +27,8 @@ def short_answer(results: Results) -> list[str]:
         answers.append(_optimal_batch(results, results.schedule["law"]))
     if "" in results.comparisons:
         answers.append(_best_law(results.comparisons[""]))
+    if results.table_fit is not None and results.table_fit.status == "converged":
+        answers.append(_final_batch(results.table_fit))
     return [answer for answer in answers if answer]
 
 
@@ -46,9 +50,20 @@ def interval_text(estimate: Estimate) -> str:
     return ", ".join(bounds) or "–"
 
 
+def over(estimate: Estimate, unit: float) -> Estimate:
+    """The estimate in units of so much."""
+    value, low, high = (x and x / unit for x in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value, low, high)
+
+
 def rounded(count: float, digits: int = 4) -> int:
     """A count to so many digits."""
     return int(float(f"{count:.{digits}g}"))
+
+
+def peak_text(rate: float) -> str:
+    """A peak rate to three digits: logs miss the peak itself by a little."""
+    return rate_text(float(f"{rate:.3g}"))
 
 
 def fit_warnings(results: Results) -> list[str]:
@@ -189,6 +204,21 @@ def _optimal_batch(results: Results, law: str) -> str:
     return (
         f"The batch that reaches a loss with the fewest tokens, B_opt by the {name} law, in "
         f"sequences: {', '.join(known)} nats{unknown}.{_caution(results, name)}"
+    )
+
+
+def _final_batch(fit: TableFit) -> str:
+    """The best batch for the largest model and budget at which it is identified."""
+    count, known = len(fit.optima), [at for at in fit.optima if at.batch.value is not None]
+    if not known:
+        return f"Final losses identify the best batch at none of {count} model sizes and budgets."
+    at = max(known, key=lambda at: (at.params, at.tokens))
+    size, budget = (format_tokens(rounded(counted, 3)) for counted in (at.params, at.tokens))
+    unit, noun = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
+    best = interval_text(over(at.batch, unit))
+    return (
+        f"By final losses the best batch at N = {size} and D = {budget} tokens is {best} {noun}; "
+        f"of {count} model sizes and budgets, {len(known)} identify it, and this is the largest."
     )
 
 

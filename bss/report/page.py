@@ -23,11 +23,11 @@ from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.style import svg
 from bss.points.batches import alike
-from bss.points.rates import told as rate_text
+from bss.points.curve import evaluated
 from bss.points.standings import compared_loss
 from bss.policies.follow_optimum import optimal_batch
 from bss.report import tables
-from bss.report.findings import fit_warnings, short_answer, unidentified
+from bss.report.findings import fit_warnings, peak_text, short_answer, unidentified
 from bss.report.measured import How, measured_results
 from bss.report.results import Results, read_results
 from bss.schedules import rates
@@ -110,9 +110,8 @@ def write_page(file: Path, page: str) -> None:
 def _content(results: Results) -> dict[str, Any]:
     """Everything the template shows; a section whose value is empty is left out."""
     fits = [fit for group in results.fits.values() for fit in group.values()]
-    contenders, throughput = results.contenders, results.throughput
-    same = None if results.runs is None else alike(results.runs)
-    runs = None if same is None or same.empty else same
+    contenders, throughput, final = results.contenders, results.throughput, results.table_fit
+    runs = None if results.runs is None else _shown(results.runs)
     return vars(results) | {
         "question": results.experiment.get("question", ""),
         "answers": short_answer(results) or results.experiment.get("conclusions", []),
@@ -131,7 +130,7 @@ def _content(results: Results) -> dict[str, Any]:
             group: (tables.comparison_table(it), it) for group, it in results.comparisons.items()
         },
         "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
-        "optima": tables.optima_table(results.table_fit) if results.table_fit else None,
+        "optima": tables.optima_table(final) if final and final.status == "converged" else None,
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
         "contenders": {} if contenders is None else tables.contender_tables(contenders),
@@ -147,12 +146,21 @@ def _content(results: Results) -> dict[str, Any]:
     }
 
 
+def _shown(runs: pd.DataFrame) -> pd.DataFrame | None:
+    """The runs of one batch that compare and whose losses are enough for a curve."""
+    same = alike(runs)
+    try:
+        return None if same.empty else evaluated(same)[0]
+    except InputError:
+        return None
+
+
 def _setting(runs: pd.DataFrame) -> str:
     """What runs of one model and one peak rate have in common."""
     first = runs.iloc[0]
     told = [f"model {first['model']}"] if "model" in runs else []
     if "peak_lr" in runs and first["peak_lr"] == first["peak_lr"]:
-        told.append(f"peak learning rate {rate_text(first['peak_lr'])}")
+        told.append(f"peak learning rate {peak_text(first['peak_lr'])}")
     return ", ".join(told)
 
 

@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bss.laws import CurveFit, EsFit, TableFit
-from bss.laws.fitting.estimate import Estimate
 from bss.plots.contenders import difference_text
-from bss.points.rates import told as rate_text
 from bss.points.standings import ENDINGS, by_ending, compared_loss
-from bss.report.findings import interval_text, rounded
+from bss.report.findings import interval_text, over, peak_text, rounded
 from bss.tables import loss_column
 from bss.units import format_tokens
 
@@ -53,7 +51,7 @@ def runs_table(runs: pd.DataFrame) -> Table:
                 number(first["seq_len"], ",.0f"),
                 f"{len(ends):,}",
                 _range(group["batch"], "{:,.10g}".format),
-                _range(peaks, rate_text),
+                _range(peaks, peak_text),
                 _range(ends["tokens"], lambda count: format_tokens(rounded(count, 3))),
                 number(group[column].min(), ".4f"),
             ]
@@ -120,7 +118,7 @@ def optima_table(fit: TableFit) -> Table:
         [
             format_tokens(rounded(at.params)),
             format_tokens(rounded(at.tokens)),
-            interval_text(_over(at.batch, unit)),
+            interval_text(over(at.batch, unit)),
             " to ".join(
                 "–" if x is None else f"{x / unit:.3g}" for x in (at.wider.low, at.wider.high)
             ),
@@ -129,12 +127,6 @@ def optima_table(fit: TableFit) -> Table:
     ]
     counted = "sequences" if fit.seq_len else "tokens"
     return Table(["N", "D (tokens)", f"B_opt ({counted})", "within .005 nats of the best"], rows)
-
-
-def _over(estimate: Estimate, unit: float) -> Estimate:
-    """The estimate in units of so much."""
-    value, low, high = (x and x / unit for x in (estimate.value, estimate.low, estimate.high))
-    return Estimate(value, low, high)
 
 
 def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:

@@ -6,15 +6,21 @@ import pandas as pd
 import pytest
 
 from bss import plots
+from bss.advice.published import FIT
+from bss.files import read_json
+from bss.laws import TableFit
 from bss.plots.curves import varied_curves
+from bss.plots.final_loss import table_figure
 from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, law_styles, svg
 from bss.points.contrasts import Contrast
 from bss.points.standings import standings
 from bss.policies.follow_optimum import optimal_batch
+from bss.report.findings import short_answer
+from bss.report.results import read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from tests.drawn import collisions
+from tests.drawn import collisions, texts
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +111,10 @@ def test_of_many_runs_those_that_can_be_told_apart_are_drawn_and_counted(planted
     names = [text.get_text() for text in legend.get_texts()]
     assert len(names) == 10 and {"120M: 1", "60M: 32"} <= set(names)
     assert not collisions(figure)
+    unknown = runs.assign(lr=runs["lr"].where(runs["batch"] > 2).where(runs["batch"] < 32, 2e-3))
+    (legend,) = varied_curves(unknown).legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[0] == "1" and names[-1] == "32 (0.002)"
     assert not varied_curves(runs).axes[0].get_title("right")
 
 
@@ -159,6 +169,30 @@ def test_the_first_law_is_drawn_boldest(planted):
         weights.append([line.get_linewidth() for line in shown])
     assert weights[0] == weights[1]
     assert weights[0][0] > weights[0][1]
+
+
+def test_a_law_of_final_losses_is_drawn_and_answers_only_where_it_converged(planted, tmp_path):
+    fit = TableFit.from_dict(read_json(FIT, ""))
+    failed = dataclasses.replace(fit, status="not converged")
+    results, count = read_results(planted.write(tmp_path)), []
+    told = "By final losses the best batch at N = 1.07B and D = 56.9B tokens is 303 (245 to 375)"
+    for law in (fit, failed):
+        figure = table_figure(law)
+        assert not collisions(figure)
+        assert {"batch (tokens)", "loss above the best batch (nats)"} <= texts(figure)
+        count.append(sum(line.get_linestyle() == "-" for ax in figure.axes for line in ax.lines))
+        answers = short_answer(dataclasses.replace(results, table_fit=law))
+        assert (told in " ".join(answers)) == (law is fit)
+    # A valley and a bar for each of 17 (N, D), and the zero of the errors.
+    assert count == [35, 0]
+
+
+def test_one_batch_has_no_panel_of_what_others_lose(planted):
+    one = planted.runs[planted.runs["batch"] == 4]
+    (ax,) = plots.loss_curves(one, ()).axes
+    assert ax.get_xlabel() == "tokens consumed" and len(ax.lines) == 2
+    (legend,) = plots.loss_curves(one, ()).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["4"]
 
 
 def test_crossings_are_where_the_points_are(planted):
