@@ -1,26 +1,30 @@
-"""A Plan as Python for trainers whose batch and rate a callback sets: Hugging Face, DeepSpeed.
+"""A Plan as Python for trainers whose batch and rate code sets, step by step.
 
-The code is self-contained: batch and rate of every step are functions of the step, equal to the
-plan's. Both trainers count micro-batches and step where the count is a multiple of the number
-accumulated, so that a switch must come at a multiple of the new batch; another is told. Read in:
+Hugging Face's Trainer, DeepSpeed, OLMo-core and torchtitan. The code is self-contained: batch and
+rate of every step are functions of the step, equal to the plan's. All but torchtitan count
+micro-batches, so that a switch must come at a multiple of the new batch; another is told. Read in,
+and run by slow tests where they are installed:
 
-- transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`. A slow
-  test trains by it, where it is installed.
-- DeepSpeed, `runtime/engine.py`, in parts, and never run here: `set_train_batch_size`,
+- transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`.
+- DeepSpeed 0.19.8, `runtime/engine.py`: `set_train_batch_size`,
   `is_gradient_accumulation_boundary`.
+- ai2-olmo-core 3.0.0, `train/callbacks/batch_size_scheduler.py`, `optim/scheduler.py`,
+  `data/data_loader.py`: the batch changes by whole factors.
+- torchtitan 0.3.0, `trainer.py` (train_step), `components/optimizer/lr_scheduler.py`.
 """
 
+import itertools
 from collections.abc import Iterator
 
 from bss.schedules.plan import Plan
 from bss.schedules.rates import Rate
 
 SHAPES = {
-    "linear": "left",
     "1-sqrt": "1 - math.sqrt(1 - left)",
     "cosine": "(1 - math.cos(math.pi * left)) / 2",
 }
 HUGGINGFACE = '''
+
 class FollowPlan(TrainerCallback):
     """Accumulates the plan's batch; micro: sequences of a micro-batch, over all devices."""
 
@@ -35,12 +39,13 @@ class FollowPlan(TrainerCallback):
 
 
 # args = TrainingArguments(max_steps=STEPS, gradient_accumulation_steps=batch(0) // micro, ...)
-# optimizer = AdamW(..., lr=1.0): the rate is LambdaLR's.
+# optimizer = AdamW(..., **ADAMW)
 # optimizers = (optimizer, LambdaLR(optimizer, rate))
 # Trainer(args=args, optimizers=optimizers, callbacks=[FollowPlan(micro)], ...)
 # All in one epoch, of a data set that knows its length and holds the plan's sequences.
 # Resuming skips data by the batch then in force: set ignore_data_skip and skip them yourself.'''
 DEEPSPEED = '''
+
 def follow(engine):
     """Call before the first micro-batch of every step."""
     if engine.train_batch_size() != batch(engine.global_steps):
@@ -48,10 +53,59 @@ def follow(engine):
 
 
 # config = {"train_batch_size": batch(0), "train_micro_batch_size_per_gpu": ...}
-# optimizer = AdamW(..., lr=1.0): the rate is LambdaLR's.
+# optimizer = AdamW(..., **ADAMW)
 # scheduler = LambdaLR(optimizer, rate)
 # deepspeed.initialize(optimizer=optimizer, lr_scheduler=scheduler, config=config, ...)
 # A step that overflows in fp16 is counted by the engine and not by LambdaLR.'''
+
+OLMO_CORE = '''
+
+@dataclass
+class PlanRate(Scheduler):
+    """The plan's rate, whatever the optimizer's lr, which OLMo-core scales at a batch change."""
+
+    def get_lr(self, initial_lr, current, t_max):
+        return rate(current - 1)  # OLMo-core counts a step before it is done
+
+
+changes = BatchSizeSchedulerCallback(
+    batch_sizes=[size * SEQ_LEN for size in BATCH],
+    schedule=[Duration.steps(step) for step in FIRST],
+)
+# NumpyDataLoaderConfig(global_batch_size=batch(0) * SEQ_LEN, ...)
+# TransformerTrainModuleConfig(optim=AdamWConfig(**ADAMW), scheduler=PlanRate(), ...)
+# TrainerConfig(max_duration=Duration.steps(STEPS), ...).with_callback("batch_size", changes)'''
+TORCHTITAN = '''
+
+class PlanRate(LRSchedulersContainer):
+    """The plan's rate, by the optimizer's lr of 1."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(LRSchedulersContainer.Config):
+        def build(self, *, optimizers, training_steps):
+            return LRSchedulersContainer(optimizers, rate)
+
+
+class FollowPlan(Trainer):
+    """Accumulates the plan's batch, by micro-batches over all data-parallel ranks."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(Trainer.Config):
+        pass
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.micro = batch(0) // self.gradient_accumulation_steps
+
+    def train_step(self, data_iterator):
+        self.gradient_accumulation_steps, rest = divmod(batch(self.step - 1), self.micro)
+        assert not rest, f"a batch of {batch(self.step - 1)} is no multiple of {self.micro}"
+        super().train_step(data_iterator)
+
+
+training = TrainingConfig(global_batch_size=batch(0), seq_len=SEQ_LEN, steps=STEPS)
+optimizer, lr_scheduler = default_adamw(**ADAMW), PlanRate.Config()
+# FollowPlan.Config(training=training, optimizer=optimizer, lr_scheduler=lr_scheduler, ...)'''
 
 
 def huggingface(plan: Plan) -> Iterator[str]:
@@ -76,9 +130,43 @@ def deepspeed(plan: Plan) -> Iterator[str]:
     yield from (*_functions(plan), DEEPSPEED, *_unaligned(plan, "DeepSpeed's engine"))
 
 
+def olmo_core(plan: Plan) -> Iterator[str]:
+    """Python for OLMo-core: its callback for the batch, and a scheduler with the rate."""
+    yield "import math"
+    yield "from bisect import bisect_right"
+    yield "from dataclasses import dataclass"
+    yield ""
+    yield "from olmo_core.optim.scheduler import Scheduler"
+    yield "from olmo_core.train import Duration"
+    yield "from olmo_core.train.callbacks import BatchSizeSchedulerCallback"
+    yield from (*_functions(plan), OLMO_CORE)
+    sizes = (segment.batch * plan.seq_len for segment in plan.segments)
+    for before, after in itertools.pairwise(sizes):
+        if max(before, after) % min(before, after):
+            yield (
+                f"# OLMo-core refuses the change from {before} to {after} tokens: "
+                "it changes the batch by whole factors only."
+            )
+    yield from _unaligned(plan, "OLMo-core")
+
+
+def torchtitan(plan: Plan) -> Iterator[str]:
+    """Python for torchtitan: a trainer that follows the batch, and schedulers with the rate."""
+    yield "import math"
+    yield "from bisect import bisect_right"
+    yield "from dataclasses import dataclass"
+    yield ""
+    yield "from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw"
+    yield "from torchtitan.config import TrainingConfig"
+    yield "from torchtitan.trainer import Trainer"
+    yield from (*_functions(plan), TORCHTITAN)
+
+
 def _functions(plan: Plan) -> Iterator[str]:
     """batch(step) and rate(step), steps counted from 0."""
     segments, rate = plan.segments, plan.rate
+    first = plan.at(0).settings
+    adamw = {"lr": 1.0, "betas": (first.beta1, first.beta2), "weight_decay": first.weight_decay}
     scales = [plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments]
     yield ""
     yield f"STEPS, SEQ_LEN = {plan.steps}, {plan.seq_len}"
@@ -86,6 +174,7 @@ def _functions(plan: Plan) -> Iterator[str]:
     yield f"TOKENS = {[s.start_tokens for s in segments]}  # consumed before it"
     yield f"BATCH = {[s.batch for s in segments]}  # sequences"
     yield f"SCALE = {scales}  # of the rate, by the batch"
+    yield f"ADAMW = {adamw}  # the rate is the scheduler's"
     yield ""
     yield ""
     yield "def batch(step):"
@@ -109,7 +198,8 @@ def _functions(plan: Plan) -> Iterator[str]:
         if rate.shape == "exponential":
             yield f"    value *= {rate.floor!r} ** (1 - left)"
         else:
-            yield f"    left = {SHAPES[rate.shape]}"
+            if rate.shape != "linear":
+                yield f"    left = {SHAPES[rate.shape]}"
             yield f"    value *= {rate.floor!r} + (1 - {rate.floor!r}) * left"
     yield "    return value"
 

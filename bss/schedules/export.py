@@ -1,22 +1,19 @@
-"""A Plan as settings of other trainers: Megatron-LM, OLMo-core, Levanter, MaxText, torchtitan.
+"""A Plan as settings of other trainers: Megatron-LM, Levanter, MaxText.
 
-Those that take a callback, Hugging Face and DeepSpeed, are in bss.schedules.callbacks.
+Those whose batch and rate Python sets, Hugging Face, DeepSpeed, OLMo-core and torchtitan, are in
+bss.schedules.callbacks.
 
 Counts come from the plan, exact. What a trainer cannot express is said in a comment line of the
-text. Names and meanings are those of the files below; options move, so check them against the
-version you run:
+text. Names and meanings are those of the files below, whose own parsers and schedules are run by
+slow tests where they are installed; options move, so check them against the version you run:
 
-- Megatron-LM: `megatron/training/config/training_config.py` (commit 008e9cd),
-  `megatron/core/optimizer_param_scheduler.py` (00caa53), and
-  `megatron/core/num_microbatches_calculator.py` for the schedule string: thresholds in tokens,
-  rounded down to samples, in force from the first step at or after them.
-- OLMo-core: `src/olmo_core/train/callbacks/batch_size_scheduler.py` (commit ce0b9f4),
-  `src/olmo_core/optim/scheduler.py` of v2, `src/olmo_core/train/common.py` (1263823).
-- Levanter: `lib/levanter/src/levanter/optim/config.py` of marin (commit 0f45aa1) and
-  `src/levanter/schedule.py` (0d4b06d): batch schedule and learning rate in steps.
+- megatron-core 0.19.2: `training/config/training_config.py`, `core/optimizer_param_scheduler.py`,
+  and `core/num_microbatches_calculator.py` for the schedule string: thresholds in tokens, rounded
+  down to samples, in force from the first step at or after them.
+- marin-levanter 0.2.227: `optim/config.py` and `schedule.py`: batch schedule and learning rate in
+  steps.
 - MaxText 0.2.5: `configs/base.yml`, `utils/maxtext_utils.py` (create_learning_rate_schedule) and
   `utils/rampup_batch.py`: a batch grows once a number of samples, by equal increments.
-- torchtitan 0.3.0: `config/configs.py`, `components/optimizer/lr_scheduler.py`: one batch.
 """
 
 import itertools
@@ -37,20 +34,20 @@ def export(plan: Plan, trainer: str) -> str:
 
     Args:
         plan: from position 0.
-        trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "olmo-core", "torchtitan",
-            "huggingface" or "deepspeed" (Python).
+        trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "huggingface", "deepspeed",
+            "olmo-core" or "torchtitan" (Python).
 
     Raises:
         InputError: the trainer is unknown, or the plan is a branch.
     """
     trainers = {
         "megatron": megatron,
-        "olmo-core": olmo_core,
         "levanter": levanter,
         "maxtext": maxtext,
-        "torchtitan": torchtitan,
         "huggingface": _with_changes(callbacks.huggingface, "The callback"),
         "deepspeed": _with_changes(callbacks.deepspeed, "The callback"),
+        "olmo-core": _with_changes(callbacks.olmo_core, "OLMo-core"),
+        "torchtitan": _with_changes(callbacks.torchtitan, "torchtitan"),
     }
     if trainer not in trainers:
         raise InputError(f"export: {trainer!r} is unknown; choose one of {', '.join(trainers)}")
@@ -70,58 +67,8 @@ def megatron(plan: Plan) -> Iterator[str]:
     yield f"--adam-beta2 {first.beta2!r}"
     yield f"--weight-decay {first.weight_decay!r}"
     if isinstance(rate, Rate):
-        peak, lengths = _peak(plan, rate), (rate.warmup, rate.total, rate.decay)
-        warmup, total, decay = (int(length) // plan.seq_len for length in lengths)
-        yield f"--lr {peak!r}"
-        yield f"--lr-warmup-samples {warmup}"
-        if rate.decay:
-            yield f"--min-lr {rate.floor * peak!r}"
-            yield "--lr-decay-style WSD"
-            yield f"--lr-decay-samples {total}"
-            yield f"--lr-wsd-decay-style {MEGATRON_SHAPES.get(rate.shape, 'exponential')}"
-            yield f"--lr-wsd-decay-samples {decay}"
-        else:
-            yield "--lr-decay-style constant"
-        yield "# Megatron-LM takes the rate at a step's first sample; the plan, at its middle."
-        if any(length % plan.seq_len for length in lengths):
-            yield "# Lengths of the rate are rounded down to whole samples."
-        if rate.decay and rate.shape not in MEGATRON_SHAPES:
-            yield "# Its exponential is 2*0.5^x - 1 between lr and min-lr, not floor^x."
+        yield from _megatron_rate(plan, rate)
     yield from _changes(plan, "Megatron-LM")
-
-
-def olmo_core(plan: Plan) -> Iterator[str]:
-    """A Python snippet with OLMo-core's configs; batches and all lengths in tokens.
-
-    OLMo-core refuses a rate in steps beside a batch schedule, so the rate is in tokens.
-    """
-    first, batches = plan.at(0).settings, [s.batch * plan.seq_len for s in plan.segments]
-    starts = ", ".join(f"Duration.tokens({s.start_tokens})" for s in plan.segments)
-    lr = f"lr={_peak(plan, plan.rate)!r}, " if isinstance(plan.rate, Rate) else ""
-    yield f"sequence_length = {plan.seq_len}"
-    yield f"data_loader = NumpyDataLoaderConfig(global_batch_size={batches[0]}, ...)  # tokens"
-    yield f"max_duration = Duration.tokens({plan.tokens})"
-    yield f"batch_size = BatchSizeSchedulerCallback(batch_sizes={batches}, schedule=[{starts}])"
-    yield (
-        f"optim = AdamWConfig({lr}betas=({first.beta1!r}, {first.beta2!r}), "
-        f"weight_decay={first.weight_decay!r})"
-    )
-    if isinstance(plan.rate, Rate):
-        yield from _olmo_scheduler(plan, plan.rate)
-    for before, after in itertools.pairwise(batches):
-        if max(before, after) % min(before, after):
-            yield (
-                f"# OLMo-core refuses the change from {before} to {after} tokens: "
-                "it changes the batch by whole factors only."
-            )
-    if any(after > before for before, after in itertools.pairwise(batches)):
-        yield "# OLMo-core delays an increase until the batches done are a multiple of its factor."
-    if len(batches) > 1 and plan.coupling.lr != "sqrt":
-        yield (
-            "# OLMo-core multiplies lr by the square root of every batch change; the plan's "
-            f"coupling is {plan.coupling.lr!r}."
-        )
-    yield from _changes(plan, "OLMo-core", ("beta1", "beta2", "weight_decay"))
 
 
 def levanter(plan: Plan) -> Iterator[str]:
@@ -168,33 +115,43 @@ def maxtext(plan: Plan) -> Iterator[str]:
         yield f"wsd_decay_steps_fraction: {(decay + 0.5) / plan.steps if decay else 0.0!r}"
         yield f"wsd_decay_style: {shape}"
         yield f"learning_rate_final_fraction: {plan.rate.floor!r}"
-        yield from _rate_by_steps(plan, plan.rate, "MaxText", shape, "at a step's start")
+        yield from _rate_by_steps(
+            plan, plan.rate, "MaxText", shape, "at a step's start, the floor at the last"
+        )
     if len(segments) > 1 and not ramp:
         yield f"# MaxText's batch grows by equal increments after equal samples: not {_told(plan)}."
     yield from _changes(plan, "MaxText")
 
 
-def torchtitan(plan: Plan) -> Iterator[str]:
-    """A Python snippet with torchtitan's configs; one batch, learning rate in steps."""
-    first, batch = plan.at(0).settings, plan.segments[0].batch
-    sizes = f"global_batch_size={batch}, seq_len={plan.seq_len}, steps={plan.steps}"
-    yield f"training = TrainingConfig({sizes}, ...)"
-    lr = f"lr={_peak(plan, plan.rate)!r}, " if isinstance(plan.rate, Rate) else "lr=..., "
-    betas = f"betas=({first.beta1!r}, {first.beta2!r})"
-    yield f"optimizer = default_adamw({lr}{betas}, weight_decay={first.weight_decay!r})"
-    if isinstance(plan.rate, Rate):
-        warmup, decay = _rate_steps(plan, plan.rate)
-        shape = {"1-sqrt": "sqrt", "cosine": "cosine"}.get(plan.rate.shape, "linear")
-        yield (
-            f"lr_scheduler = LRSchedulersContainer.Config(warmup_steps={warmup}, "
-            f'decay_ratio={decay / plan.steps!r}, decay_type="{shape}", '
-            f"min_lr_factor={plan.rate.floor!r})"
-        )
-        known = {"sqrt": "1-sqrt"}.get(shape, shape)
-        yield from _rate_by_steps(plan, plan.rate, "torchtitan", known, "at its end in the warm-up")
-    if len(plan.segments) > 1:
-        yield f"# torchtitan holds one batch; the plan's are {_told(plan)}."
-    yield from _changes(plan, "torchtitan")
+def _megatron_rate(plan: Plan, rate: Rate) -> Iterator[str]:
+    """Flags of the rate, taken at a step's first sample; the plan's is that of its middle.
+
+    Both are the same where the warm-up begins at the rate of half a batch, and warm-up and decay
+    end half a batch earlier.
+    """
+    peak, first, last = _peak(plan, rate), plan.segments[0].batch, plan.segments[-1].batch
+    warmup = max(int(rate.warmup / plan.seq_len - first / 2), 0)
+    total, decay = int(rate.total / plan.seq_len - last / 2), int(rate.decay) // plan.seq_len
+    yield f"--lr {peak!r}"
+    yield f"--lr-warmup-samples {warmup}"
+    if warmup:
+        yield f"--lr-warmup-init {peak * first * plan.seq_len / 2 / rate.warmup!r}"
+    if rate.decay:
+        yield f"--min-lr {rate.floor * peak!r}"
+        yield "--lr-decay-style WSD"
+        yield f"--lr-decay-samples {total}"
+        yield f"--lr-wsd-decay-style {MEGATRON_SHAPES.get(rate.shape, 'exponential')}"
+        yield f"--lr-wsd-decay-samples {decay}"
+        if rate.shape not in MEGATRON_SHAPES:
+            yield "# Its exponential is 2*0.5^x - 1 between lr and min-lr, not floor^x."
+    else:
+        yield "--lr-decay-style constant"
+    lengths = (rate.warmup, *((rate.total, rate.decay) if rate.decay else ()))
+    halves = (first % 2 and rate.warmup, last % 2 and rate.decay)
+    if any(length % plan.seq_len for length in lengths) or any(halves):
+        yield "# Lengths of the rate are rounded down to whole samples."
+    if _moves_at_a_change(plan, rate):
+        yield "# The batch changes in the warm-up or the decay: half a batch there is another's."
 
 
 def _with_changes(
@@ -237,28 +194,15 @@ def _rate_by_steps(plan: Plan, rate: Rate, trainer: str, shape: str, where: str)
         yield f"# {trainer} has no {rate.shape} decay; the decay here is {shape}."
     if rate.decay and rate.total != plan.tokens:
         yield f"# {trainer} ends the decay at the last step; the plan, at {rate.total}."
-    edges = (rate.warmup, rate.total - rate.decay if rate.decay else plan.budget)
-    if any(s.start_tokens < edges[0] or s.start_tokens > edges[1] for s in plan.segments[1:]):
+    if _moves_at_a_change(plan, rate):
         yield f"# {trainer}'s rate moves by steps; the plan's by tokens, across a batch change."
     yield f"# {trainer} takes the rate {where}; the plan, at its middle."
 
 
-def _olmo_scheduler(plan: Plan, rate: Rate) -> Iterator[str]:
-    units, warmup = "units=SchedulerUnits.tokens", int(rate.warmup)
-    if not rate.decay:
-        kind = f"ConstantWithWarmup({units}, warmup={warmup})" if warmup else "ConstantScheduler()"
-        yield f"scheduler = {kind}"
-    elif rate.shape == "cosine" and rate.warmup + rate.decay == rate.total:
-        ending = f"alpha_f={rate.floor!r}, t_max={int(rate.total)}"
-        yield f"scheduler = CosWithWarmup({units}, warmup={warmup}, {ending})"
-    else:
-        ending = f"decay_fraction=None, decay_min_lr={rate.floor * _peak(plan, rate)!r}"
-        yield f"scheduler = WSD({units}, warmup={warmup}, decay={int(rate.decay)}, {ending})"
-        if rate.shape != "linear":
-            yield f"# OLMo-core's WSD decays linearly only; the plan's shape is {rate.shape}."
-        if rate.total != plan.tokens:
-            yield f"# OLMo-core ends the decay at max_duration; the plan, at {int(rate.total)}."
-    yield "# OLMo-core takes the rate at a step's last token; the plan, at its middle."
+def _moves_at_a_change(plan: Plan, rate: Rate) -> bool:
+    """Whether the batch changes within the warm-up or the decay."""
+    stable = (rate.warmup, rate.total - rate.decay if rate.decay else plan.budget)
+    return any(not stable[0] <= s.start_tokens <= stable[1] for s in plan.segments[1:])
 
 
 def _levanter_rate(plan: Plan, rate: Rate) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Exports to trainers that go by steps, run as the trainers run them: every batch and rate."""
 
-import math
 import re
 import types
 
@@ -12,36 +11,16 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import resolve
+from tests.schedules.exported import (
+    SEQ_LEN,
+    TOKENS,
+    code_of,
+    million,
+    plan_arrays,
+    plan_batches,
+)
 
-SEQ_LEN = 128
-TOKENS = 2_000_000_000
 MICRO = 4
-SCHEDULE = "0:8 800M:16 1.4B:32"  # switches at multiples of the new batch
-
-
-def million(shape: rates.Shape = "1-sqrt", floor=0.1, coupling=None):
-    rate = rates.wsd(4e-3, TOKENS, 20_000_000, 500_000_000, shape, floor)
-    plan = resolve(BatchSchedule.parse(SCHEDULE), TOKENS, SEQ_LEN, rate=rate, coupling=coupling)
-    assert plan.steps > 10**6
-    return plan
-
-
-def plan_arrays(plan):
-    """Batch and rate of every step, and the middle token, all at once."""
-    steps = [segment.steps for segment in plan.segments]
-    batch = np.repeat([segment.batch for segment in plan.segments], steps)
-    size = batch * plan.seq_len
-    middle = np.cumsum(size) - size / 2
-    scales = [plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in plan.segments]
-    return batch, plan.rate(middle) * np.repeat(scales, steps)
-
-
-def code_of(text):
-    """What the text defines, without the libraries that it imports."""
-    kept = [line for line in text.splitlines() if not re.match(r"from (torch|transformers)", line)]
-    names = {"TrainerCallback": object}
-    exec("\n".join(kept), names)
-    return types.SimpleNamespace(**names)
 
 
 def sampled(plan, every):
@@ -101,16 +80,12 @@ def test_a_switch_that_is_no_multiple_of_the_batch_is_told():
     assert "cannot switch to 16 after 72 sequences" in text
     assert "Plan the switch for 10240 tokens" in text
     wrong = trained_batches(code_of(text), plan.steps)
-    assert wrong != list(plan_batches(plan))
+    assert wrong != plan_batches(plan)
     aligned = resolve(BatchSchedule.parse("0:8 10240:16"), 100_000, SEQ_LEN)
     text = export(aligned, "deepspeed")
     assert "cannot switch" not in text
     code = code_of(export(aligned, "huggingface"))
-    assert trained_batches(code, aligned.steps) == list(plan_batches(aligned))
-
-
-def plan_batches(plan):
-    return (plan.at(step).batch for step in range(plan.steps))
+    assert trained_batches(code, aligned.steps) == plan_batches(aligned)
 
 
 def settings_of(text):
@@ -170,41 +145,11 @@ def test_maxtext_has_the_rate_of_a_constant_batch(shape):
     assert np.abs(after).max() < 4e-3 * 0.8 * np.pi / 10**5
 
 
-def torchtitan_rates(text, steps):
-    """As torchtitan's linear_warmup_stable_decay, at every step."""
-    (warmup, ratio, shape, floor) = re.findall(
-        r'warmup_steps=(\d+), decay_ratio=(\S+), decay_type="(\w+)", min_lr_factor=(\S+)\)', text
-    )[0]
-    peak = float(re.findall(r"lr=(\S+),", text)[0])
-    warmup, decay, floor, at = (
-        int(warmup),
-        round(steps * float(ratio)),
-        float(floor),
-        np.arange(steps),
-    )
-    part = np.clip((at - (steps - decay)) / decay, 0, 1)
-    fall = {"linear": 1 - part, "sqrt": 1 - np.sqrt(part), "cosine": (1 + np.cos(np.pi * part)) / 2}
-    rate = np.where(at < warmup, (at + 1) / max(warmup, 1), 1.0)
-    return peak * rate * np.where(at > steps - decay, floor + (1 - floor) * fall[shape], 1.0)
-
-
-@pytest.mark.parametrize("shape", ["linear", "cosine"])
-def test_torchtitan_has_the_rate_of_a_constant_batch(shape):
-    total = 8 * SEQ_LEN * 10**6
-    rate = rates.wsd(4e-3, total, 8 * SEQ_LEN * 2000, 8 * SEQ_LEN * 10**5, shape, 0.1)
-    plan = resolve(BatchSchedule.constant(8), total, SEQ_LEN, rate=rate)
-    text = export(plan, "torchtitan")
-    assert "global_batch_size=8, seq_len=128, steps=1000000" in text
-    found = torchtitan_rates(text, plan.steps)
-    np.testing.assert_allclose(found, plan_arrays(plan)[1], rtol=0, atol=4e-3 * 0.51 / 2000)
-    after = found[2000:] - plan_arrays(plan)[1][2000:]
-    assert np.abs(after).max() < 4e-3 * 0.8 * np.pi / 10**5
-
-
 @pytest.mark.parametrize(
     ("trainer", "text", "says"),
     [
-        ("torchtitan", "0:8 2M:16", "holds one batch; the plan's are 0:8 1954:16"),
+        ("olmo-core", "0:8 2048000:12", "refuses the change from 1024 to 1536"),
+        ("olmo-core", "0:8 9K:16", "OLMo-core cannot switch to 16 after 72 sequences"),
         ("maxtext", "0:8 2M:16 3M:32", "equal increments after equal samples: not 0:8"),
         ("maxtext", "0:16 2M:8", "equal increments after equal samples: not 0:16"),
         ("huggingface", "0:16 2048000:8", "The batch shrinks"),
@@ -212,64 +157,3 @@ def test_torchtitan_has_the_rate_of_a_constant_batch(shape):
 )
 def test_what_they_cannot_do_is_said(trainer, text, says):
     assert says in export(resolve(BatchSchedule.parse(text), 10**7, SEQ_LEN), trainer)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["huggingface", "deepspeed"])
-def test_torch_takes_the_rate_of_every_step(trainer):
-    torch = pytest.importorskip("torch")
-    plan = million()
-    code, rate = code_of(export(plan, trainer)), plan_arrays(plan)[1]
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, code.rate)
-    found = []
-    for _ in range(plan.steps):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        scheduler.step()
-    np.testing.assert_allclose(found, rate, rtol=1e-12)
-    assert math.isclose(found[-1], plan.segments[-1].lr_end)
-
-
-@pytest.mark.slow
-def test_the_trainer_of_transformers_follows_the_plan(tmp_path):
-    """Its own loop: sequences between optimizer steps, and the rate that each step used."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
-    rate = rates.wsd(1e-2, 300 * 16, 40 * 16, 60 * 16)
-    plan = resolve(BatchSchedule.parse("0:4 1664:8 3328:16"), 300 * 16, 16, rate=rate)
-    text = export(plan, "huggingface")
-    assert "cannot switch" not in text
-    names = {}
-    exec(text, names)
-    seen, batches, used = [], [], []
-
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, x):
-            seen.append(len(x))
-            return {"loss": (self.weight - x).square().mean()}
-
-    class Watch(transformers.TrainerCallback):
-        def on_pre_optimizer_step(self, args, state, control, **kwargs):
-            batches.append(sum(seen))
-            used.append(optimizer.param_groups[0]["lr"])
-            seen.clear()
-
-    model = Model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, names["rate"])
-    arguments = transformers.TrainingArguments(
-        tmp_path, max_steps=plan.steps, gradient_accumulation_steps=names["batch"](0) // 2,
-        per_device_train_batch_size=2, report_to=[], save_strategy="no", use_cpu=True,
-        disable_tqdm=True,
-    )  # fmt: skip
-    transformers.Trainer(
-        model, arguments, train_dataset=[{"x": float(i)} for i in range(300)],
-        optimizers=(optimizer, scheduler), callbacks=[names["FollowPlan"](2), Watch()],
-    ).train()  # fmt: skip
-    assert batches == list(plan_batches(plan))
-    assert used == pytest.approx([plan.at(step).settings.lr for step in range(plan.steps)])
