@@ -17,6 +17,7 @@ slow tests where they are installed; options move, so check them against the ver
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 from bss.errors import InputError
@@ -110,9 +111,8 @@ def maxtext(plan: Plan) -> Iterator[str]:
         shape = plan.rate.shape if plan.rate.shape in ("linear", "cosine") else "linear"
         yield f"learning_rate: {_peak(plan, plan.rate)!r}"
         yield "lr_schedule_type: wsd"
-        # MaxText rounds fractions of the steps down, so half a step more is exact.
-        yield f"warmup_steps_fraction: {(warmup + 0.5) / plan.steps if warmup else 0.0!r}"
-        yield f"wsd_decay_steps_fraction: {(decay + 0.5) / plan.steps if decay else 0.0!r}"
+        yield f"warmup_steps_fraction: {_fraction(warmup, plan.steps)!r}"
+        yield f"wsd_decay_steps_fraction: {_fraction(decay, plan.steps)!r}"
         yield f"wsd_decay_style: {shape}"
         yield f"learning_rate_final_fraction: {plan.rate.floor!r}"
         yield from _rate_by_steps(
@@ -139,13 +139,14 @@ def _megatron_rate(plan: Plan, rate: Rate) -> Iterator[str]:
     if rate.decay:
         yield f"--min-lr {rate.floor * peak!r}"
         yield "--lr-decay-style WSD"
-        yield f"--lr-decay-samples {total}"
+        yield f"--lr-decay-samples {max(total, warmup + 1)}"
         yield f"--lr-wsd-decay-style {MEGATRON_SHAPES.get(rate.shape, 'exponential')}"
         yield f"--lr-wsd-decay-samples {decay}"
         if rate.shape not in MEGATRON_SHAPES:
             yield "# Its exponential is 2*0.5^x - 1 between lr and min-lr, not floor^x."
     else:
         yield "--lr-decay-style constant"
+        yield f"--lr-decay-samples {max(total, warmup + 1)}"  # unused, but longer than the warm-up
     lengths = (rate.warmup, *((rate.total, rate.decay) if rate.decay else ()))
     halves = (first % 2 and rate.warmup, last % 2 and rate.decay)
     if any(length % plan.seq_len for length in lengths) or any(halves):
@@ -160,6 +161,17 @@ def _with_changes(
     """Code that sets batch and rate, and what else the plan changes with the batch."""
     others = ("beta1", "beta2", "weight_decay")
     return lambda plan: itertools.chain(code(plan), _changes(plan, name, others))
+
+
+def _fraction(count: int, steps: int) -> float:
+    """The least fraction of the steps that MaxText rounds down to a count; it refuses sums over 1.
+
+    Examples:
+        >>> int(49 * (1 / 49)), int(49 * _fraction(1, 49))
+        (0, 1)
+    """
+    fraction = count / steps
+    return fraction if int(steps * fraction) == count else math.nextafter(fraction, 1.0)
 
 
 def _ramp(plan: Plan) -> int | None:
@@ -196,6 +208,9 @@ def _rate_by_steps(plan: Plan, rate: Rate, trainer: str, shape: str, where: str)
         yield f"# {trainer} ends the decay at the last step; the plan, at {rate.total}."
     if _moves_at_a_change(plan, rate):
         yield f"# {trainer}'s rate moves by steps; the plan's by tokens, across a batch change."
+    edges = (rate.warmup, rate.total - rate.decay if rate.decay else 0)
+    if any(plan.tokens_at(plan.step_at(int(edge))) != edge for edge in edges if edge < plan.tokens):
+        yield f"# {trainer}'s lengths of the rate are whole steps, rounded."
     yield f"# {trainer} takes the rate {where}; the plan, at its middle."
 
 

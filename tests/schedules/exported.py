@@ -11,8 +11,21 @@ from bss.schedules.coupling import Coupling
 from bss.schedules.plan import Plan, resolve
 
 SEQ_LEN = 128
-TOKENS = 2_000_000_000
-SCHEDULE = "0:8 800M:16 1.4B:32"  # switches at multiples of the new batch
+TOKENS = 2_048_000_000
+SCHEDULE = "0:8 819.2M:16 1.4336B:32"  # switches at multiples of the new batch
+SHORT = 1_024_000  # a thousand steps of 8
+EDGES: dict[str, tuple[str, rates.Rate]] = {
+    "no warm-up": ("0:8", rates.constant(4e-3)),
+    "warm-up throughout": ("0:8", rates.constant(4e-3, SHORT)),
+    "warm-up and decay alone": ("0:8", rates.cosine(4e-3, SHORT, 102_400)),
+    "decay alone": ("0:8", rates.linear_to_zero(4e-3, SHORT)),
+    "ramp in the warm-up": ("0:8 40960:16", rates.constant(4e-3, 81_920)),
+}
+
+
+def edge(name: str) -> Plan:
+    schedule, rate = EDGES[name]
+    return resolve(BatchSchedule.parse(schedule), SHORT, SEQ_LEN, rate=rate)
 
 
 def million(
@@ -21,7 +34,7 @@ def million(
     coupling: Coupling | None = None,
     schedule: str = SCHEDULE,
 ) -> Plan:
-    rate = rates.wsd(4e-3, TOKENS, 20_480_000, 500_000_000, shape, floor)
+    rate = rates.wsd(4e-3, TOKENS, 20_480_000, 512_000_000, shape, floor)
     plan = resolve(BatchSchedule.parse(schedule), TOKENS, SEQ_LEN, rate=rate, coupling=coupling)
     assert plan.steps > 10**6
     return plan

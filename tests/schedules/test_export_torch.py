@@ -1,8 +1,7 @@
 """Exports run by the trainers' own parsers and schedules: batch and rate of every step.
 
-A trainer that is not installed is skipped; docs/schedule.md names the versions that were run. They
-need no conftest: `python -m pytest --noconftest -m slow tests/schedules` of the trainer's own
-environment runs them.
+A trainer that is not installed is skipped; docs/schedule.md names the versions that were run, and
+the command.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.export import export
 from bss.schedules.plan import resolve
-from tests.schedules.exported import code_of, million, plan_arrays, plan_batches
+from tests.schedules.exported import EDGES, code_of, edge, million, plan_arrays, plan_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SPACE = types.SimpleNamespace
@@ -99,34 +98,53 @@ def test_the_trainer_of_transformers_follows_the_plan(tmp_path):
     assert used == pytest.approx(rates_of(plan))
 
 
-def test_megatron_takes_every_batch_and_rate(plan, monkeypatch):
-    """By its own arguments, counted steps, and scheduler."""
+@pytest.fixture
+def megatron(monkeypatch):
+    """Batch and rate of every step by its own arguments, count of steps, and scheduler."""
     training = pytest.importorskip("megatron.training.training", exc_type=ImportError)
     from megatron.core import num_microbatches_calculator as calculator
     from megatron.training.arguments import add_megatron_arguments
 
-    flags = [f for f in export(plan, "megatron").splitlines() if f.startswith("--")]
-    args = add_megatron_arguments(argparse.ArgumentParser()).parse_args(
-        [part.strip('"') for flag in flags for part in flag.split(" ", 1)]
-    )
-    args.start_weight_decay = args.end_weight_decay = args.weight_decay  # as validate_args does
-    monkeypatch.setattr(training, "get_args", lambda: args)
-    monkeypatch.setattr(training, "print_rank_0", lambda line: None)
-    calculator.init_num_microbatches_calculator(
-        1, None, None, 1, 1, step_batch_size_schedule=args.step_batch_size_schedule,
-        seq_length=args.seq_length,
-    )  # fmt: skip
-    group, batches, used = {"lr": None}, [], []
-    scheduler = training.get_optimizer_param_scheduler(SPACE(param_groups=[group]))
-    assert args.train_iters == plan.steps
-    for _ in range(plan.steps):
-        calculator.update_num_microbatches(scheduler.num_steps)
-        batches.append(calculator.get_current_global_batch_size())
-        used.append(group["lr"])
-        scheduler.step(batches[-1])
-    calculator.unset_num_microbatches_calculator()
+    def run(plan):
+        flags = [f for f in export(plan, "megatron").splitlines() if f.startswith("--")]
+        args = add_megatron_arguments(argparse.ArgumentParser()).parse_args(
+            [part.strip('"') for flag in flags for part in flag.split(" ", 1)]
+        )
+        args.start_weight_decay = args.end_weight_decay = args.weight_decay  # as validate_args
+        monkeypatch.setattr(training, "get_args", lambda: args)
+        monkeypatch.setattr(training, "print_rank_0", lambda line: None)
+        calculator.init_num_microbatches_calculator(
+            1, None, None, 1, 1, step_batch_size_schedule=args.step_batch_size_schedule,
+            seq_length=args.seq_length,
+        )  # fmt: skip
+        group, batches, used = {"lr": None}, [], []
+        scheduler = training.get_optimizer_param_scheduler(SPACE(param_groups=[group]))
+        assert args.train_iters == plan.steps
+        for _ in range(plan.steps):
+            calculator.update_num_microbatches(scheduler.num_steps)
+            batches.append(calculator.get_current_global_batch_size())
+            used.append(group["lr"])
+            scheduler.step(batches[-1])
+        calculator.unset_num_microbatches_calculator()
+        return batches, used
+
+    return run
+
+
+def test_megatron_takes_every_batch_and_rate(megatron, plan):
+    batches, used = megatron(plan)
     np.testing.assert_array_equal(batches, plan_arrays(plan)[0])
     np.testing.assert_allclose(used, plan_arrays(plan)[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_megatron_takes_the_ends_of_a_rate(megatron, name):
+    plan = edge(name)
+    batches, used = megatron(plan)
+    assert batches == plan_batches(plan)
+    other = 4e-3 * (16 - 8) / 2 * plan.seq_len / 81_920  # half a batch of the warm-up
+    told = "half a batch" in export(plan, "megatron")
+    np.testing.assert_allclose(used, plan_arrays(plan)[1], rtol=1e-9, atol=other if told else 0)
 
 
 def test_olmo_core_takes_every_batch_and_rate(plan):
@@ -181,7 +199,6 @@ def test_torchtitan_takes_every_batch_and_rate(plan, monkeypatch):
     def train_step(self, data_iterator):
         batches.append(self.gradient_accumulation_steps * self.micro)
         used.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
         scheduler.step()
 
     monkeypatch.setattr(titan.Trainer, "train_step", train_step)
