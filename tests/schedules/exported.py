@@ -2,8 +2,10 @@
 
 import re
 import types
+from typing import Any
 
 import numpy as np
+import pytest
 
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
@@ -21,6 +23,11 @@ EDGES: dict[str, tuple[str, rates.Rate]] = {
     "decay alone": ("0:8", rates.linear_to_zero(4e-3, SHORT)),
     "ramp in the warm-up": ("0:8 40960:16", rates.constant(4e-3, 81_920)),
 }
+
+
+def installed(module: str) -> Any:
+    """A module of a trainer; the test is skipped where it is not installed."""
+    return pytest.importorskip(module, exc_type=ImportError)
 
 
 def edge(name: str) -> Plan:

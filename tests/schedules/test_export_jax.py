@@ -6,12 +6,23 @@ the command.
 
 import importlib.resources
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 
 from bss.schedules.export import export
 from bss.schedules.plan import Plan
-from tests.schedules.exported import EDGES, SCHEDULE, edge, million, plan_arrays, plan_batches
+from bss.schedules.rates import Rate
+from tests.schedules.exported import (
+    EDGES,
+    SCHEDULE,
+    edge,
+    installed,
+    million,
+    plan_arrays,
+    plan_batches,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 PRECISION = 4e-7  # both reckon in float32, as parts of the peak
@@ -19,16 +30,12 @@ PRECISION = 4e-7  # both reckon in float32, as parts of the peak
 
 def levanter(plan: Plan):
     """Batch and rate of every step by its own config and schedules."""
-    config = pytest.importorskip("levanter.optim.config", exc_type=ImportError)
-    import draccus
-    import jax.numpy as jnp
-    import yaml
-    from levanter.schedule import BatchSchedule, IntSchedule
-
+    config = installed("levanter.optim.config")
+    draccus, schedules = installed("draccus"), installed("levanter.schedule")
     settings = yaml.safe_load(export(plan, "levanter"))
     steps = settings["trainer"]["num_train_steps"]
-    schedule = BatchSchedule(
-        draccus.decode(int | IntSchedule, settings["trainer"]["train_batch_size"])
+    schedule = schedules.BatchSchedule(
+        draccus.decode(int | schedules.IntSchedule, settings["trainer"]["train_batch_size"])
     )
     assert schedule.global_data_offset_by_step(steps) * plan.seq_len == plan.tokens
     optimizer = draccus.decode(config.OptimizerConfig, settings["optimizer"])
@@ -43,18 +50,15 @@ def levanter_rates(plan: Plan) -> np.ndarray:
 
 def maxtext(plan: Plan):
     """Batch and rate of every step by its own config, manager of the ramp, and schedule."""
-    utils = pytest.importorskip("maxtext.utils.maxtext_utils", exc_type=ImportError)
-    import jax.numpy as jnp
-    import yaml
-    from maxtext.configs import pyconfig
-    from maxtext.utils.rampup_batch import create_rampup_manager
-
+    utils = installed("maxtext.utils.maxtext_utils")
+    pyconfig = installed("maxtext.configs.pyconfig")
+    rampup = installed("maxtext.utils.rampup_batch")
     base = importlib.resources.files("maxtext.configs") / "base.yml"
     config = pyconfig.initialize(
         ["", str(base), "run_name=plan", "skip_jax_distributed_system=true"],
         **yaml.safe_load(export(plan, "maxtext")),
     )
-    manager, batches = create_rampup_manager(config, None), []
+    manager, batches = rampup.create_rampup_manager(config, None), []
     for _ in range(config.steps):
         batches.append(
             manager.global_batch_size_current if manager else config.global_batch_size_to_train_on
@@ -67,6 +71,7 @@ def maxtext(plan: Plan):
 def maxtext_rates(plan: Plan) -> np.ndarray:
     """The plan's rate at a step's start, and in the decay so that the last step has the floor."""
     rate, start = plan.rate, plan_arrays(plan, 0.0)[1]
+    assert isinstance(rate, Rate)
     if not rate.decay:
         return start
     first = plan.step_at(int(rate.total - rate.decay))

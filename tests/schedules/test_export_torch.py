@@ -15,7 +15,15 @@ from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.export import export
 from bss.schedules.plan import resolve
-from tests.schedules.exported import EDGES, code_of, edge, million, plan_arrays, plan_batches
+from tests.schedules.exported import (
+    EDGES,
+    code_of,
+    edge,
+    installed,
+    million,
+    plan_arrays,
+    plan_batches,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SPACE = types.SimpleNamespace
@@ -44,7 +52,7 @@ def rates_of(plan):
 
 @pytest.mark.parametrize("trainer", ["huggingface", "deepspeed"])
 def test_torch_takes_the_rate_of_every_step(trainer, plan):
-    torch = pytest.importorskip("torch")
+    torch = installed("torch")
     code, rate = code_of(export(plan, trainer)), plan_arrays(plan)[1]
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, code.rate)
@@ -59,8 +67,8 @@ def test_torch_takes_the_rate_of_every_step(trainer, plan):
 
 def test_the_trainer_of_transformers_follows_the_plan(tmp_path):
     """Its own loop: sequences between optimizer steps, and the rate that each step used."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
+    torch, transformers = installed("torch"), installed("transformers")
+    installed("accelerate")
     plan = small()
     text = export(plan, "huggingface")
     assert "cannot switch" not in text
@@ -101,13 +109,13 @@ def test_the_trainer_of_transformers_follows_the_plan(tmp_path):
 @pytest.fixture
 def megatron(monkeypatch):
     """Batch and rate of every step by its own arguments, count of steps, and scheduler."""
-    training = pytest.importorskip("megatron.training.training", exc_type=ImportError)
-    from megatron.core import num_microbatches_calculator as calculator
-    from megatron.training.arguments import add_megatron_arguments
+    training = installed("megatron.training.training")
+    calculator = installed("megatron.core.num_microbatches_calculator")
+    arguments = installed("megatron.training.arguments")
 
     def run(plan):
         flags = [f for f in export(plan, "megatron").splitlines() if f.startswith("--")]
-        args = add_megatron_arguments(argparse.ArgumentParser()).parse_args(
+        args = arguments.add_megatron_arguments(argparse.ArgumentParser()).parse_args(
             [part.strip('"') for flag in flags for part in flag.split(" ", 1)]
         )
         args.start_weight_decay = args.end_weight_decay = args.weight_decay  # as validate_args
@@ -149,15 +157,13 @@ def test_megatron_takes_the_ends_of_a_rate(megatron, name):
 
 def test_olmo_core_takes_every_batch_and_rate(plan):
     """By its own callback, setter of the batch, and scheduler."""
-    torch, optim = pytest.importorskip("torch"), pytest.importorskip("olmo_core.optim")
-    from olmo_core.data.data_loader import DataLoaderBase
-    from olmo_core.train.train_module import TransformerTrainModule
-
+    torch, optim = installed("torch"), installed("olmo_core.optim")
+    base = installed("olmo_core.data.data_loader").DataLoaderBase
+    module = object.__new__(installed("olmo_core.train.train_module").TransformerTrainModule)
     code = executed(export(plan, "olmo-core"))
-    abstract = dict.fromkeys(DataLoaderBase.__abstractmethods__)
-    loader = object.__new__(type("Loader", (DataLoaderBase,), abstract))
+    abstract = dict.fromkeys(base.__abstractmethods__)
+    loader = object.__new__(type("Loader", (base,), abstract))
     loader._global_batch_size, loader.batches_processed = code.batch(0) * code.SEQ_LEN, 0
-    module = object.__new__(TransformerTrainModule)
     config = optim.AdamWConfig(**code.ADAMW)
     module.scheduler, module.optim = code.PlanRate(), config.build(torch.nn.Linear(1, 1))
     (group,) = module.optim.param_groups
@@ -188,8 +194,8 @@ def torchtitan_trainer(code):
 
 
 def test_torchtitan_takes_every_batch_and_rate(plan, monkeypatch):
-    torch = pytest.importorskip("torch")
-    titan = pytest.importorskip("torchtitan.trainer", exc_type=ImportError)
+    torch = installed("torch")
+    titan = installed("torchtitan.trainer")
     code = executed(export(plan, "torchtitan"))
     assert (code.training.steps, code.training.global_batch_size) == (plan.steps, 8)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=code.ADAMW["lr"])
@@ -211,8 +217,8 @@ def test_torchtitan_takes_every_batch_and_rate(plan, monkeypatch):
 
 def test_the_step_of_torchtitan_accumulates_the_batch():
     """Its own train_step: sequences between optimizer steps, and the rate that each used."""
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("torchtitan.trainer", exc_type=ImportError)
+    torch = installed("torch")
+    installed("torchtitan.trainer")
     plan = small()
     code = executed(export(plan, "torchtitan"))
     model = torch.nn.Linear(1, 1)
@@ -253,14 +259,13 @@ def test_the_step_of_torchtitan_accumulates_the_batch():
 
 def test_deepspeed_takes_every_batch(plan):
     """By its own parser of the config, setter of the batch, and boundary of a step."""
-    deepspeed = pytest.importorskip("deepspeed", exc_type=ImportError)
-    from deepspeed.runtime.config import DeepSpeedConfig
-
+    deepspeed = installed("deepspeed")
+    config = installed("deepspeed.runtime.config").DeepSpeedConfig
     code = code_of(export(plan, "deepspeed"))
     micro = {"train_batch_size": code.batch(0), "train_micro_batch_size_per_gpu": 8}
     engine = object.__new__(deepspeed.DeepSpeedEngine)
     engine.__dict__.update(
-        _config=DeepSpeedConfig(micro), dp_world_size=1, global_steps=0, micro_steps=0,
+        _config=config(micro), dp_world_size=1, global_steps=0, micro_steps=0,
         _is_gradient_accumulation_boundary=None, zenflow=False,
     )  # fmt: skip
     batches = []
@@ -277,9 +282,9 @@ def test_deepspeed_takes_every_batch(plan):
 
 def test_the_engine_of_deepspeed_follows_the_plan(monkeypatch):
     """Its own engine: sequences between optimizer steps, and the rate that each used."""
-    torch = pytest.importorskip("torch")
+    torch = installed("torch")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    deepspeed = pytest.importorskip("deepspeed", exc_type=ImportError)
+    deepspeed = installed("deepspeed")
     one = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"}
     for name, value in {**one, "MASTER_PORT": "29613"}.items():
         monkeypatch.setenv(name, value)
