@@ -15,7 +15,7 @@ test: setup  ## lint, types, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow
@@ -31,8 +31,8 @@ setup: .venv/ready
 
 .venv/ready: requirements.lock requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps \
+		-r requirements.lock --editable .
 	touch $@
 
 lock: setup  ## renew the exact versions

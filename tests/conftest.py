@@ -1,7 +1,8 @@
 """Every test runs on two forced CPU devices, with implicit rank promotion an error.
 
-Most of the time would go into compiling: programs are compiled without optimisation, and shared
-between the workers of a session and the processes that tests start, which have one device.
+Most of the time would go into compiling: programs are compiled without optimisation, each in one
+piece, and shared between the workers of a session and the processes that tests start, which have
+one device.
 """
 
 import atexit
@@ -11,7 +12,13 @@ import random
 import shutil
 import tempfile
 
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        "--xla_backend_optimization_level=0",
+        "--xla_cpu_use_fusion_emitters=false",
+        "--xla_cpu_parallel_codegen_split_count=1",
+    ]
+)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import jax

@@ -90,9 +90,17 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(es_curve, tmp_path)
     assert record["trained_tokens"] < 600_000
     assert "--config=configs/es_curve.py:smoke" in record["command"]
 
-    status, _, told = es_curve(*SHORT)  # everything is there: nothing trains
-    assert status is None, told
-    assert pd.read_csv(tmp_path / "results/contenders.csv").equals(contenders)
+
+# That a finished run, and an engine of finished runs, train nothing is tested by themselves.
+@pytest.mark.slow
+@loading
+def test_es_curve_asked_again_writes_the_same(es_curve, tmp_path):
+    tables = []
+    for _ in range(2):
+        status, _, told = es_curve(*SHORT)
+        assert status is None, told
+        tables.append(pd.read_csv(tmp_path / "results/contenders.csv"))
+    assert tables[1].equals(tables[0])
 
 
 SBATCH = """#!/bin/bash

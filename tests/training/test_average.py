@@ -48,24 +48,33 @@ def test_bad_half_lives_are_refused(tiny_run, text):
         dataclasses.replace(tiny_run, averages=(text,))
 
 
-def test_a_run_reports_its_averages_and_they_are_better_at_a_high_rate(tiny_run, tiny_execution):
+@pytest.fixture(scope="module")
+def averaged(tiny_run, execution_in, tmp_path_factory):
+    """A run at a high rate with a weight average, its status and its curve."""
+    execution = execution_in(tmp_path_factory.mktemp("averaged"))
     run = overlay(tiny_run, {"averages": ["4%"], "optimizer.lr": 0.1, "schedule.batch": "2"})
     run = overlay(run, {"evaluation.test_tokens": 320})
-    status = train(run, tiny_execution)
-    rows = read_curve(Path(tiny_execution.runs) / run.id)
+    return run, train(run, execution), read_curve(Path(execution.runs) / run.id)
+
+
+def test_a_run_reports_its_averages_and_they_are_better_at_a_high_rate(averaged):
+    _, status, rows = averaged
     assert all("eval_loss_avg_4%" in row for row in rows)
     assert rows[-1]["eval_loss_avg_4%"] < rows[-1]["eval_loss"]
     assert status.losses["test_loss_avg_4%"] < status.losses["test_loss"]
     assert status.losses["eval_loss_avg_4%"] == rows[-1]["eval_loss_avg_4%"]
 
 
-def test_averages_leave_the_trajectory_alone(tiny_run, tiny_execution):
-    short = overlay(tiny_run, {"schedule.tokens": 2048})
-    with_bank = overlay(short, {"averages": ["20%", "300"]})
-    assert with_bank.id != short.id
-    assert train(with_bank, tiny_execution).losses["eval_loss"] == pytest.approx(
-        train(short, tiny_execution).losses["eval_loss"], rel=1e-5
-    )
+def test_averages_leave_the_trajectory_alone(averaged, tiny_execution):
+    run, _, rows = averaged
+    bare = overlay(run, {"averages": [], "schedule.tokens": 2048})
+    assert bare.id != run.id
+    train(bare, tiny_execution)
+    *plain, _ = read_curve(Path(tiny_execution.runs) / bare.id)  # the last stands at its end
+    assert len(plain) >= 5
+    for row, same in zip(plain, rows, strict=False):
+        assert same["tokens"] == row["tokens"]
+        assert same["eval_loss"] == pytest.approx(row["eval_loss"], rel=1e-5)
 
 
 def test_a_branch_needs_its_parents_averages(tiny_run, tiny_execution):

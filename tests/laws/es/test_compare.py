@@ -10,7 +10,8 @@ def of_surface(planted):
     return compare(planted.points(planted.laws["surface"], batches=planted.WIDE))
 
 
-@pytest.mark.parametrize("law", ["hyperbola", "piecewise"])
+# The hyperbola wins against the surface in the test of seven batches too.
+@pytest.mark.parametrize("law", [pytest.param("hyperbola", marks=pytest.mark.slow), "piecewise"])
 def test_left_out_batches_tell_planted_laws_apart(planted, law):
     points = planted.points(planted.laws[law], batches=planted.WIDE)
     assert compare(points).winner == law
