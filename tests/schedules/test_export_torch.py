@@ -35,7 +35,7 @@ def plan():
 
 
 def small():
-    """A plan of 187 steps, whose batch doubles twice after the warm-up and before the decay."""
+    """A plan of 44 steps, whose batch doubles twice after the warm-up and before the decay."""
     rate = rates.wsd(1e-2, 300 * 16, 40 * 16, 60 * 16)
     return resolve(BatchSchedule.parse("0:4 1664:8 3328:16"), 300 * 16, 16, rate=rate)
 
