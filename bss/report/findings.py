@@ -36,18 +36,22 @@ def interval_text(estimate: Estimate) -> str:
     """A value with its interval, the interval or a bound alone, or a dash.
 
     Examples:
-        >>> interval_text(Estimate(4.2, 3.9, 4.6)), interval_text(Estimate(None, None, 2.0))
-        ('4.2 (3.9 to 4.6)', '< 2')
+        >>> interval_text(Estimate(4.2, 3.9, 4.6)), interval_text(Estimate(None, None, 2215.4))
+        ('4.2 (3.9 to 4.6)', '< 2,220')
     """
-    if estimate.value is not None:
-        if estimate.low is None or estimate.high is None:
-            return f"{estimate.value:.3g}"
-        return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
-    if estimate.low is not None and estimate.high is not None:
-        return f"{estimate.low:.3g} to {estimate.high:.3g}"
-    bounds = [f"> {estimate.low:.3g}"] if estimate.low is not None else []
-    bounds += [f"< {estimate.high:.3g}"] if estimate.high is not None else []
-    return ", ".join(bounds) or "–"
+    value, low, high = (
+        x if x is None else digits(x) for x in (estimate.value, estimate.low, estimate.high)
+    )
+    interval = f"{low} to {high}" if low and high else None
+    if value:
+        return f"{value} ({interval})" if interval else value
+    bounds = [f"{sign} {end}" for sign, end in ((">", low), ("<", high)) if end]
+    return interval or ", ".join(bounds) or "–"
+
+
+def digits(value: float) -> str:
+    """A value to three digits, with an exponent only where it is very large or small."""
+    return f"{rounded(value, 3):,}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def over(estimate: Estimate, unit: float) -> Estimate:
@@ -56,9 +60,9 @@ def over(estimate: Estimate, unit: float) -> Estimate:
     return Estimate(value, low, high)
 
 
-def rounded(count: float, digits: int = 4) -> int:
+def rounded(count: float, places: int = 4) -> int:
     """A count to so many digits."""
-    return int(float(f"{count:.{digits}g}"))
+    return int(float(f"{count:.{places}g}"))
 
 
 def peak_text(rate: float) -> str:
@@ -192,7 +196,7 @@ def _optimal_batch(results: Results, law: str) -> str:
         return ""
     name, count = fit.law.name, len(fit.fits)
     known = [
-        f"{estimate.value:.3g} at {found.target_loss:g}"
+        f"{digits(estimate.value)} at {found.target_loss:g}"
         for found in fit.fits
         if found.status == "converged" and (estimate := found.batches.get("B_opt"))
         if estimate.value is not None

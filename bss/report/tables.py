@@ -10,7 +10,7 @@ import pandas as pd
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.plots.contenders import difference_text
 from bss.points.standings import ENDINGS, by_ending, compared_loss
-from bss.report.findings import interval_text, over, peak_text, rounded
+from bss.report.findings import digits, interval_text, over, peak_text, rounded
 from bss.tables import loss_column
 from bss.units import format_tokens
 
@@ -120,7 +120,7 @@ def optima_table(fit: TableFit) -> Table:
             format_tokens(rounded(at.tokens)),
             interval_text(over(at.batch, unit)),
             " to ".join(
-                "–" if x is None else f"{x / unit:.3g}" for x in (at.wider.low, at.wider.high)
+                "–" if x is None else digits(x / unit) for x in (at.wider.low, at.wider.high)
             ),
         ]
         for at in fit.optima
