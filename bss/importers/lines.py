@@ -10,11 +10,11 @@ import numpy as np
 from bss.errors import InputError
 from bss.importers.log import (
     COLUMNS,
-    ESCAPES,
     HEAD,
     LOSSES,
     Rows,
     encoding_of,
+    plain,
     refuse_line,
 )
 
@@ -37,10 +37,7 @@ def lines_of(file: Path) -> Iterator[tuple[int, str]]:
             if not line.endswith("\n"):
                 told = "has no line end and may be cut off; delete or complete the line"
                 refuse_line(file, number, told)
-            text = line.rstrip("\r\n")
-            if "\x1b" in text or "\0" in text:
-                text = ESCAPES.sub("", text)
-            for part in text.split("\r"):
+            for part in plain(line.rstrip("\r\n")).split("\r"):
                 yield number, part
 
 

@@ -41,12 +41,11 @@ PACKED = {
 }
 """First bytes of compressed files, and the program that unpacks them."""
 
-ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\0")
-"""What terminals are told, as colours, and the zeros that a crash leaves in a file."""
-
 HEAD = 2**18
 PART = 2**16
 """Bytes of a text file's middle and end, where its beginning is all warnings."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,13 @@ def head_of(file: Path) -> str:
     if file.suffix == ".wandb":
         told = "is W&B's own record; save the run's scan_history() as CSV or JSON lines"
         raise InputError(f"{file}: {told}")
-    text = head.decode(encoding, errors="replace")
-    return ESCAPES.sub("", text) if "\x1b" in text or "\0" in text else text
+    return plain(head.decode(encoding, errors="replace"))
+
+
+def plain(text: str) -> str:
+    """A text without what terminals are told, as colours, and the zeros that a crash leaves."""
+    text = text.replace("\0", "")
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def encoding_of(head: bytes) -> str:
