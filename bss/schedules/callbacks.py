@@ -23,6 +23,19 @@ SHAPES = {
     "1-sqrt": "1 - math.sqrt(1 - left)",
     "cosine": "(1 - math.cos(math.pi * left)) / 2",
 }
+DATACLASS = "from dataclasses import dataclass"
+DEEPSPEED_IMPORTS = ("from torch.optim.lr_scheduler import LambdaLR",)
+HUGGINGFACE_IMPORTS = (*DEEPSPEED_IMPORTS, "from transformers import TrainerCallback")
+OLMO_CORE_IMPORTS = (
+    "from olmo_core.optim.scheduler import Scheduler",
+    "from olmo_core.train import Duration",
+    "from olmo_core.train.callbacks import BatchSizeSchedulerCallback",
+)
+TORCHTITAN_IMPORTS = (
+    "from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw",
+    "from torchtitan.config import TrainingConfig",
+    "from torchtitan.trainer import Trainer",
+)
 HUGGINGFACE = '''
 
 class FollowPlan(TrainerCallback):
@@ -110,12 +123,8 @@ optimizer, lr_scheduler = default_adamw(**ADAMW), PlanRate.Config()
 
 def huggingface(plan: Plan) -> Iterator[str]:
     """Python for Hugging Face's Trainer: a callback and the rate for LambdaLR."""
-    yield "import math"
-    yield "from bisect import bisect_right"
-    yield ""
-    yield "from torch.optim.lr_scheduler import LambdaLR"
-    yield "from transformers import TrainerCallback"
-    yield from (*_functions(plan), HUGGINGFACE, *_unaligned(plan, "Trainer"))
+    yield from (*_imports(HUGGINGFACE_IMPORTS), *_functions(plan), HUGGINGFACE)
+    yield from _unaligned(plan, "Trainer")
     if any(s.batch < plan.segments[0].batch for s in plan.segments):
         told = plan.steps * plan.segments[0].batch
         yield f"# The batch shrinks: Trainer ends the epoch early below {told} sequences of data."
@@ -123,23 +132,13 @@ def huggingface(plan: Plan) -> Iterator[str]:
 
 def deepspeed(plan: Plan) -> Iterator[str]:
     """Python for DeepSpeed: what to call before each step, and the rate for LambdaLR."""
-    yield "import math"
-    yield "from bisect import bisect_right"
-    yield ""
-    yield "from torch.optim.lr_scheduler import LambdaLR"
-    yield from (*_functions(plan), DEEPSPEED, *_unaligned(plan, "DeepSpeed's engine"))
+    yield from (*_imports(DEEPSPEED_IMPORTS), *_functions(plan), DEEPSPEED)
+    yield from _unaligned(plan, "DeepSpeed's engine")
 
 
 def olmo_core(plan: Plan) -> Iterator[str]:
     """Python for OLMo-core: its callback for the batch, and a scheduler with the rate."""
-    yield "import math"
-    yield "from bisect import bisect_right"
-    yield "from dataclasses import dataclass"
-    yield ""
-    yield "from olmo_core.optim.scheduler import Scheduler"
-    yield "from olmo_core.train import Duration"
-    yield "from olmo_core.train.callbacks import BatchSizeSchedulerCallback"
-    yield from (*_functions(plan), OLMO_CORE)
+    yield from (*_imports(OLMO_CORE_IMPORTS, DATACLASS), *_functions(plan), OLMO_CORE)
     sizes = (segment.batch * plan.seq_len for segment in plan.segments)
     for before, after in itertools.pairwise(sizes):
         if max(before, after) % min(before, after):
@@ -152,14 +151,12 @@ def olmo_core(plan: Plan) -> Iterator[str]:
 
 def torchtitan(plan: Plan) -> Iterator[str]:
     """Python for torchtitan: a trainer that follows the batch, and schedulers with the rate."""
-    yield "import math"
-    yield "from bisect import bisect_right"
-    yield "from dataclasses import dataclass"
-    yield ""
-    yield "from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw"
-    yield "from torchtitan.config import TrainingConfig"
-    yield "from torchtitan.trainer import Trainer"
-    yield from (*_functions(plan), TORCHTITAN)
+    yield from (*_imports(TORCHTITAN_IMPORTS, DATACLASS), *_functions(plan), TORCHTITAN)
+
+
+def _imports(trainers: tuple[str, ...], *standard: str) -> Iterator[str]:
+    """What `_functions` import, and what else of Python's own; then the trainer's."""
+    yield from ("import math", "from bisect import bisect_right", *standard, "", *trainers)
 
 
 def _functions(plan: Plan) -> Iterator[str]:
