@@ -30,7 +30,8 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
     """Tokens of the smallest batch over those of larger ones, against the target loss.
 
     Where a line passes 1 the loss curves of its two batches cross. The hyperbola (McCandlish et
-    al., arXiv 1812.06162) keeps every ratio below 1; its own ratios are dashed.
+    al., arXiv 1812.06162) keeps every ratio below 1; its own ratios are dashed. A hollow mark is a
+    bound, of a pair of which one batch missed the target in some seed.
 
     Args:
         panels: a title to the table of `bss.points.crossings.crossings` and the fitted hyperbola.
@@ -43,8 +44,12 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
         ax.axhline(1, color=style.INK, lw=0.8, zorder=1)
         for batch, look in looks.items():
             pair = table.loc[(table["small"] == smallest) & (table["large"] == batch)]
-            x, log, errors = style.columns(pair, "target_loss", "log_ratio", "error")
+            bounded = pair["bound"].isin(["at most", "at least"])
+            x, log, errors = style.columns(pair.loc[~bounded], "target_loss", "log_ratio", "error")
             style.band(ax, x, np.exp(log), np.exp(log - errors), np.exp(log + errors), look)
+            x, log = style.columns(pair.loc[bounded], "target_loss", "log_ratio")
+            ax.plot(x, np.exp(log), **{"ms": 5.5, **look, "linestyle": "none", "mfc": "white"})
+            _arrows(ax, x, np.exp(log), list(pair.loc[bounded, "bound"]), look["color"])
             if law is not None:
                 at = [fit.target_loss for fit in law.fits if fit.status == "converged"]
                 tokens = np.array([law_tokens(law, [smallest, batch], t) for t in at])
@@ -57,6 +62,8 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
     entries = style.handles(looks, f"{smallest:g} over {{:g}}", ms=5, lw=1.4)
     if any(law is not None for _, law in panels.values()):
         entries.append(style.handle("the hyperbola's", color=style.FAINT, lw=1.1, ls="--"))
+    if any(table["bound"].isin(["at most", "at least"]).any() for table, _ in panels.values()):
+        entries.append(style.hollow("a bound: a batch\nmissed the loss", ms=5))
     return style.side_legend(figure, [*entries, SPREAD])
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from bss.points.censored import Bound
 from bss.points.contrasts import LEVEL, Contrast
 
 Source = Literal["paper", "secondary", "derived"]
@@ -125,6 +126,21 @@ def untestable(
     """A claim that these runs cannot test, and why (the note)."""
     nothing = Contrast(math.nan, None, None, LEVEL, n)
     return Claim(statement, source, condition, nothing, "", "not testable here", table, note)
+
+
+def bounded(one: Claim, bound: Bound) -> Claim:
+    """A claim of an effect that is only a bound: the verdict that it allows, the interval so far.
+
+    "unknown" allows none.
+    """
+    if not bound:
+        return one
+    allowed = {"at least": "shown", "at most": "opposite shown"}.get(bound)
+    kept = (allowed, "undecided", "not testable here")
+    closed = {"at least": {"high": None}, "at most": {"low": None}}
+    ends = closed.get(bound, {"low": None, "high": None})
+    verdict = one.verdict if one.verdict in kept else "undecided"
+    return dataclasses.replace(one, effect=dataclasses.replace(one.effect, **ends), verdict=verdict)
 
 
 def judged(effect: Contrast, sign: int, matters: float = 0.0) -> Verdict:

@@ -6,22 +6,15 @@ seed; errors are 2 standard errors over seeds (derived here).
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-
-Bound = Literal["", "at most", "at least", "unknown"]  # "" is a measurement, and no bound
-_REVERSED: dict[Bound, Bound] = {
-    "": "",
-    "at most": "at least",
-    "at least": "at most",
-    "unknown": "unknown",
-}
+from bss.points.censored import Bound, Logs, by_target
+from bss.points.lowest import Between, best_batches
 
 
 @dataclass(frozen=True)
@@ -45,15 +38,18 @@ class Optimum:
 
     Attributes:
         target_loss: in nats.
-        batch: the measured batch with the fewest tokens, geometric mean over seeds.
-        interior: whether smaller and larger batches reached the target too.
+        batch: the measured batch with the fewest tokens, geometric mean over seeds, of those that
+            reached the target in all.
+        interior: whether smaller and larger batches reached the target too, or consumed more than
+            the best without reaching it.
         log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
-            each seed's best batch and its neighbours. A seed whose best batch is the smallest or
-            the largest has that batch. No error where that is so of every seed.
+            each seed's best batch and its neighbours; the error includes what neighbours that
+            missed the target leave open. A seed whose best batch is the smallest or the largest
+            has that batch. No error where that is so of every seed.
         bound: what log2_batch is where some seed's best batch is the smallest ("at most") or the
-            largest ("at least") of those that reached the target.
+            largest ("at least") of those that tell of it.
         over_smallest, over_largest: log of the tokens of the smallest and of the largest batch
-            measured over those of `batch`.
+            that tell of it over those of `batch`; at least so much where they missed the target.
     """
 
     target_loss: float
@@ -81,7 +77,8 @@ class Growth:
 
     Attributes:
         doublings: of each seed.
-        bound: what they are where an optimum at either end is only a bound.
+        bound: what they are where an optimum at either end is only a bound, or known between two
+            ends.
     """
 
     doublings: tuple[float, ...]
@@ -101,18 +98,6 @@ def mean(values: Sequence[float]) -> Mean:
     return Mean(float(np.mean(values)) if count else math.nan, error, count)
 
 
-def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
-    """Where a parabola through the lowest of points [N], x in order, and its neighbours is lowest.
-
-    The lowest point itself where it is the first or the last, or the three are on a line.
-    """
-    i = int(np.argmin(y))
-    if not 0 < i < len(y) - 1:
-        return float(x[i])
-    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
-    return float(x[i] - slope / (2 * curvature)) if curvature > 1e-12 else float(x[i])
-
-
 def crossings(points: pd.DataFrame) -> pd.DataFrame:
     """For each pair of batches and each target, which needs more tokens.
 
@@ -120,108 +105,95 @@ def crossings(points: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Columns small, large, target_loss, log_ratio, error, seeds: log of the tokens of the small
-        batch over those of the large one. Only seeds in which both reached the target count.
+        batch over those of the large one, in seeds in which either reached the target; and bound,
+        what log_ratio is of theirs: "at least" where the small batch missed it in some, "at most"
+        where the large one did, "unknown" (NaN) where each did.
     """
     rows = []
-    for target, logs in _log_tokens(points).items():
-        for small, large in itertools.combinations(logs, 2):
-            both = (logs[small] - logs[large]).dropna().tolist()
-            if both:
-                rows.append((small, large, target, *astuple(mean(both))))
-    columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds"]
+    for target, logs in by_target(points).items():
+        for small, large in itertools.combinations(logs.tokens, 2):
+            apart, bound = logs.apart(small, large)
+            if apart:
+                found = mean(apart) if bound != "unknown" else Mean(math.nan, None, len(apart))
+                rows.append((small, large, target, *astuple(found), bound))
+    columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds", "bound"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
     """Pairs in the table of `crossings` whose curves cross beyond 2 standard errors.
 
-    The small batch needs fewer tokens to some loss, and more to a lower one.
+    The small batch needs fewer tokens to some loss, and more to a lower one. What is at least
+    so much tells that it needs more, what is at most so much that it needs fewer.
     """
     found = []
     for _, rows in table.groupby(["small", "large"]):
         ahead: float | None = None
         for row in rows.sort_values("target_loss", ascending=False).to_dict("records"):
             sign = Mean(row["log_ratio"], row["error"], row["seeds"]).sign
-            if sign < 0:
+            if sign < 0 and row["bound"] != "at least":
                 ahead = row["target_loss"]
-            elif sign > 0 and ahead is not None:
+            elif sign > 0 and row["bound"] != "at most" and ahead is not None:
                 found.append((row["small"], row["large"]))
                 break
     return found
 
 
 def optima(points: pd.DataFrame) -> list[Optimum]:
-    """The best batch at each target that every seed reached, highest loss first.
+    """The best batch at each target that some batch reached in every seed, highest loss first.
 
-    Only batches that reached it in every seed count; the points are as for `crossings`.
+    Batches count as `bss.points.censored.Logs.telling` has it: one that missed the target
+    counts where it consumed more than the best, and leaves its side open where it did not. The
+    points are as for `crossings`.
 
     Raises:
         InputError: no batch reached any target in every seed.
     """
     found = []
-    for target, logs in _common(points).items():
-        batches, bounds = logs.columns.tolist(), _bounds(logs)
-        best = batches[int(np.argmin(logs.sum()))]
-        smallest, largest = ((logs[end] - logs[best]).tolist() for end in (batches[0], batches[-1]))
-        log2_batch = mean(_best_batches(logs).tolist())
-        if all(bounds):
-            log2_batch = Mean(log2_batch.value, None, log2_batch.seeds)
-        interior, bound = batches[0] < best < batches[-1], _joined(bounds)
-        found.append(
-            Optimum(target, best, interior, log2_batch, bound, mean(smallest), mean(largest))
-        )
+    for target, logs in _telling(points).items():
+        batches, best, lowest = logs.tokens.columns.tolist(), logs.best, best_batches(logs)
+        over = [
+            mean((logs.tokens[end] - logs.tokens[best]).tolist())
+            for end in (batches[0], batches[-1])
+        ]
+        interior = batches[0] < best < batches[-1]
+        found.append(Optimum(target, best, interior, _log2_batch(lowest), lowest.bound, *over))
     return found
 
 
 def growth(points: pd.DataFrame) -> Growth:
-    """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed."""
-    tables = list(_common(points).values())
-    first, last = tables[0], tables[-1]
-    doublings = tuple((_best_batches(last) - _best_batches(first)).tolist())
-    return Growth(doublings, _joined([*(_REVERSED[b] for b in _bounds(first)), *_bounds(last)]))
+    """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed.
+
+    Where both ends of a rise are known but apart, it is the end nearer to none; "unknown" where
+    none is between them.
+    """
+    tables = list(_telling(points).values())
+    first, last = best_batches(tables[0]), best_batches(tables[-1])
+    rise = Between(last.value - first.value, last.low - first.high, last.high - first.low)
+    bound = rise.bound
+    if not bound and rise.reach:
+        bound = (
+            "at least" if rise.low.mean() > 0 else "at most" if rise.high.mean() < 0 else "unknown"
+        )
+    doublings = {"at least": rise.low, "at most": rise.high}.get(bound, rise.value)
+    return Growth(tuple(doublings.tolist()), bound)
 
 
-def _log_tokens(points: pd.DataFrame) -> dict[float, pd.DataFrame]:
-    """By target, highest first: log tokens of each seed (row) and batch, NaN if not reached."""
-    reached = points[points["reached"].astype(bool)]
-    tables = {
-        target: rows.groupby(["seed", "batch"])["tokens_to_target"].last().map(math.log).unstack()
-        for target, rows in reached.groupby("target_loss")
-    }
-    return dict(sorted(tables.items(), reverse=True))  # type: ignore[arg-type]
+def _log2_batch(lowest: Between) -> Mean:
+    """The mean over seeds, its error wider by what is open between ends."""
+    found = mean(lowest.value.tolist())
+    if found.error is None or not np.isfinite(lowest.high - lowest.low).any():
+        return replace(found, error=None)
+    return replace(found, error=found.error + lowest.reach)
 
 
-def _common(points: pd.DataFrame) -> dict[float, pd.DataFrame]:
-    """`_log_tokens` at the batches that reached a target in every seed of the table."""
+def _telling(points: pd.DataFrame) -> dict[float, Logs]:
+    """The batches that tell of the best one, at each target that some reached in every seed."""
     seeds = points["seed"].nunique()
-    tables = {target: logs.dropna(axis=1) for target, logs in _log_tokens(points).items()}
-    found = {t: logs for t, logs in tables.items() if len(logs) == seeds and len(logs.columns)}
+    tables = {target: logs.telling() for target, logs in by_target(points).items()}
+    found = {
+        t: logs for t, logs in tables.items() if len(logs.tokens) == seeds and logs.tokens.size
+    }
     if not found:
         raise InputError("points: no batch reached a target in every seed; choose higher targets")
     return found
-
-
-def _bounds(logs: pd.DataFrame) -> list[Bound]:
-    """What each seed's best batch is: a bound where it is the smallest or the largest."""
-    smallest, largest = logs.columns[0], logs.columns[-1]
-    names: dict[tuple[bool, bool], Bound] = {
-        (True, True): "unknown",
-        (True, False): "at most",
-        (False, True): "at least",
-        (False, False): "",
-    }
-    return [names[best == smallest, best == largest] for best in logs.idxmin(axis=1)]
-
-
-def _joined(bounds: Iterable[Bound]) -> Bound:
-    """What a mean is of values that are bounds."""
-    found: list[Bound] = list({bound for bound in bounds if bound})
-    if len(found) > 1:
-        return "unknown"
-    return found[0] if found else ""
-
-
-def _best_batches(logs: pd.DataFrame) -> np.ndarray:
-    """log2 of the batch at the minimum of each seed's curve."""
-    log_batch = np.log2(logs.columns.to_numpy(float))
-    return np.array([parabola_minimum(log_batch, row) for row in logs.to_numpy()])

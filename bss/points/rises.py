@@ -6,9 +6,8 @@ it open; and where both ends lie at one edge nothing is known of it (derived her
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from bss.points.claims import Claim, Source, claim, untestable
+from bss.points.claims import Claim, Source, bounded, claim, untestable
 from bss.points.contrasts import over_seeds
 from bss.points.crossings import Growth
 
@@ -40,16 +39,5 @@ def rises(
         told = f"{when}, {found.bound}" if found.bound else when
         effect = effects[when]
         one = claim(STATEMENT, source, told, effect, sign=1, unit=UNIT, table=table, note=note)
-        made.append(_bounded(one, found))
+        made.append(bounded(one, found.bound))
     return made
-
-
-def _bounded(one: Claim, found: Growth) -> Claim:
-    """A verdict that a bound allows, and an interval without the side that it leaves open."""
-    if not found.bound:
-        return one
-    allowed = {"at least": "shown", "at most": "opposite shown"}[found.bound]
-    kept = (allowed, "undecided", "not testable here")
-    side = "high" if found.bound == "at least" else "low"
-    verdict = one.verdict if one.verdict in kept else "undecided"
-    return replace(one, effect=replace(one.effect, **{side: None}), verdict=verdict)

@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bss.laws import EsFit
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.points.claims import Claim, claim, untestable
+from bss.points.censored import by_target
+from bss.points.claims import Claim, bounded, claim, untestable
 from bss.points.contrasts import Contrast, Measured, judge, measured_pairs, over_seeds
 from bss.points.crossings import growth, optima
 from bss.points.rises import rises
@@ -84,17 +84,21 @@ def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
     """Whether some pair crosses: the smaller cheaper at the highest target, dearer at the lowest.
 
     Of the two sides of a pair the less sure one is its effect, so that a crossing is shown only
-    where both are; the pairs are one family, and the surest pair is told. Batches count that
-    reached both targets in every seed.
+    where both are; the pairs are one family, and the surest pair is told. The cheaper batch of a
+    side reached the target in every seed; where the dearer one missed it, the effect is at least
+    what it consumed.
     """
     ends = [log_tokens(points, target) for target in end_targets(points)]
-    shared = [batch for batch in ends[0].index if batch in ends[-1].index]
-    pairs = [(a, b) for i, a in enumerate(shared) for b in shared[i + 1 :]]
+    (first_logs, early), (last_logs, late) = ends[0], ends[-1]
+    shared = [batch for batch in first_logs.index if batch in last_logs.index]
+    pairs = [(a, b) for i, a in enumerate(shared) for b in shared[i + 1 :] if early[a] and late[b]]
     if not pairs or len(ends) < 2:
         why = "fewer than two batches reach the same two targets in every seed"
         return untestable(CROSS, "secondary", when, table=POINTS, note=why)
-    first = {pair: _reversed(one) for pair, one in measured_pairs(ends[0], pairs).items()}
-    last = measured_pairs(ends[-1], pairs)
+    used = {batch for pair in pairs for batch in pair}
+    reached = [table.loc[[b for b in table.index if met[b] or b in used]] for table, met in ends]
+    first = {pair: _reversed(one) for pair, one in measured_pairs(reached[0], pairs).items()}
+    last = measured_pairs(reached[-1], pairs)
     weaker = {pair: min(first[pair], last[pair], key=_surety) for pair in pairs}
     effects = judge(weaker)
     pair = max(pairs, key=lambda pair: _surety(weaker[pair]))
@@ -106,24 +110,26 @@ def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
         )
     )
     told = f"{when}, batch {pair[0]} against {pair[1]}"
-    return _log_claim(CROSS, told, effects[pair], f"{said}; {note}")
+    least = not (early[pair[1]] and late[pair[0]])
+    return _log_claim(CROSS, told, effects[pair], f"{said}; {note}", least)
 
 
 def above_smallest(points: pd.DataFrame, when: str, note: str) -> Claim:
     """Whether some larger batch needs fewer tokens to the lowest target than the smallest one."""
-    losses = log_tokens(points, end_targets(points)[-1])
-    smallest, *larger = losses.index
-    pairs = [(smallest, other) for other in larger]
+    logs, met = log_tokens(points, end_targets(points)[-1])
+    smallest, *larger = logs.index
+    pairs = [(smallest, other) for other in larger if met[other]]
     if not pairs:
         why = "one batch alone reaches the lowest target in every seed"
         return untestable(ABOVE, "secondary", when, table=POINTS, note=why)
-    measured = measured_pairs(losses, pairs)
+    measured = measured_pairs(logs.loc[[smallest, *(other for _, other in pairs)]], pairs)
     pair = max(pairs, key=lambda pair: measured[pair].estimate)
     length = int(points["seq_len"].iloc[0])
     edge = f"B_opt is at most {smallest} sequence ({float(smallest) * length:g} tokens) here; "
     bound = edge if _at_edge(points) else ""
     said = f"{bound}of {len(pairs)} larger batches {pair[1]} is the best; {note}"
-    return _log_claim(ABOVE, f"{when}, batch {pair[0]} less {pair[1]}", judge(measured)[pair], said)
+    told = f"{when}, batch {pair[0]} less {pair[1]}"
+    return _log_claim(ABOVE, told, judge(measured)[pair], said, least=not met[smallest])
 
 
 def lower_end(points: pd.DataFrame) -> Claim:
@@ -191,17 +197,18 @@ def end_targets(points: pd.DataFrame) -> tuple[float, ...]:
     return (targets[0], targets[-1]) if len(targets) > 1 else (targets[0],)
 
 
-def log_tokens(points: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Log tokens to a target, [batch as text, seed], of batches that reached it in every seed."""
-    rows = points[(points["target_loss"] == target) & points["reached"]]
-    rows = rows.assign(log=np.log(np.asarray(rows["tokens_to_target"], float)))
-    table = rows.pivot_table(index="batch", columns="seed", values="log").dropna()
-    return table.rename(index=lambda batch: f"{batch:g}")
+def log_tokens(points: pd.DataFrame, target: float) -> tuple[pd.DataFrame, dict[str, bool]]:
+    """Log tokens to a target, [batch as text, seed], and whether a batch reached it in every seed.
+
+    A run that missed it has the tokens that it consumed, a lower bound.
+    """
+    logs = by_target(points)[target]
+    table = logs.tokens.T.dropna().rename(index=lambda batch: f"{batch:g}")
+    return table, {f"{batch:g}": bool(met) for batch, met in logs.met.all().items()}
 
 
 def _at_edge(points: pd.DataFrame) -> bool:
-    best = optima(points)[-1]
-    return best.batch == points.loc[points["reached"], "batch"].min()
+    return optima(points)[-1].batch == points["batch"].min()
 
 
 def _reversed(one: Measured) -> Measured:
@@ -213,7 +220,10 @@ def _surety(one: Measured) -> float:
     return one.estimate / math.sqrt(one.own.variance) if one.own else one.estimate
 
 
-def _log_claim(statement: str, when: str, effect: Contrast, note: str) -> Claim:
-    return claim(
-        statement, "secondary", when, effect, sign=1, unit="in log tokens", table=POINTS, note=note
+def _log_claim(statement: str, when: str, effect: Contrast, note: str, least: bool) -> Claim:
+    """A claim on log tokens; least: where the effect is only at least so much."""
+    told = f"{when}, at least" if least else when
+    one = claim(
+        statement, "secondary", told, effect, sign=1, unit="in log tokens", table=POINTS, note=note
     )
+    return bounded(one, "at least" if least else "")

@@ -133,6 +133,18 @@ def test_the_smallest_batch_is_an_upper_bound_where_it_is_best():
     assert (inside.verdict, "at most" in inside.note) == ("shown", False)
 
 
+def test_a_smallest_batch_that_missed_the_target_is_not_deleted():
+    table = points({2.0: -0.1, 1.8: 0.1})
+    smallest = (table["batch"] == table["batch"].min()) & (table["target_loss"] == 1.8)
+    table.loc[smallest, "reached"] = False
+    for judged in (curves.crossing, curves.above_smallest):
+        one = judged(table, "here", "")
+        assert (one.verdict, one.effect.high) == ("shown", None)
+        assert one.condition.endswith("at least")
+    table.loc[smallest, "tokens_to_target"] *= 0.5  # it stopped before the others arrived
+    assert curves.above_smallest(table, "here", "").verdict == "undecided"
+
+
 def test_the_committed_tables_decide_what_both_tests_show():
     table = pd.read_csv(RESULTS / "contenders.csv")
     found = verdicts([*claims.contenders(table, ""), *claims.coupling(table)])

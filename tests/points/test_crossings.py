@@ -72,23 +72,72 @@ def test_a_target_that_a_seed_missed_is_left_out():
     points.loc[(points["seed"] == 2) & (points["target_loss"] == 1.8), "reached"] = False
     assert [entry.target_loss for entry in optima(points)] == [2.2, 2.0]
     assert growth(points).mean.value == pytest.approx(1.0)
-    one = (points["seed"] == 1) & (points["batch"] == 16) & (points["target_loss"] == 2.0)
-    points.loc[one, "reached"] = False
-    assert optima(points)[-1].over_largest.value == pytest.approx(
-        0.1 * (math.log2(8 / 3) ** 2 - math.log2(4 / 3) ** 2)
-    )
     points["reached"] = False
     with pytest.raises(InputError, match="no batch reached a target in every seed"):
         optima(points)
 
 
-def test_a_target_counts_only_where_it_was_reached():
-    points = planted(lambda _: 1.0)
-    points.loc[(points["batch"] == 16) & (points["target_loss"] == 1.8), "reached"] = False
-    found = optima(points)
-    assert found[-1].over_largest.value == pytest.approx(0.1 * 3**2)  # of batch 8
-    assert not found[-1].interior  # the smallest batch is best
-    assert len(crossings(points)) == 3 * 10 - 4
+def missed(points, batch, target, seed=None, tokens=None):
+    """The points with some runs that missed a target, after as many tokens as they had or these."""
+    rows = (points["batch"] == batch) & (points["target_loss"] == target)
+    rows &= True if seed is None else points["seed"] == seed
+    found = points.assign(reached=points["reached"] & ~rows)
+    if tokens is not None:
+        found.loc[rows, "tokens_to_target"] = tokens
+    return found
+
+
+def test_a_batch_that_consumed_more_than_the_best_without_reaching_is_worse():
+    points = missed(planted(rising), 16, 2.0, seed=1)
+    found = optima(points)[1]
+    above = 0.1 * (math.log2(16 / 3) ** 2 - math.log2(4 / 3) ** 2)
+    assert found.over_largest.value == pytest.approx(above)  # at least
+    assert 2**found.log2_batch.value == pytest.approx(3)
+    both = missed(missed(planted(rising), 2, 2.0), 8, 2.0)
+    both = both.loc[both["batch"].isin([2, 4, 8])]
+    closed = optima(both)[1]
+    assert (closed.batch, closed.interior, closed.bound) == (4, True, "")
+    assert closed.ends == pytest.approx((4 / 2**0.5, 4 * 2**0.5))
+
+
+def test_one_that_consumed_less_says_nothing_and_leaves_its_side_open():
+    points = planted(rising, batches=(4, 8, 16))
+    assert optima(points)[1].bound == "at most"
+    wider = planted(rising, batches=(2, 4, 8, 16))
+    assert optima(missed(wider, 2, 2.0, tokens=1e5))[1] == optima(points)[1]
+    smallest = optima(missed(wider, 2, 2.0))[1]
+    assert (smallest.batch, smallest.interior) == (4, True)
+    # 2 needs yet more tokens than it consumed, which moves the minimum from 3 towards 4 and beyond
+    low, high = smallest.ends
+    assert low is not None and low <= 3
+    assert high is not None and high >= 4 * 2**0.5
+
+
+def test_a_missed_target_bounds_the_ratio_of_a_pair():
+    points = planted(rising, noise=0.002)
+    table = crossings(missed(missed(points, 1, 2.0), 1, 1.8))
+    assert set(table.query("small == 1 and target_loss < 2.1")["bound"]) == {"at least"}
+    assert set(table.query("small > 1 or target_loss > 2.1")["bound"]) == {""}
+    assert (1, 8) in crossing_pairs(table)  # what it consumed is enough
+    short = crossings(missed(missed(points, 1, 2.0, tokens=1e5), 1, 1.8, tokens=1e5))
+    assert (1, 8) not in crossing_pairs(short)
+    small, large = planted(rising), planted(rising)
+    mixed = crossings(missed(missed(small, 1, 2.0, seed=0), 8, 2.0, seed=1)).query(
+        "small == 1 and large == 8 and target_loss == 2.0"
+    )
+    assert mixed["bound"].tolist() == ["unknown"]
+    assert np.isnan(mixed["log_ratio"].to_numpy(float)).all()
+    assert len(crossings(missed(missed(large, 1, 1.8), 8, 1.8))) == 3 * 10 - 1
+
+
+def test_a_rise_between_ends_is_at_least_the_nearer_one():
+    points = missed(planted(rising), 16, 1.8)
+    rise = growth(points)
+    assert rise.bound == "at least"
+    nearest = 2.5 - math.log2(1.5)  # from 8 half a step towards 4
+    assert rise.doublings == pytest.approx([nearest] * 3)
+    unsure = planted({2.2: 4.0, 2.0: 4.0, 1.8: 4.2}.__getitem__)
+    assert growth(missed(unsure, 8, 1.8)).bound == "unknown"
 
 
 def test_errors_are_two_standard_errors_over_seeds():

@@ -124,6 +124,12 @@ def test_the_best_measured_batches_are_followed_where_no_law_is_assumed(planted)
     for row in least.to_dict("records"):
         count = min(round(row["tokens_to_target"]), 199_999_999)
         assert abs(np.log(schedule(count) / row["batch"])) <= np.log(2)
+    best = least["batch"].iloc[-1]
+    failed = points.loc[points["batch"] == best].assign(reached=False)
+    failed = failed.assign(tokens_to_target=100 * failed["tokens_to_target"])
+    again = Basis(planted.SEQ_LEN, points=pd.concat([points, failed]))
+    schedule = Measured()(again, 200_000_000, Limits())
+    assert best not in schedule.batches  # what a run that missed it consumed is a bound
     none = Basis(planted.SEQ_LEN, points=points.assign(reached=False))
     with pytest.raises(InputError, match="no target was reached"):
         Measured()(none, 1_000_000, Limits())
