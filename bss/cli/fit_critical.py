@@ -4,12 +4,15 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
+
 from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
-from bss.cli.reading import add_reading_arguments, reading
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.fitting.power import PowerLaw, predict
+from bss.points.curve import default_targets, points
 from bss.tables import read_points
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
@@ -20,7 +23,8 @@ SYMBOLS = {"params": "N", "tokens": "D"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit critical`."""
     add = parser.add_argument
-    told = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps"
+    told = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; "
+    told += "or a runs directory"
     add("points", type=Path, help=told)
     add_reading_arguments(parser)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
@@ -39,8 +43,9 @@ def run(options: argparse.Namespace) -> Output:
         raise InputError(f"--level {options.level:g}: expected a coverage as 0.95")
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    measured, told = _points(options)
     fit = fit_critical(
-        read_points(options.points, reading(options)),
+        measured,
         overhead=options.overhead,
         reference=options.reference_batch,
         free_alpha=options.alpha == "free",
@@ -56,8 +61,25 @@ def run(options: argparse.Namespace) -> Output:
         rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
     notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
-    notes += [f"warning: {text}" for text in fit.warnings]
+    notes += [f"warning: {text}" for text in (*fit.warnings, *told)]
     return Output(payload, tables, notes, figure=drawing("critical.critical_figure", fit))
+
+
+def _points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
+    """The table of points, or a directory's: points.csv, else each model's at one target.
+
+    That target is the lowest that every batch reaches; the law takes the best rate by itself. The
+    largest budget of a model is that of all its runs, which end apart by remainders.
+    """
+    given = options.points
+    file = given / "points.csv" if given.is_dir() else given
+    if not given.is_dir() or file.is_file():
+        return read_points(file, reading(options)), []
+    runs, told = read_run_table(given, reading(options))
+    models = runs.groupby("model") if "model" in runs else [("", runs)]
+    tables = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
+    tables = [table.assign(budget_tokens=table["budget_tokens"].max()) for table in tables]
+    return pd.concat(tables, ignore_index=True), told
 
 
 def models_table(fit: CriticalFit) -> Table:

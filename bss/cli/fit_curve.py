@@ -4,12 +4,11 @@ import argparse
 from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number, progress
-from bss.cli.reading import add_reading_arguments, reading
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.functional.problem import CLOCKS
-from bss.tables import read_runs
 from bss.units import parse_tokens
 
 LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K (T − u))^-q du"
@@ -19,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit curve`."""
     add = parser.add_argument
     told = (
-        "CSV or Parquet: run, batch, lr, loss (or eval_loss; missing where a row has the schedule "
-        "alone), step or tokens, seq_len or batch_tokens; constant runs, and some that change "
-        "batch or rate"
+        "a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; missing where a "
+        "row has the schedule alone), step or tokens, seq_len or batch_tokens; constant runs, and "
+        "some that change batch or rate"
     )
     add("runs", type=Path, help=told)
     add_reading_arguments(parser)
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> Output:
     """Fits the law."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    runs = read_runs(options.runs, reading(options), need_loss=False)
+    runs, told = read_run_table(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
     how = Options(options.resamples)
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> Output:
             for name, error in fit.left_out_rmse.items()
         ),
         *([f"{_task(fit.easy_by)}: s − (q − 1) = {estimate(fit.easy_by)}"] * known),
-        *(f"warning: {text}" for text in fit.warnings),
+        *(f"warning: {text}" for text in (*fit.warnings, *told)),
     ]
     figure = drawing("curves.fitted_curves", fit, runs, warmup=warmup)
     return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)

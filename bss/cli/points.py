@@ -3,15 +3,18 @@
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, number
-from bss.cli.reading import add_reading_arguments, reading
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.points import curve as measure
-from bss.points.rates import rate_warnings
-from bss.tables import read_runs, write_table
+from bss.points import rates
+from bss.points.design import design_warnings
+from bss.points.envelope import best_rates
+from bss.tables import write_table
 from bss.units import parse_tokens
 
 
@@ -24,10 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
     """What `bss points` and the fits from curves share: the runs, the targets, the smoothing."""
-    told = "CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
+    told = "a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
     told += "seq_len or batch_tokens"
     parser.add_argument("runs", type=Path, help=told)
     add_measuring_arguments(parser)
+    told = "runs of one peak lr; by default, where a batch has several, the best at each target"
+    parser.add_argument("--at-rate", metavar="RATE", type=float, help=told)
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +51,9 @@ def run(options: argparse.Namespace) -> Output:
     if options.out:
         write_table(points, options.out)
     records = points.to_dict("records")
+    tuned = "trials" in points
     columns = ("run", "batch", "target loss", "steps", "tokens", "known to")
+    columns += ("lr", "of tried", "bracketed") if tuned else ()
     rows = [
         (
             row["run"],
@@ -55,6 +62,7 @@ def run(options: argparse.Namespace) -> Output:
             ("" if row["reached"] else "> ") + number(row["steps"]),
             ("" if row["reached"] else "> ") + measured_tokens(row["tokens_to_target"]),
             f"{row['resolution']:.1%}" if row["reached"] else "not reached",
+            *(_rate_cells(row) if tuned else ()),
         )
         for row in records
     ]
@@ -63,22 +71,41 @@ def run(options: argparse.Namespace) -> Output:
     return Output({"points": records, "warnings": warnings}, [table], notes)
 
 
+def _rate_cells(row: dict[str, Any]) -> tuple[str, str, str]:
+    """The rate that was chosen, of how many, and whether there were others on both sides."""
+    known = math.isfinite(row["peak_lr"])
+    chosen = rates.told(row["peak_lr"]) if known else "–"
+    return chosen, f"{row['trials']}", "yes" if row["bracketed"] else "no"
+
+
 def measured_points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
-    """The points that the options ask for, and what their learning rates mean for a law."""
-    runs, told = measure.evaluated(read_curves(options.runs, options))
+    """The points that the options ask for, and what their design means for a law.
+
+    Where a batch has several peak rates the points are the envelope over them, unless --at-rate
+    asks for one.
+    """
+    runs, told = read_curves(options.runs, options)
+    runs, few = measure.evaluated(runs)
+    if options.at_rate is not None:
+        runs = rates.at_rate(runs, options.at_rate)
     smooth = smoothing(options)
     if options.targets is None:
         warmup = parse_tokens(options.warmup, field="--warmup")
         targets = measure.default_targets(runs, warmup_tokens=warmup, smooth=smooth)
     else:
         targets = parse_targets(options.targets)
-    points = measure.points(runs, targets, smooth=smooth)
-    return points, [*told, *rate_warnings(runs, points)]
+    every = measure.points(runs, targets, smooth=smooth)
+    points, tuned = best_rates(every)
+    traps = [*design_warnings(runs, every), *rates.rate_warnings(runs, points)]
+    return points, [*told, *few, *tuned, *traps]
 
 
-def read_curves(path: Path, options: argparse.Namespace) -> pd.DataFrame:
-    """The run table, with the losses that the options ask for."""
-    return chosen_losses(read_runs(path, reading(options)), options)
+def read_curves(
+    path: Path, options: argparse.Namespace, *, need_finished: bool = True
+) -> tuple[pd.DataFrame, list[str]]:
+    """The run table, with the losses that the options ask for, and what is said of it."""
+    runs, told = read_run_table(path, reading(options), need_finished=need_finished)
+    return chosen_losses(runs, options), told
 
 
 def chosen_losses(runs: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:

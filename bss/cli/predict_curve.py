@@ -9,6 +9,7 @@ import pandas as pd
 from bss.cli.output import Output, Table, drawing, estimate, number
 from bss.cli.plan import check_peak, parse_budget
 from bss.cli.predict_register import of_runs, of_schedule, registered
+from bss.cli.reading import read_run_table
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
@@ -17,7 +18,7 @@ from bss.laws.functional.forecast import along, forecast, last_losses, tested, u
 from bss.laws.functional.paths import plan_path
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.tables import Reading, read_runs
+from bss.tables import Reading
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 
@@ -74,7 +75,7 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
     reading = Reading.parse(options.columns, fit.seq_len)
-    runs = read_runs(options.runs, reading, need_loss=False)
+    runs, told = read_run_table(options.runs, reading, need_loss=False)
     warmup = parse_tokens(options.warmup or "0", field="--warmup")
     ends = curves_of(runs, warmup=warmup, ends=True)
     beyond = _beyond(fit, ends, options.extrapolate)
@@ -98,7 +99,7 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
         for row in rows
     ]
     columns = ("run", "tokens", f"predicted ({fit.level:.0%})", "measured", "error")
-    notes = _notes(fit)
+    notes = [*_notes(fit), *(f"warning: {text}" for text in told)]
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
     notes += [
         f"{row['run']}, beyond what was tested: {x}" for row in rows for x in row["extrapolates"]

@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pandas as pd
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.points import (
     add_measuring_arguments,
-    chosen_losses,
     parse_targets,
     read_curves,
     smoothing,
@@ -42,33 +40,12 @@ def run(options: argparse.Namespace) -> Output:
     if (source / "experiment.json").is_file():
         file = options.file or source / "report.html"
         write_report(source, file)
-    elif source.is_file():
-        file = options.file or source.with_suffix(".html")
-        _write(read_curves(source, options), options, file, [])
     else:
-        file = options.file or source / "report.html"
-        runs, told = _trained(source)
-        _write(chosen_losses(runs, options), options, file, told)
+        inside = source.is_dir()
+        file = options.file or (source / "report.html" if inside else source.with_suffix(".html"))
+        runs, told = read_curves(source, options, need_finished=False)
+        _write(runs, options, file, told)
     return Output({"report": str(file)}, text=f"report: {file}")
-
-
-def _trained(directory: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The run table of a directory of runs, and which of them did not finish."""
-    from bss.sweeps.table import list_runs, run_table
-    from bss.tables import check_runs
-    from bss.training.directory import read_config, read_curve
-
-    found = [file.parent for file in sorted(directory.glob("*/config.json"))]
-    runs = [read_config(path) for path in found if read_curve(path)]
-    if not runs:
-        raise InputError(
-            f"{directory}: there is no run table, no experiment.json and no run that was trained; "
-            "name a table of `bss import`, a results directory or a directory of runs"
-        )
-    states = Counter(str(record["status"]) for record in list_runs(directory))
-    others = [f"{count} {state}" for state, count in sorted(states.items()) if state != "finished"]
-    told = f"{', '.join(others)} of {states.total()} runs: read as far as they went"
-    return check_runs(run_table(directory, runs), str(directory)), [told] if others else []
 
 
 def _write(

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from bss.errors import InputError
+
 NEAR = 0.01  # rates within 1% are one
 
 
@@ -39,6 +41,21 @@ def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
     return one
 
 
+def at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
+    """The runs of a run table at one peak rate, within 1%.
+
+    Raises:
+        InputError: there is none.
+    """
+    peaks = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
+    kept = [name for name, peak in peaks.items() if abs(peak - rate) <= NEAR * rate]
+    if not kept:
+        known = sorted(set(near_as_one(peaks.values()).values()))
+        there = ", ".join(map(told, known)) or "none; give the runs a column peak_lr or lr"
+        raise InputError(f"--at-rate {rate:g}: no run has it; the peak rates are {there}")
+    return runs.loc[runs["run"].isin(kept)]
+
+
 def told(rate: float) -> str:
     """A rate as people write it.
 
@@ -55,8 +72,11 @@ def rate_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
     Args:
         runs: a run table as `bss.tables.check_runs` returns it.
-        points: its points, by `bss.points.curve.points`.
+        points: its points, by `bss.points.curve.points`; of an envelope, `best_rates` tells how
+            rates differ between batches.
     """
+    if "trials" in points:
+        return _within_runs(runs, points)
     return [*_between_batches(points), *_within_runs(runs, points)]
 
 

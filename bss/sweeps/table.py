@@ -1,5 +1,6 @@
 """The index over run directories: what is there, its curves as a tidy run table, where runs end."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,27 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
         known, own = _identity(run), varied[run.id]
         rows += [known | row | own for row in lineage_curve(runs, run)]
     return pd.DataFrame(rows)
+
+
+def trained_table(runs: Path, *, need_finished: bool = True) -> tuple[pd.DataFrame, list[str]]:
+    """The run table of every run of a directory that was trained, and how many did not finish.
+
+    Raises:
+        InputError: no run was trained, or none finished where one must have.
+    """
+    found = [file.parent for file in sorted(runs.glob("*/config.json"))]
+    chosen = [read_config(path) for path in found if read_curve(path)]
+    if not chosen:
+        raise InputError(
+            f"{runs}: there is no run table, no experiment.json and no run that was trained; "
+            "name a table of `bss import`, a results directory or a directory of runs"
+        )
+    states = Counter(str(record["status"]) for record in list_runs(runs))
+    others = [f"{count} {state}" for state, count in sorted(states.items()) if state != "finished"]
+    if need_finished and not states["finished"]:
+        raise InputError(f"{runs}: no run finished ({', '.join(others)}); train one to its end")
+    told = f"{', '.join(others)} of {states.total()} runs: read as far as they went"
+    return run_table(runs, chosen), [told] if others else []
 
 
 def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:

@@ -1,10 +1,11 @@
 """The envelope: the best rate of each batch and seed, with its trials and its bracket."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.envelope import envelope
+from bss.points.envelope import best_rates, envelope
 
 
 def point(batch, lr, tokens, *, reached=True, seed=0, target=2.0):
@@ -72,3 +73,21 @@ def test_order_of_rows_does_not_matter():
 def test_bad_points_are_refused(change, told):
     with pytest.raises(InputError, match=told):
         envelope(change(POINTS))
+
+
+def test_runs_of_one_rate_and_seed_are_repeats_and_their_rate_is_of_their_mean():
+    rows = [point(2, lr, tokens) for lr, tokens in ((1e-3, 800), (1e-3, 820), (2e-3, 600))]
+    rows += [point(2, 2e-3, 1300), point(8, 2e-3, 900), point(8, np.nan, 500)]
+    points = pd.DataFrame(rows).assign(run=list("abcdef"), seed=np.nan, data_seed=np.nan)
+    best, told = best_rates(points)
+    assert best["run"].tolist() == ["a", "b", "e", "f"]  # 600 was luck
+    assert best["trials"].tolist() == [2, 2, 1, 1]
+    assert "--at-rate" in told[0] and "at batch 2: try beyond" in told[1]
+    assert told[2].startswith("2 runs repeat")
+
+
+def test_rates_within_a_hundredth_are_one():
+    points = pd.DataFrame([point(2, 1e-3, 800), point(8, 9.99e-4, 700)])
+    assert best_rates(points) == (points, [])
+    near = pd.DataFrame([point(2, 1e-3, 800), point(2, 9.99e-4, 700, seed=1), point(2, 2e-3, 600)])
+    assert best_rates(near)[0]["trials"].tolist() == [2, 1]

@@ -1,0 +1,60 @@
+"""Traps of a design: equal steps, rates tuned at one batch or at some more than at others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.points.curve import points
+from bss.points.design import design_warnings, least_of
+from bss.tables import check_runs
+
+
+def told(rates, last=lambda batch: 8000 // batch, seeds=1, scatter=0.0):
+    """What is said of runs at each batch's rates and seeds, up to some step."""
+    generator, frames = np.random.default_rng(0), []
+    for batch, tried in rates.items():
+        for rate in tried:
+            for seed in range(seeds):
+                step = np.linspace(last(batch) // 40, last(batch), 40).astype(int)
+                tokens = 8 * batch * step * np.exp(scatter * generator.normal())
+                frames.append(
+                    pd.DataFrame({"step": step, "loss": 3 - 0.2 * np.log(tokens / 100)}).assign(
+                        run=f"{batch}/{rate}/{seed}", batch=batch, lr=rate, seed=seed, seq_len=8
+                    )
+                )
+    runs = check_runs(pd.concat(frames, ignore_index=True))
+    return design_warnings(runs, points(runs, [2.0, 1.8]))
+
+
+@pytest.mark.filterwarnings("ignore:points")
+def test_a_fair_design_needs_no_word():
+    assert told({2: [1e-3], 4: [2e-3], 8: [2e-3]}) == []
+    assert told({2: [1e-3, 2e-3], 4: [1e-3, 2e-3], 8: [1e-3, 2e-3]}) == []
+
+
+@pytest.mark.filterwarnings("ignore:points")
+def test_equal_steps_are_told():
+    (warning,) = told({2: [1e-3], 4: [1e-3], 8: [1e-3]}, last=lambda _: 2000)
+    assert warning.startswith("every batch was trained for as many steps (2000), so the largest")
+    assert told({2: [1e-3], 4: [1e-3]}, last=lambda _: 2000) == []  # two are a pair
+
+
+@pytest.mark.filterwarnings("ignore:points")
+def test_a_rate_tuned_at_one_batch_is_told_with_its_bias():
+    (warning,) = told({2: [1e-3], 4: [1e-3, 2e-3, 4e-3], 8: [1e-3]}, seeds=3, scatter=0.1)
+    assert warning.startswith("lr was tuned at batch 4 alone, over 3: its best is ")
+    lower = float(warning.split("best is ")[1].split("%")[0])
+    assert lower == pytest.approx(100 * 0.1 * 0.846, rel=0.4)
+    assert "between runs of one lr" in warning and "B_opt is pulled towards it" in warning
+
+
+@pytest.mark.filterwarnings("ignore:points")
+def test_unequal_numbers_of_rates_are_told_with_a_bound_where_nothing_repeats():
+    (warning,) = told({2: [1e-3, 2e-3], 4: [1e-3, 2e-3, 4e-3], 8: [1e-3]}, scatter=0.1)
+    assert warning.startswith("batches have 1 to 3 lr (the most at batch 4): the best of 3 is at ")
+    assert "% between lr) than that of 1, so" in warning
+
+
+def test_the_least_of_draws_is_that_of_a_simulation():
+    draws = np.random.default_rng(1).normal(size=(40_000, 4))
+    assert least_of(4) == pytest.approx(draws.min(axis=1).mean(), abs=0.02)
