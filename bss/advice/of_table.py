@@ -8,7 +8,7 @@ import numpy as np
 
 from bss.advice.told import Told
 from bss.laws import TableFit
-from bss.laws.final_loss.optimum import Optimum
+from bss.laws.final_loss.elsewhere import Optimum
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.final_loss.values import Tested
 from bss.laws.fitting.estimate import Estimate
@@ -42,9 +42,9 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
         reason = f"not tested there: {far}" if far else _why_none(fit, setting, best)
         none = Estimate(None, level=best.level, note=reason)
         return Told(name, none, extrapolated=value, runs=runs)
-    law = fit.extrapolating if fit.is_beyond(N, D) else fit.inside
-    shift = float(law.valley(N, D)[2]) / value  # B_opt may be the vertices', not the law's
-    alike = fit.indifference(N, D)
+    law = fit.law_at(N, D)
+    shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
+    alike = best.alike[0]
     seen = fit.tested["batch_tokens"]
     known = all(at.tested for at in where) and 0 < shift < math.inf
 
@@ -133,11 +133,12 @@ def _wanted(fit: TableFit, cell: int) -> str:
         i = max(int(np.flatnonzero(np.sort(batch) == least)[0]), 1)
         told = " and ".join(f"{b:,.0f}" for b in np.sort(batch)[i - 1 : i + 1])
         return f"other rates at batches {told} {where}: all batches share one"
-    if at.bracketed and at.batch.value is not None:
+    if at.batch.value is not None:
         return ""
-    if len(batch) == 1 or at.bracketed:
+    if len(batch) == 1 or at.batch.status != "end":
         return f"batches {least / 2:,.0f} and {2 * least:,.0f} {where}: {_reason(at)}"
-    ends = (least / 4, least / 2) if least == batch.min() else (2 * least, 4 * least)
+    low, high = float(batch.min()), float(batch.max())
+    ends = (low / 4, low / 2) if at.batch.low is None else (2 * high, 4 * high)
     return f"batches {ends[0]:,.0f} and {ends[1]:,.0f} {where}: {_reason(at)}"
 
 

@@ -1,6 +1,7 @@
-"""bss fit table: the law of final losses, its form chosen by left-out runs."""
+"""bss fit table: the law of final losses, its forms weighed by left-out runs; best batches."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from bss.cli.output import (
@@ -16,12 +17,17 @@ from bss.cli.output import (
 from bss.cli.reading import add_reading_arguments, reading
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.elsewhere import Optimum
 from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.optimum import Optimum
 from bss.laws.final_loss.table import read_losses
+from bss.laws.final_loss.values import Outlier
 from bss.laws.fitting.estimate import Options
 
-KINDS = {"tokens": "the largest budgets", "params": "the largest model", "cell": "(N, D) in turn"}
+KINDS = {
+    "tokens": ("the largest budgets", "beyond"),
+    "params": ("the largest model", "beyond"),
+    "cell": ("(N, D) in turn", "inside"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     told = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
     parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=told)
-    told = f"choose among these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
+    told = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=told)
     parser.add_argument("--resamples", type=int, default=300, help="bootstrap refits")
+    parser.add_argument("--level", type=float, default=0.90, help="coverage of the intervals")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    told = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
+    parser.add_argument("--drop", action="append", default=[], metavar="WHAT", help=told)
     add_output_arguments(parser, run, plot=True)
 
 
@@ -47,8 +57,9 @@ def run(options: argparse.Namespace) -> Output:
         fit = fit_table(
             table,
             hold_out=tuple(options.hold_out),
-            **({"forms": options.form} if options.form else {}),
-            options=Options(options.resamples),
+            forms=options.form,
+            drop=options.drop,
+            options=Options(options.resamples, options.level, options.seed),
             progress=report,
         )
     lack = fit.lack_of_fit
@@ -61,6 +72,8 @@ def run(options: argparse.Namespace) -> Output:
         fit.formula + "; S = D/B, sizes at the middle of the table",
         f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; lack of fit: {told}",
         _growth(fit),
+        *(outlier_text(one, fit.seq_len) for one in fit.outliers),
+        f"{fit.level:.0%} intervals: {fit.method}",
         *(f"warning: {text}" for text in fit.warnings),
     ]
     tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
@@ -69,24 +82,31 @@ def run(options: argparse.Namespace) -> Output:
 
 def left_out_table(fit: TableFit) -> Table:
     """Errors at runs that were not seen, extrapolation first; what a user asked for below."""
-    forms = {"cell": fit.form, "params": fit.extrapolating.form, "tokens": fit.extrapolating.form}
     rows = [
-        (told, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), forms[kind])
-        for kind, told in KINDS.items()
+        (told, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), fit.law(use).text)
+        for kind, (told, use) in KINDS.items()
     ]
-    rows += [(h.out, number(h.rmse, 2), number(h.near, 2), h.form) for h in fit.hold_out]
-    columns = ("left out", "rms error, nats", "near the best batch", "form")
-    return Table("errors at runs left out, the choice of the form with them", columns, rows)
+    rows += [
+        (h.out, number(h.rmse, 2), number(h.near, 2), _weights(h.weights)) for h in fit.hold_out
+    ]
+    columns = ("left out", "rms error, nats", "near the best batch", "forms by their weights")
+    return Table("errors at runs left out, the weights of the forms with them", columns, rows)
+
+
+def _weights(weights: Mapping[str, float]) -> str:
+    ordered = sorted(weights.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {weight:.0%}" for name, weight in ordered)
 
 
 def parameters_table(fit: TableFit) -> Table:
-    """The parameters inside the table with their intervals."""
-    N, D, B = (measured_tokens(size) for size in fit.inside.reference)
+    """The parameters of the heaviest form inside the table with their intervals."""
+    law = fit.law().heaviest
+    N, D, B = (measured_tokens(size) for size in law.reference)
     rows = [
-        (name, estimate(value), value.note.partition(":")[2].strip() or value.note)
-        for name, value in fit.inside.parameters.items()
+        (name, estimate(value), value.note.removeprefix("unidentified: "))
+        for name, value in law.parameters.items()
     ]
-    title = f"{fit.form} form, {fit.status}; at N {N}, D {D}, B {B} tokens"
+    title = f"{law.form} form, {fit.status}; at N {N}, D {D}, B {B} tokens"
     return Table(title, ("parameter", "estimate", ""), rows)
 
 
@@ -105,8 +125,21 @@ def optima_table(fit: TableFit) -> Table:
         for at in fit.optima
     ]
     told = "sequences = tokens" if fit.seq_len else "tokens"
-    source = {"law": "the law of losses", "vertices": "a power law of the cells' own vertices"}
-    return Table(f"best batch by {source[fit.best.source]}, in {told}", columns, rows)
+    title = f"best batch, {fit.level:.0%} intervals, in {told}; elsewhere by the {fit.best.source}"
+    return Table(title, columns, rows)
+
+
+def outlier_text(one: Outlier, seq_len: float | None) -> str:
+    """A row far from the others, as `--drop` takes it, and what it does."""
+    name, size = (
+        ("batch", one.batch_tokens / seq_len) if seq_len else ("batch_tokens", one.batch_tokens)
+    )
+    side = "above" if one.above > 0 else "below"
+    return (
+        f"outlier: params={one.params:.10g},tokens={one.tokens:.10g},{name}={size:.10g}: "
+        f"{abs(one.above):.2g} {side} the valley, {one.times:.0f} times the scatter; without it "
+        f"the valley's best batch moves by {one.moves:.0%}"
+    )
 
 
 def _growth(fit: TableFit) -> str:

@@ -48,8 +48,8 @@ def predicted(entry: Mapping[str, Any], options: argparse.Namespace) -> Output:
 def _table(found: Prediction, seq_len: float | None) -> Table:
     unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
     alike = [
-        (f"batches within {one.nats:g} nats", f"{_size(one.low, unit)} – {_size(one.high, unit)}")
-        for one in (found.indifference, found.wider)
+        (f"batches within {one.rise:g} nats", f"{_size(one.low, unit)} – {_size(one.high, unit)}")
+        for one in found.best_batch.alike
     ]
     at = found.best_batch
     best = (_size(end, unit) for end in (at.value, at.low, at.high))
@@ -59,8 +59,8 @@ def _table(found: Prediction, seq_len: float | None) -> Table:
         *alike,
         ("given up against the best batch, nats", f"{found.given_up:.2g}"),
     ]
-    level = f"{found.loss.level:.0%} intervals"
-    return Table(f"{found.form} form; {level}", ("", "prediction"), rows)
+    title = f"{found.form}; {found.loss.level:.0%} intervals"
+    return Table(title, ("", "prediction"), rows)
 
 
 def _size(batch: float | None, unit: float) -> str:

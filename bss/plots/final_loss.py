@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import TableFit
-from bss.laws.final_loss.fitted import FittedForm
-from bss.laws.final_loss.optimum import Optimum
+from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.fitted import MeanLaw
 from bss.laws.final_loss.values import Prediction
 from bss.plots import style
 from bss.units import format_tokens
@@ -53,7 +53,7 @@ def _valley(ax: Axes, fit: TableFit, at: Optimum, row: int, look: dict) -> None:
     """One (N, D): the law, its runs, and the bar of the batches that are as good."""
     points = fit.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
-    batch, loss, _ = fit.inside.valley(at.params, at.tokens)
+    batch, loss, _ = fit.law().valley(at.params, at.tokens)
     best = loss.min() if fit.status == "converged" else points.loss[here].min(initial=np.inf)
     ax.plot(points.batch[here], points.loss[here] - best, ls="none", ms=4, **look)
     if fit.status != "converged":
@@ -73,7 +73,7 @@ def _errors(ax: Axes, fit: TableFit) -> None:
         style.panel_title(ax, "errors", f"no fit: {fit.status}")
         return
     points = fit.points
-    seen = fit.inside.losses(points.params, points.tokens, points.batch) - points.loss
+    seen = fit.law().losses(points.params, points.tokens, points.batch) - points.loss
     ax.axhline(0, color=style.FAINT, lw=0.8)
     ax.plot(points.loss, seen, "o", ms=3, color=style.FAINT, label="seen by the fit")
     ax.plot(
@@ -84,7 +84,7 @@ def _errors(ax: Axes, fit: TableFit) -> None:
         "xlabel": "measured loss (nats)",
         "ylabel": "predicted less measured (nats)",
     }
-    style.panel_title(ax, "errors", fit.form + " form", **labels)
+    style.panel_title(ax, "errors", fit.form.replace(", ", ",\n"), **labels)
     ax.legend(frameon=False, fontsize=style.SMALL, loc="best")
 
 
@@ -93,9 +93,15 @@ def prediction_figure(
 ) -> Figure:
     """The valley at one model and budget: the run that was asked, the best batch, the band."""
     figure, [[ax]] = style.new_figure(3.2, width=6.2)
-    law = fit.extrapolating if fit.is_beyond(params, tokens) else fit.inside
+    law = fit.law_at(params, tokens)
     asked, loss, _ = law.valley(params, tokens)
-    ax.plot(asked, loss, color=style.INK, lw=1.5, label=f"law, {law.form} form")
+    ax.plot(
+        asked,
+        loss,
+        color=style.INK,
+        lw=1.5,
+        label="mean of the forms" if len(law.forms) > 1 else f"law, {law.text} form",
+    )
     _spread(ax, law, params, tokens, found.loss.level)
     best = found.best_batch
     if best.low and best.high and best.value:
@@ -113,7 +119,9 @@ def prediction_figure(
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
-def _spread(ax: Axes, law: FittedForm, params: float, tokens: float, level: float) -> None:
-    batch, losses, _ = law.valley(params, tokens, law.draws)
-    low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2], axis=0)
+def _spread(ax: Axes, law: MeanLaw, params: float, tokens: float, level: float) -> None:
+    batch = law.valley(params, tokens)[0]
+    low, high = np.quantile(
+        law.drawn(params, tokens, batch), [(1 - level) / 2, (1 + level) / 2], axis=0
+    )
     ax.fill_between(batch, low, high, color=style.INK, alpha=0.13, lw=0, label="of its parameters")

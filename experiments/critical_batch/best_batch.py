@@ -15,7 +15,6 @@ from scipy import stats
 
 from bss.laws import CriticalFit
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.final_loss.vertex import pooled_scatter, vertex
 from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
 from bss.points.claims import Claim
 from bss.points.contrasts import LEVEL, Measured
@@ -32,6 +31,7 @@ from experiments.critical_batch.asked import (
     judged,
     told,
 )
+from experiments.critical_batch.vertex import pooled_scatter, vertex
 
 TABLE = "results/published/steplaw_dense_best.csv"
 ROOT = Path(__file__).parents[2]

@@ -60,7 +60,7 @@ def test_a_users_own_table_is_asked_of_itself(fitted):
     ("table", "says", "narrow"),
     [
         ("shared", "all batches share one rate", "other rates at batches 2,048 and 4,096 at 100M"),
-        ("smallest", "the smallest batch measured is the best", "batches 128 and 256 at 100M"),
+        ("smallest", "not told from the smallest batch measured", "batches 128 and 256 at 100M"),
     ],
 )
 def test_what_a_table_cannot_tell_is_answered_by_the_rules(fitted, table, says, narrow):

@@ -7,6 +7,8 @@ import numpy as np
 
 SAME_BUDGET = 0.03  # tokens of whole steps differ a little from batch to batch
 SAME_RATE = 0.01  # rates this near, relative, are one
+USES: tuple[str, ...] = ("inside", "beyond", "below")
+"""Of a law: inside the table, beyond its largest model or budget, below its smallest."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class LossPoints:
         lr: the rate of that loss; NaN where the table has none.
         rates: learning rates that the minimum was taken over.
         bracketed: whether a rate was tried on both sides of the best one.
+        count: runs that were averaged.
         noise: standard deviation of a loss over repetitions, in nats; NaN where none is known.
         freedom: degrees of freedom behind it; infinite where the table has standard errors.
         seq_len: tokens per sequence; None where it is not known, or not one.
@@ -32,6 +35,7 @@ class LossPoints:
     lr: np.ndarray
     rates: np.ndarray
     bracketed: np.ndarray
+    count: np.ndarray
     noise: float
     freedom: float
     seq_len: float | None
@@ -54,3 +58,15 @@ class LossPoints:
             and (self.rates[rows] == 1).all()
             and lr.max() <= lr.min() * (1 + SAME_RATE)
         )
+
+
+def uses(logs: np.ndarray, seen: np.ndarray) -> list[str]:
+    """Per row of log N and log D [n, 2], for which use it is, where those `seen` [m, 2] are fitted.
+
+    A size within 3% of the largest or smallest is inside; of two directions the farther counts.
+    """
+    above = (logs - seen.max(axis=0)).max(axis=1)
+    below = (seen.min(axis=0) - logs).max(axis=1)
+    outside = np.maximum(above, below) > SAME_BUDGET
+    return [USES[0] if not out else USES[1] if a >= b else USES[2]
+            for out, a, b in zip(outside, above, below, strict=True)]  # fmt: skip

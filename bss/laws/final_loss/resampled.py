@@ -7,23 +7,22 @@ fit took from them is given back first, and few cells are made up for as Student
 import numpy as np
 from scipy import stats
 
-from bss.laws.final_loss.choose import Choice, freedom
+from bss.laws.final_loss.averaged import freedom
 from bss.laws.final_loss.fitted import FittedForm
-from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.forms.form import Design
-from bss.laws.final_loss.points import LossPoints
+from bss.laws.final_loss.forms import FORMS, Form
+from bss.laws.final_loss.forms.form import FLOOR, Design
 from bss.laws.final_loss.solved import design_weight, losses, slopes, solved
 from bss.laws.fitting.estimate import SPANS, Estimate, Options, interval, too_wide
+from bss.laws.fitting.solve import Solution
 
 FEWEST_CELLS = 6  # from which errors are resampled by cells, else by rows
 KEPT_DRAWS = 200
 LEAST_LEFT = 0.05  # share of an error that a fit leaves, below which it says nothing
 
 
-def with_draws(points: LossPoints, design: Design, choice: Choice, options: Options) -> FittedForm:
-    """The chosen form with its bootstrap."""
-    form, theta = choice.candidate.form, choice.solution.parameters[0]
-    weight = design_weight(design, choice.candidate.width)
+def with_draws(form: Form, design: Design, solution: Solution, options: Options) -> FittedForm:
+    """A fitted form with its bootstrap."""
+    theta, weight = solution.parameters[0], design_weight(design)
     fitted = losses(form, theta, design.logs)
     group = design.cell if design.cell.max() + 1 >= FEWEST_CELLS else np.arange(len(fitted))
     errors = _unshrunk(slopes(form, design, theta, weight), design.loss - fitted, weight, group)
@@ -36,15 +35,13 @@ def with_draws(points: LossPoints, design: Design, choice: Choice, options: Opti
     draws = solved(form, design, starts, weights, observed).parameters
     return FittedForm(
         form=FORMS.name_of(form),
-        width=choice.candidate.width,
         reference=tuple(np.exp(design.centres).tolist()),
-        batches=(float(points.batch.min()), float(points.batch.max())),
         theta=theta,
         draws=np.round(draws[:KEPT_DRAWS], 9),
         scatter=float(
-            np.sqrt(np.sum((weight * (design.loss - fitted)) ** 2) / freedom(choice, design))
+            np.sqrt(np.sum((weight * (design.loss - fitted)) ** 2) / freedom(form, design))
         ),
-        parameters=_parameters(design, choice, draws, options.level),
+        parameters=_parameters(form, design, solution, draws, options.level),
     )
 
 
@@ -75,10 +72,10 @@ def _few(groups: int, level: float) -> float:
 
 
 def _parameters(
-    design: Design, choice: Choice, draws: np.ndarray, level: float
+    form: Form, design: Design, solution: Solution, draws: np.ndarray, level: float
 ) -> dict[str, Estimate]:
     """Each parameter at the reference with its interval, or why it has none."""
-    form, theta = choice.candidate.form, choice.solution.parameters[0]
+    theta = solution.parameters[0]
     lower, upper = form.box(design)
     found = {}
     for i, name in enumerate(form.names):
@@ -90,7 +87,9 @@ def _parameters(
         estimate, note = interval(float(value), spread, level=level), ""
         if lower[i] == upper[i]:
             note = "held: the table does not vary what would tell it"
-        elif choice.solution.at_bound[0, i] and name != "L_0":
+        elif solution.at_bound[0, i] and name == "L_0" and theta[i] > 0:
+            note = f"at its floor, {FLOOR:g} of the least loss: {theta[i]:.4g} nats"
+        elif solution.at_bound[0, i] and name != "L_0":
             note = "unidentified: ended at a bound of the fit"
         elif name in form.logs and too_wide(estimate):
             note = f"unidentified: {SPANS}"

@@ -4,8 +4,6 @@ A row counts by how far its loss is above the best of its own (N, D), never by i
 that are that far off are of no use for the best batch, and divergence is among them (derived here).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bss.laws.final_loss.forms import Form
@@ -17,37 +15,41 @@ PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
 REFIT_ROUNDS = 8
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
-WIDE, NARROW = 0.3, 0.05
+WIDE = 0.3
 """Excess, as a share of the best loss, at which a row counts half."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A form and the width of its weights: what is chosen."""
-
-    form: Form
-    width: float
-
-
-def design_of(points: LossPoints) -> Design:
-    """The points as forms see them."""
+def design_of(points: LossPoints, trust: np.ndarray | None = None) -> Design:
+    """The points as forms see them, and how far each [n] is trusted."""
     logs = np.log(np.stack([points.params, points.tokens, points.batch], axis=1))
     centres = (logs.min(axis=0) + logs.max(axis=0)) / 2
     models, budgets, _ = np.ptp(logs, axis=0) > np.log(VARIED)
-    return Design(logs - centres, centres, points.loss, points.cell, (bool(models), bool(budgets)))
+    return Design(
+        logs - centres,
+        centres,
+        points.loss,
+        points.cell,
+        (bool(models), bool(budgets)),
+        np.ones(len(points.loss)) if trust is None else trust,
+    )
 
 
 def excess(design: Design) -> np.ndarray:
     """[n], how far a loss is above the least of its cell, in nats."""
     least = np.full(design.cell.max() + 1, np.inf)
-    np.minimum.at(least, design.cell, design.loss)
+    np.minimum.at(least, design.cell, np.where(design.trust > 0, design.loss, np.inf))
     return design.loss - least[design.cell]
 
 
-def design_weight(design: Design, width: float) -> np.ndarray:
-    """[n], near 1 up to `width` times the loss above the best of the cell, then vanishing."""
+def design_weight(design: Design) -> np.ndarray:
+    """[n], near 1 up to `WIDE` times the loss above the best of the cell, then vanishing."""
     above = excess(design)
-    return 1 / (1 + (above / (width * (design.loss - above))) ** 4)
+    return design.trust / (1 + (above / (WIDE * (design.loss - above))) ** 4)
+
+
+def usable_rows(design: Design) -> np.ndarray:
+    """[n], whether a loss is not so far above the best of its cell that it may have diverged."""
+    return excess(design) <= WIDE * (design.loss - excess(design))
 
 
 def solved(
@@ -81,12 +83,12 @@ def slopes(form: Form, design: Design, theta: np.ndarray, weight: np.ndarray) ->
     return linearize(form.residual, theta, data)[1][:, free]
 
 
-def best_fit(candidate: Candidate, design: Design) -> Solution:
+def best_fit(form: Form, design: Design) -> Solution:
     """The best of all starts."""
-    weight = design_weight(design, candidate.width)
-    starts = candidate.form.starts(design, weight)
+    weight = design_weight(design)
+    starts = form.starts(design, weight)
     each = np.repeat(weight[None], len(starts), axis=0)
-    return solved(candidate.form, design, starts, each, rounds=ROUNDS).best()
+    return solved(form, design, starts, each, rounds=ROUNDS).best()
 
 
 def losses(form: Form, theta: np.ndarray, logs: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from bss.tables.storage import read_table
 
 SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
-REPEATS = ("run", "steps", "step", "flops", "loss_se")
+REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 
 
@@ -43,7 +43,8 @@ def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
 
     Args:
         frame: params, tokens, loss, and batch with seq_len, or batch_tokens; lr if it was varied.
-            A loss that is missing or infinite says that the run diverged. Where rows are the best
+            A loss that is missing or infinite, or `diverged`
+            (0 or 1), says that the run diverged. Where rows are the best
             of sweeps, rates_tried and rate_bracketed (0 or 1); loss_se is a loss's standard error.
         source: what to call the table in an error message.
 
@@ -90,10 +91,12 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     Raises:
         InputError: no row has a finite loss.
     """
-    finite = np.isfinite(table["loss"].to_numpy(float))
+    finite = np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)
     if not finite.any():
         raise InputError("loss: no row has a finite one; give final losses")
-    told = [f"{int((~finite).sum())} rows without a finite loss: diverged, left out"]
+    told = [
+        f"{int((~finite).sum())} rows without a finite loss, or said to have diverged: left out"
+    ]
     warnings = [] if finite.all() else told
     tried = table.loc[finite].assign(rate=_rates(table.loc[finite]))
     settings = _settings(tried)
@@ -108,15 +111,25 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     for size, here in runs.groupby(SIZE):
         rates, best = here["rate"], here.loc[here["loss"].idxmin(), "rate"]
         inside = rates.min() < best < rates.max()
-        rows.append((*size, here["loss"].min(), best, rates.nunique(), inside))  # type: ignore[misc]
+        least = here.loc[here["loss"].idxmin()]
+        row = least["loss"], best, rates.nunique(), inside, least["count"]
+        rows.append((*size, *row))  # type: ignore[misc]
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     if "lr" not in table:
         columns[4] = np.full(len(rows), np.nan)
     if "rates_tried" in table:  # rows that are the best of sweeps
-        columns[5:] = _tried(tried)
+        columns[5:7] = _tried(tried)
     noise, freedom = _noise(tried, means, runs["count"].to_numpy(float))
     points = LossPoints(*columns, noise=noise, freedom=freedom, seq_len=_seq_len(table))
     return points, warnings + _rate_warnings(table, points)
+
+
+def _diverged(table: pd.DataFrame) -> np.ndarray:
+    """[n], whether a column `diverged` says so."""
+    if "diverged" not in table:
+        return np.zeros(len(table), bool)
+    told = table["diverged"].astype(str).str.strip().str.lower()
+    return told.isin(["1", "1.0", "true", "yes"]).to_numpy()
 
 
 def _rates(table: pd.DataFrame) -> pd.Series:

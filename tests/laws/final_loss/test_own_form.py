@@ -40,9 +40,9 @@ def test_a_form_of_ones_own(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     fit = json.loads(printed)
     assert fit["form"] == "ownform:FORM" and set(fit["judged"]) == {"ownform:FORM"}
-    assert 0.3 < fit["inside"]["parameters"]["q"]["value"] < 0.7
+    assert 0.3 < fit["forms"]["ownform:FORM"]["parameters"]["q"]["value"] < 0.7
     (tmp_path / "fit.json").write_text(printed)
     assert main(["predict", "--from", "fit.json", "--params", "400M", "--tokens", "20B"]) == 0
-    assert "ownform:FORM form" in capsys.readouterr().out
+    assert "ownform:FORM; 90% intervals" in capsys.readouterr().out
     assert main([*call[:-4], "nowhere:FORM"]) == 2
     assert "nowhere:FORM cannot be imported" in capsys.readouterr().err

@@ -10,9 +10,6 @@ import pandas as pd
 import pytest
 
 from bss.laws import check_losses, fit_table
-from bss.laws.final_loss.best import BestBatch
-from bss.laws.final_loss.optimum import optima
-from bss.laws.final_loss.table import loss_points
 from bss.laws.fitting.estimate import Options
 from tests.laws.final_loss.test_fit import THETA, planted_law
 
@@ -24,7 +21,7 @@ AS_GOOD = 1.1
 
 def best(form, params, tokens):
     """B_opt of a planted law, in tokens."""
-    return float(planted_law(form).valley(params, tokens)[2])
+    return planted_law(form).valley(params, tokens)[2]
 
 
 def swept(form, seed, sizes=SIZES, smallest=None):
@@ -62,9 +59,7 @@ def new_runs_inside(form, fit, generator, *, count, beyond=False):
 
 
 def as_good(form, table, fit):
-    """Whether the form is the planted one, or misses left-out (N, D) by no more than that does."""
-    if fit.form == form:
-        return True
+    """Whether the mean misses left-out (N, D) by no more than the planted form does."""
     own = fit_table(table, forms=(form,), options=Options(1))
     missed, of_own = (one.left_out["cell"] or np.inf for one in (fit, own))
     return missed <= AS_GOOD * of_own
@@ -73,11 +68,11 @@ def as_good(form, table, fit):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", list(THETA))
 def test_planted_tables_give_their_form_their_best_batch_and_their_losses(form):
-    chosen, ratios, in_best, in_loss, in_beyond = [], [], [], [], []
+    good, ratios, in_best, in_loss, in_beyond = [], [], [], [], []
     for seed in range(TABLES):
         table, generator = swept(form, seed), np.random.default_rng([seed, 2])
         fit = fit_table(table, options=Options(100))
-        chosen.append((fit.form == form, as_good(form, table, fit)))
+        good.append(as_good(form, table, fit))
         for at in fit.optima:
             truth = best(form, at.params, at.tokens)
             if at.batch.value is not None:
@@ -85,14 +80,14 @@ def test_planted_tables_give_their_form_their_best_batch_and_their_losses(form):
                 in_best.append((at.batch.low or 0) <= truth <= (at.batch.high or np.inf))
         in_loss += new_runs_inside(form, fit, generator, count=12)
         in_beyond += new_runs_inside(form, fit, generator, count=6, beyond=True)
-    (right, good), error = np.sum(chosen, axis=0), np.median(np.abs(np.log(ratios)))
+    error = np.median(np.abs(np.log(ratios)))
     shares = [float(np.mean(inside)) for inside in (in_best, in_loss, in_beyond)]
     print(
-        f"\n{form}: form {right} of {TABLES}, it or one as good {good}; B_opt told at {len(ratios)}"
-        f" of {TABLES * len(SIZES)}, off by {error:.1%} in the median; 90% intervals hold B_opt in "
+        f"\n{form}: as good as it {sum(good)} of {TABLES}; B_opt told at {len(ratios)} of"
+        f" {TABLES * len(SIZES)}, off by {error:.1%} in the median; 90% intervals hold B_opt in "
         "{:.1%}, new losses in {:.1%}, beyond the budgets in {:.1%}".format(*shares)
     )
-    assert good >= 0.9 * TABLES
+    assert sum(good) >= 0.9 * TABLES
     assert len(ratios) >= 0.9 * TABLES * len(SIZES) and error <= 0.10
     assert all(0.80 <= share <= 0.97 for share in shares)
 
@@ -119,7 +114,7 @@ def test_one_budget_tells_no_exponent_in_data(form):
         fit = fit_table(table, forms=(form,), options=Options(10))
         for found in (fit.B_opt_exponents["D"], fit.B_opt_exponents["D_less_N"]):
             assert found.value is None and "does not vary" in found.note
-        of_data = [fit.inside.parameters.get(name) for name in "gq"]
+        of_data = [fit.forms[form].parameters.get(name) for name in "gq"]
         assert all(one is None or one.value is None for one in of_data)
 
 
@@ -134,14 +129,3 @@ def test_one_rate_for_all_batches_tells_no_best_batch(form):
             assert "share one rate" in at.batch.note and "not B_opt" in at.batch.note
         assert fit.best_batch(*SIZES[5]).value is None
         assert all(found.value is None for found in fit.B_opt_exponents.values())
-
-
-def test_a_best_batch_that_the_law_puts_outside_the_batches_measured_has_no_value():
-    params, tokens = 4e8, 2.4e10
-    table = swept("joint", 0, [(params, tokens)], smallest=2.0)
-    table.loc[0, "loss"] += 0.1  # by luck the smallest batch is not the best
-    points, law = loss_points(table)[0], planted_law("joint")
-    (at,) = optima(points, law, BestBatch("law", None, {}, 0.0), "", 0.9)
-    assert at.bracketed and at.batch.value is None
-    assert at.batch.high == points.batch[np.argmin(points.loss)]
-    assert "by the law below the batches measured" in at.batch.note

@@ -17,6 +17,7 @@ from bss.laws.final_loss.forms.form import (
     SIZE,
     Design,
     Form,
+    floor_bounds,
     in_order,
     kept_starts,
     sizes_at,
@@ -42,13 +43,13 @@ class EffectiveTokens(Form):
         """As of every form."""
         L_0, k, A, a, G, g, h, u, v, B_star, q, r = theta
         x = b - B_star - q * d - r * n
-        wasted = xp.log1p(xp.exp(h) * _phi(x, u, v, xp))
+        wasted = xp.log1p(xp.exp(h) * phi(x, u, v, xp))
         return L_0 + (xp.exp(A - a * n) + xp.exp(G - g * (d - wasted))) ** k
 
     def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
         """As of every form."""
         low, high = design.logs[:, 2].min(), design.logs[:, 2].max()
-        bounds = {"L_0": (0.0, float(design.loss.min())), "k": POWER}
+        bounds = {"L_0": floor_bounds(design), "k": POWER}
         bounds |= dict.fromkeys("AG", SIZE) | dict.fromkeys("ag", EXPONENT)
         bounds |= {"h": (-12.0, 5.0), "u": SLOPE, "v": SLOPE, "B_star": (low - 2, high + 2)}
         bounds |= {"q": (-0.5, 1.5), "r": (-1.0, 1.5)}
@@ -71,7 +72,7 @@ class EffectiveTokens(Form):
         )
         for floor, k, a, g, h, u, q in grid:
             B_star = float(np.median([b[i] - q * d[i] for i in least]))
-            wasted = np.log1p(np.exp(h) * _phi(b - B_star - q * d, u, u, np))
+            wasted = np.log1p(np.exp(h) * phi(b - B_star - q * d, u, u, np))
             columns = np.exp(-np.stack([a * n, g * (d - wasted)], axis=1))
             columns *= lower[[2, 4]] > NONE
             (A, G), error = sizes_at(design, weight, columns, floor, k)
@@ -80,7 +81,8 @@ class EffectiveTokens(Form):
         return kept_starts(found, errors, (lower, upper))
 
 
-def _phi(x, u, v, xp):
+def phi(x, u, v, xp=np):
+    """How a valley rises from its least, which is 0 at x = 0, as e^(ux) above and e^(-vx) below."""
     return (v * xp.exp(u * x) + u * xp.exp(-v * x)) / (u + v) - 1
 
 

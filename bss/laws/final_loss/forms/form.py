@@ -12,6 +12,8 @@ SIZE = (np.log(1e-9), np.log(1e3))
 EXPONENT = (0.01, 4.0)
 POWER = (0.1, 4.0)
 KEPT_STARTS = 8
+FLOOR = 0.5
+"""Of the least loss, from which L_0 is looked for: 0 nats is no loss of a language (measured)."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Design:
         loss: [n] in nats.
         cell: [n], which (N, D) a point is of, from 0 on.
         varies: whether N does, and D.
+        trust: [n], by which a row's weight is multiplied; 0 of an outlier.
     """
 
     logs: np.ndarray
@@ -31,6 +34,7 @@ class Design:
     loss: np.ndarray
     cell: np.ndarray
     varies: tuple[bool, bool]
+    trust: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,12 @@ class Form:
     def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
         """[K, P] from which the fit descends, for rows of this weight [n]."""
         raise NotImplementedError
+
+
+def floor_bounds(design: Design) -> tuple[float, float]:
+    """The bounds of L_0, in nats."""
+    least = float(design.loss.min())
+    return FLOOR * least, least
 
 
 def in_order(

@@ -18,6 +18,7 @@ from bss.laws.final_loss.forms.form import (
     SIZE,
     Design,
     Form,
+    floor_bounds,
     in_order,
     kept_starts,
     sizes_at,
@@ -60,7 +61,7 @@ class PowerForm(Form):
 
     def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
         """As of every form."""
-        bounds = {"L_0": (0.0, float(design.loss.min())), "k": POWER}
+        bounds = {"L_0": floor_bounds(design), "k": POWER}
         bounds |= dict.fromkeys("AGCM", SIZE) | dict.fromkeys("agcm", EXPONENT)
         models, budgets = design.varies
         if not models:

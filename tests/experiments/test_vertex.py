@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bss.laws.final_loss.vertex import pooled_scatter, vertex
+from experiments.critical_batch.vertex import pooled_scatter, vertex
 
 BATCHES = 32 * 2 ** np.arange(8.0)
 

@@ -1,0 +1,1 @@
+"""Fits of planted data beside what was planted."""
