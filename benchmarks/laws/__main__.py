@@ -22,7 +22,7 @@ SEEDS = range(5)
 
 def main() -> None:
     """Measures the parts that are asked for, prints them and saves them beside the others."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--planted", action="store_true", required=True, help="planted data")
     parser.add_argument("--part", choices=(*PARTS, "all"), default="all")
     options = parser.parse_args()

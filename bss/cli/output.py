@@ -53,6 +53,16 @@ def add_output_arguments(
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
 
 
+def add_fit_arguments(parser: argparse.ArgumentParser, *, resamples: int) -> None:
+    """How the intervals of a fit are made, and the rows that it leaves out."""
+    add = parser.add_argument
+    add("--resamples", type=int, default=resamples, help="bootstrap refits")
+    add("--level", type=float, default=0.90, help="coverage of the intervals, by default 0.90")
+    add("--seed", type=int, default=0, help="of the bootstrap")
+    told = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
+    add("--drop", action="append", default=[], metavar="WHAT", help=told)
+
+
 def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
     """Draws a figure of `bss.plots`, named as file.function, once it is asked for."""
 

@@ -1,10 +1,14 @@
 """A best batch as a value: what fits give, and pages, tables, JSON, advice and schedules print."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bss.laws.fitting.estimate import SPANS, Estimate, too_wide
-from bss.points.valley import Status, Valley
+
+if TYPE_CHECKING:
+    from bss.points.valley import Valley  # what a fit was made with, which reading it does not load
+
+Status = Literal["identified", "end", "flat", "one rate", "too wide", "too few"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Evidence:
         vertices: valleys with their least inside the batches measured.
         depth: how far the valley rises to the lower of its two ends, in nats or log tokens.
         scatter: standard deviation of one run about it, in the same unit.
-        source: of the scatter: "seeds" or "residuals".
+        source: of the scatter: "seeds", "residuals" or "what is usual".
     """
 
     vertices: int
@@ -59,7 +63,7 @@ class BestBatch(Estimate):
 
 
 def of_valley(
-    valley: Valley, *, rises: tuple[float, ...] = (), unit: str = "sequences"
+    valley: "Valley", *, rises: tuple[float, ...] = (), unit: str = "sequences"
 ) -> BestBatch:
     """What one valley says by itself.
 
@@ -92,7 +96,7 @@ def of_valley(
     return found
 
 
-def _alike(valley: Valley, rise: float) -> Alike:
+def _alike(valley: "Valley", rise: float) -> Alike:
     low, high = valley.alike(rise)
     smallest, largest = valley.ends
     return Alike(low if low > smallest else None, high if high < largest else None, rise)

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-Status = Literal["identified", "end", "flat", "one rate", "too wide", "too few"]
+Position = Literal["identified", "end", "flat"]
 
 SLOPES = (0.15, 0.27, 0.48, 0.85, 1.5, 2.7)
 RATIOS = (1 / 3, 1 / 1.7, 1.0, 1.7, 3.0)
@@ -25,15 +25,17 @@ WIDTHS = (0.5, 2.0, 8.0)
 STEPS_AT_MOST = 1.0  # no batch needs more steps than a smaller one, so that tokens rise as B^1
 BEYOND = math.log(10.0)  # how far from the batches measured a best one is looked for
 GRID = 161
-MISFIT = 0.12  # of the rise above the least, by which a valley's form may be wrong
+MISFIT = 0.1  # of the rise above the least, by which a valley's form may be wrong
+FAR_TOKENS, FAR_NATS = 1.5, 0.5  # rises from which it may be wrong by more
 FORM = 0.06  # by which the least of a valley of another form may be off, in log batch
+FORM_OF_TOKENS = 0.02  # whose walls are known better
 OUTLIERS = 0.003  # of rows
 OUTLYING = 12.0  # times the scatter
 SCATTERS = np.geomspace(1 / 30, 30, 21)  # times the typical one
 SPREAD = 0.7  # of the logarithm of a scatter before anything is seen
 FEWEST = 3  # batches of a valley
 FEWEST_TO_DOUBT = 5  # batches of which one may be an outlier
-OPEN = 0.04  # probability beyond an end from which that end is open
+OPEN = 0.03  # probability beyond an end from which that end is open
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Measured:
         value: losses in nats, or logarithms of tokens; means where there are several runs.
         count: runs behind each.
         bound: whether the value is only a lower bound, as of a run that missed its target.
-        squares, freedom: of the values of single runs about their means.
+        relative: scatter of a run there, over that of others.
+        squares, freedom: of the values of single runs about their means, over `relative`.
         typical: standard deviation that such a value usually has.
         tokens: whether values are logarithms of tokens, which rise no faster than the batch.
     """
@@ -54,6 +57,7 @@ class Measured:
     value: np.ndarray
     count: np.ndarray
     bound: np.ndarray
+    relative: np.ndarray
     squares: float = 0.0
     freedom: int = 0
     typical: float = 0.004
@@ -67,6 +71,7 @@ class Measured:
         *,
         bound: np.ndarray | None = None,
         seed: np.ndarray | None = None,
+        relative: np.ndarray | None = None,
         typical: float = 0.004,
         tokens: bool = False,
     ) -> "Measured":
@@ -76,6 +81,7 @@ class Measured:
             batch, value, typical, tokens: as of the class.
             bound: [m], as of the class; bounds of a batch that others of its runs measure are left
                 out, and of a batch with bounds alone the lowest counts.
+            relative: [m], as of the class.
             seed: [m]; what runs of one seed share, data order for one, is taken out.
         """
         batch, value = np.asarray(batch, float), np.asarray(value, float)
@@ -85,8 +91,10 @@ class Measured:
         design = np.zeros((len(batch), len(sizes) + len(seeds)))
         design[np.arange(len(batch)), at] = 1
         design[np.arange(len(batch)), len(sizes) + of] = 1
-        means = np.linalg.lstsq(design[known], value[known], rcond=None)[0]
-        rest = value[known] - design[known] @ means
+        each = np.ones(len(batch)) if relative is None else np.asarray(relative, float)
+        scaled, weighed = design[known] / each[known, None], value[known] / each[known]
+        means = np.linalg.lstsq(scaled, weighed, rcond=None)[0]
+        rest = weighed - scaled @ means
         freedom = int(known.sum() - np.linalg.matrix_rank(design[known])) if known.any() else 0
         count = np.bincount(at[known], minlength=len(sizes))
         shift = means[len(sizes) :] @ np.bincount(of[known], minlength=len(seeds)) / known.sum()
@@ -97,6 +105,7 @@ class Measured:
             value=np.where(count > 0, means[: len(sizes)] + shift, lowest),
             count=np.maximum(count, 1),
             bound=count == 0,
+            relative=np.bincount(at, each) / np.bincount(at),
             squares=float(rest @ rest),
             freedom=freedom,
             typical=typical,
@@ -112,9 +121,10 @@ class Valley:
         log_batch, weight: [G], the grid of log B* and the probability of each.
         ends: the smallest and the largest batch measured.
         least: the batch measured with the least mean value.
+        value: the least of the valley among the batches measured.
         depth: the valley's rise from its least to the lower of its two ends, as `value`.
         scatter: standard deviation of one value about the valley, near its least.
-        source: of the scatter: "seeds" or "residuals".
+        source: of the scatter: "seeds", "residuals", or "what is usual" with too few of both.
         curve: [G], mean height of the valley above its own least, as `value`.
         outlier: [n], probability that a row is one.
         missed: [n], value less what the valley through the others says; NaN of a bound.
@@ -125,6 +135,7 @@ class Valley:
     weight: np.ndarray
     ends: tuple[float, float]
     least: float
+    value: float
     depth: float
     scatter: float
     source: str
@@ -159,9 +170,10 @@ class Valley:
         return float(self.weight[self.log_batch >= math.log(self.ends[1]) - 1e-9].sum())
 
     @property
-    def status(self) -> Status:
+    def status(self) -> Position:
         """Whether it lies inside, at an end, or anywhere."""
-        low, high = self.below > OPEN, self.above > OPEN
+        low = self.below > OPEN or self.least == self.ends[0]
+        high = self.above > OPEN or self.least == self.ends[1]
         if self.depth < self.scatter or (low and high):
             return "end" if low != high and max(self.below, self.above) > 0.5 else "flat"
         return "end" if low or high else "identified"
@@ -188,16 +200,17 @@ def valleys(cells: Sequence[Measured], level: float = 0.90) -> list[Valley]:
     found = [_Cell(cell) for cell in cells]
     prior = -0.5 * (np.log(SCATTERS) / SPREAD) ** 2
     # Every cell is judged by the scatter that all of them show.
-    total = prior + sum((cell.evidence for cell in found), np.zeros(len(SCATTERS)))
-    shared = np.exp(total - logsumexp(total))
+    total = prior + np.sum([cell.evidence for cell in found], axis=0)
+    shared = np.exp(total - total.max())
+    shared /= shared.sum()
     return [cell.valley(shared, level) for cell in found]
 
 
 def heights(x: np.ndarray, tokens: bool = False) -> np.ndarray:
     """φ [G, forms, n] of every form, at logarithms of B/B* [G, n]; 0 and least at 0.
 
-    Exponentials, (v·e^(ux) + u·e^(−vx))/(u + v) − 1, and parabolas whose curvature is another on each
-    side and that straighten far out, x²/(1 + |x|/w).
+    Exponentials, (v·e^(ux) + u·e^(−vx))/(u + v) − 1, and parabolas whose curvature is another on
+    each side and that straighten far out, x²/(1 + |x|/w).
     """
     upward = sorted({min(u, STEPS_AT_MOST) for u in SLOPES} if tokens else SLOPES)
     u, v = np.array(list(itertools.product(upward, SLOPES))).T[..., None]
@@ -219,10 +232,12 @@ class _Cell:
         self.grid = np.linspace(self.x[known].min() - BEYOND, self.x[known].max() + BEYOND, GRID)
         offset = self.x - self.grid[:, None]
         self.phi = heights(offset, cell.tokens).reshape(-1, len(self.x))
-        self.own = cell.typical * (self.z if cell.tokens else 1.0) / np.sqrt(cell.count)
-        self.rise = MISFIT * np.maximum(self.z - self.z[known].min(), 0)
+        self.own = cell.typical * cell.relative * (self.z if cell.tokens else 1.0)
+        self.own = self.own / np.sqrt(cell.count)
+        above = np.maximum(self.z - self.z[known].min(), 0)
+        self.rise = MISFIT * above * (1 + above / (FAR_TOKENS if cell.tokens else FAR_NATS))
         self.log, self.fits = self._weighed()
-        self.evidence = logsumexp(self.log, axis=(1, 2)) - math.log(len(self.phi))
+        self.evidence = np.asarray(logsumexp(self.log, axis=(1, 2))) - math.log(len(self.phi))
 
     def _weighed(self) -> tuple[np.ndarray, np.ndarray]:
         cell, known = self.cell, self.known
@@ -261,30 +276,41 @@ class _Cell:
         with np.errstate(divide="ignore"):
             weight = np.exp(self.log - each + np.log(shared)[:, None, None])
         cell, batch = self.cell, self.cell.batch
-        by_batch = _blurred(weight.sum(axis=(0, 1)).reshape(GRID, -1).sum(axis=1), self.grid)
+        form = FORM_OF_TOKENS if cell.tokens else FORM
+        by_batch = _blurred(weight.sum(axis=(0, 1)).reshape(GRID, -1).sum(axis=1), self.grid, form)
         outlier = np.zeros(len(self.x))
         if weight.shape[1] > 1:
             outlier[self.known] = weight.sum(axis=(0, 2))[1:]
-        curve, at_rows = self._heights(weight)
-        ends = float(batch[self.known].min()), float(batch[self.known].max())
-        inside = np.interp(np.log(ends), self.grid, curve)
+        heights = self._heights(weight)
+        curve, at_rows = heights[:GRID], heights[GRID:]
         scatter = float(np.exp(shared @ np.log(SCATTERS))) * self.cell.typical
+        # A bound above the least says as much of an end as a measurement.
+        telling = batch[self.known | (cell.value > self.unit + scatter)]
+        ends = float(telling.min()), float(telling.max())
+        inside = np.interp(np.log(ends), self.grid, curve)
+        within = (self.grid >= np.log(ends[0]) - 0.05) & (self.grid <= np.log(ends[1]) + 0.05)
         return Valley(
             log_batch=self.grid,
             weight=by_batch,
             ends=ends,
             least=float(batch[self.known][np.argmin(cell.value[self.known])]),
-            depth=float(inside.min()),
+            value=float(curve[within].min()) + self.unit,
+            depth=float(inside.min() - curve.min()),
             scatter=scatter,
-            source="seeds" if cell.freedom else "residuals",
-            curve=curve,
+            source=self._source(),
+            curve=curve - curve.min(),
             outlier=outlier,
-            missed=np.where(self.known, cell.value - at_rows, np.nan),
+            missed=np.where(self.known, cell.value - self.unit - at_rows, np.nan),
             level=level,
         )
 
-    def _heights(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mean valley on the grid above its least [G], and its value at the rows [n]."""
+    def _source(self) -> str:
+        if self.cell.freedom:
+            return "seeds"
+        return "residuals" if self.known.sum() >= FEWEST_TO_DOUBT else "what is usual"
+
+    def _heights(self, weight: np.ndarray) -> np.ndarray:
+        """The mean valley [G + n] on the grid and at the batches, less the unit."""
         by_theta = weight.reshape(-1, weight.shape[-1])
         flat = self.fits.reshape(*by_theta.shape, 2)
         best = np.argsort(by_theta.sum(axis=0))[::-1][:400]
@@ -299,20 +325,19 @@ class _Cell:
         values = c[:, None] + h[:, None] * phi
         if self.cell.tokens:
             values = np.log(np.maximum(values, 1e-3))
-        mean = part @ values
-        return mean[:GRID] - mean[:GRID].min(), mean[GRID:] + self.unit
+        return part @ values
 
 
-def _blurred(weight: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Probabilities [G] of a batch that may be off by `FORM`."""
-    kernel = np.exp(-0.5 * (np.subtract.outer(grid, grid) / FORM) ** 2)
+def _blurred(weight: np.ndarray, grid: np.ndarray, form: float) -> np.ndarray:
+    """Probabilities [G] of a batch that may be off by so much."""
+    kernel = np.exp(-0.5 * (np.subtract.outer(grid, grid) / form) ** 2)
     return kernel @ weight / (kernel @ weight).sum()
 
 
 def _integrated(
     variance: np.ndarray, z: np.ndarray, phi: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log probability [T] of values [k] under each φ [T, k], over c and h > 0; and their fits [T]."""
+    """Log probability [T] of values [k] under φ [T, k], over c and h > 0; both as fitted [T]."""
     weight = 1 / variance
     share = weight / weight.sum()
     value, level = z - share @ z, phi @ share

@@ -1,6 +1,4 @@
-"""The schedule that measured points call for, by the law that predicts best and can support one."""
-
-from collections.abc import Mapping, Sequence
+"""The schedule that measured points call for: B_opt along the loss, else the measured batches."""
 
 import pandas as pd
 
@@ -13,22 +11,13 @@ from bss.schedules.batch import BatchSchedule
 
 
 def derive_schedule(
-    fits: Mapping[str, EsFit],
-    laws: Sequence[str],
-    points: pd.DataFrame,
-    seq_len: int,
-    tokens: int,
-    limits: Limits,
+    fit: EsFit | None, points: pd.DataFrame, tokens: int, limits: Limits
 ) -> tuple[BatchSchedule, str, str]:
-    """The schedule of the first law that can support one.
-
-    Where no law identifies B_opt, the best measured batch at each target is followed instead.
+    """The schedule of a fit, or of the points where it identifies B_opt at no target.
 
     Args:
-        fits: by the names of their laws.
-        laws: of the fits, that which predicts left-out batches best first.
+        fit: of the points; None where no law could be fitted.
         points: table of points.
-        seq_len: tokens per sequence.
         tokens: the budget.
         limits: what the schedule may be made of.
 
@@ -36,19 +25,15 @@ def derive_schedule(
         The schedule, its law, and a sentence on how it was chosen.
 
     Raises:
-        InputError: no law gives a schedule, and no target was reached or the limits leave none.
+        InputError: no target was reached, or the limits leave no schedule.
     """
-    refused: list[str] = []
-    for law in laws:
-        try:
-            schedule = FollowOptimum()(Basis(seq_len, fits[law]), tokens, limits)
-        except InputError as error:
-            refused.append(f"{law} ({error})")
-            continue
-        if not refused:
-            return schedule, law, f"{law} predicts left-out batches best"
-        note = f"{law} predicts left-out batches best of the laws that give a schedule"
-        return schedule, law, f"{note}; without one: {', '.join(refused)}"
-    schedule = Measured()(Basis(seq_len, points=points), tokens, limits)
-    note = "no law gives a schedule, so the best measured batch at each target is followed"
-    return schedule, "measured", f"{note}; {', '.join(refused)}" if refused else note
+    basis = Basis(int(points["seq_len"].iloc[0]), fit, points)
+    told = "the best measured batch at each target is followed"
+    if fit is None:
+        return Measured()(basis, tokens, limits), "measured", f"no law is fitted, so {told}"
+    try:
+        schedule = FollowOptimum()(basis, tokens, limits)
+    except InputError as error:
+        return Measured()(basis, tokens, limits), "measured", f"{told}; {error}"
+    sources = dict.fromkeys(at.best.source for at in fit.fits if at.best and at.best.value)
+    return schedule, fit.name, f"{fit.name} law: {fit.choice}; B_opt by the {', '.join(sources)}"

@@ -15,7 +15,6 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws import EsFit
-from bss.laws.es import FAMILIES
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
 from bss.theory.exponents import slope
@@ -44,24 +43,30 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
     Raises:
         InputError: the fit identifies B_opt at no target.
     """
-    if "B_opt" not in fit.law.batches:
-        known = " or ".join(law.name for law in FAMILIES if "B_opt" in law.batches)
-        raise InputError(f"fit: the {fit.law.name} has no B_opt; fit the {known} law")
+    if not any(target.best for target in fit.fits):
+        raise InputError(f"fit: the {fit.law.name} has no B_opt; leave the law out of `bss fit es`")
     identified = [
-        (target.E_min, target.batches["B_opt"].value)
+        (target.E_min, at.value)
         for target in fit.fits
-        if target.status == "converged" and target.batches["B_opt"].value is not None
+        if (at := target.best) is not None and at.value is not None
     ]
     if not identified:
         raise InputError(
-            f"fit: the {fit.law.name} law identifies B_opt at no target; measure batches on both "
-            "sides of the minimum, or give a schedule"
+            f"fit: B_opt is identified at no target{_why(fit)}; measure batches on both sides of "
+            "the minimum, or give a schedule"
         )
-    if fit.law.joint:
+    by_law = all(at.best and at.best.source == fit.law.name for at in fit.fits)
+    if fit.law.joint and by_law:
         return through(*_along_losses(fit))
     tokens, batch = np.array(sorted(identified)).T
     power = slope(tokens, batch).value if len(tokens) > 1 else 0.0
     return through(np.log(tokens), np.log(batch), power)
+
+
+def _why(fit: EsFit) -> str:
+    """What is said of the lowest target."""
+    best = fit.fits[-1].best or fit.fits[-1].vertex
+    return f" ({best.note.removeprefix('unidentified: ')})" if best.note else ""
 
 
 def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:

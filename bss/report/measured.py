@@ -15,11 +15,12 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit, check_losses, fit_curve, fit_es, fit_table
 from bss.laws.es import FAMILIES
-from bss.laws.es.compare import Comparison, compare
+from bss.laws.es.values import Comparison
 from bss.laws.fitting.estimate import Options
 from bss.points import rates
 from bss.points.batches import alike
 from bss.points.curve import default_targets, evaluated, points
+from bss.points.design import design_warnings
 from bss.policies.derived import derive_schedule
 from bss.policies.functional_best import FunctionalBest, assumed_rate
 from bss.policies.policy import Basis, Limits
@@ -85,21 +86,27 @@ def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -
     same = alike(runs)
     measured = found.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
     fits: dict[str, EsFit] = {}
+    chosen: EsFit | None = None
     comparison: Comparison | None = None
     if measured is not None:
         measured, told = measured
         found.remarks += [*_left_out(runs, same), *told]
-        section = "Which law predicts batches it has not seen"
-        comparison = found.attempt(section, partial(compare, measured))
+        section, options = "Which law predicts batches it has not seen", Options(how.resamples)
+        chosen = found.attempt(section, partial(fit_es, measured, options=options))
+        if chosen is not None:
+            comparison, fits = chosen.comparison, {chosen.name: chosen}
+            if comparison is None:
+                found.missing[section] = chosen.choice
         for law in FAMILIES:
-            make = partial(fit_es, measured, law, options=Options(how.resamples))
-            fit = found.attempt(f"E(S), {law.name} law", make)
-            fits |= {} if fit is None else {law.name: fit}
+            if law.name not in fits:
+                make = partial(fit_es, measured, law, options=options)
+                fit = found.attempt(f"E(S), {law.name} law", make)
+                fits |= {} if fit is None else {law.name: fit}
     varied = _varied(runs)
     curve = found.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
     table = found.attempt("The law of final losses", partial(_table_fit, runs, how))
-    order = [row["law"] for row in comparison.table] if comparison else list(fits)
-    schedule = found.attempt("The schedule", partial(_schedule, same, measured, fits, order, curve))
+    make = partial(_schedule, same, measured, chosen, curve)
+    schedule = found.attempt("The schedule", make)
     return Results(
         experiment=experiment,
         runs=runs,
@@ -136,7 +143,8 @@ def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
     runs, told = evaluated(same)
     targets = how.targets or default_targets(runs, warmup_tokens=how.warmup, smooth=how.smooth)
     measured = points(runs, targets, smooth=how.smooth)
-    return measured, [*told, *rates.rate_warnings(runs, measured)]
+    traps = [*design_warnings(runs, measured), *rates.rate_warnings(runs, measured)]
+    return measured, [*told, *traps]
 
 
 def _ended_high(runs: pd.DataFrame) -> list[str]:
@@ -203,16 +211,14 @@ def _table_fit(runs: pd.DataFrame, how: How) -> TableFit:
 def _schedule(
     same: pd.DataFrame,
     measured: pd.DataFrame | None,
-    fits: dict[str, EsFit],
-    order: Sequence[str],
+    fit: EsFit | None,
     curve: CurveFit | None,
 ) -> dict[str, Any]:
     """The schedule that the points call for, or else the law of loss curves, and its rate."""
     limits = Limits(STAGES)
     if measured is not None:
         seq_len, tokens = int(same["seq_len"].iloc[0]), max(int(n) for n in same["tokens"])
-        laws = [law for law in order if law in fits]
-        found = derive_schedule(fits, laws, measured, seq_len, tokens, limits)
+        found = derive_schedule(fit, measured, tokens, limits)
         return _told(*found, tokens, seq_len, rates.one_rate(measured))
     if curve is None:
         raise InputError("no points and no law of loss curves to make one of")

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from bss.laws import fit_es
-from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
@@ -28,11 +27,16 @@ def measure(
     for kind, column in columns.items():
         targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
         found = points(table, targets, column=column, kind=kind)
-        compared = compare(found, tuple(LAWS))
-        fit = fit_es(found, compared.winner, options=Options(study.resamples))
         tables.append(found)
-        fits[kind] = {"comparison": compared, "law": compared.winner, "fit": fit}
+        fits[kind] = fitted(found, Options(study.resamples))
     return pd.concat(tables), fits
+
+
+def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
+    """The law that is chosen, with the errors of all at left-out batches."""
+    fit = fit_es(measured, options=options)
+    comparison = fit.comparison or compare(measured)
+    return {"comparison": comparison, "law": fit.name, "fit": fit}
 
 
 def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:

@@ -19,7 +19,6 @@ from typing import Any
 import pandas as pd
 
 from bss.laws import fit_es
-from bss.laws.es import LAWS
 from bss.laws.es.compare import compare, shown_laws
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
@@ -57,14 +56,14 @@ def experiment(study: Study) -> None:
         targets = default_targets(runs, study.targets, warmup_tokens=warmup)
         measured = points(runs, targets)
         options = Options(study.resamples)
-        fits = {name: fit_es(measured, name, options=options) for name in LAWS}
-        comparison = compare(measured, tuple(LAWS))
+        fit = fit_es(measured, options=options)
+        comparison = fit.comparison or compare(measured)
+        shown = [name for name in shown_laws(comparison) if name != fit.name]
+        fits = {fit.name: fit} | {name: fit_es(measured, name, options=options) for name in shown}
         limits = Limits(study.stages, batch_unit(study.setup))
-        laws = [row["law"] for row in comparison.table]
-        sizes = study.setup.text.seq_len, horizon, limits
-        schedule, law, note = derive_schedule(fits, laws, measured, *sizes)
+        schedule, law, note = derive_schedule(fit, measured, horizon, limits)
 
-        others = other_schedules(study, fits.get(law), measured)
+        others = other_schedules(study, fit, measured)
         stable = contenders(study, trunks, schedule, others, runs)
         stable = trainer.contend(stable, "2/3 contenders at constant rate")
         decayed = [decaying(contender, study.decay) for contender in stable]
@@ -76,7 +75,7 @@ def experiment(study: Study) -> None:
         {
             "runs.parquet": runs,
             "points.csv": measured,
-            "fits.json": {name: fits[name] for name in shown_laws(comparison)},
+            "fits.json": fits,
             "comparison.json": comparison,
             "schedule.json": described(study, plan) | {"law": law, "note": note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),

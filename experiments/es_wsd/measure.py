@@ -8,8 +8,8 @@ import pandas as pd
 
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
-from bss.laws.es.compare import Comparison, compare, shown_laws
-from bss.laws.es.values import predicted_loss
+from bss.laws.es.compare import compare, shown_laws
+from bss.laws.es.values import Comparison, predicted_loss
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, optima
 from bss.points.curve import default_targets, points
@@ -44,15 +44,18 @@ def measure(
 
 @dataclass(frozen=True)
 class Laws:
-    """The laws of one E(S): how well each predicts left-out batches, and their fits by name."""
+    """The laws of one E(S): how well each predicts left-out batches, and their fits by name.
+
+    The first is that of the law that was chosen.
+    """
 
     comparison: Comparison
     fits: dict[str, EsFit]
 
     @property
     def best(self) -> EsFit:
-        """The law that predicts left-out batches best."""
-        return self.fits[self.comparison.winner]
+        """The fit of the law that was chosen."""
+        return next(iter(self.fits.values()))
 
     @property
     def best_surface(self) -> EsFit:
@@ -74,10 +77,12 @@ def final_rows(branches: pd.DataFrame) -> pd.DataFrame:
 
 
 def fit_laws(measured: pd.DataFrame, options: Options) -> Laws:
-    """The best law, the best surface, the three-stage law and the hyperbola, fitted."""
-    comparison = compare(measured, tuple(LAWS))
-    shown = dict.fromkeys([comparison.winner, *shown_laws(comparison)])
-    return Laws(comparison, {name: fit_es(measured, name, options=options) for name in shown})
+    """The law that is chosen, the best surface and one law of each other family, fitted."""
+    fit = fit_es(measured, options=options)
+    comparison = fit.comparison or compare(measured)
+    shown = [name for name in shown_laws(comparison) if name != fit.name]
+    named = {name: fit_es(measured, name, options=options) for name in shown}
+    return Laws(comparison, {fit.name: fit} | named)
 
 
 def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bss.files import read_json, write_json
 from bss.laws import EsFit, fit_es
-from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
@@ -41,11 +41,14 @@ def write(part: Trained, folder: Path) -> None:
     measured = measure(part)
     options = Options(part.config["resamples"])
     write_table(measured, folder / "points.csv")
-    entry = {
-        "comparison": compare(measured, tuple(LAWS)),
-        "fits": {law: fit_es(measured, law, options=options) for law in SHOWN},
-    }
-    write_json(folder / "fits.json", to_dict(entry))
+    write_json(folder / "fits.json", to_dict(fitted(measured, options)))
+
+
+def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
+    """The law that is chosen, and those shown beside it, with their errors at left-out batches."""
+    fit = fit_es(measured, options=options)
+    named = {law: fit_es(measured, law, options=options) for law in SHOWN if law != fit.name}
+    return {"comparison": fit.comparison or compare(measured), "fits": {fit.name: fit} | named}
 
 
 def read(part: Trained, folder: Path) -> Measured:

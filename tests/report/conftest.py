@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.laws import EsFit
+from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS
 from bss.laws.es.surface import Parameters
 from bss.laws.es.values import TargetFit
@@ -58,6 +59,11 @@ def _optimum(loss):
 def _target(loss, law, batches, parameters=None, status="converged"):
     best = _optimum(loss)
     good = not status.startswith("unidentified")
+    own = batches.get("B_opt")
+    if own is not None:
+        ends = own.value, own.low, own.high, own.level, own.note
+        told = "identified" if own.value is not None else "too few"
+        own = batches["B_opt"] = BestBatch(*ends, told, law)
     return TargetFit(
         loss, float(best.S_min) if good else None,
         float(best.E_min) * SEQ_LEN if good else None,

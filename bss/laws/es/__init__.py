@@ -5,10 +5,13 @@ A law is a value (`bss.laws.es.law.Law`), named here or by where it is imported 
 
 from bss.laws.es.hyperbola import Hyperbola
 from bss.laws.es.law import Law
+from bss.laws.es.lopsided import LopsidedValley
 from bss.laws.es.piecewise import Piecewise
 from bss.laws.es.surface import Surface
 from bss.registry import Registry
 
+WITHOUT_LAW = LopsidedValley("lopsided valley")
+"""What tells tokens between batches where no law is chosen."""
 LAWS: Registry[Law] = Registry(
     "law",
     {
@@ -20,6 +23,7 @@ LAWS: Registry[Law] = Registry(
             Surface("surface, Adam clock", B_phi=None),
             Piecewise("piecewise"),
             Hyperbola("hyperbola"),
+            WITHOUT_LAW,
         )
     },
     of=Law,

@@ -16,6 +16,8 @@ class Design:
 
     Attributes:
         run: integer label of the run.
+        name: of the run, where the table has one.
+        seed: integer label of what runs of one seed share; 0 where the table tells none.
         batch: E/S of the row in sequences: exact, since both are counts of the same run.
         target: target loss in nats.
         steps, sequences: to the target, or taken and consumed where it was not reached.
@@ -26,6 +28,8 @@ class Design:
     """
 
     run: np.ndarray
+    name: np.ndarray
+    seed: np.ndarray
     batch: np.ndarray
     target: np.ndarray
     steps: np.ndarray
@@ -83,7 +87,9 @@ def design(points: pd.DataFrame) -> Design:
             f"points: row {int(np.argmin(good)) + 1} has a target_loss, batch, steps or "
             "tokens_to_target that is not a positive number; correct or drop it"
         )
-    points, warnings = _constant_batches(points.assign(run=_run_labels(points)))
+    named = points["run"] if "run" in points else _run_labels(points)
+    points = points.assign(run=_run_labels(points), name=np.asarray(named).astype(str))
+    points, warnings = _constant_batches(points)
     seq_len = int(points["seq_len"].iloc[0])
     reached = points["reached"].to_numpy(bool)
     steps, tokens = (points[c].to_numpy(float) for c in ("steps", "tokens_to_target"))
@@ -97,8 +103,21 @@ def design(points: pd.DataFrame) -> Design:
     target = points["target_loss"].to_numpy(float)
     run = points["run"].to_numpy()
     slope = _slopes(run, batch, target, np.log(tokens), reached)
+    seeds = [c for c in ("seed", "data_seed") if c in points and not bool(points[c].isna().any())]
+    seed = points.groupby(seeds, sort=False).ngroup() if seeds else pd.Series(0, points.index)
+    name, seed = points["name"].to_numpy(), seed.to_numpy(int)
     return Design(
-        run, batch, target, steps, tokens / seq_len, reached, slope, seq_len, tuple(warnings)
+        run,
+        name,
+        seed,
+        batch,
+        target,
+        steps,
+        tokens / seq_len,
+        reached,
+        slope,
+        seq_len,
+        tuple(warnings),
     )
 
 

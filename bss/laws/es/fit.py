@@ -5,48 +5,102 @@ Intervals cluster by run: a parametric bootstrap draws a run offset and independ
 in place of a number (derived here).
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bss.errors import InputError
+from bss.laws.best_batch import BestBatch
+from bss.laws.es import LAWS, WITHOUT_LAW
+from bss.laws.es.compare import FEWEST, compared
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
-from bss.laws.es.values import EsFit, TargetFit
+from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
+from bss.laws.es.vertices import best_at, obeyed, outliers, settled, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, draw_errors, run_effects
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
+from bss.points.valley import Valley
 
 NUMBERS = ("S_min", "E_min", "S_opt")
 
 
 def fit_es(
-    points: pd.DataFrame, law: Law | str = "surface", *, options: Options | None = None
+    points: pd.DataFrame, law: Law | str | None = None, *, options: Options | None = None
 ) -> EsFit:
     """Fit a law E(S) to points of one model at one kind of loss.
 
+    With six batches or more at a target, the law that predicts left-out batches best is fitted, and
+    averaged with those that predict as well; with fewer, the vertices of the targets answer. A
+    law's B_opt is given where it agrees with the vertex. A law that is asked for is fitted as it
+    is, but has no B_opt where the runs put the fewest tokens at an end, or nowhere.
+
     Args:
         points: table of points; a target that was not reached says E(B) > tokens consumed.
-        law: a law, or the name of one.
+        law: a law, or the name of one; by default it is chosen.
         options: how intervals are made.
 
     Raises:
         InputError: an unknown law, a design that no law can be fitted to, or one with no more
             points than the law has parameters.
     """
-    law, options = Law.parse(law), options or Options()
-    rows = design(points)
-    enough = np.array([t for t in rows.targets if len(rows.reaching(t)) >= law.least])
+    options, rows = options or Options(), design(points)
+    at = {target: valley_at(rows, target, options.level) for target in rows.targets}
+    vertices = {t: best_at(rows, t, valley, options.level) for t, valley in at.items()}
+    several = max(len(rows.reaching(target)) for target in rows.targets) >= FEWEST
+    if law is not None:
+        asked = Law.parse(law)
+        found = _asked(_fitted(rows, asked, vertices, options))
+        if several and asked.least_judged <= max(len(rows.reaching(t)) for t in rows.targets):
+            found = replace(found, comparison=_judged(rows, [asked]))
+    elif several:
+        comparison = compared(rows, list(LAWS.values()))
+        fits = [_fitted(rows, LAWS[name], vertices, options) for name in comparison.level]
+        choice = AVERAGED if len(fits) > 1 else CHOSEN
+        found = replace(
+            _settled(fits, at), comparison=comparison, choice=choice, level_with=tuple(fits[1:])
+        )
+    else:
+        found = replace(_without_law(rows, vertices, at, options), choice=NONE_CHOSEN)
+    told = [
+        one
+        for target, valley in at.items()
+        for one in outliers(rows, target, valley, options.level)
+    ]
+    worst = {one.run: one for one in sorted(told, key=lambda one: one.times)}
+    return replace(found, outliers=tuple(worst.values()))
+
+
+def _judged(rows: Design, laws: list[Law]) -> Comparison | None:
+    try:
+        return compared(rows, laws)
+    except InputError:
+        return None
+
+
+def _fitted(
+    rows: Design,
+    law: Law,
+    vertices: dict[float, BestBatch],
+    options: Options,
+    *,
+    none: bool = False,
+) -> EsFit:
+    """One law with its own batches, at the targets that enough of them reach, or at none."""
+    able = [t for t in rows.targets if len(rows.reaching(t)) >= law.least]
+    enough = np.array([] if none else able)
     _refuse_too_few(law, rows, enough)
     parts = _parts(law, rows, enough, options) if len(enough) else []
     warnings, fits = list(rows.warnings), {}
     for part in parts:
         warnings += part.warnings
         for target in part.targets:
-            fits[target] = _target_fit(law, rows, target, part, options)
+            fits[target] = _target_fit(law, rows, target, part, vertices[target], options)
     for target in rows.targets:
         if target not in fits:
             reason = (
@@ -54,7 +108,7 @@ def fit_es(
                 f"the {law.name} law needs {law.least}"
             )
             warnings.append(f"target {target:g}: {reason}")
-            fits[target] = _unidentified(law, rows, target, reason, options.level)
+            fits[target] = _unidentified(law, rows, target, reason, vertices[target])
     warnings += [f"target {t:g}: not converged" for t in fits if "not" in fits[t].status]
     joint = parts[0] if law.joint and parts else None
     return EsFit(
@@ -73,6 +127,71 @@ def fit_es(
         resamples=options.resamples,
         warnings=tuple(warnings),
     )
+
+
+def _asked(fit: EsFit) -> EsFit:
+    """A law that was asked for, without a best batch where the runs have none."""
+    fits = []
+    for at in fit.fits:
+        own = at.batches.get("B_opt")
+        best = at.vertex if own is None else obeyed(at.vertex, own, fit.law.name)
+        fits.append(_with_best(at, best) if own is not None else at)
+    return replace(fit, fits=tuple(fits))
+
+
+def _settled(fits: list[EsFit], valleys: dict[float, Valley | None]) -> EsFit:
+    """The first of the fits with the best batches of all, as the vertices let them stand."""
+    targets, warnings = [], list(fits[0].warnings)
+    for i, at in enumerate(fits[0].fits):
+        told = {fit.law.name: fit.fits[i].batches.get("B_opt") for fit in fits}
+        own = {name: one for name, one in told.items() if one is not None}
+        values = [one.value for one in own.values() if one.value is not None]
+        mean = Estimate(float(np.exp(np.mean(np.log(values)))) if values else None)
+        best, said = settled(at.vertex, mean if own else None, " + ".join(own))
+        if said:
+            warnings.append(f"target {at.target_loss:g}: {said}")
+        found = _with_best(at, best)
+        if best.source == at.vertex.source:
+            found = _measured(found, valleys[at.target_loss], fits[0].seq_len)
+        targets.append(found)
+    return replace(fits[0], fits=tuple(targets), warnings=tuple(warnings))
+
+
+def _without_law(
+    rows: Design,
+    vertices: dict[float, BestBatch],
+    valleys: dict[float, Valley | None],
+    options: Options,
+) -> EsFit:
+    """What the vertices say; of E(B) between them, the lopsided valley where it can be fitted."""
+    try:
+        found = _fitted(rows, WITHOUT_LAW, vertices, options)
+    except InputError:
+        found = _fitted(rows, WITHOUT_LAW, vertices, options, none=True)
+    fits = tuple(
+        _measured(_with_best(at, at.vertex), valleys[at.target_loss], rows.seq_len)
+        for at in found.fits
+    )
+    return replace(found, fits=fits, warnings=tuple(rows.warnings))
+
+
+def _with_best(at: TargetFit, best: BestBatch) -> TargetFit:
+    """A target's fit with this B_opt; it has no steps there where there is none."""
+    steps = at.S_opt if best.value is not None else None
+    intervals = {n: one for n, one in at.intervals.items() if n != "S_opt" or steps is not None}
+    return replace(at, batches=at.batches | {"B_opt": best}, S_opt=steps, intervals=intervals)
+
+
+def _measured(at: TargetFit, valley: Valley | None, seq_len: int) -> TargetFit:
+    """A target's fit with the fewest tokens of its valley, and the steps there."""
+    if valley is None:
+        return at
+    tokens, best = math.exp(valley.value) * seq_len, at.batches["B_opt"].value
+    error = valley.scatter / math.sqrt(max(at.points, 1)) * stats.norm.ppf((1 + valley.level) / 2)
+    fewest = Estimate(tokens, tokens * math.exp(-error), tokens * math.exp(error), valley.level)
+    steps = None if best is None else tokens / (best * seq_len)
+    intervals = {n: one for n, one in at.intervals.items() if n == "S_min"} | {"E_min": fewest}
+    return replace(at, E_min=tokens, S_opt=steps, intervals=intervals)
 
 
 def _refuse_too_few(law: Law, rows: Design, targets: np.ndarray) -> None:
@@ -146,7 +265,7 @@ def _bootstrap(
         for key, value in data.items()
     }
     resampled["observed"] = data["observed"] + (error + noise) / scale
-    refit = solve(problem.residual, theta[None], *box, resampled, iterations=40)
+    refit = solve(problem.residual, theta[None], *box, resampled)
     here = problem.rows[index][used]
     told = {"run": rows.run[here], "batch": rows.batch[here], "target_loss": rows.target[here]}
     told = pd.DataFrame(told).assign(relative_loss=error[used])
@@ -159,7 +278,9 @@ def _at_bound(law: Law, found: Solution) -> list[str]:
     return [told] if names else []
 
 
-def _target_fit(law: Law, rows: Design, target: float, part: _Part, options: Options) -> TargetFit:
+def _target_fit(
+    law: Law, rows: Design, target: float, part: _Part, vertex: BestBatch, options: Options
+) -> TargetFit:
     level, (points, runs) = options.level, _counts(rows, target)
     values = law.quantities(part.parameters, target)
     spread = law.quantities(part.draws, target)
@@ -182,6 +303,7 @@ def _target_fit(law: Law, rows: Design, target: float, part: _Part, options: Opt
         draws={} if law.joint else _kept(law, part, rows.seq_len, options.draws),
         points=points,
         runs=runs,
+        vertex=vertex,
     )
 
 
@@ -222,10 +344,14 @@ def _identified(
     return estimate
 
 
-def _unidentified(law: Law, rows: Design, target: float, reason: str, level: float) -> TargetFit:
-    batches = dict.fromkeys(law.batches, Estimate(None, level=level, note=reason))
+def _unidentified(
+    law: Law, rows: Design, target: float, reason: str, vertex: BestBatch
+) -> TargetFit:
+    batches = dict.fromkeys(law.batches, Estimate(None, level=vertex.level, note=reason))
     points, runs = _counts(rows, target)
-    return TargetFit(float(target), None, None, None, batches, {}, {}, reason, points, runs)
+    return TargetFit(
+        float(target), None, None, None, batches, {}, {}, reason, points, runs, vertex=vertex
+    )
 
 
 def _counts(rows: Design, target: float) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.es.values import EsFit
+from bss.laws.es.values import EsFit, TargetFit
 from bss.laws.fitting.bootstrap import draw_noise
 from bss.laws.fitting.estimate import Estimate, interval
 
@@ -64,29 +64,49 @@ def reach(fit: EsFit, loss: float, batch: float) -> dict[str, Estimate]:
 
 
 def best(fit: EsFit, loss: float) -> dict[str, Estimate]:
-    """The law's batches at a loss, in sequences, and E_min in tokens.
+    """The fit's batches at a loss, in sequences, and E_min in tokens.
 
-    A batch that the nearest targets do not identify is no more identified between them.
+    Between targets, and beyond the outer two, logarithms are on a line in the loss. A batch that
+    the nearest targets do not identify is no more identified between them.
 
     Raises:
-        InputError: as `reach`.
+        InputError: the nearest target is unidentified.
     """
     near = sorted(fit.fits, key=lambda target: abs(target.target_loss - loss))[:2]
-    if math.isclose(near[0].target_loss, loss):
-        if near[0].intervals:
-            return near[0].batches | {"E_min": near[0].intervals["E_min"]}
-        raise InputError(f"loss: {loss:g} is {near[0].status}")
-    values, names = _quantities(fit, loss, drawn=False), (*fit.law.batches, "E_min")
-    found = {
-        name: Estimate(float(values[name][0]), level=fit.level, note=NO_DRAWS) for name in names
-    }
-    if _drawn(fit):
-        spread = _quantities(fit, loss, drawn=True)
-        found = {n: interval(float(values[n][0]), spread[n], level=fit.level) for n in names}
-    for name in fit.law.batches:
-        unknown = [target.batches[name] for target in near if target.batches[name].value is None]
-        found[name] = unknown[0] if unknown else found[name]
+    names = tuple(dict.fromkeys((*fit.law.batches, "B_opt", "E_min")))
+    told = [_told(target) for target in near]
+    if len(near) == 1 or math.isclose(near[0].target_loss, loss):
+        return {name: told[0][name] for name in names if name in told[0]}
+    losses = [target.target_loss for target in near]
+    share = (loss - losses[0]) / (losses[1] - losses[0])
+    found = {}
+    for name in (name for name in names if all(name in one for one in told)):
+        pair = [one[name] for one in told]
+        unknown = [estimate for estimate in pair if estimate.value is None]
+        found[name] = unknown[0] if unknown else _on_a_line(pair[0], pair[1], share)
     return found
+
+
+def _told(target: TargetFit) -> dict[str, Estimate]:
+    fewest = target.intervals.get("E_min")
+    if fewest is None and (target.best or target.vertex).value is None:
+        raise InputError(f"loss: {target.target_loss:g} is {target.status}")
+    return target.batches | ({} if fewest is None else {"E_min": fewest})
+
+
+def _on_a_line(first: Estimate, second: Estimate, share: float) -> Estimate:
+    """The estimate so far from the first to the second, in logarithms."""
+
+    def between(end: str) -> float | None:
+        ends = getattr(first, end), getattr(second, end)
+        if not all(ends):
+            return None
+        return float(ends[0] ** (1 - share) * ends[1] ** share)
+
+    value, low, high = (between(end) for end in ("value", "low", "high"))
+    known = [x for x in (low, value, high) if x is not None]
+    low, high = (None if low is None else min(known)), (None if high is None else max(known))
+    return replace(first, value=value, low=low, high=high)
 
 
 def _drawn(fit: EsFit) -> int:
@@ -112,7 +132,10 @@ def _parameters(fit: EsFit, *, drawn: bool) -> dict[float, dict[str, np.ndarray]
 
 
 def _log_tokens(fit: EsFit, loss: np.ndarray, batch: float, *, drawn: bool) -> np.ndarray:
-    """log E in tokens at losses [n], cycling through the parameters [K]."""
+    """log E in tokens at losses [n], cycling through the parameters [K], over the laws averaged."""
+    if fit.level_with:
+        alone = (replace(one, level_with=()) for one in fit.averaged)
+        return np.mean([_log_tokens(one, loss, batch, drawn=drawn) for one in alone], axis=0)
     found = _parameters(fit, drawn=drawn)
     logs = {}
     for target, entry in found.items():
@@ -121,20 +144,6 @@ def _log_tokens(fit: EsFit, loss: np.ndarray, batch: float, *, drawn: bool) -> n
         with jax.enable_x64(True), np.errstate(divide="ignore"):
             logs[target] = np.log(np.asarray(fit.law.sequences(p, sizes, loss)) * fit.seq_len)
     return next(iter(logs.values())) if fit.law.joint else _between(logs, loss)
-
-
-def _quantities(fit: EsFit, loss: float, *, drawn: bool) -> dict[str, np.ndarray]:
-    """The law's quantities [K] at a loss, E_min in tokens."""
-    found = {
-        target: fit.law.quantities(fit.law.from_tokens(entry, fit.seq_len), loss)
-        for target, entry in _parameters(fit, drawn=drawn).items()
-    }
-    first = next(iter(found.values()))
-    if not fit.law.joint:
-        logs = {name: {t: np.log(at[name]) for t, at in found.items()} for name in first}
-        losses = np.full(len(first["E_min"]), loss)
-        first = {name: np.exp(_between(each, losses)) for name, each in logs.items()}
-    return {**first, "E_min": first["E_min"] * fit.seq_len}
 
 
 def _between(logs: dict[float, np.ndarray], loss: np.ndarray) -> np.ndarray:

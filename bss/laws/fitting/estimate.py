@@ -1,5 +1,6 @@
 """Estimates with their intervals, and what every fit is: a value that is printed and read back."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -25,6 +26,13 @@ class Estimate:
     high: float | None = None
     level: float = 0.90
     note: str = ""
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type["Estimate"]:
+        """What an entry is of: a best batch says its status."""
+        from bss.laws.best_batch import BestBatch
+
+        return BestBatch if "status" in entry else cls
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form; `note` only where there is one."""

@@ -22,6 +22,7 @@ from bss.errors import InputError
 
 TOLERANCE = 1e-4
 CHUNK = 8
+BLOCKS = (CHUNK, 64)  # starts that descend together
 SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)
 ROUND = 10
 EVERY = 8
@@ -77,9 +78,14 @@ def solve(
     problems, parameters = len(jax.tree.leaves(data)[0]), np.shape(starts)[-1]
     starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
     bounds = [np.broadcast_to(bound, (problems, parameters)) for bound in (lower, upper)]
-    with jax.enable_x64(True):
-        found = _solve(residual, iterations, accelerated, *float64((starts, *bounds, data)))
-        theta, cost, converged = (np.asarray(leaf) for leaf in found)
+    each = starts.shape[1]
+    rows = np.repeat(np.arange(problems), each)
+    parts = _in_blocks(
+        residual, iterations, accelerated, starts.reshape(-1, parameters), bounds, data, rows
+    )
+    thetas, costs, ends = (part.reshape(problems, each, *part.shape[1:]) for part in parts)
+    best = np.argmin(np.where(np.isnan(costs), np.inf, costs), axis=1)
+    theta, cost, converged = (part[np.arange(problems), best] for part in (thetas, costs, ends))
     if not np.isfinite(cost).all():
         raise InputError("fit: no start gives finite residuals; check the data for extreme values")
     fixed = bounds[0] == bounds[1]
@@ -162,6 +168,32 @@ def _linearize(residual: Residual, parameters: jax.Array, data: Any):
     return residual(parameters, data), jax.jacfwd(residual)(parameters, data)
 
 
+def _in_blocks(
+    residual: Residual,
+    iterations: int,
+    accelerated: bool,
+    starts: np.ndarray,
+    bounds: list[np.ndarray],
+    data: Any,
+    rows: np.ndarray,
+) -> list[np.ndarray]:
+    """A descent from each of Q starts [Q, P], of the problems [Q] in `rows`.
+
+    In blocks of one size, padded, so that a law's fit, its left-out batches and its bootstrap share
+    one compiled program.
+    """
+    block = next((size for size in BLOCKS if size >= len(starts)), BLOCKS[-1])
+    found = []
+    with jax.enable_x64(True):
+        for first in range(0, len(starts), block):
+            here = np.resize(np.arange(first, min(first + block, len(starts))), block)
+            problem = rows[here]
+            mine = jax.tree.map(lambda leaf: np.asarray(leaf)[problem], (*bounds, data))  # noqa: B023
+            parts = _solve(residual, iterations, accelerated, *float64((starts[here], *mine)))
+            found.append([np.asarray(part)[: len(starts) - first] for part in parts])
+    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _solve(
     residual: Residual,
@@ -172,15 +204,9 @@ def _solve(
     upper: jax.Array,
     data: Any,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    def problem(starts, lower, upper, data):
-        def descend(start):
-            return _descend(residual, iterations, accelerated, start, lower, upper, data)
-
-        theta, cost, converged = jax.vmap(descend)(starts)
-        best = jnp.argmin(jnp.where(jnp.isnan(cost), jnp.inf, cost))
-        return theta[best], cost[best], converged[best]
-
-    return jax.vmap(problem)(starts, lower, upper, data)
+    return jax.vmap(functools.partial(_descend, residual, iterations, accelerated))(
+        starts, lower, upper, data
+    )
 
 
 def _descend(residual, iterations, accelerated, start, lower, upper, data):

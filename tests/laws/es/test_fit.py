@@ -72,22 +72,24 @@ def trial(planted, seed, seeds=3, options=QUICK):
     fit = fit_es(points, "surface", options=options)
     truth = LAWS["surface"].quantities(planted.SURFACE, np.array(planted.TARGETS))["B_opt"]
     estimates = [at.batches["B_opt"] for at in fit.fits]
-    errors = [abs(e.value / t - 1) for e, t in zip(estimates, truth, strict=True)]
-    covered = [e.low <= t <= e.high for e, t in zip(estimates, truth, strict=True)]
+    pairs = [(e, t) for e, t in zip(estimates, truth, strict=True) if e.value is not None]
+    assert len(pairs) >= 3
+    errors = [abs(e.value / t - 1) for e, t in pairs]
+    covered = [e.low <= t <= e.high for e, t in pairs]
     return errors, covered
 
 
 def test_noisy_surface_gives_b_opt_within_five_percent(planted):
     trials = [trial(planted, seed) for seed in range(8)]
-    assert np.median([errors for errors, _ in trials]) < 0.05
-    assert np.mean([covered for _, covered in trials]) > 0.6
+    assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
+    assert np.mean(np.concatenate([covered for _, covered in trials])) > 0.6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_intervals_cover_at_their_level_in_200_trials(planted, seeds):
     trials = [trial(planted, seed, seeds, Options(seed=seed)) for seed in range(200)]
-    assert np.median([errors for errors, _ in trials]) < 0.05
+    assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
     coverage = np.mean([covered for _, covered in trials], axis=0)
     assert (coverage >= 0.80).all()
     assert (coverage <= 0.97).all()
@@ -112,8 +114,8 @@ def test_unreached_targets_bound_the_law(planted):
 def test_minimum_outside_the_batches_is_unidentified_with_a_bound(planted):
     fit = fit_es(exact(planted, "surface", batches=(64, 128, 256, 512)), "surface", options=QUICK)
     B_opt, B_min = (fit.at(2.0).batches[name] for name in ("B_opt", "B_min"))
-    assert (B_opt.value, B_opt.high) == (None, 64.0)
-    assert B_opt.note.startswith("unidentified: below the smallest batch measured")
+    assert B_opt.value is None and B_opt.high == pytest.approx(64.0, rel=0.1)
+    assert B_opt.note.startswith("unidentified: not told from the smallest batch measured")
     assert (B_min.value, B_min.high) == (None, 64.0)
 
 
@@ -128,7 +130,7 @@ def test_fit_survives_json_with_extra_keys(planted, law):
     points = planted.points(planted.laws[law], batches=planted.WIDE)
     fit = fit_es(points, law, options=QUICK)
     entry = json.loads(json.dumps(fit.to_dict(), allow_nan=False))
-    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 1, law)
+    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 2, law)
     names = {"B_crit"} if law == "hyperbola" else {"B_min", "B_opt"}
     for at in entry["fits"]:
         assert names | {"target_loss", "S_min", "E_min", "S_opt", "status"} <= set(at)
