@@ -57,9 +57,9 @@ def without(fit, rows):
     """The fit with the best batches of all cells but one; the valley's width has seen that one."""
     gone = int(fit.points.cell[rows[0]])
     cells = [one for i, one in enumerate(valleys_of(FIT)) if i != gone]
-    sizes = np.array([[one.params, one.tokens] for one in cells]).T
+    params, tokens = np.array([[one.params, one.tokens] for one in cells]).T
     reach = fit.tested["batch_tokens"]
-    others = together(*sizes, [one.valley for one in cells], (reach.low, reach.high))
+    others = together(params, tokens, [one.valley for one in cells], (reach.low, reach.high))
     optima = tuple(at for i, at in enumerate(fit.optima) if i != gone)
     return replace(fit, optima=optima, best=replace(fit.best, power=others.law))
 

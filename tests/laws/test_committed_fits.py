@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_table
-from bss.laws.es.values import ASKED
 from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
 
@@ -57,18 +56,13 @@ def assert_same(fit, expected, rel=1e-6):
             assert found[path] == value, path
 
 
-def asked(law, entry):
-    """The law that a fit was asked for; None where it was chosen."""
-    return law if entry["choice"] == ASKED else None
-
-
 @pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))
 def test_laws_of_the_demo(law):
     points = read_points(RESULTS / "demo/points.csv")
     expected = committed("demo/fits.json")[law]
     if law == "piecewise":  # at the highest target no point decides where its pieces join
         expected["fits"][0] = {}
-    assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
+    assert_same(fit_es(points, law, options=QUICK), expected)
 
 
 @pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
@@ -77,7 +71,7 @@ def test_laws_under_wsd(group):
     kind, rates = group.split(", ")
     points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
     for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
-        assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
+        assert_same(fit_es(points, law, options=QUICK), expected)
 
 
 @pytest.mark.parametrize("design", every("critical_batch/fits.json", "together"))

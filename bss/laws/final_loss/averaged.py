@@ -74,6 +74,12 @@ def averaged(
     return Averaged(fits, _weights(scores, 0), judged, left_out)
 
 
+def first_look(design: Design, names: Sequence[str] | None = None) -> np.ndarray:
+    """[n], losses by the forms' plain mean, before anything is known of them."""
+    fits = [(form, best_fit(form, design)) for form in applicable(design, names)]
+    return np.mean([losses(form, fit.parameters[0], design.logs) for form, fit in fits], axis=0)
+
+
 def _weights(scores: Mapping[str, np.ndarray], i: int) -> Weights:
     """By use and form, of scores [use, fold]."""
     found = {}

@@ -6,9 +6,14 @@ import numpy as np
 
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.values import Outlier
-from bss.points.valley import FEWEST, Measured, Valley, valleys
+from bss.laws.fitting.bootstrap import robust_scale
+from bss.points.valley import FEWEST, FEWEST_TO_DOUBT, MISFIT, Measured, Valley, valleys
 
 NAMED = 0.5  # probability from which a row is called an outlier
+SUSPECT = 5.0  # times the usual distance from the law of all cells, from which a row may be one
+FAR = 35.0  # that, times its distance from the valley through the others over the scatter
+GROWN = 0.1  # nats above the best at which noise may be twice that of the best
+FEWEST_CELLS = 4  # that tell what is usual
 ERRORS_KNOWN = 30  # degrees of freedom that a column of standard errors counts as
 
 
@@ -18,7 +23,7 @@ class Cell:
 
     Attributes:
         params, tokens: N and D.
-        rows: of the points, those that are no bracket left out.
+        rows: of the points, by their batches; those that are no bracket are left out.
         valley: None of a cell with too few batches, or one rate for all.
         one_rate: whether all batches share a rate.
     """
@@ -41,13 +46,18 @@ def cells_of(points: LossPoints, usable: np.ndarray, level: float) -> list[Cell]
     found = []
     for cell in range(points.cell.max() + 1):
         rows = np.flatnonzero(points.cell == cell)
+        rows = rows[np.argsort(points.batch[rows])]
         at = float(points.params[rows[0]]), float(points.tokens[rows[0]])
         found.append(Cell(*at, rows[usable[rows]], None, points.shared_rate(rows)))
-    told = [i for i, one in enumerate(found) if len(one.rows) >= FEWEST and not one.one_rate]
-    made = valleys([_measured(points, found[i].rows, first=i == told[0]) for i in told], level)
-    for i, valley in zip(told, made, strict=True):
-        found[i] = replace(found[i], valley=valley)
-    return found
+    return _with_valleys(points, found, level)
+
+
+def _with_valleys(points: LossPoints, cells: list[Cell], level: float) -> list[Cell]:
+    """The cells with the valleys of their rows."""
+    told = [i for i, one in enumerate(cells) if len(one.rows) >= FEWEST and not one.one_rate]
+    made = valleys([_measured(points, cells[i].rows, first=i == told[0]) for i in told], level)
+    valley = dict(zip(told, made, strict=True))
+    return [replace(one, valley=valley.get(i)) for i, one in enumerate(cells)]
 
 
 def _measured(points: LossPoints, rows: np.ndarray, *, first: bool) -> Measured:
@@ -55,37 +65,74 @@ def _measured(points: LossPoints, rows: np.ndarray, *, first: bool) -> Measured:
     freedom, count = (points.freedom, points.count) if first else (0.0, points.count)
     single = points.noise**2 / float(np.mean(1 / count)) if freedom else 0.0
     freedom = int(min(freedom, ERRORS_KNOWN)) if np.isinf(freedom) else int(freedom)
-    order = rows[np.argsort(points.batch[rows])]
-    measured = Measured.of_runs(points.batch[order], points.loss[order])
-    return replace(measured, count=count[order], squares=single * freedom, freedom=freedom)
+    measured = Measured.of_runs(points.batch[rows], points.loss[rows])
+    return replace(measured, count=count[rows], squares=single * freedom, freedom=freedom)
 
 
-def outliers(points: LossPoints, cells: list[Cell], level: float) -> list[Outlier]:
-    """The rows that are called so, the farthest first."""
+def without_outliers(
+    points: LossPoints, cells: list[Cell], law: np.ndarray, level: float
+) -> tuple[list[Cell], list[Outlier], np.ndarray]:
+    """Cells without the rows that are called outliers, these, and what is left [n].
+
+    A row is one by its own valley; or, as few batches can make a valley of any shape about one,
+    where it lies far from the law of all cells and from the valley through the others of its cell.
+    One of a cell at most.
+
+    Args:
+        points: the table.
+        cells: its valleys by all rows.
+        law: [n], losses by all cells together, in nats.
+        level: of intervals.
+
+    Returns:
+        the outliers with the farthest first; `left` is False of them.
+    """
+    left, found = np.ones(len(points.loss), bool), []
+    for one, by_law in zip(cells, _by_law(points, cells, law), strict=True):
+        if one.valley is None or len(one.rows) < FEWEST_TO_DOUBT:
+            continue
+        own, others = int(np.argmax(one.valley.outlier)), int(np.argmax(by_law))
+        asked = {own: 0.0} if one.valley.outlier[own] > NAMED else {}
+        if by_law[others] >= SUSPECT:
+            asked.setdefault(others, FAR)
+        judged = [(*_judged(points, one, i, float(by_law[i]), level), i) for i in asked]
+        known = [(far, told, i) for far, told, i in judged if far > asked[i]]
+        if known:
+            _, told, i = max(known, key=lambda at: at[0])
+            left[one.rows[i]] = False
+            found.append(told)
+    if found:
+        cells = _with_valleys(points, [replace(c, rows=c.rows[left[c.rows]]) for c in cells], level)
+    return cells, sorted(found, key=lambda one: -one.times), left
+
+
+def _judged(
+    points: LossPoints, cell: Cell, i: int, by_law: float, level: float
+) -> tuple[float, Outlier]:
+    """How far one of a cell's rows is, by the law and by the valley through the others."""
+    assert cell.valley is not None
+    batch, scatter = float(points.batch[cell.rows[i]]), cell.valley.scatter
+    kept = np.delete(cell.rows, i)
+    (rest,) = valleys([_measured(points, kept, first=False)], level)
+    rise = np.interp(np.log(points.batch), rest.log_batch, rest.curve)
+    apart = points.loss - rise
+    above = float(apart[cell.rows[i]] - np.median(apart[kept]))
+    far = by_law * abs(above) / float(np.hypot(scatter, MISFIT * rise[cell.rows[i]]))
+    moves = float(np.exp(abs(np.log(rest.batch / cell.valley.batch)))) - 1
+    at = cell.params, float(points.tokens[cell.rows[i]]), batch
+    return far, Outlier(*at, above, abs(above) / scatter, moves)
+
+
+def _by_law(points: LossPoints, cells: list[Cell], law: np.ndarray) -> list[np.ndarray]:
+    """Per cell, how many times the usual distance from the law its rows lie, by their batches.
+
+    Of the differences within the cell; noise may grow with the rise above the best.
+    """
     found = []
     for one in cells:
-        for i in np.flatnonzero(one.valley.outlier > NAMED) if one.valley is not None else ():
-            assert one.valley is not None
-            row, kept = one.rows[i], np.delete(one.rows, i)
-            (without,) = valleys([_measured(points, kept, first=False)], level)
-            above = float(one.valley.missed[i])
-            found.append(
-                Outlier(
-                    one.params,
-                    float(points.tokens[row]),
-                    float(points.batch[row]),
-                    above,
-                    abs(above) / one.valley.scatter,
-                    float(np.exp(abs(np.log(without.batch / one.valley.batch)))) - 1,
-                )
-            )
-    return sorted(found, key=lambda one: -one.times)
-
-
-def trust(points: LossPoints, cells: list[Cell]) -> np.ndarray:
-    """[n], 0 of the rows that are called outliers, else 1."""
-    found = np.ones(len(points.loss))
-    for one in cells:
-        if one.valley is not None:
-            found[one.rows[one.valley.outlier > NAMED]] = 0.0
-    return found
+        rows = one.rows
+        apart = points.loss[rows] - law[rows]
+        grown = 1 + (law[rows] - law[rows].min(initial=np.inf)) / GROWN
+        found.append((apart - np.median(apart)) / grown if len(rows) else apart)
+    scale = robust_scale(np.concatenate(found)) if len(cells) >= FEWEST_CELLS else np.inf
+    return [np.abs(one) / max(scale, 1e-12) for one in found]

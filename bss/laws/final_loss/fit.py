@@ -12,9 +12,9 @@ import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.final_loss.averaged import Averaged, applicable, averaged, free, freedom
+from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_look, free, freedom
 from bss.laws.final_loss.best import best_batches, exponents
-from bss.laws.final_loss.cells import cells_of, outliers, trust
+from bss.laws.final_loss.cells import cells_of, without_outliers
 from bss.laws.final_loss.elsewhere import Optimum
 from bss.laws.final_loss.fitted import MeanLaw
 from bss.laws.final_loss.forms import FORMS
@@ -66,7 +66,9 @@ def fit_table(
     usable = usable_rows(design_of(points))
     progress(f"the valley of each (params, tokens), {len(points.loss)} points")
     cells = cells_of(points, usable, options.level)
-    design = design_of(points, trust(points, cells))
+    law = first_look(design_of(points), forms)
+    cells, named, left = without_outliers(points, cells, law, options.level)
+    design = design_of(points, left.astype(float))
     own = [fold for text in hold_out for fold in asked(points, text)]
     progress("weighing the forms by left-out runs")
     mean = averaged(design, own, forms)
@@ -104,7 +106,7 @@ def fit_table(
             Optimum(one.params, one.tokens, at, _given_up(points, i, law))
             for i, (one, at, law) in enumerate(zip(cells, best, at_cells, strict=True))
         ),
-        outliers=tuple(outliers(points, cells, options.level)),
+        outliers=tuple(named),
         B_opt_exponents=exponents(elsewhere, cells, options.level),
         tested=_tested(points, usual),
         points=points,

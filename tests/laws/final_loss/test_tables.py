@@ -1,0 +1,96 @@
+"""A small part of the planted tables of `python -m benchmarks.laws`, and what fits tell of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.laws import tables
+from benchmarks.laws.planted_tables import planted
+from bss.cli import main
+from bss.errors import InputError
+from bss.laws import TableFit, check_losses, fit_table
+from bss.laws.fitting.estimate import Options
+
+QUICK = Options(10)
+
+
+def test_intervals_of_small_tables_hold_the_best_batch():
+    told = tables.measured([0], ("two by two", "one cell"), tables=3)
+    assert told["all"]["covered"] >= 0.8 and told["all"]["named in clean"] == 0
+    assert told["two by two"]["numbers"] >= 0.9 and told["two by two"]["width"] <= 5
+    assert len(tables.lines(told)) == 4
+
+
+def test_an_outlier_is_named_and_dropped_as_it_is_named(tmp_path, capsys):
+    pytest.importorskip("bss.tables.dropping")
+    table = planted("two by two", 0, 0).table
+    row = table.index[(table["loss"] - table["loss"].min()).abs().argsort()[2]]
+    table.loc[row, "loss"] += 0.2
+    path = tmp_path / "runs.csv"
+    table.to_csv(path, index=False)
+    call = ["fit", "table", str(path), "--resamples", "10"]
+    assert main(call) == 0
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.strip().startswith("outlier")]
+    named = line.split("outlier: ")[1].split(": ")[0]
+    params, tokens, batch = (float(part.split("=")[1]) for part in named.split(","))
+    assert (params, tokens, batch) == tuple(table.loc[row, ["params", "tokens", "batch"]])
+    assert "above the valley" in line and "times the scatter; without it" in line
+    assert main([*call, "--drop", named, "--json", "--level", "0.8", "--seed", "3"]) == 0
+    fit = json.loads(capsys.readouterr().out)
+    assert fit["points"] == len(table.groupby(["params", "tokens", "batch"])) - 1
+    assert fit["outliers"] == [] and fit["level"] == 0.8
+    assert {at["B_opt_tokens"]["level"] for at in fit["optima"]} == {0.8}
+    assert main([*call, "--drop", "batch=77777"]) == 2
+    assert "--drop" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["flat", "edge"])
+def test_a_flat_valley_and_one_whose_best_batch_is_at_an_end_have_no_number(kind):
+    whole = planted(kind, 0, 0).table
+    table = whole.loc[whole["params"].isin(sorted(whole["params"].unique())[:2])]
+    fit = fit_table(check_losses(table), options=QUICK)
+    statuses = {at.batch.status for at in fit.optima}
+    assert all(at.batch.value is None for at in fit.optima) and statuses <= {"flat", "end"}
+    assert kind == "flat" or statuses == {"end"}
+    for at in fit.optima:
+        for alike in at.batch.alike:
+            assert alike.low is None or alike.low >= 1024  # one sequence
+
+
+def test_what_does_not_apply_is_refused_and_what_cannot_be_told_apart_is_said():
+    one = check_losses(planted("one cell", 0, 0).table)
+    with pytest.raises(InputError, match="form: joint is for several"):
+        fit_table(one, forms=("joint",), options=QUICK)
+    several = planted("two by two", 0, 1).table
+    with pytest.raises(InputError, match="form: valley is for one"):
+        fit_table(check_losses(several), forms=("valley",), options=QUICK)
+    sizes = np.unique(several["params"])
+    tied = several.assign(tokens=20 * several["params"])
+    tied = tied.drop_duplicates(["params", "batch"]).reset_index(drop=True)
+    assert len(sizes) == 2
+    fit = fit_table(check_losses(tied), options=QUICK)
+    assert any("one budget for each model" in text for text in fit.warnings)
+    assert fit.B_opt_exponents["N"].value is None and fit.B_opt_exponents["D"].value is None
+
+
+def test_diverged_rows_bracket_nothing():
+    table = planted("one cell", 0, 1).table
+    first = table["batch"] == table["batch"].min()
+    marked = table.assign(diverged=first.astype(int))
+    fit = fit_table(check_losses(marked), options=QUICK)
+    assert len(fit.points.loss) == table.loc[~first, "batch"].nunique()
+    assert any("said to have diverged" in text for text in fit.warnings)
+
+
+def test_an_older_fit_is_refused_with_the_command_that_makes_it_anew():
+    with pytest.raises(
+        InputError, match=r"schema 2; expected .*schema 3, as `bss fit table --json`"
+    ):
+        TableFit.from_dict({"kind": "table", "schema": 2})
+
+
+def test_the_floor_of_the_loss_is_half_the_least():
+    fit = fit_table(check_losses(planted("two by two", 1, 0).table), options=QUICK)
+    for form in fit.forms.values():
+        assert form.theta[0] >= 0.5 * fit.points.loss.min() - 1e-9
