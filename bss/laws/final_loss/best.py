@@ -122,7 +122,7 @@ def _of_cell(
     in_table = narrow and _outside(at, reach or (0, 0)) < OUTSIDE
     if cell.valley is None:
         few = f"{len(cell.rows)} batches measured" if len(cell.rows) != 1 else "one batch measured"
-        return told if in_table else told.unknown("too few", few)
+        return told if in_table else replace(told, low=None, high=None).unknown("too few", few)
     seen = Evidence(vertices, cell.valley.depth, cell.valley.scatter, cell.valley.source)
     told, outside = replace(told, evidence=seen), _outside(at, cell.valley.ends)
     own = max(outside, cell.valley.below + cell.valley.above) < OWN_OUTSIDE

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.ndimage import median_filter
 
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.values import Outlier
@@ -10,9 +11,10 @@ from bss.laws.fitting.bootstrap import robust_scale
 from bss.points.valley import FEWEST, FEWEST_TO_DOUBT, MISFIT, Measured, Valley, valleys
 
 NAMED = 0.5  # probability from which a row is called an outlier
-SUSPECT = 5.0  # times the usual distance from the law of all cells, from which a row may be one
-FAR = 35.0  # that, times its distance from the valley through the others over the scatter
+SUSPECT = 5.2  # times the usual distance from the law of all cells, from which a row may be one
+FAR = 33.0  # that, times its distance from the valley through the others over the scatter
 GROWN = 0.1  # nats above the best at which noise may be twice that of the best
+COMMON = 0.12  # of all rows, those by which what the law misses everywhere is told
 FEWEST_CELLS = 4  # that tell what is usual
 ERRORS_KNOWN = 30  # degrees of freedom that a column of standard errors counts as
 
@@ -46,9 +48,12 @@ def cells_of(points: LossPoints, usable: np.ndarray, level: float) -> list[Cell]
     found = []
     for cell in range(points.cell.max() + 1):
         rows = np.flatnonzero(points.cell == cell)
-        rows = rows[np.argsort(points.batch[rows])]
         at = float(points.params[rows[0]]), float(points.tokens[rows[0]])
-        found.append(Cell(*at, rows[usable[rows]], None, points.shared_rate(rows)))
+        kept = rows[usable[rows]]
+        # Budgets within 3% are one cell: of two at one batch the longer counts.
+        kept = kept[np.lexsort([-points.tokens[kept], points.batch[kept]])]
+        kept = kept[np.unique(points.batch[kept], return_index=True)[1]]
+        found.append(Cell(*at, kept, None, points.shared_rate(rows)))
     return _with_valleys(points, found, level)
 
 
@@ -126,13 +131,20 @@ def _judged(
 def _by_law(points: LossPoints, cells: list[Cell], law: np.ndarray) -> list[np.ndarray]:
     """Per cell, how many times the usual distance from the law its rows lie, by their batches.
 
-    Of the differences within the cell; noise may grow with the rise above the best.
+    Of the differences within the cell, less what cells have in common that far from the best batch;
+    noise may grow with the rise above the best.
     """
-    found = []
-    for one in cells:
-        rows = one.rows
-        apart = points.loss[rows] - law[rows]
-        grown = 1 + (law[rows] - law[rows].min(initial=np.inf)) / GROWN
-        found.append((apart - np.median(apart)) / grown if len(rows) else apart)
-    scale = robust_scale(np.concatenate(found)) if len(cells) >= FEWEST_CELLS else np.inf
-    return [np.abs(one) / max(scale, 1e-12) for one in found]
+    if len(cells) < FEWEST_CELLS:
+        return [np.zeros(len(one.rows)) for one in cells]
+    apart, off, grown = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+    for rows in (one.rows for one in cells if len(one.rows)):
+        missed, rise = points.loss[rows] - law[rows], law[rows] - law[rows].min()
+        apart.append(missed - np.median(missed))
+        off.append(np.log(points.batch[rows] / points.batch[rows[np.argmin(rise)]]))
+        grown.append(1 + rise / GROWN)
+    missed, order = np.concatenate(apart), np.argsort(np.concatenate(off), kind="stable")
+    window = max(int(COMMON * len(missed)) | 1, FEWEST_TO_DOUBT)
+    missed[order] -= median_filter(missed[order], size=window, mode="nearest")
+    times = np.abs(missed) / np.concatenate(grown)
+    ends = np.cumsum([len(one.rows) for one in cells])[:-1]
+    return np.split(times / max(robust_scale(times), 1e-12), ends)

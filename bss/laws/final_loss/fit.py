@@ -27,6 +27,7 @@ from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
+from bss.tables.dropping import without
 
 KINDS = ("cell", "params", "tokens")
 SURE = 0.05
@@ -57,11 +58,7 @@ def fit_table(
             kind of table, or a wrong hold_out or drop.
     """
     options = options or Options(resamples=300)
-    if drop:
-        from bss.tables.dropping import without
-
-        table = without(table, drop)
-    points, warnings = loss_points(table)
+    points, warnings = loss_points(without(table, drop))
     _check_design(points, forms, drop)
     usable = usable_rows(design_of(points))
     progress(f"the valley of each (params, tokens), {len(points.loss)} points")

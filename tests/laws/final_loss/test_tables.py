@@ -23,7 +23,6 @@ def test_intervals_of_small_tables_hold_the_best_batch():
 
 
 def test_an_outlier_is_named_and_dropped_as_it_is_named(tmp_path, capsys):
-    pytest.importorskip("bss.tables.dropping")
     table = planted("two by two", 0, 0).table
     row = table.index[(table["loss"] - table["loss"].min()).abs().argsort()[2]]
     table.loc[row, "loss"] += 0.2
