@@ -28,6 +28,7 @@ SHARED = 0.07  # standard deviation of log B_opt by the form of the valley, whic
 LAW_TELLS = 2.6  # width of an interval up to which other cells may tell a best batch
 OUTSIDE = 0.05  # probability beyond the batches measured, up to which others may tell it inside
 OWN_OUTSIDE = 0.2  # up to which its own runs may
+ALONE = 0.01, 5.0  # the same, and depth over scatter, where those of the table are mostly outside
 HALF = 0.4  # mean probability from which a table's best batches are not among those measured
 SYMBOLS = {"params": "N", "tokens": "D"}
 
@@ -125,14 +126,21 @@ def _of_cell(
         return told if in_table else replace(told, low=None, high=None).unknown("too few", few)
     seen = Evidence(vertices, cell.valley.depth, cell.valley.scatter, cell.valley.source)
     told, outside = replace(told, evidence=seen), _outside(at, cell.valley.ends)
-    own = max(outside, cell.valley.below + cell.valley.above) < OWN_OUTSIDE
-    if own and cell.valley.depth > cell.valley.scatter and not too_wide(told):
+    most, deep = (OWN_OUTSIDE, 1.0) if reach else ALONE
+    own = max(outside, cell.valley.below + cell.valley.above) < most
+    if own and cell.valley.depth > deep * cell.valley.scatter and not too_wide(told):
         return replace(told, source="vertex")
     if in_table or (narrow and outside < OUTSIDE):
         return told
     both = of_valley(replace(cell.valley, log_batch=x, weight=weight, curve=_curve(cell.valley, x)),
                      rises=ALIKE, unit="tokens")  # fmt: skip
-    if both.value is not None:
+    if both.value is not None and reach is None and not too_wide(both):
+        small = cell.valley.below >= cell.valley.above
+        bound = f"B_opt ≤ {high:.3g} tokens" if small else f"B_opt ≥ {low:.3g} tokens"
+        both = replace(both, **{"low" if small else "high": None}).unknown(
+            "end", f"most best batches of the table are not among those measured: {bound}"
+        )
+    elif both.value is not None:
         both = both.unknown("too wide", SPANS if too_wide(both) else "other cells tell another")
     return replace(both, evidence=seen)
 
