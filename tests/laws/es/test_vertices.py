@@ -51,7 +51,7 @@ def test_with_fewer_than_six_batches_vertices_answer(planted):
     fit = fit_es(points, options=QUICK)
     assert fit.choice == NONE_CHOSEN and fit.name == "no" and fit.comparison is None
     (at,) = fit.fits
-    assert at.best == at.vertex and at.best.source == "vertex"
+    assert at.best is not None and at.best == at.vertex and at.best.source == "vertex"
     assert at.E_min is not None and at.E_min > 0 and at.S_opt is not None
 
 
