@@ -55,7 +55,8 @@ def run_es(options: argparse.Namespace) -> Output:
     payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
     if options.compare:
         own = () if law is None or law.name in LAWS else (law,)
-        comparison = compare(points, [*LAWS.values(), *own])
+        made_before = fit.comparison if law is None else None  # of the same laws
+        comparison = made_before or compare(points, [*LAWS.values(), *own])
         payload["comparison"] = to_dict(comparison)
         tables.append(comparison_table(comparison))
     notes = [*_headline(fit), *(f"outlier: {one}" for one in fit.outliers)]

@@ -65,14 +65,8 @@ def compared(rows: Design, chosen: Sequence[Law]) -> Comparison:
     if not unseen:
         raise InputError("points: one target is reached; laws of all targets need two")
     interior = _interior(rows)
-    own = {
-        name: np.nansum([folds[one] for one in singles], axis=0) for name, folds in unseen.items()
-    }
-    known = {
-        name: np.any([np.isfinite(folds[one]) for one in singles], axis=0)
-        for name, folds in unseen.items()
-    }
-    own = {name: np.where(known[name], error, np.nan) for name, error in own.items()}
+    # Each row is left out with its own batch alone, and NaN in the other folds.
+    own = {n: np.fmax.reduce([folds[one] for one in singles]) for n, folds in unseen.items()}
     table = [_row(judged[name], own[name], rows, interior, len(targets)) for name in unseen]
     squares = {name: _by_batch(error, rows, interior) for name, error in own.items()}
     level = _level(squares, judged)
