@@ -17,6 +17,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
+from bss.points.lopsided import lopsided
+
 Position = Literal["identified", "end", "flat"]
 
 SLOPES = (0.15, 0.27, 0.48, 0.85, 1.5, 2.7)
@@ -32,7 +34,7 @@ FORM_OF_TOKENS = 0.02  # whose walls are known better
 OUTLIERS = 0.003  # of rows
 OUTLYING = 12.0  # times the scatter
 SCATTERS = np.geomspace(1 / 30, 30, 21)  # times the typical one
-SPREAD = 0.7  # of the logarithm of a scatter before anything is seen
+SPREAD = 0.7  # of the logarithm of tokens' scatter before anything is seen
 FEWEST = 3  # batches of a valley
 FEWEST_TO_DOUBT = 5  # batches of which one may be an outlier
 OPEN = 0.03  # probability beyond an end from which that end is open
@@ -190,15 +192,16 @@ class Valley:
         return float(near[0]), float(near[-1])
 
 
-def valleys(cells: Sequence[Measured], level: float = 0.90) -> list[Valley]:
+def valleys(cells: Sequence[Measured], level: float = 0.90, spread: float = SPREAD) -> list[Valley]:
     """The valley of each cell; cells share their scatter, in units of what is typical of each.
 
     Args:
         cells: each with `FEWEST` distinct batches or more that were measured.
         level: of the intervals.
+        spread: of the logarithm of a scatter about the typical one before anything is seen.
     """
     found = [_Cell(cell) for cell in cells]
-    prior = -0.5 * (np.log(SCATTERS) / SPREAD) ** 2
+    prior = -0.5 * (np.log(SCATTERS) / spread) ** 2
     # Every cell is judged by the scatter that all of them show.
     total = prior + np.sum([cell.evidence for cell in found], axis=0)
     shared = np.exp(total - total.max())
@@ -209,14 +212,14 @@ def valleys(cells: Sequence[Measured], level: float = 0.90) -> list[Valley]:
 def heights(x: np.ndarray, tokens: bool = False) -> np.ndarray:
     """φ [G, forms, n] of every form, at logarithms of B/B* [G, n]; 0 and least at 0.
 
-    Exponentials, (v·e^(ux) + u·e^(−vx))/(u + v) − 1, and parabolas whose curvature is another on
+    Those of `lopsided`, and parabolas whose curvature is another on
     each side and that straighten far out, x²/(1 + |x|/w).
     """
     upward = sorted({min(u, STEPS_AT_MOST) for u in SLOPES} if tokens else SLOPES)
     u, v = np.array(list(itertools.product(upward, SLOPES))).T[..., None]
     ratio, width = np.array(list(itertools.product(RATIOS, WIDTHS))).T[..., None]
     at = np.clip(x, -20.0, 20.0)[:, None]
-    curved = (v * np.exp(u * at) + u * np.exp(-v * at)) / (u + v) - 1
+    curved = lopsided(at, u, v)
     bent = np.where(at > 0, ratio, 1 / ratio) * at**2 / (1 + np.abs(at) / width)
     return np.concatenate([curved, bent], axis=1)
 

@@ -5,14 +5,12 @@ Intervals cluster by run: a parametric bootstrap draws a run offset and independ
 in place of a number (derived here).
 """
 
-import math
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from bss.errors import InputError
 from bss.laws.best_batch import BestBatch
@@ -20,8 +18,9 @@ from bss.laws.es import LAWS, WITHOUT_LAW
 from bss.laws.es.compare import FEWEST, compared
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
+from bss.laws.es.settle import agreed, asked_for, by_vertices
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
-from bss.laws.es.vertices import best_at, obeyed, outliers, settled, valley_at
+from bss.laws.es.vertices import best_at, outliers, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, draw_errors, run_effects
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
@@ -55,7 +54,7 @@ def fit_es(
     several = max(len(rows.reaching(target)) for target in rows.targets) >= FEWEST
     if law is not None:
         asked = Law.parse(law)
-        found = _asked(_fitted(rows, asked, vertices, options))
+        found = asked_for(_fitted(rows, asked, vertices, options))
         if several and asked.least_judged <= max(len(rows.reaching(t)) for t in rows.targets):
             found = replace(found, comparison=_judged(rows, [asked]))
     elif several:
@@ -63,7 +62,7 @@ def fit_es(
         fits = [_fitted(rows, LAWS[name], vertices, options) for name in comparison.level]
         choice = AVERAGED if len(fits) > 1 else CHOSEN
         found = replace(
-            _settled(fits, at), comparison=comparison, choice=choice, level_with=tuple(fits[1:])
+            agreed(fits, at), comparison=comparison, choice=choice, level_with=tuple(fits[1:])
         )
     else:
         found = replace(_without_law(rows, vertices, at, options), choice=NONE_CHOSEN)
@@ -129,34 +128,6 @@ def _fitted(
     )
 
 
-def _asked(fit: EsFit) -> EsFit:
-    """A law that was asked for, without a best batch where the runs have none."""
-    fits = []
-    for at in fit.fits:
-        own = at.batches.get("B_opt")
-        best = at.vertex if own is None else obeyed(at.vertex, own, fit.law.name)
-        fits.append(_with_best(at, best) if own is not None else at)
-    return replace(fit, fits=tuple(fits))
-
-
-def _settled(fits: list[EsFit], valleys: dict[float, Valley | None]) -> EsFit:
-    """The first of the fits with the best batches of all, as the vertices let them stand."""
-    targets, warnings = [], list(fits[0].warnings)
-    for i, at in enumerate(fits[0].fits):
-        told = {fit.law.name: fit.fits[i].batches.get("B_opt") for fit in fits}
-        own = {name: one for name, one in told.items() if one is not None}
-        values = [one.value for one in own.values() if one.value is not None]
-        mean = Estimate(float(np.exp(np.mean(np.log(values)))) if values else None)
-        best, said = settled(at.vertex, mean if own else None, " + ".join(own))
-        if said:
-            warnings.append(f"target {at.target_loss:g}: {said}")
-        found = _with_best(at, best)
-        if best.source == at.vertex.source:
-            found = _measured(found, valleys[at.target_loss], fits[0].seq_len)
-        targets.append(found)
-    return replace(fits[0], fits=tuple(targets), warnings=tuple(warnings))
-
-
 def _without_law(
     rows: Design,
     vertices: dict[float, BestBatch],
@@ -168,30 +139,7 @@ def _without_law(
         found = _fitted(rows, WITHOUT_LAW, vertices, options)
     except InputError:
         found = _fitted(rows, WITHOUT_LAW, vertices, options, none=True)
-    fits = tuple(
-        _measured(_with_best(at, at.vertex), valleys[at.target_loss], rows.seq_len)
-        for at in found.fits
-    )
-    return replace(found, fits=fits, warnings=tuple(rows.warnings))
-
-
-def _with_best(at: TargetFit, best: BestBatch) -> TargetFit:
-    """A target's fit with this B_opt; it has no steps there where there is none."""
-    steps = at.S_opt if best.value is not None else None
-    intervals = {n: one for n, one in at.intervals.items() if n != "S_opt" or steps is not None}
-    return replace(at, batches=at.batches | {"B_opt": best}, S_opt=steps, intervals=intervals)
-
-
-def _measured(at: TargetFit, valley: Valley | None, seq_len: int) -> TargetFit:
-    """A target's fit with the fewest tokens of its valley, and the steps there."""
-    if valley is None:
-        return at
-    tokens, best = math.exp(valley.value) * seq_len, at.batches["B_opt"].value
-    error = valley.scatter / math.sqrt(max(at.points, 1)) * stats.norm.ppf((1 + valley.level) / 2)
-    fewest = Estimate(tokens, tokens * math.exp(-error), tokens * math.exp(error), valley.level)
-    steps = None if best is None else tokens / (best * seq_len)
-    intervals = {n: one for n, one in at.intervals.items() if n == "S_min"} | {"E_min": fewest}
-    return replace(at, E_min=tokens, S_opt=steps, intervals=intervals)
+    return replace(by_vertices(found, valleys), warnings=tuple(rows.warnings))
 
 
 def _refuse_too_few(law: Law, rows: Design, targets: np.ndarray) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bss.laws.es.law import Number
 from bss.laws.es.per_target import PerTarget
+from bss.points.lopsided import lopsided
 
 
 class Parameters(NamedTuple):
@@ -40,9 +41,7 @@ class LopsidedValley(PerTarget):
 
     def sequences(self, p: Parameters, batch: Number, target: Number = None) -> Number:
         """E at a batch."""
-        x = jnp.log(batch / p.B_opt)
-        phi = (p.v * jnp.exp(p.u * x) + p.u * jnp.exp(-p.v * x)) / (p.u + p.v) - 1
-        return p.E_min * (1 + p.h * phi)
+        return p.E_min * (1 + p.h * lopsided(jnp.log(batch / p.B_opt), p.u, p.v, jnp))
 
     def quantities(self, p: Parameters, target: Number = None) -> dict[str, np.ndarray]:
         """E_min, S_opt and B_opt."""

@@ -5,14 +5,12 @@ is held against it; where it is not, no law may tell one (derived here).
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from bss.laws.best_batch import BestBatch, Evidence, of_valley
 from bss.laws.es.design import Design
 from bss.laws.es.values import Outlier
-from bss.laws.fitting.estimate import Estimate
 from bss.points.valley import FEWEST, Measured, Valley, valleys
 
 TYPICAL = 0.004  # nats, a run's usual scatter
@@ -58,31 +56,6 @@ def best_at(rows: Design, target: float, valley: Valley | None, level: float) ->
         why = f"unidentified: {count} batches reach this loss, a vertex needs {FEWEST}"
         return BestBatch(None, None, None, level, why, "too few", "vertex", (), Evidence(0))
     return of_valley(valley, rises=ALIKE)
-
-
-def settled(vertex: BestBatch, by_law: Estimate | None, law: str) -> tuple[BestBatch, str]:
-    """B_opt of a law where it agrees with the vertex, else the vertex; and what is said of it.
-
-    The interval is the vertex's: a law that is a little wrong is sure of it all the same.
-    """
-    if vertex.value is None or by_law is None:
-        return vertex, ""
-    value = by_law.value
-    if value is not None and (vertex.low or 0) <= value <= (vertex.high or math.inf):
-        return replace(vertex, value=value, source=law), ""
-    told = "none" if value is None else f"{value:.3g}"
-    span = f"{vertex.value:.3g} ({vertex.low:.3g} – {vertex.high:.3g})"
-    return vertex, f"the {law} law has B_opt {told}, the runs' own valley {span}, which is given"
-
-
-def obeyed(vertex: BestBatch, by_law: Estimate, law: str) -> BestBatch:
-    """B_opt of a law that was asked for; none where the least is at an end, or nowhere."""
-    if vertex.status in ("end", "flat"):
-        return replace(vertex, source=law)
-    note = by_law.note
-    found = replace(vertex, value=by_law.value, low=by_law.low, high=by_law.high, note=note)
-    status = "identified" if by_law.value is not None else "too wide"
-    return replace(found, status=status, source=law)
 
 
 def outliers(rows: Design, target: float, valley: Valley | None, level: float) -> list[Outlier]:

@@ -10,9 +10,12 @@ from bss.laws.final_loss.values import Outlier
 from bss.laws.fitting.bootstrap import robust_scale
 from bss.points.valley import FEWEST, FEWEST_TO_DOUBT, MISFIT, Measured, Valley, valleys
 
+TYPICAL, SPREAD = 0.0025, 0.5  # nats, the usual scatter of final losses, and of its logarithm
 NAMED = 0.5  # probability from which a row is called an outlier
-SUSPECT = 5.2  # times the usual distance from the law of all cells, from which a row may be one
-FAR = 33.0  # that, times its distance from the valley through the others over the scatter
+DOUBTED = 0.1  # probability from which the law of all cells need not be as far
+SUSPECT, FAR = 5.2, 33.0  # times the usual distance from the law of all cells, from which a row may
+# be one; and that times its distance from the valley through the others over the scatter
+SUSPECT_DOUBTED, FAR_DOUBTED = 3.4, 20.0  # the same of a row that its own valley doubts
 GROWN = 0.1  # nats above the best at which noise may be twice that of the best
 COMMON = 0.12  # of all rows, those by which what the law misses everywhere is told
 FEWEST_CELLS = 4  # that tell what is usual
@@ -60,7 +63,9 @@ def cells_of(points: LossPoints, usable: np.ndarray, level: float) -> list[Cell]
 def _with_valleys(points: LossPoints, cells: list[Cell], level: float) -> list[Cell]:
     """The cells with the valleys of their rows."""
     told = [i for i, one in enumerate(cells) if len(one.rows) >= FEWEST and not one.one_rate]
-    made = valleys([_measured(points, cells[i].rows, first=i == told[0]) for i in told], level)
+    made = valleys(
+        [_measured(points, cells[i].rows, first=i == told[0]) for i in told], level, SPREAD
+    )
     valley = dict(zip(told, made, strict=True))
     return [replace(one, valley=valley.get(i)) for i, one in enumerate(cells)]
 
@@ -71,7 +76,8 @@ def _measured(points: LossPoints, rows: np.ndarray, *, first: bool) -> Measured:
     single = points.noise**2 / float(np.mean(1 / count)) if freedom else 0.0
     freedom = int(min(freedom, ERRORS_KNOWN)) if np.isinf(freedom) else int(freedom)
     measured = Measured.of_runs(points.batch[rows], points.loss[rows])
-    return replace(measured, count=count[rows], squares=single * freedom, freedom=freedom)
+    squares = single * freedom
+    return replace(measured, count=count[rows], squares=squares, freedom=freedom, typical=TYPICAL)
 
 
 def without_outliers(
@@ -97,7 +103,11 @@ def without_outliers(
         if one.valley is None or len(one.rows) < FEWEST_TO_DOUBT:
             continue
         own, others = int(np.argmax(one.valley.outlier)), int(np.argmax(by_law))
-        asked = {own: 0.0} if one.valley.outlier[own] > NAMED else {}
+        likely, asked = one.valley.outlier[own], {}
+        if likely > NAMED:
+            asked[own] = 0.0
+        elif likely > DOUBTED and by_law[own] >= SUSPECT_DOUBTED:
+            asked[own] = FAR_DOUBTED
         if by_law[others] >= SUSPECT:
             asked.setdefault(others, FAR)
         judged = [(*_judged(points, one, i, float(by_law[i]), level), i) for i in asked]
@@ -118,7 +128,7 @@ def _judged(
     assert cell.valley is not None
     batch, scatter = float(points.batch[cell.rows[i]]), cell.valley.scatter
     kept = np.delete(cell.rows, i)
-    (rest,) = valleys([_measured(points, kept, first=False)], level)
+    (rest,) = valleys([_measured(points, kept, first=False)], level, SPREAD)
     rise = np.interp(np.log(points.batch), rest.log_batch, rest.curve)
     apart = points.loss - rise
     above = float(apart[cell.rows[i]] - np.median(apart[kept]))

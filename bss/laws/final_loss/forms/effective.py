@@ -22,6 +22,7 @@ from bss.laws.final_loss.forms.form import (
     kept_starts,
     sizes_at,
 )
+from bss.points.lopsided import lopsided
 
 NAMES = ("L_0", "k", "A", "a", "G", "g", "h", "u", "v", "B_star", "q", "r")
 SLOPE = (0.05, 4.0)
@@ -43,7 +44,7 @@ class EffectiveTokens(Form):
         """As of every form."""
         L_0, k, A, a, G, g, h, u, v, B_star, q, r = theta
         x = b - B_star - q * d - r * n
-        wasted = xp.log1p(xp.exp(h) * phi(x, u, v, xp))
+        wasted = xp.log1p(xp.exp(h) * lopsided(x, u, v, xp))
         return L_0 + (xp.exp(A - a * n) + xp.exp(G - g * (d - wasted))) ** k
 
     def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
@@ -72,18 +73,13 @@ class EffectiveTokens(Form):
         )
         for floor, k, a, g, h, u, q in grid:
             B_star = float(np.median([b[i] - q * d[i] for i in least]))
-            wasted = np.log1p(np.exp(h) * phi(b - B_star - q * d, u, u, np))
+            wasted = np.log1p(np.exp(h) * lopsided(b - B_star - q * d, u, u))
             columns = np.exp(-np.stack([a * n, g * (d - wasted)], axis=1))
             columns *= lower[[2, 4]] > NONE
             (A, G), error = sizes_at(design, weight, columns, floor, k)
             found.append([floor, k, A, a, G, g, h, u, u, B_star, q, 0.0])
             errors.append(error)
         return kept_starts(found, errors, (lower, upper))
-
-
-def phi(x, u, v, xp=np):
-    """How a valley rises from its least, which is 0 at x = 0, as e^(ux) above and e^(-vx) below."""
-    return (v * xp.exp(u * x) + u * xp.exp(-v * x)) / (u + v) - 1
 
 
 def _least(design: Design, cell: int) -> int:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bss.laws.final_loss.forms.effective import SLOPE, phi
+from bss.laws.final_loss.forms.effective import SLOPE
 from bss.laws.final_loss.forms.form import Design, Form, weighted
+from bss.points.lopsided import lopsided
 
 NAMES = ("L_0", "h", "u", "v", "B_star")
 USUAL = np.log(0.7)
@@ -30,7 +31,7 @@ class ValleyForm(Form):
     def loss(self, theta, n, d, b, xp=np):
         """As of every form."""
         L_0, h, u, v, B_star = theta
-        return L_0 + xp.exp(h) * phi(b - B_star, xp.exp(u), xp.exp(v), xp) + 0.0 * (n + d)
+        return L_0 + xp.exp(h) * lopsided(b - B_star, xp.exp(u), xp.exp(v), xp) + 0.0 * (n + d)
 
     def errors(self, theta, data):
         """Errors of the loss, weighted, and how far the slopes are from the usual one."""
