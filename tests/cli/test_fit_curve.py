@@ -38,7 +38,7 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     assert {"batch", "lr", "predicted_loss", "steps", "tokens"} <= set(told)
     segments = [segment["batch"] for segment in told["plan"]["segments"]]
     assert segments == sorted(segments) and len(segments) > 1
-    assert told["predicted_loss"] < told["large_loss"]
+    assert told["predicted_loss"] < told["constant_loss"]
     assert told["lr"]["peak"] == 4e-3
     assert told["tokens"] <= 4_000_000
 
