@@ -82,8 +82,8 @@ def _fields(kind: type) -> tuple[dict[str, str], dict[str, Any]]:
     """By the key of each field, its name and its type."""
     hints = typing.get_type_hints(kind)
     names = {name: name for name in hints}
-    if fields := getattr(kind, "__dataclass_fields__", None):
-        names = {_key(f): name for name, f in fields.items()}
+    if dataclasses.is_dataclass(kind):  # whose class variables are no fields
+        names = {_key(f): f.name for f in dataclasses.fields(kind)}
     return names, {key: hints[name] for key, name in names.items() if name in hints}
 
 

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bss import version as own_version
 from bss.errors import InputError
 from bss.files import read_json, write_json
 from bss.machines.slots import cores
@@ -82,7 +83,10 @@ class Results:
             "training_seconds": round(sum(spent)),
             "trained_tokens": cost.trained,
             "evaluated_tokens": cost.evaluated,
-            "versions": {p: version(p) for p in ("bss", "jax", "flax", "optax", "numpy")},
+            "versions": {
+                "bss": own_version(),
+                **{p: version(p) for p in ("jax", "flax", "optax", "numpy")},
+            },
             "config": to_dict(self._study),
         }
 

@@ -9,14 +9,11 @@ from typing import Any
 from bss.advice import ENDINGS, Advice, Growth, Told, advise, growth
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.cli.rules import note_of, rules_table
+from bss.cli.saved import read_fit
 from bss.errors import InputError, check
-from bss.files import read_json
 from bss.rules import RULES, Setting
 from bss.rules.setting import non_embedding, sequences_of
 from bss.units import format_tokens, parse_tokens
-
-KINDS = ("table", "curve", "es", "critical")
-"""Of the fits that can be asked, each by bss.advice.of_KIND."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,12 +90,8 @@ def _told(options: argparse.Namespace, setting: Setting) -> Told:
         from bss.advice.published import published
 
         return published(setting)
-    entry = read_json(options.fit, "save a fit with `bss fit … --json`", "--from")
-    kind = entry.get("kind")
-    if kind not in KINDS:
-        known = ", ".join(KINDS)
-        raise InputError(f"--from {options.fit}: kind {kind!r}; expected a fit of kind {known}")
-    room = importlib.import_module(f"bss.advice.of_{kind}")
+    entry = read_fit(options.fit, "advise")
+    room = importlib.import_module(f"bss.advice.of_{entry['kind']}")
     return room.told(entry, setting, options.ending, str(options.fit))
 
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
+from bss.cli.output import (
+    Output,
+    Table,
+    add_fit_arguments,
+    add_output_arguments,
+    drawing,
+    estimate,
+    number,
+)
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit, fit_critical
@@ -14,6 +22,7 @@ from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.fitting.power import PowerLaw, predict
 from bss.points.curve import default_targets, points
 from bss.tables import read_points
+from bss.tables.dropping import without
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 
@@ -32,25 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
-    add("--level", type=float, default=0.95, help="coverage of the intervals")
-    add("--resamples", type=int, default=2000, help="bootstrap refits")
+    add_fit_arguments(parser, resamples=2000)
     add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Fits critical batch sizes."""
-    if not 0 < options.level < 1:
-        raise InputError(f"--level {options.level:g}: expected a coverage as 0.95")
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
     measured, told = _points(options)
     fit = fit_critical(
-        measured,
+        without(measured, options.drop),
         overhead=options.overhead,
         reference=options.reference_batch,
         free_alpha=options.alpha == "free",
         unit=options.unit,
-        options=Options(options.resamples, options.level),
+        options=Options(options.resamples, options.level, options.seed),
     )
     forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
     payload = fit.to_dict()
@@ -68,18 +74,28 @@ def run(options: argparse.Namespace) -> Output:
 def _points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     """The table of points, or a directory's: points.csv, else each model's at one target.
 
-    That target is the lowest that every batch reaches; the law takes the best rate by itself. The
-    largest budget of a model is that of all its runs, which end apart by remainders.
+    That target is the lowest that every batch reaches; the law takes the best rate by itself.
     """
     given = options.points
     file = given / "points.csv" if given.is_dir() else given
     if not given.is_dir() or file.is_file():
-        return read_points(file, reading(options)), []
+        return _one_budget(read_points(file, reading(options))), []
     runs, told = read_run_table(given, reading(options))
     models = runs.groupby("model") if "model" in runs else [("", runs)]
     tables = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
-    tables = [table.assign(budget_tokens=table["budget_tokens"].max()) for table in tables]
-    return pd.concat(tables, ignore_index=True), told
+    return _one_budget(pd.concat(tables, ignore_index=True)), told
+
+
+def _one_budget(measured: pd.DataFrame) -> pd.DataFrame:
+    """Points of runs, each target's at the largest budget of a model: runs end apart by remainders.
+
+    A table that names no runs says itself which budget a target is of.
+    """
+    if "run" not in measured:
+        return measured
+    cell = ["model", "params", "target_loss", "kind", "seq_len"]
+    largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
+    return measured.assign(budget_tokens=largest)
 
 
 def models_table(fit: CriticalFit) -> Table:

@@ -3,12 +3,22 @@
 import argparse
 from pathlib import Path
 
-from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number, progress
+from bss.cli.output import (
+    Output,
+    Table,
+    add_fit_arguments,
+    add_output_arguments,
+    drawing,
+    estimate,
+    number,
+    progress,
+)
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.functional.problem import CLOCKS
+from bss.tables.dropping import without
 from bss.units import parse_tokens
 
 LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K (T − u))^-q du"
@@ -28,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
     told = "leave losses before out: tokens, or a percentage of the longest run"
     add("--since", default="0", help=told)
-    add("--resamples", type=int, default=100, help="bootstrap refits")
+    add_fit_arguments(parser, resamples=100)
     add_output_arguments(parser, run, plot=True)
 
 
@@ -39,7 +49,8 @@ def run(options: argparse.Namespace) -> Output:
     runs, told = read_run_table(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
-    how = Options(options.resamples)
+    runs = without(runs, options.drop)
+    how = Options(options.resamples, options.level, options.seed)
     with progress() as report:
         given = {"clock": options.clock, "warmup": warmup, "since": since}
         fit = fit_curve(runs, **given, options=how, report=report)

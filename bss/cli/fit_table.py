@@ -1,8 +1,11 @@
 """bss fit table: the law of final losses, its forms weighed by left-out runs; best batches."""
 
 import argparse
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+
+import pandas as pd
 
 from bss.cli.output import (
     Output,
@@ -15,12 +18,12 @@ from bss.cli.output import (
     number,
     progress,
 )
-from bss.cli.reading import add_reading_arguments, reading
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.elsewhere import Optimum
 from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.table import read_losses
+from bss.laws.final_loss.table import final_losses, read_losses
 from bss.laws.final_loss.values import Outlier
 from bss.laws.fitting.estimate import Options
 
@@ -34,7 +37,7 @@ KINDS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit table`."""
     told = "CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
-    told += "batch_tokens; lr where it was varied"
+    told += "batch_tokens; lr where it was varied; or a runs directory"
     parser.add_argument("runs", type=Path, help=told)
     add_reading_arguments(parser)
     told = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
@@ -49,7 +52,7 @@ def run(options: argparse.Namespace) -> Output:
     """Fits the law of final losses."""
     if options.resamples < 10:
         raise InputError(f"--resamples {options.resamples}: expected 10 or more")
-    table = read_losses(options.runs, reading(options))
+    table, said = _losses(options)
     with progress() as report:
         fit = fit_table(
             table,
@@ -59,6 +62,7 @@ def run(options: argparse.Namespace) -> Output:
             options=Options(options.resamples, options.level, options.seed),
             progress=report,
         )
+    fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))
     lack = fit.lack_of_fit
     told = (
         f"{lack.note}"
@@ -75,6 +79,14 @@ def run(options: argparse.Namespace) -> Output:
     ]
     tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
     return Output(fit.to_dict(), tables, notes, figure=drawing("final_loss.table_figure", fit))
+
+
+def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
+    """The table of final losses, or where a directory's finished runs end, and what is said."""
+    if not options.runs.is_dir():
+        return read_losses(options.runs, reading(options)), []
+    runs, said = read_run_table(options.runs, reading(options), only_finished=True)
+    return final_losses(runs), said
 
 
 def left_out_table(fit: TableFit) -> Table:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.reading import add_columns_argument
+from bss.cli.saved import read_fit
 from bss.errors import InputError
-from bss.files import read_json
 
 REGISTERED = ("ids", "metric", "baseline", "exclude", "seed")
 """Options that only --register has."""
@@ -72,11 +72,8 @@ def run(options: argparse.Namespace) -> Output:
         raise InputError("--from: missing; give a fit, or a registration to --score")
     if not options.register:
         _refuse(options, {*REGISTERED}, "it is told of a registration; give --register NAME too")
-    entry = read_json(options.fit, "save a fit with `bss fit … --json`", "--from")
-    kind = entry.get("kind") if isinstance(entry, dict) else None
-    if kind not in ASKED:
-        known = ", ".join(ASKED)
-        raise InputError(f"--from {options.fit}: kind {kind!r}; expected a fit of kind {known}")
+    entry = read_fit(options.fit, "predict", ASKED)
+    kind = entry["kind"]
     told = ", ".join(f"--{name}" for name in ASKED[kind]).replace("_", "-")
     _refuse(options, options_of - {*ASKED[kind]}, f"a fit of kind {kind} is asked with {told}")
     return importlib.import_module(f"bss.cli.predict_{kind}").predicted(entry, options)

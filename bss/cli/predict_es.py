@@ -22,6 +22,10 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
     asked: dict[str, float] = {"loss": options.loss}
     if options.batch is None:
         found = best(fit, options.loss)
+        if not found:
+            raise InputError(
+                f"--batch: missing, and the {fit.law.name} law has no best one; give a batch"
+            )
     else:
         batch = asked["batch"] = parse_tokens(options.batch, field="--batch")
         outside |= beyond("batch", batch, fit.measured_batches, options)

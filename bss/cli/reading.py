@@ -26,7 +26,12 @@ def reading(options: argparse.Namespace) -> Reading:
 
 
 def read_run_table(
-    path: Path, how: Reading, *, need_loss: bool = True, need_finished: bool = True
+    path: Path,
+    how: Reading,
+    *,
+    need_loss: bool = True,
+    need_finished: bool = True,
+    only_finished: bool = False,
 ) -> tuple[pd.DataFrame, list[str]]:
     """A run table, and what is said of it: a file, or a directory of runs.
 
@@ -36,6 +41,7 @@ def read_run_table(
         how: what it calls its columns.
         need_loss: as in `bss.tables.check_runs`.
         need_finished: refuse a directory in which no run finished.
+        only_finished: leave the runs of a directory out that did not.
 
     Raises:
         InputError: there is no such file, no run that was trained, or a line is refused.
@@ -46,6 +52,7 @@ def read_run_table(
     from bss.sweeps.table import trained_table
     from bss.tables.columns import Origin, row_names
 
-    frame, told = trained_table(path, need_finished=need_finished)
+    finished = {"need_finished": need_finished, "only_finished": only_finished}
+    frame, told = trained_table(path, **finished)
     frame = how.read(frame, Origin(str(path), row_names(frame)))
     return check_runs(frame, str(path), need_loss=need_loss), told

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bss.cli.output import Output, add_output_arguments, drawing, number
 from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
+from bss.cli.saved import read_fit
 from bss.errors import InputError
-from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import FunctionalBest, assumed_rate
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Derives the schedule and its plan."""
-    entry = read_json(options.fit, "save a fit with `bss fit … --json`", "--from")
+    entry = read_fit(options.fit, "schedule", FITS)
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
-    read, default = FITS.get(entry.get("kind", ""), FITS["es"])
+    read, default = FITS[entry["kind"]]
     name = options.policy or default
     policy, fit = _policy(options, name), read.from_dict(entry)
     if fit.seq_len is None:
@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> Output:
     }
     notes = [f'--batch "{schedule}"', *plan_notes(plan)]
     if isinstance(fit, CurveFit) and rate is not None:
-        largest = limits.within(basis.measured).ladder()[-1]
-        expected = outlook(fit, schedule, tokens, rate, largest)
+        constants = limits.within(basis.measured).ladder()
+        expected = outlook(fit, schedule, tokens, rate, constants)
         payload |= {
             "optimised": options.optimise or "batch",
             "lr": asdict(rate),
@@ -132,8 +132,8 @@ def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
     at_loss = "it never gets there" if saved is None else f"{saved:.1%} at equal loss"
     return [
         f"learning rate {number(rate.peak)}{decay}",
-        f"predicted loss {expected.predicted_loss:.4f}; batch {expected.large_batch} throughout: "
-        f"{expected.large_loss:.4f}",
+        f"predicted loss {expected.predicted_loss:.4f}; the best constant batch, "
+        f"{expected.constant_batch}: {expected.constant_loss:.4f}",
         f"tokens saved against it: {expected.saved_at_equal_steps:.1%} at equal steps, {at_loss}",
     ]
 

@@ -190,9 +190,11 @@ class Shards:
     def require(self, content_hash: str) -> None:
         """Refuses tokens of another content hash than those a run was started on."""
         if content_hash != self.content_hash:
+            made = f"the run was made on {content_hash[:12]}; restore those, or start a new run"
+            if not content_hash:
+                made = f"the run names none; write data.content {self.content_hash}"
             raise InputError(
-                f"corpus: the tokens in {self.directory} have hash {self.content_hash[:12]}, the "
-                f"run was made on {content_hash[:12]}; restore those, or start a new run"
+                f"corpus: the tokens in {self.directory} have hash {self.content_hash[:12]}, {made}"
             )
 
 

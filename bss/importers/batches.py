@@ -79,7 +79,11 @@ class Batches:
 
 
 def counted(
-    rows: Rows, run: str, schedule: BatchSchedule | None, seq_len: int | None
+    rows: Rows,
+    run: str,
+    schedule: BatchSchedule | None,
+    seq_len: int | None,
+    given: str = "--batch",
 ) -> tuple[Rows, str]:
     """The rows with their batch, and with tokens where a log or a schedule says them.
 
@@ -88,6 +92,7 @@ def counted(
         run: its name.
         schedule: the batches that were given.
         seq_len: tokens per sequence.
+        given: the option that gave them.
 
     Returns:
         The rows without samples, rounded_tokens and batch_tokens, and where the batch is from.
@@ -106,9 +111,9 @@ def counted(
         rows["batch"] = _sequences(size, run, seq_len)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     if schedule is not None:
-        told, source = _scheduled(rows, run, schedule, seq_len), "--batch"
+        told, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
-            _compare(rows, told["batch"], run)
+            _compare(rows, told["batch"], run, given)
     elif logged:
         told, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
     elif (batch := _tokens_per_step(rows, seq_len)) is not None:
@@ -116,7 +121,7 @@ def counted(
     else:
         raise Unknown("batch", run)
     if rounded is not None:
-        _compare_rounded(told, rounded, run)
+        _compare_rounded(told, rounded, run, source if source == given else "the batch")
     return told, source
 
 
@@ -162,23 +167,23 @@ def _tokens_at(plan: Plan, steps: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.array(zeros, float)[at] + steps * sizes[at]
 
 
-def _compare(rows: Rows, given: np.ndarray, run: str) -> None:
+def _compare(rows: Rows, told: np.ndarray, run: str, given: str) -> None:
     logged = rows["batch"]
-    for i in np.flatnonzero(np.isfinite(logged) & (logged != given))[:1]:
+    for i in np.flatnonzero(np.isfinite(logged) & (logged != told))[:1]:
         at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
         raise InputError(
-            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but --batch says {given[i]:.0f}; "
+            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but {given} says {told[i]:.0f}; "
             "leave the option out, or correct it"
         )
 
 
-def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str) -> None:
+def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> None:
     """Refuse printed tokens, of three digits, that the exact ones do not round to."""
     digit = 10 ** (np.floor(np.log10(np.maximum(rounded, 1))) - 2)
     for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * digit)[:1]:
         raise InputError(
             f"run {run}: prints {rounded[i]:.3g} tokens at step {rows['step'][i]:.0f}, but "
-            f"--batch and --seq-len make {rows['tokens'][i]:.0f}; correct them"
+            f"{given} and --seq-len make {rows['tokens'][i]:.0f}; correct them"
         )
 
 

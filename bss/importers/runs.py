@@ -193,8 +193,9 @@ def _run(run: str, logs: list[Log], options: Options) -> tuple[pd.DataFrame, Rep
         if schedule not in (None, own):
             raise InputError(f"run {run}: --batch says {schedule}, its name {own}; correct one")
         schedule = own
+    given = "--run-regex" if "batch" in named else "--batch"
     try:
-        table, batch_from = counted(merged.rows, run, schedule, seq_len)
+        table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
     except Unknown as unknown:
         schedule = options.otherwise.of(run)
         if unknown.field != "batch" or schedule is None:

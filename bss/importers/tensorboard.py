@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bss import install
 from bss.errors import InputError
 from bss.importers.lines import rows_of
 from bss.importers.log import COLUMNS, Importer, Log, Rows, run_name
 from bss.importers.metrics import Metrics, choose
-
-EXTRA = "bss[tensorboard]"
 
 
 class Point(NamedTuple):
@@ -87,7 +86,7 @@ def _scalars(file: Path) -> dict[str, list[Point]]:
         from tensorboard.compat.proto import event_pb2
     except ImportError:
         raise InputError(
-            f"{file}: event files are read by tensorboard; install it: pip install '{EXTRA}'"
+            f"{file}: event files are read by tensorboard; {install('tensorboard')}"
         ) from None
     records = _refuse_cut(file)
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers

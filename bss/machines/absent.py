@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bss import install
 from bss.errors import InputError
 from bss.machines.targets import TARGETS, Target
 
@@ -103,9 +104,7 @@ def _require(package: str, name: str, extra: str) -> None:
     except ModuleNotFoundError:  # of the package around it
         found = None
     if found is None:
-        raise InputError(
-            f"--on {name}: what compiles for it is missing; pip install 'bss[{extra}]'"
-        )
+        raise InputError(f"--on {name}: what compiles for it is missing; {install(extra)}")
 
 
 def _described(name: str, **description: Any) -> list[Any]:

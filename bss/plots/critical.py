@@ -34,7 +34,7 @@ def critical_figure(fit: CriticalFit) -> Figure:
         right.set_axis_off()
         return style.side_legend(figure, curve_handles(fit))
     draw_law(right, fit, name)
-    return style.side_legend(figure, [*curve_handles(fit), *law_handles()])
+    return style.side_legend(figure, [*curve_handles(fit), *law_handles(fit.level)])
 
 
 def relative_steps(fit: CriticalFit) -> Figure:
@@ -119,7 +119,7 @@ def laws_figure(
             x = np.array(ax.get_xlim())
             ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
     beside = [style.handle("published law", **_BESIDE)] if published else []
-    return style.side_legend(figure, [*law_handles(), *beside])
+    return style.side_legend(figure, [*law_handles(panels[0][1].level), *beside])
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
@@ -252,12 +252,13 @@ def curve_handles(fit: CriticalFit) -> list[Line2D]:
     ]
 
 
-def law_handles() -> list[Line2D]:
-    """Entries of a legend for what `draw_law` draws."""
+def law_handles(level: float) -> list[Line2D]:
+    """Entries of a legend for what `draw_law` draws, with intervals of a level."""
+    said, new = f"with {level:.0%} interval", f"shaded, the {level:.0%}\ninterval of a new value"
     return [
-        style.handle("by S = a + b/B,\nwith 95% interval", marker="o", ms=5, color=style.INK, lw=1),
-        style.handle("without a law,\nwith 95% interval", marker="x", ms=5, color=FREE, lw=1),
-        style.handle("power law; shaded, the 95%\ninterval of a new value", color=OURS, lw=1.5),
+        style.handle(f"by S = a + b/B,\n{said}", marker="o", ms=5, color=style.INK, lw=1),
+        style.handle(f"without a law,\n{said}", marker="x", ms=5, color=FREE, lw=1),
+        style.handle(f"power law; {new}", color=OURS, lw=1.5),
     ]
 
 

@@ -65,7 +65,7 @@ def critical_figure(fit: CriticalFit, variable: str, value: float) -> Figure:
     draw_law(ax, fit, variable, [value])
     style.tokens_axis(ax.xaxis, most=4)
     style.count_axis(ax.yaxis)
-    return style.side_legend(figure, law_handles())
+    return style.side_legend(figure, law_handles(fit.level))
 
 
 def score_figure(found: Score) -> Figure:

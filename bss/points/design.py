@@ -1,5 +1,7 @@
 """What the design of a run table does to a comparison of its batches, told before it is made."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr
@@ -22,7 +24,7 @@ def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     one = near_as_one(points["peak_lr"])
     known = points.loc[points["run"].isin(list(constant["run"])) & points["peak_lr"].notna()]
     known = known.assign(peak_lr=[one[rate] for rate in known["peak_lr"]])
-    return [*_equal_steps(constant), *_tuned(known)]
+    return [*equal_steps(constant["batch"], constant["step"]), *_tuned(known)]
 
 
 def least_of(count: int) -> float:
@@ -37,10 +39,15 @@ def least_of(count: int) -> float:
     return float(np.trapezoid(x * count * density * ndtr(-x) ** (count - 1), x))
 
 
-def _equal_steps(constant: pd.DataFrame) -> list[str]:
-    """Of runs of one batch each."""
-    steps: dict[float, int] = {}
-    for batch, step in zip(constant["batch"], constant["step"], strict=True):
+def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
+    """What is said of batches that were all trained for as many steps.
+
+    Args:
+        batches: [n] of runs, or of their rows, each with one batch.
+        taken: [n] steps there.
+    """
+    steps: dict[float, float] = {}
+    for batch, step in zip(batches, taken, strict=True):
         steps[batch] = max(steps.get(batch, 0), step)
     if len(steps) < 3 or max(steps) < 2 * min(steps):
         return []
@@ -48,8 +55,9 @@ def _equal_steps(constant: pd.DataFrame) -> list[str]:
     if most > EQUAL * min(steps.values()):
         return []
     return [
-        f"every batch was trained for as many steps ({most}), so the largest saw the most data and "
-        "wins any comparison of final losses; compare tokens to a target, or train for equal tokens"
+        f"every batch was trained for as many steps ({most:.0f}), so the largest saw the most data "
+        "and wins any comparison of final losses; compare tokens to a target, or train for equal "
+        "tokens"
     ]
 
 

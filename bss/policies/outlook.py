@@ -1,7 +1,7 @@
 """What a fitted law of loss curves expects of a schedule, whichever policy made it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bss.laws import CurveFit
@@ -13,48 +13,52 @@ from bss.schedules.rates import Rate
 
 @dataclass(frozen=True)
 class Outlook:
-    """The prediction for a schedule, beside the constant largest batch (derived here).
+    """The prediction for a schedule, beside the best constant batch (derived here).
 
     Attributes:
         predicted_loss: at the end, in nats.
-        large_batch: the constant it is compared with, at the same shape of rate.
-        large_loss: predicted of it with as many tokens.
+        constant_batch: the constant of the lowest predicted loss, at the same rate.
+        constant_loss: predicted of it with as many tokens.
         saved_at_equal_steps: share of the tokens that the constant takes in as many steps.
         saved_at_equal_loss: share of the tokens that the constant needs for the predicted loss;
             None where it never gets there.
     """
 
     predicted_loss: float
-    large_batch: int
-    large_loss: float
+    constant_batch: int
+    constant_loss: float
     saved_at_equal_steps: float
     saved_at_equal_loss: float | None
 
 
 def outlook(
-    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, large_batch: int
+    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, constants: Sequence[int]
 ) -> Outlook:
-    """Asks the law of a schedule, and of the constant largest batch beside it.
+    """Asks the law of a schedule, and of the best of constant batches beside it.
 
     Raises:
         InputError: the fit does not identify what the schedule or the rate changes.
     """
-    constant = BatchSchedule.constant(large_batch)
+    losses = [
+        float(predict(fit, BatchSchedule.constant(size), tokens, rate)[0]) for size in constants
+    ]
+    batch = constants[losses.index(min(losses))]
+    constant = BatchSchedule.constant(batch)
 
-    def large_loss(log_tokens: float) -> float:
+    def constant_loss(log_tokens: float) -> float:
         factor = math.exp(log_tokens) / tokens
         total, warmup, decay = (round(factor * x) for x in (rate.total, rate.warmup, rate.decay))
         scaled = replace(rate, total=total, warmup=warmup, decay=min(decay, total - warmup))
         return float(predict(fit, constant, round(math.exp(log_tokens)), scaled)[0])
 
     loss = float(predict(fit, schedule, tokens, rate)[0])
-    per_step = large_batch * fit.seq_len
-    needed = _first_below(large_loss, loss, math.log(tokens), per_step)
+    per_step = batch * fit.seq_len
+    needed = _first_below(constant_loss, loss, math.log(tokens), per_step)
     plan = resolve(schedule, tokens, fit.seq_len)
     return Outlook(
         predicted_loss=loss,
-        large_batch=large_batch,
-        large_loss=large_loss(math.log(tokens)),
+        constant_batch=batch,
+        constant_loss=min(losses),
         saved_at_equal_steps=1 - plan.tokens / (plan.steps * per_step),
         saved_at_equal_loss=None if needed is None else 1 - plan.tokens / needed,
     )

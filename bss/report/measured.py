@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit, check_losses, fit_curve, fit_es, fit_table
+from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.es import FAMILIES
 from bss.laws.es.values import Comparison
+from bss.laws.final_loss.table import final_losses
 from bss.laws.fitting.estimate import Options
 from bss.points import rates
 from bss.points.batches import alike
@@ -193,19 +194,12 @@ def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, how: How) -> Cur
 
 def _table_fit(runs: pd.DataFrame, how: How) -> TableFit:
     """The law of the last losses of the runs of one batch."""
-    if "params" not in runs:
-        raise InputError("the runs have no params (non-embedding parameters)")
-    column = loss_column(runs)
-    constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
-    ends = constant.loc[constant[column].notna()].groupby("run", sort=False).tail(1)
-    budgets = ends["tokens"].to_numpy(float)
-    one_budget = ends.empty or budgets.max() < SPREAD * budgets.min()
-    if one_budget and len(set(ends["params"])) < 2:
+    losses = final_losses(runs)
+    budgets = losses["tokens"].to_numpy(float)
+    one_budget = losses.empty or budgets.max() < SPREAD * budgets.min()
+    if one_budget and len(set(losses["params"])) < 2:
         raise InputError("all runs of one batch end at one model size and one budget")
-    losses = ends[["run", "params", "tokens", "batch", "seq_len"]].assign(loss=ends[column])
-    if "peak_lr" in ends and ends["peak_lr"].notna().all():
-        losses["lr"] = ends["peak_lr"]
-    return fit_table(check_losses(losses), options=Options(max(how.resamples, 10)))
+    return fit_table(losses, options=Options(max(how.resamples, 10)))
 
 
 def _schedule(

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from bss import plots
+from bss import version as own_version
 from bss.errors import InputError
 from bss.files import write_text
 from bss.plots.curves import fitted_curves, varied_curves
@@ -70,7 +71,7 @@ def write_runs_report(
     Raises:
         InputError: the page cannot be written.
     """
-    versions = {name: version(name) for name in ("bss", "jax", "numpy")}
+    versions = {"bss": own_version(), "jax": version("jax"), "numpy": version("numpy")}
     experiment = {"title": title, "command": command, "versions": versions}
     found = measured_results(runs, experiment, how)
     write_results(replace(found, remarks=(*told, *found.remarks)), file)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bss import install
 from bss.errors import InputError
 from bss.machines.slots import Slot, uses_cpu
 from bss.sweeps.engine import WorkerEngine, WorkerLost
@@ -165,7 +166,7 @@ def _connected(address: str) -> Any:
         import ray.util.scheduling_strategies  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise InputError(
-            "engine ray: Ray is not installed; pip install 'bss[ray]', on every node"
+            f"engine ray: Ray is not installed; {install('ray')}, on every node"
         ) from None
     address = address or os.environ.get("RAY_ADDRESS", "")
     if address not in ("", "auto", "local"):

@@ -8,8 +8,8 @@ from bss.files import read_json
 from bss.machines.targets import TARGETS
 from bss.sweeps.programs import Job
 
-COMPILED = Path("results/compiled.json")
-"""The table: `python -m benchmarks.compiled` makes it."""
+COMPILED = Path(__file__).resolve().parents[2] / "results" / "compiled.json"
+"""The table of the checkout: `python -m benchmarks.compiled` makes it."""
 
 
 def keys(job: Job, machine: str) -> Iterator[dict[str, Any]]:

@@ -83,8 +83,12 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def trained_table(runs: Path, *, need_finished: bool = True) -> tuple[pd.DataFrame, list[str]]:
+def trained_table(
+    runs: Path, *, need_finished: bool = True, only_finished: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
     """The run table of every run of a directory that was trained, and how many did not finish.
+
+    Those are in it as far as they went, but for `only_finished`.
 
     Raises:
         InputError: no run was trained, or none finished where one must have.
@@ -100,7 +104,10 @@ def trained_table(runs: Path, *, need_finished: bool = True) -> tuple[pd.DataFra
     others = [f"{count} {state}" for state, count in sorted(states.items()) if state != "finished"]
     if need_finished and not states["finished"]:
         raise InputError(f"{runs}: no run finished ({', '.join(others)}); train one to its end")
-    told = f"{', '.join(others)} of {states.total()} runs: read as far as they went"
+    if only_finished:
+        chosen = [run for run in chosen if read_status(run_path(runs, run)).status == "finished"]
+    done = "left out" if only_finished else "read as far as they went"
+    told = f"{', '.join(others)} of {states.total()} runs: {done}"
     return run_table(runs, chosen), [told] if others else []
 
 

@@ -241,8 +241,11 @@ class Ledger:
 
 
 def fork_points(run: RunConfig, plan: Plan, asked: tuple[int, ...]) -> set[int]:
-    """The step boundaries, in tokens, at which checkpoints for branches are kept."""
-    return {plan.next_boundary(t) for t in asked if run.start < t <= plan.tokens}
+    """The step boundaries, in tokens, at which checkpoints for branches are kept.
+
+    What is asked in the remainder is the end of the last step; beyond the budget, another run's.
+    """
+    return {plan.next_boundary(t) for t in asked if run.start < t <= plan.budget}
 
 
 def throughput(

@@ -91,7 +91,8 @@ def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
     Batches in sequences; `B_opt` and `B_opt_error` are in doublings (log2), with 2 standard
     errors over seeds, at the highest and lowest target, and `doublings` between them, each with its
     `bound`: "at most" or "at least" where an optimum lies at an edge of the batches; `saved` is
-    the log of the tokens of the smallest batch over those of the best one, at the lowest target.
+    the log of the tokens of the smallest batch over those of the best one, at the lowest target;
+    `saved_over_largest` that of the largest, at least so much where that batch missed the target.
     `bracketed` is the part of the envelope's points with a rate tried on both sides.
     """
     pairs = crossing_pairs(crossings(measured))

@@ -93,7 +93,10 @@ def test_a_fit_of_ones_own(capsys, tmp_path, file, key, expected):
         ((*ASKED[1:], "--rule", "step"), "rule: 'step' is unknown; did you mean 'step-law'"),
         ((*ASKED[1:], "--lr", "0"), "lr: 0.0 given; write a positive number"),
         ((*ASKED[1:], "--from", "none.json"), "--from none.json: there is no such file"),
-        ((*ASKED[1:], "--from", "kind.json"), "--from kind.json: kind None; expected a fit of"),
+        (
+            (*ASKED[1:], "--from", "kind.json"),
+            "--from kind.json: is of kind None, no fit; `bss advise` reads",
+        ),
     ],
 )
 def test_bad_input_is_told_in_one_line(capsys, tmp_path, monkeypatch, arguments, says):

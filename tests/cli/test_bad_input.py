@@ -69,7 +69,8 @@ def test_bad_plans(changes, told, capsys):
     [
         ("{", "not JSON"),
         ("[]", "no JSON object"),
-        ('{"kind": "power"}', "kind 'es'"),
+        ('{"kind": "power"}', "kind 'power', no fit; `bss schedule` reads fits of kind 'curve'"),
+        ('{"kind": "critical"}', "a fit of kind 'critical', which `bss predict` and `bss advise`"),
         ('{"kind": "es", "law": "surface", "seq_len": 64, "fits": 3}', "damaged"),
         ('{"kind": "es", "law": "surface", "seq_len": 64, "fits": [{}]}', "target_loss"),
     ],

@@ -51,7 +51,7 @@ def test_people_get_tables_and_the_law_in_a_line(capsys):
         ([*ROWS[:4], "x,85,1741000000,3.4,1024,0", *ROWS[5:]], (), "steps is 0"),
         ([*ROWS[:4], "x,85,1741000000,3.4,1024,-5", *ROWS[5:]], (), "steps is -5"),
         (ROWS, ("--overhead", "-1"), "overhead"),
-        (ROWS, ("--level", "2"), "--level"),
+        (ROWS, ("--level", "2"), "level: 2.0 given"),
         (ROWS, ("--resamples", "0"), "--resamples"),
         (ROWS, ("--forecast", "7B"), "--forecast"),
     ],

@@ -38,15 +38,17 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     assert {"batch", "lr", "predicted_loss", "steps", "tokens"} <= set(told)
     segments = [segment["batch"] for segment in told["plan"]["segments"]]
     assert segments == sorted(segments) and len(segments) > 1
-    assert told["predicted_loss"] < told["large_loss"]
+    assert told["predicted_loss"] < told["constant_loss"]
     assert told["lr"]["peak"] == 4e-3
     assert told["tokens"] <= 4_000_000
 
 
 def test_constants_alone_are_unidentified_and_give_no_schedule(runs, tmp_path, capsys):
     source = str(runs / "constants.parquet")
-    fit = printed(capsys, "fit", "curve", source, "--clock", "sgd", "--resamples", "10")
-    assert fit["identified"] is False
+    fit = printed(
+        capsys, "fit", "curve", source, "--clock", "sgd", "--resamples", "10", "--level", "0.5"
+    )
+    assert fit["identified"] is False and fit["parameters"]["s"]["level"] == 0.5
     assert "no run changes its batch" in fit["unidentified"]["c_K"]
     assert fit["parameters"]["q"]["value"] is None
     path = tmp_path / "fit.json"

@@ -77,9 +77,10 @@ def test_a_rate_that_is_not_told_keeps_its_runs(tmp_path, capsys):
 
 @pytest.fixture
 def trained(tiny_run, tmp_path):
-    """A directory of runs at three batches, one of which was interrupted."""
-    runs = expand(tiny_run, product({"schedule.batch": ["2", "4", "8"]}))
-    for run, state in zip(runs, ("finished", "running", "finished"), strict=True):
+    """A directory of runs at five batches, one of which was interrupted."""
+    runs = expand(tiny_run, product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
+    states = ("finished", "running", "finished", "finished", "finished")
+    for run, state in zip(runs, states, strict=True):
         batch = run.schedule.batch.batches[0]
         with open_run(tmp_path / "runs" / run.id) as directory:
             directory.check_config(run)
@@ -92,22 +93,31 @@ def trained(tiny_run, tmp_path):
 
 def test_a_directory_of_runs_is_a_run_table(trained, capsys):
     told = printed(capsys, "points", str(trained), "--targets", "1.9")
-    assert sorted(p["batch"] for p in told["points"]) == [2, 4, 8]
-    assert told["warnings"][0] == "1 interrupted of 3 runs: read as far as they went"
+    assert sorted(p["batch"] for p in told["points"]) == [2, 4, 8, 16, 32]
+    assert told["warnings"][0] == "1 interrupted of 5 runs: read as far as they went"
     fit = printed(capsys, "fit", "es", str(trained), "--targets", "1.9", *QUICK)
     assert fit["kind"] == "es"
     critical = printed(
         capsys, "fit", "critical", str(trained), "--reference-batch", "2", "--resamples", "10"
     )
     assert critical["kind"] == "critical"
+    table = printed(capsys, "fit", "table", str(trained), "--resamples", "10")
+    assert table["points"] == 4
+    assert "1 interrupted of 5 runs: left out" in table["warnings"]
+    path = str(trained.parent / "points.csv")
+    assert main(["points", str(trained), "--targets", "1.9", "--out", path]) == 0
+    capsys.readouterr()
+    options = ("--reference-batch", "2", "--resamples", "10", "--level", "0.8", "--seed", "1")
+    (at,) = printed(capsys, "fit", "critical", path, *options)["models"]
+    assert (at["batch"], at["cbs"]["level"]) == ([2, 4, 8, 16, 32], 0.8)
 
 
 def test_a_directory_without_a_finished_run_is_one_line(trained, tmp_path, capsys):
     for path in trained.glob("*/status.json"):
         path.unlink()
-    assert "no run finished (3 to do); train one" in refused(capsys, "points", str(trained))
+    assert "no run finished (5 to do); train one" in refused(capsys, "points", str(trained))
     (tmp_path / "empty").mkdir()
-    for command in ("points", "fit es", "fit curve", "fit critical"):
+    for command in ("points", "fit es", "fit curve", "fit critical", "fit table"):
         told = refused(capsys, *command.split(), str(tmp_path / "empty"))
         assert "no run that was trained; name a table" in told
 

@@ -70,6 +70,10 @@ def test_a_run_refuses_other_tokens(shards):
     shards.require(shards.content_hash)
     with pytest.raises(InputError, match="run was made on 000000000000"):
         shards.require("0" * 64)
+    with pytest.raises(
+        InputError, match=f"run names none; write data.content {shards.content_hash}"
+    ):
+        shards.require("")
 
 
 def edit(change):

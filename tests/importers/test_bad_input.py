@@ -129,7 +129,7 @@ def test_names_say_batch_size_rate_and_seed(capsys, tmp_path):
     regex = r"(?P<size>\w+?)_b(?P<batch>\d+)_lr(?P<lr>[\de.-]+)_s(?P<seed>\d)"
     given = ["import", "auto", str(path), "-o", out, "--run-regex", regex, "--seq-len", "64"]
     [run] = printed(capsys, *given)["runs"]
-    assert (run["batch"], run["batch_from"]) == ("4", "--batch")
+    assert (run["batch"], run["batch_from"]) == ("4", "--run-regex")
     row = read_runs(out).iloc[0]
     assert (row["params"], row["peak_lr"], row["seed"]) == (85e6, 3e-4, 2)
 

@@ -138,7 +138,7 @@ def test_tensorboard_is_an_extra(tmp_path, monkeypatch, capsys):
     path = str(events(tmp_path, rows_of_run(0)))
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
     told = refused(capsys, "import", "auto", path, "-o", str(tmp_path / "runs.csv"), "--seq-len=64")
-    assert "pip install 'bss[tensorboard]'" in told
+    assert "pip install 'batch-size-scaling[tensorboard]'" in told
 
 
 def test_no_jax_is_imported():

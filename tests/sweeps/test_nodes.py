@@ -56,7 +56,9 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch):
 
 def test_without_ray_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"Ray is not installed; pip install 'bss\[ray\]'"):
+    with pytest.raises(
+        InputError, match=r"Ray is not installed; pip install 'batch-size-scaling\[ray\]'"
+    ):
         RayEngine()
 
 

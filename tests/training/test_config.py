@@ -125,6 +125,7 @@ def test_dicts_come_back(tiny_run):
     ("changes", "message"),
     [
         ({"optimizer.learning_rate": 1}, "optimizer.learning_rate is not a field"),
+        ({"optimizer.key": "name"}, "optimizer.key is not a field"),  # a class variable
         ({"optimizer.beta_1": 0.5}, "did you mean 'beta1'?"),
         ({"optimizer.lr": "fast"}, "optimizer.lr is 'fast'; expected float"),
         ({"optimizer.lr": float("nan")}, "optimizer.lr is nan; expected a finite number"),

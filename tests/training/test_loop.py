@@ -11,7 +11,7 @@ from bss.sweeps.grid import overlay
 from bss.training.checkpoint import open_checkpoints
 from bss.training.config import Parent
 from bss.training.directory import open_run, read_curve, read_status
-from bss.training.ledger import throughput
+from bss.training.ledger import fork_points, throughput
 from bss.training.loop import Interrupted, train
 from bss.training.status import RunStatus, Speed
 
@@ -90,6 +90,13 @@ def test_interrupted_anywhere_and_resumed_is_bit_identical(
     assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
     with open_checkpoints(directory_of(tiny_run, execution)) as checkpoints:
         assert checkpoints.forks() == [2048, 4224]
+
+
+def test_a_fork_asked_for_behind_the_last_step_is_kept_at_its_end(tiny_run):
+    run = overlay(tiny_run, {"schedule.tokens": 8200})
+    plan = run.plan()
+    assert plan.remainder_tokens == 8
+    assert fork_points(run, plan, (2048, 8200, 9000)) == {2048, 8192}
 
 
 def test_a_trunk_goes_on_when_more_tokens_are_asked_for(

@@ -26,7 +26,7 @@ from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate, Options, interval
 
 REACH = 2.0
-DEFAULTS = Options(resamples=2000, level=0.95)
+DEFAULTS = Options(resamples=2000)
 
 
 def fit_critical(

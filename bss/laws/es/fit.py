@@ -230,10 +230,10 @@ def _target_fit(
     law: Law, rows: Design, target: float, part: _Part, vertex: BestBatch, options: Options
 ) -> TargetFit:
     level, (points, runs) = options.level, _counts(rows, target)
-    values = law.quantities(part.parameters, target)
-    spread = law.quantities(part.draws, target)
-    E_min = float(values["E_min"])
-    for quantities in (values, spread):
+    values = law.numbers(part.parameters, target)
+    spread = law.numbers(part.draws, target)
+    E_min = float(values.get("E_min", np.inf))
+    for quantities in (values, spread) if "E_min" in values else ():
         quantities["E_min"] = quantities["E_min"] * rows.seq_len
     estimates = {
         key: interval(float(value), spread[key], level=level) for key, value in values.items()

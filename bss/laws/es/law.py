@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -60,7 +61,7 @@ class Law:
         name: what people and tables call it.
         formula: in the symbols of its parameters.
         parameters: the NamedTuple they form.
-        batches: the batch quantities it has, such as B_opt, each named B_...
+        batches: the batch quantities it has, such as B_opt, which policies follow.
         least: how many batches must reach a target for it to be fitted.
         joint: whether all targets share one problem. A joint law has a `loss`, and an E at any
             target; the others know the targets that they were fitted to.
@@ -124,6 +125,14 @@ class Law:
     def quantities(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
         """S_min, E_min and S_opt where it has them, in steps and sequences, and its `batches`."""
         raise NotImplementedError
+
+    def numbers(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
+        """`quantities`, with E_min of a law that does not tell it: E at B_opt, where it has one."""
+        found = dict(self.quantities(p, target))
+        if "E_min" not in found and "B_opt" in found:
+            with jax.enable_x64(True):
+                found["E_min"] = np.asarray(self.sequences(p, found["B_opt"], target))
+        return found
 
     def stages(self, p: Any, target: float) -> dict[str, float]:
         """Steps that mark the law's stages, for figures; S_1 and S_2 enclose a transition."""

@@ -89,7 +89,8 @@ def best(fit: EsFit, loss: float) -> dict[str, Estimate]:
 
 def _told(target: TargetFit) -> dict[str, Estimate]:
     fewest = target.intervals.get("E_min")
-    if fewest is None and (target.best or target.vertex).value is None:
+    unknown = target.status.startswith("unidentified") and fewest is None
+    if unknown and (target.best or target.vertex).value is None:
         raise InputError(f"loss: {target.target_loss:g} is {target.status}")
     return target.batches | ({} if fewest is None else {"E_min": fewest})
 

@@ -4,8 +4,8 @@ S is in steps, E in tokens, B in sequences.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import jax
@@ -117,8 +117,13 @@ class TargetFit:
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields, of the JSON form."""
-        batches = {key: value for key, value in entry.items() if key.startswith("B_")}
+        """The fields, of the JSON form; an estimate that is no field is a batch."""
+        known = {one.name for one in fields(cls)}
+        batches = {
+            key: value
+            for key, value in entry.items()
+            if key not in known and isinstance(value, Mapping) and "value" in value
+        }
         return entry | {"batches": batches}
 
 

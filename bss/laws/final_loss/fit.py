@@ -27,6 +27,7 @@ from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
+from bss.points.design import equal_steps
 from bss.tables.dropping import without
 
 KINDS = ("cell", "params", "tokens")
@@ -59,7 +60,8 @@ def fit_table(
     """
     options = options or Options(resamples=300)
     points, warnings = loss_points(without(table, drop))
-    _check_design(points, forms, drop)
+    traps = _equal_steps(points)
+    _check_design(points, forms, drop, traps)
     usable = usable_rows(design_of(points))
     progress(f"the valley of each (params, tokens), {len(points.loss)} points")
     cells = cells_of(points, usable, options.level)
@@ -112,7 +114,7 @@ def fit_table(
         seq_len=points.seq_len,
         level=options.level,
         resamples=options.resamples,
-        warnings=(*warnings, *_warnings(points, design, usable, mean, lack)),
+        warnings=(*warnings, *traps, *_warnings(points, design, usable, mean, lack)),
     )
 
 
@@ -164,7 +166,18 @@ def _tested(points: LossPoints, left_out: list[LeftOut]) -> dict[str, Tested]:
     }
 
 
-def _check_design(points: LossPoints, forms: Sequence[str] | None, drop: Sequence[str]) -> None:
+def _equal_steps(points: LossPoints) -> list[str]:
+    """What is said where all batches of a model were trained for as many steps."""
+    steps, told = points.tokens / points.batch, []
+    for size in np.unique(points.params):
+        here = points.params == size
+        told += equal_steps(points.batch[here], steps[here])
+    return list(dict.fromkeys(told))
+
+
+def _check_design(
+    points: LossPoints, forms: Sequence[str] | None, drop: Sequence[str], traps: Sequence[str]
+) -> None:
     batches, count = len(np.unique(points.batch)), len(points.loss)
     left = ", with what --drop leaves" if drop else ""
     if batches < 3:
@@ -179,7 +192,7 @@ def _check_design(points: LossPoints, forms: Sequence[str] | None, drop: Sequenc
         needed = free(applicable_first(), design)
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
-            "add runs"
+            + "; ".join(["add runs", *traps])
         )
 
 

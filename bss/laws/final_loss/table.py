@@ -17,6 +17,7 @@ from bss.laws.final_loss.points import SAME_RATE, LossPoints
 from bss.laws.fitting.bootstrap import rms
 from bss.tables.columns import Origin, as_numbers, need, positive, row_names
 from bss.tables.reading import Reading
+from bss.tables.runs import loss_column
 from bss.tables.storage import read_table
 
 SIZE = ["params", "tokens", "batch_tokens"]
@@ -53,6 +54,26 @@ def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
             itself.
     """
     return _checked(frame, Origin(source, row_names(frame)))
+
+
+def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
+    """Where the runs of one batch end, as a table of final losses; held-out where there are any.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+
+    Raises:
+        InputError: the runs have no params, or `check_losses` refuses one.
+    """
+    if "params" not in runs:
+        raise InputError("the runs have no params (non-embedding parameters)")
+    column = loss_column(runs)
+    constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
+    ends = constant.loc[constant[column].notna()].groupby("run", sort=False).tail(1)
+    losses = ends[["run", "params", "tokens", "batch", "seq_len"]].assign(loss=ends[column])
+    if "peak_lr" in ends and ends["peak_lr"].notna().all():
+        losses["lr"] = ends["peak_lr"]
+    return check_losses(losses)
 
 
 def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:

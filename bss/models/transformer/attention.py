@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bss import install
 from bss.errors import InputError
 from bss.models.transformer.config import TransformerConfig
 from bss.registry import Registry
@@ -69,7 +70,7 @@ def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
     except RuntimeError as error:
         raise InputError(
             f"execution.attention: cudnn cannot be compiled ({error}); "
-            "pip install 'bss[aot-cudnn]', or ask for reference"
+            f"{install('aot-cudnn')}, or ask for reference"
         ) from None
 
 

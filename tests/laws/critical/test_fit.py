@@ -34,7 +34,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def fit(published):
-    return fit_critical(published, overhead=0.2, reference=256)
+    return fit_critical(published, overhead=0.2, reference=256, options=Options(2000, 0.95))
 
 
 def planted(a=1000.0, kappa=2000.0, alpha=1.0, batches=BATCHES, noise=0.0, **columns):

@@ -245,3 +245,16 @@ def test_a_missing_file_is_told():
 
 def test_every_form_has_a_registered_name():
     assert all(FORMS[name].name == name for name in [*THETA, "valley"])
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_batches_at_equal_steps_are_told(count):
+    batch = 2.0 ** np.arange(14, 14 + count)
+    table = pd.DataFrame({"params": 1e8, "batch_tokens": batch, "tokens": 5000 * batch})
+    table = check_losses(table.assign(loss=2 + batch**-0.1, lr=1e-3))
+    told = "every batch was trained for as many steps (5000), so the largest saw the most data"
+    if count == 3:
+        with pytest.raises(InputError, match="add runs; every batch was trained for as many steps"):
+            fit_table(table)
+    else:
+        assert told in " ".join(fit_table(table, options=Options(2)).warnings)
