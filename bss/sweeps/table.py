@@ -45,7 +45,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "stop": s.tokens,
                 "batch": str(s.batch),
                 "peak_lr": run.optimizer.lr,
-                "rate": "stable" if s.rate == "wsd" and s.decay == 0 else s.rate,
+                "rate": s.told_rate,
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
