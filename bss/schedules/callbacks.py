@@ -15,6 +15,7 @@ and run by slow tests where they are installed:
 
 import itertools
 from collections.abc import Iterator
+from typing import Any, cast
 
 from bss.schedules.plan import Plan
 
@@ -156,7 +157,7 @@ def _imports(trainers: tuple[str, ...], *standard: str) -> Iterator[str]:
 
 def _functions(plan: Plan) -> Iterator[str]:
     """batch(step) and rate(step), steps counted from 0."""
-    segments = plan.segments
+    segments, rate = plan.segments, cast(Any, plan.rate)
     first = plan.at(0).settings
     adamw = {"lr": 1.0, "betas": (first.beta1, first.beta2), "weight_decay": first.weight_decay}
     scales = [plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments]
@@ -177,12 +178,12 @@ def _functions(plan: Plan) -> Iterator[str]:
     yield "def rate(step):"
     yield '    """Learning rate of a step, counted from 0: the schedule at its middle token."""'
     yield "    i = bisect_right(FIRST, step) - 1"
-    if plan.rate is None:
+    if rate is None:
         yield "    return SCALE[i]  # the plan's multiple of a rate that is yours"
         return
     yield "    size = BATCH[i] * SEQ_LEN"
     yield "    middle = TOKENS[i] + (step - FIRST[i]) * size + size / 2"
-    yield from (f"    {line}" for line in getattr(plan.rate, "code")())  # noqa: B009
+    yield from (f"    {line}" for line in rate.code())
     yield "    return value * SCALE[i]"
 
 

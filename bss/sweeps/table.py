@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
+from bss.sweeps.grid import distinct
 from bss.training.config import RunConfig
 from bss.training.directory import (
     is_being_written,
@@ -90,7 +91,7 @@ def trained_table(runs: Path, *, need_finished: bool = True) -> tuple[pd.DataFra
         InputError: no run was trained, or none finished where one must have.
     """
     found = [file.parent for file in sorted(runs.glob("*/config.json"))]
-    chosen = [read_config(path) for path in found if read_curve(path)]
+    chosen = distinct(read_config(path) for path in found if read_curve(path))
     if not chosen:
         raise InputError(
             f"{runs}: there is no run table, no experiment.json and no run that was trained; "

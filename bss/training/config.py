@@ -134,9 +134,12 @@ class RunConfig:
 
     def effective(self) -> "RunConfig":
         """The same without settings that change nothing; those chosen say themselves which."""
-        optimizer = self.optimizer.effective()
-        schedule = self.schedule.effective(optimizer.weight_decay)
-        return dataclasses.replace(self, optimizer=optimizer, schedule=schedule)
+        return dataclasses.replace(
+            self,
+            model=self.model.effective(),
+            optimizer=self.optimizer.effective(),
+            schedule=self.schedule.effective(self.optimizer.weight_decay),
+        )
 
     @property
     def spelled_id(self) -> str:

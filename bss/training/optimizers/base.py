@@ -4,8 +4,8 @@ The chain is built inside the step from traced settings, so that no setting is c
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import optax
 
@@ -79,16 +79,12 @@ class Optimizer(Chosen):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The settings that change nothing beside the others.
+        """See `Chosen`.
 
         The half-life is none of them where there is no second moment: committed runs are named
         with it.
         """
         return ("beta2",) if self.beta2_half_life or not self.second_moment else ()
-
-    def effective(self) -> Self:
-        """The same without settings that change nothing."""
-        return replace(self, **{name: getattr(type(self), name) for name in self.unused})
 
     @classmethod
     def choices(cls) -> Registry[Any]:
