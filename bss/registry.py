@@ -5,7 +5,8 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar, get_args
+from dataclasses import replace
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from bss.errors import InputError
 
@@ -84,6 +85,16 @@ class Chosen:
     def is_default(self) -> bool:
         """Whether its class is the one meant where none is named."""
         return self.chosen == next(iter(self.choices()))
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The fields that change nothing beside the others; none unless its class says so."""
+        return ()
+
+    def effective(self) -> Self:
+        """The same without settings that change nothing, each at its default."""
+        plain: Any = {name: getattr(type(self), name) for name in self.unused}
+        return replace(self, **plain) if plain else self  # type: ignore[type-var]
 
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type:

@@ -114,7 +114,7 @@ BASE = {
         "model": "pico",
         "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 32},
         "optimizer": {"lr": 4e-3, "beta1": 0.9, "weight_decay": 0.0},
-        "schedule": {"tokens": 5_000_000},
+        "schedule": {"tokens": 5_000_000, "rate": "wsd"},
         "evaluation": {"tokens": 8_192, "per_efold": 12, "first": 10_000},
         "averages": ("1%", "4%", "16%"),
         "engine": {

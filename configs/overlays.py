@@ -25,6 +25,7 @@ SETUP = {
     "model": "nano",
     "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},
     "optimizer": {"lr": 4e-3, "beta1": 0.9, "weight_decay": 0.0},
+    "schedule": {"rate": "wsd"},
     "evaluation": {"tokens": 16_384, "test_tokens": 131_072},
     "averages": ("4%",),
     "engine": {

@@ -128,6 +128,7 @@ class TunedStudy(PricedStudy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_parts(self, "decay")
+        self.setup.schedule.check_decay()
 
     @property
     def rates(self) -> dict[int, tuple[float, ...]]:

@@ -8,11 +8,11 @@ from typing import Any, get_args
 from bss.cli.output import Output, Table, add_output_arguments, drawing, number
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.config import RateName, ScheduleConfig
+from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import Shape
+from bss.schedules.rates import RATES, Shape
 from bss.schedules.second_moment import short_second_moments
 from bss.training.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", default="0", help="tokens, or a percentage of the budget")
     add("--decay", default="0", help="tokens, or a percentage of the budget")
     add("--shape", default="linear", choices=get_args(Shape))
-    add("--rate", default="wsd", choices=get_args(RateName))
+    add("--rate", default="wsd", help=f"{', '.join(RATES)}, or module:ATTRIBUTE; wsd by default")
     add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
     add("--buckets", help="ladder of bucket sizes, as 8,32")
     add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
@@ -66,7 +66,7 @@ def resolve_options(options: argparse.Namespace) -> Plan:
         options.shape,
         options.floor,
     )
-    for name in {"decay", "floor"}.intersection(schedule.unused):
+    for name in schedule.foreign:
         raise InputError(f"--{name}: --rate {options.rate} has none; leave it out")
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")

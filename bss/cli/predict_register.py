@@ -72,10 +72,10 @@ def of_schedule(
         shape=rate.shape,
     )
     runs = tuple(options.ids.split(","))
-    whole = rate.shape == "cosine" and rate.warmup + rate.decay == rate.total
-    ending = "cosine" if whole else "wsd" if rate.decay else "constant"
     return (
-        Prediction(str(batch), runs, tokens, loss, values, ending, rate.peak, settings, beyond),
+        Prediction(
+            str(batch), runs, tokens, loss, values, rate.ending, rate.peak, settings, beyond
+        ),
     )
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from bss.errors import InputError, check
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.config import RateName, ScheduleConfig
+from bss.schedules.config import ScheduleConfig
+from bss.schedules.rates import RATES
 
 KINDS = ("constant", "switch up", "switch down", "stages up", "stages down")
-ENDINGS: tuple[RateName, ...] = ("constant", "wsd", "cosine")
+ENDINGS = ("constant", "wsd", "cosine")
 STAGES = (3, 4)
 """Of a schedule of several stages, as far as there are batches."""
 
@@ -26,7 +27,7 @@ class Ranges:
         peaks: the least and the greatest peak learning rate, log-uniform between them.
         switches: the first and the last share of the tokens at which a batch changes, the same.
         warmup: linear, in tokens.
-        decay: of "wsd", as a share of the tokens.
+        decay: of the rates that have one, as a share of the tokens.
 
     Raises:
         InputError: on construction, if one of them is out of range.
@@ -83,7 +84,7 @@ def draw(ranges: Ranges, seed: int, count: int = 24) -> tuple[Drawn, ...]:
 def _drawn(ranges: Ranges, chance: random.Random, number: int) -> Drawn:
     kind, ending = KINDS[number % len(KINDS)], ENDINGS[number % len(ENDINGS)]
     peak = _between(chance, ranges.peaks)
-    decay = round(ranges.decay * ranges.tokens) if ending == "wsd" else 0
+    decay = round(ranges.decay * ranges.tokens) if "decay" in RATES[ending].takes else 0
     schedule = ScheduleConfig(
         ranges.tokens, _batch(ranges, chance, kind), ending, ranges.warmup, decay
     )

@@ -15,14 +15,10 @@ and run by slow tests where they are installed:
 
 import itertools
 from collections.abc import Iterator
+from typing import Any, cast
 
 from bss.schedules.plan import Plan
-from bss.schedules.rates import Rate
 
-SHAPES = {
-    "1-sqrt": "1 - math.sqrt(1 - left)",
-    "cosine": "(1 - math.cos(math.pi * left)) / 2",
-}
 DATACLASS = "from dataclasses import dataclass"
 DEEPSPEED_IMPORTS = ("from torch.optim.lr_scheduler import LambdaLR",)
 HUGGINGFACE_IMPORTS = (*DEEPSPEED_IMPORTS, "from transformers import TrainerCallback")
@@ -161,7 +157,7 @@ def _imports(trainers: tuple[str, ...], *standard: str) -> Iterator[str]:
 
 def _functions(plan: Plan) -> Iterator[str]:
     """batch(step) and rate(step), steps counted from 0."""
-    segments, rate = plan.segments, plan.rate
+    segments, rate = plan.segments, cast(Any, plan.rate)
     first = plan.at(0).settings
     adamw = {"lr": 1.0, "betas": (first.beta1, first.beta2), "weight_decay": first.weight_decay}
     scales = [plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments]
@@ -182,23 +178,13 @@ def _functions(plan: Plan) -> Iterator[str]:
     yield "def rate(step):"
     yield '    """Learning rate of a step, counted from 0: the schedule at its middle token."""'
     yield "    i = bisect_right(FIRST, step) - 1"
-    if not isinstance(rate, Rate):
+    if rate is None:
         yield "    return SCALE[i]  # the plan's multiple of a rate that is yours"
         return
     yield "    size = BATCH[i] * SEQ_LEN"
     yield "    middle = TOKENS[i] + (step - FIRST[i]) * size + size / 2"
-    yield f"    value = {rate.peak!r} * SCALE[i]"
-    if rate.warmup:
-        yield f"    value *= min(middle / {rate.warmup!r}, 1.0)"
-    if rate.decay:
-        yield f"    left = min(max(({rate.total!r} - middle) / {rate.decay!r}, 0.0), 1.0)"
-        if rate.shape == "exponential":
-            yield f"    value *= {rate.floor!r} ** (1 - left)"
-        else:
-            if rate.shape != "linear":
-                yield f"    left = {SHAPES[rate.shape]}"
-            yield f"    value *= {rate.floor!r} + (1 - {rate.floor!r}) * left"
-    yield "    return value"
+    yield from (f"    {line}" for line in rate.code())
+    yield "    return value * SCALE[i]"
 
 
 def _unaligned(plan: Plan, trainer: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ The square-root rule for the rate is the usual one for Adam, the linear one that
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bss.errors import InputError, check
@@ -111,6 +111,19 @@ class Coupling:
 def check_rules(lr: str, weight_decay: str) -> None:
     """Refuses rules that are neither registered nor can be imported."""
     _ = LR_RULES[lr], DECAY_RULES[weight_decay]
+
+
+def idle_rules(
+    lr: str, weight_decay_rule: str, weight_decay: float, ratios: Sequence[float]
+) -> tuple[str, ...]:
+    """Which of "lr_coupling" and "weight_decay_coupling" change nothing, at these B/B_ref."""
+    factors = [LR_RULES[lr](ratio) for ratio in ratios]
+    decays = [DECAY_RULES[weight_decay_rule](*pair) for pair in zip(ratios, factors, strict=True)]
+    idle = {
+        "lr_coupling": set(factors) == {1},
+        "weight_decay_coupling": not weight_decay or set(decays) == {1},
+    }
+    return tuple(name for name, changes_nothing in idle.items() if changes_nothing)
 
 
 def half_life(beta: float, batch_tokens: int) -> float:

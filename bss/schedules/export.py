@@ -39,27 +39,37 @@ def export(plan: Plan, trainer: str) -> str:
             "olmo-core" or "torchtitan" (Python).
 
     Raises:
-        InputError: the trainer is unknown, or the plan is a branch.
+        InputError: the trainer is unknown, the plan is a branch, or the trainer cannot be given
+            its learning rate.
     """
-    trainers = {
-        "megatron": megatron,
-        "levanter": levanter,
-        "maxtext": maxtext,
+    by_settings = {"megatron": megatron, "levanter": levanter, "maxtext": maxtext}
+    by_code = {
         "huggingface": _with_changes(callbacks.huggingface, "The callback"),
         "deepspeed": _with_changes(callbacks.deepspeed, "The callback"),
         "olmo-core": _with_changes(callbacks.olmo_core, "OLMo-core"),
         "torchtitan": _with_changes(callbacks.torchtitan, "torchtitan"),
     }
+    trainers = by_settings | by_code
     if trainer not in trainers:
         raise InputError(f"export: {trainer!r} is unknown; choose one of {', '.join(trainers)}")
     if plan.start:
         raise InputError(f"export: the plan starts at {plan.start}; export a plan from position 0")
+    if plan.rate is not None and not hasattr(plan.rate, "code"):
+        raise InputError(
+            "export: the plan's learning rate is a function of its own, without code; name it as "
+            "package.module:ATTRIBUTE"
+        )
+    if plan.rate is not None and trainer in by_settings and _stages(plan) is None:
+        raise InputError(
+            f"export: {trainer} has no settings for this learning rate; export it as code, to "
+            f"{', '.join(by_code)}"
+        )
     return "\n".join((*_about(plan), *trainers[trainer](plan))) + "\n"
 
 
 def megatron(plan: Plan) -> Iterator[str]:
     """Command-line flags of Megatron-LM, one a line, all lengths in samples (sequences)."""
-    first, rate = plan.at(0).settings, plan.rate
+    first, rate = plan.at(0).settings, _stages(plan)
     schedule = " ".join(f"{s.start_tokens}:{s.batch}" for s in plan.segments)
     yield f"--seq-length {plan.seq_len}"
     yield f"--train-samples {plan.tokens // plan.seq_len}"
@@ -67,7 +77,7 @@ def megatron(plan: Plan) -> Iterator[str]:
     yield f"--adam-beta1 {first.beta1!r}"
     yield f"--adam-beta2 {first.beta2!r}"
     yield f"--weight-decay {first.weight_decay!r}"
-    if isinstance(rate, Rate):
+    if rate:
         yield from _megatron_rate(plan, rate)
     yield from _changes(plan, "Megatron-LM")
 
@@ -84,8 +94,8 @@ def levanter(plan: Plan) -> Iterator[str]:
     yield f"  beta1: {first.beta1!r}"
     yield f"  beta2: {first.beta2!r}"
     yield f"  weight_decay: {first.weight_decay!r}"
-    if isinstance(plan.rate, Rate):
-        yield from _levanter_rate(plan, plan.rate)
+    if rate := _stages(plan):
+        yield from _levanter_rate(plan, rate)
     yield from _changes(plan, "Levanter")
 
 
@@ -106,17 +116,17 @@ def maxtext(plan: Plan) -> Iterator[str]:
     yield f"adam_b1: {first.beta1!r}"
     yield f"adam_b2: {first.beta2!r}"
     yield f"adam_weight_decay: {first.weight_decay!r}"
-    if isinstance(plan.rate, Rate):
-        warmup, decay = _rate_steps(plan, plan.rate)
-        shape = plan.rate.shape if plan.rate.shape in ("linear", "cosine") else "linear"
-        yield f"learning_rate: {_peak(plan, plan.rate)!r}"
+    if rate := _stages(plan):
+        warmup, decay = _rate_steps(plan, rate)
+        shape = rate.shape if rate.shape in ("linear", "cosine") else "linear"
+        yield f"learning_rate: {_peak(plan, rate)!r}"
         yield "lr_schedule_type: wsd"
         yield f"warmup_steps_fraction: {_fraction(warmup, plan.steps)!r}"
         yield f"wsd_decay_steps_fraction: {_fraction(decay, plan.steps)!r}"
         yield f"wsd_decay_style: {shape}"
-        yield f"learning_rate_final_fraction: {plan.rate.floor!r}"
+        yield f"learning_rate_final_fraction: {rate.floor!r}"
         yield from _rate_by_steps(
-            plan, plan.rate, "MaxText", shape, "at a step's start, the floor at the last"
+            plan, rate, "MaxText", shape, "at a step's start, the floor at the last"
         )
     if len(segments) > 1 and not ramp:
         yield f"# MaxText's batch grows by equal increments after equal samples: not {_told(plan)}."
@@ -236,6 +246,11 @@ def _levanter_rate(plan: Plan, rate: Rate) -> Iterator[str]:
     yield from _rate_by_steps(plan, rate, "Levanter", shape, "at a step's start")
 
 
+def _stages(plan: Plan) -> Rate | None:
+    """Warm-up, stable part and decay of the plan's rate, where it is made of these."""
+    return getattr(plan.rate, "stages", None)
+
+
 def _about(plan: Plan) -> Iterator[str]:
     yield (
         f"# {plan.schedule} over {format_tokens(plan.budget)} tokens: {plan.steps} steps of "
@@ -243,8 +258,6 @@ def _about(plan: Plan) -> Iterator[str]:
     )
     if plan.rate is None:
         yield "# The plan has no learning rate."
-    elif not isinstance(plan.rate, Rate):
-        yield "# The plan's learning rate is a function of its own and is not exported."
 
 
 def _changes(

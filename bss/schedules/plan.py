@@ -9,6 +9,7 @@ All rules here are derived here:
 - trailing tokens that fill no batch are the remainder, and are not trained on.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -220,4 +221,9 @@ def _settings(
     rate: Callable[[Any], Any] | None, coupling: Coupling, tokens: int, batch: int, seq_len: int
 ) -> Settings:
     midpoint = (2 * tokens + batch * seq_len) / 2
-    return coupling.settings(1.0 if rate is None else float(rate(midpoint)), batch, seq_len)
+    lr = 1.0 if rate is None else float(rate(midpoint))
+    if not 0 <= lr < math.inf:
+        raise InputError(
+            f"rate: {lr:g} at {midpoint:,.0f} tokens; expected a finite one of 0 or more"
+        )
+    return coupling.settings(lr, batch, seq_len)

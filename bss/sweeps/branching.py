@@ -6,8 +6,10 @@ checkpoint that another run of the same seed and rate keeps before that point (d
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import SETTINGS
 from bss.sweeps.grid import overlay
 from bss.training.config import Parent, RunConfig
 
@@ -30,6 +32,7 @@ def decay_start(tokens: int, decay: float) -> int:
 
 def decayed(run: RunConfig, decay: float) -> RunConfig:
     """The run from the start, with the last part of its tokens decayed to zero."""
+    run.schedule.check_decay()
     whole = run.schedule.tokens
     return overlay(run, {"schedule.decay": whole - decay_start(whole, decay), "parent": None})
 
@@ -58,17 +61,17 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
         forks: where known runs keep checkpoints, in tokens.
     """
     whole = run.schedule.tokens
-    limit = decay_start(whole, run.schedule.decay / whole)
     best = (0, False)
     found = run
     for other in known:
-        if _but_batch(other) != _but_batch(run):
+        if _but_schedule(other) != _but_schedule(run):
             continue
         ours, theirs = run.schedule.batch, other.schedule.batch
-        last = min(limit, agreement(ours, theirs), other.schedule.tokens)
+        one_rate = run.schedule.one_rate(other.schedule)
+        last = min(one_rate, agreement(ours, theirs), other.schedule.tokens)
         at = max((fork for fork in forks if other.start < fork <= last), default=0)
         same = ours == theirs
-        if same and not run.schedule.decay and whole <= other.schedule.tokens:
+        if same and one_rate == inf and whole <= other.schedule.tokens:
             return other
         if (at, same) > best:
             best = (at, same)
@@ -79,12 +82,10 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
 def agreement(first: BatchSchedule, second: BatchSchedule) -> float:
     """The count up to which two schedules are one; infinite where they are equal."""
     starts = sorted({*first.starts, *second.starts})
-    return next((s for s in starts if first(s) != second(s)), float("inf"))
+    return next((s for s in starts if first(s) != second(s)), inf)
 
 
-def _but_batch(run: RunConfig) -> RunConfig:
-    """What two runs must share to be one until their batches part."""
-    schedule = replace(run.schedule, batch=BatchSchedule.constant(1))
-    if schedule.rate == "wsd":
-        schedule = replace(schedule, decay=0, tokens=1)
+def _but_schedule(run: RunConfig) -> RunConfig:
+    """What two runs must share besides batches and rates: what follows these counts too."""
+    schedule = run.schedule.without(("batch", "rate", *SETTINGS))
     return replace(run, schedule=schedule, parent=None)

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.training.directory import parent_path, read_config, read_executions, read_status
+from bss.training.directory import (
+    named_path,
+    parent_path,
+    read_config,
+    read_executions,
+    read_status,
+)
 
 COLUMNS = ("run", "status", "tokens", "commit", "registration")
 
@@ -23,7 +29,7 @@ def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
     """
     rows = []
     for run in ids:
-        path = runs / run
+        path = named_path(runs, run)
         if not (path / "config.json").exists():
             rows.append({"run": run, "status": "missing"})
             continue

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
+from bss.sweeps.grid import distinct
 from bss.training.config import RunConfig
 from bss.training.directory import (
     is_being_written,
@@ -45,7 +46,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "stop": s.tokens,
                 "batch": str(s.batch),
                 "peak_lr": run.optimizer.lr,
-                "rate": "stable" if s.rate == "wsd" and s.decay == 0 else s.rate,
+                "rate": s.told_rate,
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
@@ -94,7 +95,7 @@ def trained_table(
         InputError: no run was trained, or none finished where one must have.
     """
     found = [file.parent for file in sorted(runs.glob("*/config.json"))]
-    chosen = [read_config(path) for path in found if read_curve(path)]
+    chosen = distinct(read_config(path) for path in found if read_curve(path))
     if not chosen:
         raise InputError(
             f"{runs}: there is no run table, no experiment.json and no run that was trained; "

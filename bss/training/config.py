@@ -126,21 +126,37 @@ class RunConfig:
         """Twelve hexadecimal digits that name the trajectory.
 
         They hash the fields that differ from their defaults, so that a new option renames no
-        old run. Left out are the names of corpus and tokenizer, settings that its rate does not
-        have, and the stop of a trunk (a run whose schedules do not depend on it): asking for
-        more tokens continues it.
+        old run. Left out are the names of corpus and tokenizer, settings without effect, and the
+        stop of a trunk (a run whose schedules do not depend on it): asking for more tokens
+        continues it.
         """
-        return self._hash(self.schedule.effective())
+        return self.effective()._hash()
+
+    def effective(self) -> "RunConfig":
+        """The same without settings that change nothing; those chosen say themselves which."""
+        return dataclasses.replace(
+            self,
+            model=self.model.effective(),
+            optimizer=self.optimizer.effective(),
+            schedule=self.schedule.effective(self.optimizer.weight_decay),
+        )
 
     @property
     def spelled_id(self) -> str:
-        """The id with settings that its rate does not have: older directories are named so."""
-        return self._hash(self.schedule)
+        """The id with all settings that were given: the oldest directories are named so."""
+        return self._hash()
 
-    def _hash(self, schedule: ScheduleConfig) -> str:
+    @property
+    def earlier_ids(self) -> tuple[str, ...]:
+        """Ids that were its own before: with settings without effect, of the rate's or any."""
+        schedule = self.schedule.without(self.schedule.foreign)
+        return dataclasses.replace(self, schedule=schedule)._hash(), self.spelled_id
+
+    def _hash(self) -> str:
         unnamed = dataclasses.replace(
             self.data, corpus=DataConfig.corpus, tokenizer=DataConfig.tokenizer
         )
+        schedule = self.schedule
         if not self.depends_on_stop:
             schedule = dataclasses.replace(schedule, tokens=ScheduleConfig.tokens)
         values = _non_default(dataclasses.replace(self, data=unnamed, schedule=schedule))
@@ -150,8 +166,7 @@ class RunConfig:
     @property
     def depends_on_stop(self) -> bool:
         """Whether the learning rate before the stop depends on where the stop is."""
-        s = self.schedule
-        return s.rate in ("cosine", "linear") or (s.rate == "wsd" and s.decay > 0)
+        return self.schedule.stable_tokens < math.inf
 
     @property
     def start(self) -> int:

@@ -8,10 +8,12 @@ runs/<id>/config.json      the run, as a value
 """
 
 import fcntl
+import functools
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ class RunDirectory:
     def check_config(self, run: RunConfig) -> None:
         """Writes the run's config, or refuses a directory that holds another run."""
         file = self.path / "config.json"
-        if file.exists() and (held := read_config(self.path).id) != run.id:
+        if file.exists() and (held := held_id(self.path)) != run.id:
             raise InputError(
                 f"{file} holds run {held}, not {run.id}; choose another runs directory"
             )
@@ -64,16 +66,51 @@ class RunDirectory:
 
 
 def run_path(runs: str | Path, run: RunConfig) -> Path:
-    """The directory of a run: of its id, or of its `spelled_id` if only that one exists."""
-    path, spelled = Path(runs) / run.id, Path(runs) / run.spelled_id
-    return spelled if spelled.is_dir() and not path.is_dir() else path
+    """The directory of a run: of its id, or of one that it had before if only that exists."""
+    for name in (run.id, *run.earlier_ids):
+        if (path := Path(runs) / name).is_dir():
+            return path
+    # A branch was renamed where its parent was.
+    return named_path(runs, run.id) if run.parent else Path(runs) / run.id
 
 
 def parent_path(runs: str | Path, parent: Parent) -> Path:
-    """The directory of a branch's parent: its id's, or the one that holds a run of that id."""
-    path = Path(runs) / parent.run
+    """The directory of a branch's parent; see `named_path`."""
+    return named_path(runs, parent.run)
+
+
+def named_path(runs: str | Path, name: str) -> Path:
+    """The directory of a run's id: that of this name, or the one that holds the run."""
+    path = Path(runs) / name
     others = [] if path.is_dir() else [file.parent for file in Path(runs).glob("*/config.json")]
-    return next((other for other in others if read_config(other).id == parent.run), path)
+    return next((other for other in others if _holds(other, name)), path)
+
+
+def _holds(path: Path, name: str) -> bool:
+    try:
+        return name in _names(path)
+    except InputError:  # another's, of a module that is not here
+        return False
+
+
+def held_id(path: Path) -> str:
+    """The id of the run that a directory holds, whatever its parent was called when it was made."""
+    return _names(path)[0]
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    """The id of the run that a directory holds, and those that it had before."""
+    return _names_of(path, (path / "config.json").stat().st_mtime_ns)
+
+
+@functools.lru_cache(4096)  # every branch of a sweep that is not there yet looks through all
+def _names_of(path: Path, _: int) -> tuple[str, ...]:
+    run = read_config(path)
+    given = (run.id, *run.earlier_ids)
+    if run.parent and (path.parent / run.parent.run).is_dir():
+        parent = replace(run.parent, run=held_id(path.parent / run.parent.run))
+        run = replace(run, parent=parent)
+    return (run.id, *given)
 
 
 class FollowedDirectory(RunDirectory):

@@ -34,6 +34,7 @@ class Study(SweepStudy):
         super().__post_init__()
         check_counts(self, "targets", "stages", "late_factor")
         check_parts(self, "decay", "late_at")
+        self.setup.schedule.check_decay()
         if self.late_at > 1 - self.decay:
             raise InputError(
                 f"late_at is {self.late_at}; expected at most 1 - decay, {1 - self.decay:g}, so "

@@ -64,6 +64,7 @@ class Study(SweepStudy):
         super().__post_init__()
         check_counts(self, "choosing")
         check_parts(self, "decay")
+        self.setup.schedule.check_decay()
         known = [rule.name for rule in self.rules]
         if not known or len(set(known)) < len(known):
             raise InputError(f"rules are {known}; expected at least one, each name once")

@@ -28,6 +28,8 @@ def test_every_size_asks_for_what_it_asked_for(name):
         config.pop("engine", None)
         engine = config.get("setup", {}).get("engine", {})
         config.get("setup", {})["engine"] = {k: v for k, v in engine.items() if k not in DEVICES}
+        schedule = config.get("setup", {}).get("schedule", {})
+        assert schedule.pop("rate", "wsd") == "wsd"  # named for the command line alone
     text = json.dumps(asked, sort_keys=True)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGESTS[name]
 

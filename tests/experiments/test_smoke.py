@@ -185,6 +185,8 @@ BAD = [
     ("--config.batches=(0,2)", "batch"),
     ("--config.setup.text.corpus=nowhere", "nowhere"),
     ("--config.setup.schedule.tokens=1000000000", "repeat"),
+    ("--config.setup.schedule.rate=cosine", "rate is cosine, which takes no decay"),
+    ("--config.setup.schedule.rate=cosin", "did you mean 'cosine'?"),
 ]
 
 

@@ -42,7 +42,7 @@ CHANGED = {
     "schedule.batch": "4",
     "schedule.rate": "constant",
     "schedule.shape": "cosine",
-    "schedule.lr_coupling": "sqrt",
+    "schedule.lr_coupling": "linear",
     "schedule.weight_decay_coupling": "per_token",
     "parent": {"run": "0" * 12, "tokens": 512},
     "data.content": "0" * 64,
@@ -51,9 +51,14 @@ CHANGED = {
 }
 
 
+WITH_EFFECT = {"schedule.decay": 512, "schedule.lr_coupling": "sqrt"}
+"""Without a decay it has no shape, without a coupling its reference batch changes nothing."""
+
+
 def test_every_field_of_the_trajectory_changes_the_id(tiny_run):
-    ids = [tiny_run.id]
-    for name, value in leaves(to_dict(tiny_run)):
+    whole = overlay(tiny_run, WITH_EFFECT)
+    ids = [whole.id]
+    for name, value in leaves(to_dict(whole)):
         if name in CHANGED:
             new = CHANGED[name]
         elif isinstance(value, bool):
@@ -63,7 +68,7 @@ def test_every_field_of_the_trajectory_changes_the_id(tiny_run):
         else:
             new = value * 2 + 16
         if new is not None:
-            ids.append(overlay(tiny_run, {name: new}).id)
+            ids.append(overlay(whole, {name: new}).id)
     assert len(set(ids)) == len(ids) > 40
 
 

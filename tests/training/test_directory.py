@@ -6,8 +6,16 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
+from bss.sweeps.outcomes import outcomes
 from bss.training.config import Parent
-from bss.training.directory import open_run, parent_path, read_curve, read_status, run_path
+from bss.training.directory import (
+    named_path,
+    open_run,
+    parent_path,
+    read_curve,
+    read_status,
+    run_path,
+)
 from bss.training.status import RunStatus, Speed
 from bss.values import to_dict
 
@@ -70,6 +78,13 @@ def test_status_and_executions(tmp_path):
         ({"schedule.rate": "linear"}, {"schedule.decay": 512, "schedule.floor": 0.1}),
         ({"schedule.rate": "cosine"}, {"schedule.decay": 512, "schedule.shape": "1-sqrt"}),
         ({"schedule.rate": "constant"}, {"schedule.decay": 512}),
+        ({}, {"schedule.shape": "cosine", "schedule.floor": 0.5}),
+        ({}, {"schedule.reference_batch": 16}),
+        ({"schedule.lr_coupling": "sqrt"}, {"schedule.reference_batch": 2}),
+        ({"optimizer.weight_decay": 0.0}, {"schedule.weight_decay_coupling": "per_token"}),
+        ({"schedule.batch": "4"}, {"schedule.lr_coupling": "sqrt"}),
+        ({"optimizer.name": "sgd"}, {"optimizer.beta2": 0.5, "optimizer.eps": 1e-3}),
+        ({"optimizer.beta2_half_life": 4096}, {"optimizer.beta2": 0.5}),
     ],
 )
 def test_settings_without_effect_rename_no_run_and_lose_no_directory(
@@ -88,6 +103,28 @@ def test_settings_without_effect_rename_no_run_and_lose_no_directory(
         directory.check_config(spelled)
     (tmp_path / run.id).mkdir()
     assert run_path(tmp_path, spelled) == run_path(tmp_path, run) == tmp_path / run.id
+
+
+def test_the_oldest_and_older_names_find_the_directory_also_of_a_branch(tiny_run, tmp_path):
+    plain = overlay(tiny_run, {"schedule.rate": "cosine", "schedule.batch": "4"})
+    spelled = overlay(plain, {"schedule.decay": 512, "schedule.reference_batch": 16})
+    older, oldest = spelled.earlier_ids
+    assert len({plain.id, older, oldest}) == 3
+    assert older == overlay(spelled, {"schedule.decay": 0}).spelled_id
+    branch = overlay(spelled, {"seed": 1, "parent": {"run": older, "tokens": 512}})
+    for run, name in ((spelled, older), (branch, branch.spelled_id)):
+        with open_run(tmp_path / name) as directory:
+            directory.check_config(run)
+    assert named_path(tmp_path, plain.id) == named_path(tmp_path, oldest) == tmp_path / older
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    now = overlay(branch, {"parent.run": plain.id})
+    assert now.id not in (branch.id, *branch.earlier_ids)
+    assert run_path(tmp_path, now) == tmp_path / branch.spelled_id
+    with open_run(run_path(tmp_path, now)) as directory:
+        directory.check_config(now)
+    (missing,) = outcomes(tmp_path, [now.id])["status"]
+    assert missing == "to do"
 
 
 def test_settings_with_effect_have_ids_of_their_own(tiny_run):

@@ -1,4 +1,4 @@
-"""A user's optimizer and model family, each in a module of their own, as those of the package."""
+"""A user's optimizer, rate and model family, in modules of their own, as those of the package."""
 
 import dataclasses
 from dataclasses import dataclass, replace
@@ -21,19 +21,21 @@ from bss.training.step import Sums, accumulate
 from bss.values import from_dict, to_dict
 
 LION, BIGRAM = "tests.training.lion:Lion", "tests.models.bigram:Bigram"
+HALVING = "tests.schedules.own:HALVING"
 
 
 @pytest.fixture(scope="module")
 def own_run(tiny_run):
     model = {"family": BIGRAM, "vocab_size": tiny_run.model.vocab_size}
     changes = {"model": model, "optimizer.name": LION, "optimizer.interpolation": 0.8}
-    return overlay(tiny_run, changes | {"schedule.tokens": 2048})
+    return overlay(tiny_run, changes | {"schedule.tokens": 2048, "schedule.rate": HALVING})
 
 
 def test_they_are_read_written_and_named_in_the_id(tiny_run, own_run):
     values = to_dict(own_run)
     assert values["model"]["family"] == BIGRAM
     assert values["optimizer"]["name"] == LION
+    assert values["schedule"]["rate"] == HALVING
     assert from_dict(RunConfig, values) == own_run
     assert "family" not in to_dict(tiny_run)["model"]
     others = ({"optimizer.interpolation": 0.9}, {"model.shrink": 1.0}, {"optimizer.beta1": 0.5})
@@ -50,6 +52,8 @@ def test_the_engine_trains_and_continues_them(own_run, tiny_execution):
             status = engine.train([run], tiny_execution)[run.id]
             assert (status.status, status.tokens) == ("finished", run.schedule.tokens)
     table = run_table(Path(tiny_execution.runs), [own_run])
+    wanted = [own_run.plan().at(step - 1).settings.lr for step in table["step"]]
+    assert table["lr"].tolist() == pytest.approx(wanted, rel=1e-6)
     assert set(table["model"]) == {"Bigram"}
     assert table["eval_loss"].iloc[-1] < table["eval_loss"].iloc[0] - 0.2
 

@@ -77,6 +77,15 @@ class Optimizer(Chosen):
                     f"optimizer.{name} is {getattr(self, name)}; expected a positive number"
                 )
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """See `Chosen`.
+
+        The half-life is none of them where there is no second moment: committed runs are named
+        with it.
+        """
+        return ("beta2",) if self.beta2_half_life or not self.second_moment else ()
+
     @classmethod
     def choices(cls) -> Registry[Any]:
         """The registered optimizers, which are made of this class."""

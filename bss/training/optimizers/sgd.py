@@ -14,6 +14,11 @@ class SGD(Optimizer):
 
     second_moment: ClassVar[bool] = False
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """See `Optimizer`; nothing is divided by a root, so eps is unused too."""
+        return (*super().unused, "eps")
+
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """The trace of the gradients; see `Optimizer`."""
         return optax.trace(decay=1.0 - settings.one_minus_beta1)

@@ -1,19 +1,15 @@
-"""Learning-rate schedules of a count: warmup-stable-decay, and its limits cosine, linear, constant.
-
-Each is a plain optax schedule, a callable of a count, and works alone with any optax optimizer:
-`optax.adamw(wsd(1e-3, 1000, 100, 200))`. The count may be steps or tokens, as long as the
-lengths are in the same unit. Decay shapes as in Hägele et al. (arXiv 2405.18392); decay to
-exactly zero as in Bergsma et al., "Straight to Zero" (arXiv 2502.15938).
-"""
+"""Warmup, stable phase, decay; decay shapes as in Hägele et al. (arXiv 2405.18392)."""
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from bss.errors import InputError, check
+from bss.schedules.rates.base import LearningRate
 
 Shape = Literal["linear", "1-sqrt", "cosine", "exponential"]
 
@@ -81,9 +77,7 @@ class Rate:
         A number or NumPy array is answered in float64 by NumPy, exact for counts below 2^53; a jax
         array, traced or not, in jax's default float.
         """
-        jax = sys.modules.get("jax")  # not loaded for commands that need none
-        xp = jax.numpy if jax and isinstance(count, jax.Array) else np
-        count = xp.asarray(count, dtype=float)
+        count, xp = numbers(count)
         rate = xp.full_like(count, self.peak)[()]
         if self.warmup:
             rate = rate * xp.clip(count / self.warmup, 0.0, 1.0)
@@ -104,21 +98,51 @@ class Rate:
                 left = (1.0 - xp.cos(math.pi * left)) / 2.0
         return self.floor + (1.0 - self.floor) * left
 
+    @property
+    def stages(self) -> Self:
+        """Itself: what trainers have settings for."""
+        return self
 
-wsd = Rate
-"""Warmup, stable phase, decay."""
+    @property
+    def ending(self) -> str:
+        """How it ends, as `bss.points.standings` calls it."""
+        whole = self.shape == "cosine" and self.warmup + self.decay == self.total
+        return "cosine" if whole else "wsd" if self.decay else "constant"
+
+    def code(self) -> Iterator[str]:
+        """Lines of Python that make `value`, the rate, of `middle` tokens; `math` is imported."""
+        yield f"value = {self.peak!r}"
+        if self.warmup:
+            yield f"value *= min(middle / {self.warmup!r}, 1.0)"
+        if not self.decay:
+            return
+        yield f"left = min(max(({self.total!r} - middle) / {self.decay!r}, 0.0), 1.0)"
+        if self.shape == "exponential":
+            yield f"value *= {self.floor!r} ** (1 - left)"
+            return
+        if self.shape in _CODE:
+            yield f"left = {_CODE[self.shape]}"
+        yield f"value *= {self.floor!r} + (1 - {self.floor!r}) * left"
 
 
-def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:
-    """Warmup, then one half cosine down to `floor · peak` at the total."""
-    return Rate(peak, total, warmup, total - warmup, "cosine", floor)
+_CODE = {
+    "1-sqrt": "1 - math.sqrt(1 - left)",
+    "cosine": "(1 - math.cos(math.pi * left)) / 2",
+}
 
 
-def linear_to_zero(peak: float, total: float, warmup: float = 0) -> Rate:
-    """Warmup, then linearly to exactly zero at the total (arXiv 2502.15938)."""
-    return Rate(peak, total, warmup, total - warmup, "linear")
+def numbers(count: Any) -> tuple[Any, Any]:
+    """Counts as real numbers, and what computes with them: NumPy, or jax's for a jax array."""
+    jax = sys.modules.get("jax")  # not loaded for commands that need none
+    xp = jax.numpy if jax and isinstance(count, jax.Array) else np
+    return xp.asarray(count, dtype=float), xp
 
 
-def constant(peak: float, warmup: float = 0) -> Rate:
-    """Warmup, then the peak for ever."""
-    return Rate(peak, max(warmup, 1), warmup)
+def _made(
+    peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
+) -> Rate:
+    return Rate(peak, tokens, warmup, decay, shape, floor)
+
+
+LATE = ("decay", "shape", "floor")
+WSD = LearningRate(_made, stable=lambda tokens, decay: tokens - decay, late=LATE)
