@@ -12,7 +12,14 @@ from bss.training.optimizers import AdamW, Optimizer
 
 @dataclass(frozen=True)
 class TextConfig:
-    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither."""
+    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither.
+
+    Attributes:
+        corpus: by name, "files:PATH/**/*.txt", or package.module:ATTRIBUTE; see `bss.data.corpora`.
+        tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
+        root: folder of all prepared corpora.
+        seq_len: targets per sequence, in tokens.
+    """
 
     corpus: str = "stdlib"
     tokenizer: str = "bytes"
