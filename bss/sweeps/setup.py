@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.models.sizes import named
+from bss.models.written import Written, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution
@@ -78,7 +78,7 @@ class RunSetup:
     """What a run is made of.
 
     Attributes:
-        model: a named size.
+        model: a named size, a group of fields, or a family's value; see `bss.models.written`.
         text: what it reads.
         optimizer: at the first batch of the schedule.
         schedule: tokens, batch and learning rate.
@@ -86,12 +86,15 @@ class RunSetup:
         averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
     """
 
-    model: str = "nano"
+    model: Written = "nano"
     text: TextConfig = field(default_factory=TextConfig)
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     averages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        model_of(self.model)  # refused before a corpus is prepared for it
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "
     """The run that a sweep overlays; without its data, enough to price it."""
     text = setup.text
     return RunConfig(
-        named(setup.model, vocab_size),
+        model_of(setup.model, vocab_size),
         DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
         setup.optimizer,
         setup.schedule,

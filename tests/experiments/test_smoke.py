@@ -184,6 +184,9 @@ BAD = [
     ("--config.stagess=3", "stages"),
     ("--config.batches=(0,2)", "batch"),
     ("--config.setup.text.corpus=nowhere", "nowhere"),
+    ("--config.setup.text.corpus=files:none/*.txt", "'none/*.txt' matches no file"),
+    ("--config.setup.model.family=x:Y", "--config.setup.model is 'pico', which has no fields"),
+    ('--config.setup.model={"family": "x:Y"}', "model.family: x:Y cannot be imported"),
     ("--config.setup.schedule.tokens=1000000000", "repeat"),
 ]
 
