@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.models.written import Written, model_of
+from bss.models.sizes import SIZES
+from bss.models.written import Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution
@@ -94,6 +95,8 @@ class RunSetup:
     averages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.model, str) and self.model not in SIZES:
+            object.__setattr__(self, "model", group_of(self.model))
         model_of(self.model)  # refused before a corpus is prepared for it
 
 

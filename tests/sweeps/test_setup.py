@@ -1,5 +1,7 @@
 """A model family wherever a set-up, an axis or a price takes a model."""
 
+import json
+
 import pytest
 
 from bss.errors import InputError
@@ -21,6 +23,7 @@ def test_a_setup_is_written_as_it_was_read(model):
     assert to_dict(setup)["model"] == model
     assert from_dict(Setup, to_dict(setup)) == setup
     assert planned_run(setup, 300).model.vocab_size == 300
+    assert from_dict(Setup, {**SETUP, "model": json.dumps(model).strip('"')}) == setup
     with pytest.raises(InputError, match="model='nanoo'"):
         from_dict(Setup, {"model": "nanoo"})
 
