@@ -75,9 +75,10 @@ def at_size(
         raise ValueError(f"size {size!r}: expected one of {', '.join(overlays)}")
     config = ConfigDict()
     for path, value in [*_named(base, size).items(), *overlays[size].items()]:
-        config.update(
-            functools.reduce(lambda inner, key: {key: inner}, path.split(".")[::-1], value)
-        )
+        with config.ignore_type():  # a model's name may become a group of fields
+            config.update(
+                functools.reduce(lambda inner, key: {key: inner}, path.split(".")[::-1], value)
+            )
     return config
 
 

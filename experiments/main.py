@@ -14,6 +14,7 @@ from ml_collections import config_flags
 
 from bss.errors import InputError
 from bss.machines.present import look_for_present
+from bss.sweeps.programs import read_config
 from bss.sweeps.slurm import Written
 from bss.training.launch import Joining, joined, start
 from bss.values import from_dict
@@ -79,8 +80,26 @@ def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         return flags.FLAGS(arguments)
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-        say(f"{module()}: {_one_line(error)}; see the config's docstring")
+        told = (isinstance(error, TypeError) and _inside_text(arguments)) or _one_line(error)
+        say(f"{module()}: {told}; see the config's docstring")
         sys.exit(2)
+
+
+def _inside_text(arguments: list[str]) -> str:
+    """What is said of an option that names a field of what the config has as a text; else ""."""
+    file = next((a.partition("=")[2] for a in arguments if a.startswith("--config=")), "")
+    for option in (a.partition("=")[0] for a in arguments if a.startswith("--config.") and file):
+        value: Any = read_config(file)
+        path = option.split(".")
+        for at, name in enumerate(path[1:], 1):
+            if isinstance(value, str):
+                group = ".".join(path[:at])
+                return (
+                    f"{option}: {group} is {value!r}, which has no fields; write the whole of it, "
+                    f'a model as {group}=\'{{"family": "module:FAMILY", FIELD: VALUE}}\''
+                )
+            value = value.get(name) if isinstance(value, dict) else None
+    return ""
 
 
 def _one_line(error: Exception) -> str:

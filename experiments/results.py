@@ -99,16 +99,19 @@ def _check_same(directory: Path, config: Any) -> None:
         return
     ours = json.loads(json.dumps(config))
     for name in ours:
-        if _differ(held.get(name, ours[name]), ours[name]):
+        if _differ(held.get(name, ours[name]), ours[name], name):
             raise InputError(
                 f"results: {directory} holds another study ({name} differs); "
                 "choose another --config.results, or move that one away"
             )
 
 
-def _differ(held: Any, ours: Any) -> bool:
-    """Whether values of a config do; a field added since says nothing, nor does the engine."""
-    if not isinstance(held, dict) or not isinstance(ours, dict):
+def _differ(held: Any, ours: Any, name: str) -> bool:
+    """Whether values of a config do; a field added since says nothing, nor does the engine.
+
+    A model is compared as a whole: another's fields are others.
+    """
+    if name == "model" or not isinstance(held, dict) or not isinstance(ours, dict):
         return held != ours
     shared = ours.keys() & held.keys() - {"engine"}
-    return any(_differ(held[name], ours[name]) for name in shared)
+    return any(_differ(held[name], ours[name], name) for name in shared)

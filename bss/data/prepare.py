@@ -15,7 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bss.data import corpora, tokenizers
+from bss.data import tokenizers
+from bss.data.corpora import corpus_of
+from bss.data.corpus import Asked, Corpus
 from bss.data.documents import SPLITS
 from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
 from bss.errors import InputError
@@ -25,7 +27,7 @@ _BATCH = 64
 
 
 def prepare(
-    corpus: str = "stdlib",
+    corpus: str | Corpus = "stdlib",
     tokenizer: str = "bytes",
     root: Path = Path("data"),
     roots: Sequence[Path] = (),
@@ -37,13 +39,12 @@ def prepare(
     """Opens the token shards of a corpus, and writes them first where they are missing.
 
     Args:
-        corpus: "stdlib", "files" or the name of a prepared tfds data set; see
-            `bss.data.corpora`.
+        corpus: by name, see `bss.data.corpora`, or a value; shards of that are named by its class.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora; this one is at `root/CORPUS-TOKENIZER`.
         roots: more folders of Python files ("stdlib"), or all of them ("files").
         data_dir: folder of prepared tfds data sets; None for tfds' own.
-        text_feature: the feature of a tfds data set that holds the text.
+        text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
         shard_tokens: tokens per file; a split beyond it is written in several. It does not
             change the tokens of shards that are there.
 
@@ -55,11 +56,12 @@ def prepare(
             prepared from other sources (another Python, edited files); damaged shards; a disk
             that is full or cannot be written.
     """
-    chosen = corpora.Corpus(
-        corpus, tuple(Path(r) for r in roots), Path(data_dir) if data_dir else None, text_feature
-    )
-    directory = Path(root) / f"{chosen.slug}-{tokenizers.name_of(tokenizer)}"
-    source = corpora.source_of(chosen)
+    name = corpus if isinstance(corpus, str) else type(corpus).__name__
+    folders = tuple(Path(r) for r in roots)
+    asked = Asked(name, "", folders, Path(data_dir) if data_dir else None, text_feature)
+    chosen = corpus_of(asked) if isinstance(corpus, str) else corpus.given(asked)
+    directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
+    source = {"corpus": name, **chosen.source()}
     try:
         with _lock(Path(root)):
             if not directory.exists():
@@ -72,13 +74,17 @@ def prepare(
     shards = open_shards(directory, verify=True)
     written = shards.manifest.source
     if written.get("fingerprint") != source["fingerprint"]:
-        versions = [s.get("python", s.get("dataset", "?")) for s in (written, source)]
+        versions = [_version(s) for s in (written, source)]
         raise InputError(
             f"corpus: {directory} was prepared from other sources ({versions[0]}) than "
             f"{source['corpus']!r} has now ({versions[1]}); delete it to prepare it again, "
             "or give another root"
         )
     return shards
+
+
+def _version(source: Mapping) -> str:
+    return source.get("python") or source.get("dataset") or source.get("fingerprint", "?")[:8]
 
 
 @contextlib.contextmanager
@@ -90,26 +96,24 @@ def _lock(root: Path) -> Iterator[None]:
         yield
 
 
-def _build(
-    corpus: corpora.Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int
-) -> None:
-    text = corpora.open_text(corpus, source, directory.parent / "text")
-    tokenizer = tokenizers.make(spec, text.documents("train"))
+def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int) -> None:
+    documents = corpus.open(directory.parent / "text" / source["fingerprint"][:16])
+    tokenizer = tokenizers.make(spec, documents("train"))
     dtype = np.min_scalar_type(tokenizer.vocab_size - 1).newbyteorder("<")
     partial = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
         splits = {
-            name: _write_split(partial, name, text.documents(name), tokenizer, dtype, shard_tokens)
+            name: _write_split(partial, name, documents(name), tokenizer, dtype, shard_tokens)
             for name in SPLITS
         }
         for name, split in splits.items():
             if split.tokens < MIN_TOKENS:
                 raise InputError(
-                    f"corpus: {corpus.name!r} is too small, its {name} split has "
+                    f"corpus: {source['corpus']!r} is too small, its {name} split has "
                     f"{split.documents} documents and {split.tokens} tokens, at least "
-                    f"{MIN_TOKENS} are needed; add documents"
+                    f"{MIN_TOKENS} are needed; add documents, or cut long ones into several"
                 )
         described = TokenizerInfo(
             tokenizer.name, tokenizer.vocab_size, tokenizer.end_of_document, tokenizer.hash

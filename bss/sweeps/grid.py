@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bss.errors import InputError
+from bss.models.written import group_of
 from bss.training.config import RunConfig
 from bss.values import from_dict, to_dict
 
@@ -46,6 +47,8 @@ def zipped(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
 def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
     """A run with some fields replaced; unknown fields are refused by name.
 
+    A `model` is written as in a config, and keeps the run's vocabulary where it says none.
+
     Examples:
         >>> from bss.models.sizes import named
         >>> overlay(RunConfig(named("nano", 256)), {"optimizer.lr": 1e-3}).optimizer.lr
@@ -59,7 +62,7 @@ def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
             if not isinstance(target, dict) or not isinstance(target.get(group), dict):
                 raise InputError(f"{name} is not a field of a run; {group!r} is no group")
             target = target[group]
-        target[leaf] = value
+        target[leaf] = group_of(value, run.model.vocab_size) if name == "model" else value
     return from_dict(RunConfig, values)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from bss.errors import InputError
 from bss.models.sizes import SIZES
+from bss.models.written import Written, model_of, name_of
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
@@ -50,9 +51,10 @@ def jobs(config: Mapping[str, Any]) -> Iterator[Job]:
     buckets, execution = setup.engine.buckets, setup.engine.execution()
     own_length = setup.text.seq_len
     named = [(setup.model, None), *_named(config)]
-    for name, length in dict.fromkeys((name, length or own_length) for name, length in named):
+    asked = ((name_of(model), model_of(model), length or own_length) for model, length in named)
+    for name, model, length in dict.fromkeys(asked):
         text = dataclasses.replace(setup.text, seq_len=length)
-        base = planned_run(dataclasses.replace(setup, model=name, text=text))
+        base = planned_run(dataclasses.replace(setup, model=model, text=text))
         own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
         yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
 
@@ -73,8 +75,8 @@ def read_config(text: str) -> dict[str, Any]:
     return json.loads(config.to_json_best_effort())
 
 
-def _named(value: Any) -> Iterator[tuple[str, int | None]]:
-    """Sizes that are a config's values of "model" or "models", and a "seq_len" beside them."""
+def _named(value: Any) -> Iterator[tuple[Written, int | None]]:
+    """Sizes, or groups, that are a config's "model" or "models", and a "seq_len" beside them."""
     if isinstance(value, list | tuple):
         for inner in value:
             yield from _named(inner)
@@ -82,7 +84,7 @@ def _named(value: Any) -> Iterator[tuple[str, int | None]]:
         length = value.get("seq_len")
         for key, inner in value.items():
             if key in ("model", "models"):
-                names = [inner] if isinstance(inner, str) else inner
-                yield from ((name, length) for name in names if name in SIZES)
+                models = inner if isinstance(inner, list | tuple) else [inner]
+                yield from ((m, length) for m in models if isinstance(m, Mapping) or m in SIZES)
             else:
                 yield from _named(inner)

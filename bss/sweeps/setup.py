@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.models.sizes import named
+from bss.models.sizes import SIZES
+from bss.models.written import Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution
@@ -12,7 +13,14 @@ from bss.training.optimizers import AdamW, Optimizer
 
 @dataclass(frozen=True)
 class TextConfig:
-    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither."""
+    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither.
+
+    Attributes:
+        corpus: by name, "files:PATH/**/*.txt", or package.module:ATTRIBUTE; see `bss.data.corpora`.
+        tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
+        root: folder of all prepared corpora.
+        seq_len: targets per sequence, in tokens.
+    """
 
     corpus: str = "stdlib"
     tokenizer: str = "bytes"
@@ -71,7 +79,7 @@ class RunSetup:
     """What a run is made of.
 
     Attributes:
-        model: a named size.
+        model: a named size, a group of fields, or a family's value; see `bss.models.written`.
         text: what it reads.
         optimizer: at the first batch of the schedule.
         schedule: tokens, batch and learning rate.
@@ -79,12 +87,17 @@ class RunSetup:
         averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
     """
 
-    model: str = "nano"
+    model: Written = "nano"
     text: TextConfig = field(default_factory=TextConfig)
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     averages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, str) and self.model not in SIZES:
+            object.__setattr__(self, "model", group_of(self.model))
+        model_of(self.model)  # refused before a corpus is prepared for it
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "
     """The run that a sweep overlays; without its data, enough to price it."""
     text = setup.text
     return RunConfig(
-        named(setup.model, vocab_size),
+        model_of(setup.model, vocab_size),
         DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
         setup.optimizer,
         setup.schedule,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from bss.errors import InputError
+from bss.models.written import Written, model_of
 from experiments.study import PricedStudy, check_counts
 
 
@@ -16,14 +17,18 @@ class Variation:
         changes: fields of every run, by dotted names.
         after: fields changed at the switch of a two-stage schedule whose first batch is a
             constant of the variation.
-        model: a named size; by default the setup's.
+        model: as in the setup; by default the setup's.
     """
 
     name: str
     batches: tuple[str, ...]
     changes: dict = field(default_factory=dict)
     after: dict = field(default_factory=dict)
-    model: str = ""
+    model: Written = ""
+
+    def __post_init__(self) -> None:
+        if self.model:
+            model_of(self.model)
 
     @property
     def constants(self) -> list[str]:

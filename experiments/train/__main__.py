@@ -10,6 +10,7 @@ cluster (docs/machines.md).
 
 from dataclasses import dataclass
 
+from bss.models.written import name_of
 from bss.plots.curves import run_figure
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
@@ -47,7 +48,7 @@ class Study(RunSetup):
 
 def experiment(study: Study) -> None:
     """Trains the run and writes its curve."""
-    title = f"{study.model} on {study.text.corpus}, batch {study.schedule.batch}"
+    title = f"{name_of(study.model)} on {study.text.corpus}, batch {study.schedule.batch}"
     results = together(lambda: Results(study, title))
     engine = EngineConfig(
         runs=study.runs,

@@ -41,5 +41,7 @@ def test_an_overlay_replaces_values_and_merges_groups():
         "grid": [3],
         "setup": {"model": "pico", "engine": {"runs": "runs/big", "workers": 2}},
     }
+    group = {"setup.model": {"family": "mine:FAMILY", "width": 3}}
+    assert at_size("own", base, {"own": group}).to_dict()["setup"]["model"] == group["setup.model"]
     with pytest.raises(ValueError, match="size 'huge': expected one of big"):
         at_size("huge", base, {"big": overlay})

@@ -184,6 +184,9 @@ BAD = [
     ("--config.stagess=3", "stages"),
     ("--config.batches=(0,2)", "batch"),
     ("--config.setup.text.corpus=nowhere", "nowhere"),
+    ("--config.setup.text.corpus=files:none/*.txt", "'none/*.txt' matches no file"),
+    ("--config.setup.model.family=x:Y", "--config.setup.model is 'pico', which has no fields"),
+    ('--config.setup.model={"family": "x:Y"}', "model.family: x:Y cannot be imported"),
     ("--config.setup.schedule.tokens=1000000000", "repeat"),
     ("--config.setup.schedule.rate=cosine", "rate is cosine, which takes no decay"),
     ("--config.setup.schedule.rate=cosin", "did you mean 'cosine'?"),
@@ -219,11 +222,18 @@ def test_bad_input_leaves_a_process_with_status_2(run):
 
 
 @loading
-def test_the_results_of_another_study_are_not_overwritten(es_curve, tmp_path):
+@pytest.mark.parametrize(
+    ("config", "differs"),
+    [
+        ({"title": "another"}, "title"),
+        ({"setup": {"model": {"name": "pico", "num_layers": 2}}}, "setup"),
+    ],
+)
+def test_the_results_of_another_study_are_not_overwritten(es_curve, tmp_path, config, differs):
     held = tmp_path / "results" / "experiment.json"
     held.parent.mkdir()
-    held.write_text('{"config": {"title": "another"}}')
-    status, _, said = es_curve()
+    held.write_text(json.dumps({"config": config}))
+    status, _, said = es_curve('--config.setup.model={"name": "pico"}')
     assert status == 2
-    assert "holds another study (title differs)" in said
-    assert held.read_text() == '{"config": {"title": "another"}}'
+    assert f"holds another study ({differs} differs)" in said
+    assert json.loads(held.read_text()) == {"config": config}

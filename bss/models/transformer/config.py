@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bss.errors import InputError
 from bss.models.family import Counts, Gather, LossSums, ModelFamily, Params, as_it_is
+from bss.values import to_dict
 
 if TYPE_CHECKING:
     import jax
@@ -79,6 +80,16 @@ class TransformerConfig(ModelFamily):
         if self.num_kv_heads == self.num_heads:
             object.__setattr__(self, "num_kv_heads", None)
         self._check_heads()
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """Its fields; those of the size of a `name` where they are not given."""
+        from bss.models.sizes import named
+
+        entry = super().decoded(entry)
+        if "name" in entry:
+            entry = {**to_dict(named(str(entry.pop("name")))), **entry}
+        return entry
 
     def _check_heads(self) -> None:
         if self.d_model % self.num_heads:
