@@ -66,6 +66,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         here = posixpath.dirname(page.file.src_uri)
         return f"[{link['text']}]({posixpath.relpath(page_of(path), here)}{link['anchor'] or ''})"
 
+    if page.file.src_uri.startswith(f"{BESIDE}/"):
+        page.meta["search"] = {"boost": 0.1}  # the pages of docs/ are found first
     return LINK.sub(rewritten, markdown)
 
 
