@@ -11,6 +11,7 @@ SETUP = re.compile(
 SAVED = r"(?P<saved>>>> with open\(fit, .*\n    \.\.\. +)?"
 STRINGS = r'(?P<strings>(?:\s*(?:\.\.\. +)?[rf]?"[^"\n]*")+)'
 COMMAND = re.compile(rf"^    {SAVED}(?:>>> )?bss\({STRINGS}\)$", re.MULTILINE)
+WIDTH = 78
 NAMES = {"{fit}": "fit.json", "{table}": "runs.parquet", "{single}": "one_rate.csv", "$OUT/": ""}
 
 
@@ -19,16 +20,19 @@ def commands(text: str) -> str:
 
     Examples:
         >>> print(commands('    >>> bss("bss rules --loss 2 "\\n    ...     "--rule kaplan")'))
-            $ .venv/bin/bss rules --loss 2 \\
-                  --rule kaplan
+            $ .venv/bin/bss rules --loss 2 --rule kaplan
     """
 
     def command(found: re.Match[str]) -> str:
-        parts = [part.strip() for part in re.findall(r'"([^"]*)"', found["strings"])]
-        line = " \\\n          ".join(parts) + (" > fit.json" if found["saved"] else "")
+        text = "".join(re.findall(r'"([^"]*)"', found["strings"]))
         for name, plain in NAMES.items():
-            line = line.replace(name, plain)
-        return f"    $ .venv/bin/{line}"
+            text = text.replace(name, plain)
+        lines = ["    $ .venv/bin/"]
+        for part in re.split(r"(?= --)", text + (" > fit.json" if found["saved"] else "")):
+            if part.startswith(" ") and len(lines[-1] + part) > WIDTH:
+                lines.append("         ")
+            lines[-1] += part
+        return " \\\n".join(lines)
 
     return COMMAND.sub(command, SETUP.sub("", text)).replace("    <BLANKLINE>\n", "\n")
 

@@ -21,13 +21,13 @@ def cli() -> str:
     """Every subcommand's help."""
     from bss.cli import _COMMANDS
 
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "80"
     parts = ["# Every command and option", "As `.venv/bin/bss COMMAND --help` prints it."]
     for name, about in _COMMANDS.items():
         parser = argparse.ArgumentParser(f"bss {name}", description=about)
         module = f"{name}_" if keyword.iskeyword(name) else name
         importlib.import_module(f"bss.cli.{module}").add_arguments(parser)
-        parts += [f"## bss {name}", about.capitalize() + "."]
+        parts.append(f"## bss {name}")
         parts += [f"```text\n{one.format_help()}```" for one in _parsers(parser)]
     return "\n\n".join(parts) + "\n"
 
