@@ -7,6 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+ROOMS = ("sweeps", "points", "laws", "policies", "schedules", "training", "tables", "report")
+"""In the order in which one meets them; others follow."""
+
 
 def on_files(files: Any, config: Any) -> Any:
     """Adds the pages."""
@@ -44,16 +47,12 @@ def api() -> str:
     """What `bss` exports, by the room that it is from, under what that room says of itself."""
     import bss
 
-    rooms: dict[str, list[str]] = {}
-    for name in getattr(bss, "__all__", ["version"]):
+    rooms: dict[str, list[str]] = {f"bss.{room}": [] for room in ROOMS}
+    for name in bss.__all__:
         home = getattr(getattr(bss, name), "__module__", "bss")
         rooms.setdefault(".".join(home.split(".")[:2]), []).append(name)
-    parts = [
-        "# The Python interface",
-        "What `import bss` gives; a name is loaded when it is first used. What is not on this page "
-        "may change.",
-    ]
-    for room, names in rooms.items():
+    parts = ["# The Python interface", (bss.__doc__ or "").split("\n\n", 1)[1]]
+    for room in filter(rooms.get, rooms):
         about = (importlib.import_module(room).__doc__ or "").split("\n\n")[0]
-        parts += [f"## {room}", about, *(f"::: bss.{name}" for name in names)]
+        parts += [f"## {room}", about, *(f"::: bss.{name}" for name in rooms[room])]
     return "\n\n".join(parts) + "\n"
