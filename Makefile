@@ -28,7 +28,7 @@ docs: setup .cache/docs/ready  ## the pages of docs/, every option and the Pytho
 	PYTHONPATH=.cache/docs NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 .cache/docs/ready: pyproject.toml
-	rm -rf .cache/docs
+	rm -rf .cache/docs && mkdir -p .cache
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project'] \
 		['optional-dependencies']['docs'], sep='\n')" > .cache/docs.txt
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
