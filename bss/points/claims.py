@@ -171,15 +171,15 @@ def markdown(claims: Sequence[Claim]) -> str:
     return "\n".join(rows)
 
 
-def counted(claims: Sequence[Claim]) -> str:
-    """Claims as a Markdown table: a row a statement, under how many conditions each verdict."""
-    verdicts = get_args(Verdict)
-    rows = [f"| claim | {' | '.join(verdicts)} |", "|---" * (len(verdicts) + 1) + "|"]
-    for statement in dict.fromkeys(one.statement for one in claims):
-        found = [one.verdict for one in claims if one.statement == statement]
-        cells = [str(found.count(verdict) or "") for verdict in verdicts]
-        rows.append(f"| {statement} | {' | '.join(cells)} |")
-    return "\n".join(rows)
+def summary(claims: Sequence[Claim]) -> tuple[str, str]:
+    """How often each verdict, and the effect: with its interval, or the lowest and the highest."""
+    verdicts = [one.verdict for one in claims]
+    times = [(verdict, verdicts.count(verdict)) for verdict in get_args(Verdict)]
+    counts = ", ".join(f"{verdict} {n}" for verdict, n in times if n)
+    known = [one for one in claims if not math.isnan(one.effect.estimate)]
+    ordered = sorted(known, key=lambda one: one.effect.estimate)
+    ends = dict.fromkeys(told(one).strip(" ()") for one in (ordered[:1] + ordered[-1:]))
+    return counts, "<br>".join(ends)
 
 
 def told(one: Claim) -> str:

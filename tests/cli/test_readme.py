@@ -13,7 +13,7 @@ from bss.laws.es import LAWS
 from tests.drawn import collisions, points
 
 README = Path(__file__).parents[2] / "README.md"
-BLOCK = re.compile(r"```bash\n(bss import .*?)```", re.DOTALL)
+BLOCK = re.compile(r"```bash\n(\.venv/bin/bss import .*?)```", re.DOTALL)
 
 
 @pytest.fixture

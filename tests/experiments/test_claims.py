@@ -1,4 +1,4 @@
-"""results/claims.json, CLAIMS.md and the README's table are made from the committed tables."""
+"""results/claims.json and CLAIMS.md are made from the committed tables."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from bss.points.claims import Claim, Verdict
 from bss.values import from_dict, to_dict
-from experiments.claims import collect, inserted, page
+from experiments.claims import ASKED, answers, collect, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,11 +38,16 @@ def test_committed_claims_come_out_of_the_committed_tables(claims, committed):
     assert [one for one, kept in zip(made, committed, strict=True) if not close(one, kept)] == []
 
 
-def test_pages_are_those_of_the_claims(committed):
+def test_page_is_that_of_the_claims(committed):
     claims = [from_dict(Claim, dict(entry), strict=False) for entry in committed]
     assert (ROOT / "results" / "CLAIMS.md").read_text() == page(claims)
-    readme = (ROOT / "README.md").read_text()
-    assert inserted(readme, claims) == readme
+
+
+def test_twelve_questions_come_first_and_each_needs_an_answer(committed):
+    claims = [from_dict(Claim, dict(entry), strict=False) for entry in committed]
+    assert len(ASKED) == 12 and answers(claims).count("shown") >= 12
+    with pytest.raises(ValueError, match="no claim"):
+        answers([one for one in claims if one.statement != ASKED[-1].statement])
 
 
 def test_each_entry_validates(committed):

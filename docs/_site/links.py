@@ -1,0 +1,91 @@
+"""Links that leave docs/: on the site their files stand under repository/, notebooks as pages.
+
+A directory has no page, so its path is written out. What is in neither place is left to MkDocs,
+which refuses it.
+"""
+
+import posixpath
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+BESIDE = "repository"
+LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?!\w+:|#)(?P<path>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def path_of(page: str) -> str:
+    """The path in the repository of a page of the site.
+
+    Examples:
+        >>> path_of("fit.md"), path_of("repository/results/LOG.md")
+        ('docs/fit.md', 'results/LOG.md')
+    """
+    beside = page.removeprefix(f"{BESIDE}/")
+    return f"docs/{page}" if beside == page else beside
+
+
+def page_of(path: str) -> str:
+    """The page, or file, of the site that has a file of the repository.
+
+    Examples:
+        >>> page_of("docs/fit.md"), page_of("notebooks/es_wsd.ipynb")
+        ('fit.md', 'repository/notebooks/es_wsd.md')
+    """
+    inside = path.removeprefix("docs/")
+    return inside if inside != path else f"{BESIDE}/{path}".replace(".ipynb", ".md")
+
+
+def target(page: str, link: str) -> str:
+    """The path in the repository that a link of a page leads to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path_of(page)), link))
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds every file that a page links to, and what those link to in turn."""
+    left = [file for file in files if file.is_documentation_page()]
+    while left:
+        page = left.pop()
+        for link in LINK.finditer(page.content_string):
+            path = target(page.src_uri, link["path"])
+            known = files.get_file_from_path(page_of(path))
+            if not known and not path.startswith("docs/") and (ROOT / path).is_file():
+                left += [new for new in _added(files, path, config) if new.src_uri.endswith(".md")]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """The page with its links as the site has them."""
+
+    def rewritten(link: re.Match[str]) -> str:
+        path = target(page.file.src_uri, link["path"])
+        if (ROOT / path).is_dir():
+            return f"{link['text']} (`{path}/`)"
+        if not (ROOT / path).is_file():
+            return link[0]
+        here = posixpath.dirname(page.file.src_uri)
+        return f"[{link['text']}]({posixpath.relpath(page_of(path), here)}{link['anchor'] or ''})"
+
+    if page.file.src_uri.startswith(f"{BESIDE}/"):
+        page.meta["search"] = {"boost": 0.1}  # the pages of docs/ are found first
+    return LINK.sub(rewritten, markdown)
+
+
+def _added(files: Any, path: str, config: Any) -> list[Any]:
+    from mkdocs.structure.files import File
+
+    if not path.endswith(".ipynb"):
+        new = [File.generated(config, page_of(path), abs_src_path=str(ROOT / path))]
+    else:
+        from nbconvert import MarkdownExporter
+
+        text, pictures = MarkdownExporter().from_filename(
+            str(ROOT / path), {"output_files_dir": f"{PurePosixPath(path).stem}_files"}
+        )
+        new = [File.generated(config, page_of(path), content=text)]
+        for name, data in pictures["outputs"].items():
+            uri = posixpath.join(posixpath.dirname(page_of(path)), name)
+            new.append(File.generated(config, uri, content=data))
+    for file in new:
+        files.append(file)
+    return new

@@ -1,0 +1,97 @@
+"""The README's size and numbers, and what the pages of docs/ link to, list and tell to type."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+READ = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md", "results/CLAIMS.md")]
+CODE = re.compile(r"^    [^\n]*$|```.*?```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
+
+
+def hook(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_site" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def slugs(page):
+    """The anchors of its headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
+
+
+@pytest.mark.parametrize("page", [*READ, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for path, anchor in LINK.findall(CODE.sub("", page.read_text())):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor[1:] in slugs(target), path + anchor
+
+
+def test_navigation_lists_every_page():
+    def leaves(entry):
+        if isinstance(entry, dict):
+            entry = list(entry.values())
+        return (
+            [entry] if isinstance(entry, str) else [leaf for one in entry for leaf in leaves(one)]
+        )
+
+    listed = set(leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
+    beside = {page for page in listed if (ROOT / page.removeprefix("repository/")).is_file()}
+    assert listed == pages | {"cli.md", "api.md"} | beside and len(beside) >= 4
+
+
+@pytest.mark.parametrize("page", [READ[0], *PAGES], ids=lambda page: page.name)
+def test_commands_need_no_activated_environment(page):
+    for block in re.findall(r"```bash\n(.*?)```", page.read_text(), re.DOTALL):
+        assert not re.search(r"^(bss|python|python3|pip|ray) ", block, re.MULTILINE), block
+
+
+def test_readme_is_short_and_its_numbers_are_those_of_the_claims():
+    text = READ[0].read_text()
+    assert len(text.encode()) <= 8000
+    claims = json.loads((ROOT / "results" / "claims.json").read_text())["claims"]
+
+    def spread(statement, condition, verdict):
+        found = [
+            abs(one["estimate"])
+            for one in claims
+            if one["statement"].startswith(statement) and one["verdict"] == verdict
+            if re.search(condition, one["condition"])
+        ]
+        return f"{min(found):.3f} to {max(found):.3f}", len(found)
+
+    told = " ".join(text.split())
+    inside, grows = "At its own rate an end", "A batch that grows ends lower than the best constant"
+    assert spread(inside, "batch 1, .*, 2M", "shown")[0] in told
+    assert spread(inside, "batch 64, .*, 2M", "shown")[0] in told
+    for condition, verdict in (("constant rate", "shown"), ("decayed", "opposite shown")):
+        assert spread(grows, condition, verdict)[0] in told
+
+
+def test_the_site_shows_an_example_as_its_command_and_finds_files_outside_docs():
+    text = (ROOT / "docs" / "schedule.md").read_text()
+    shown = hook("examples").commands(text)
+    assert "def bss" in text and "def bss" not in shown and "bss(" not in shown
+    assert "$ .venv/bin/bss schedule --from fit.json --tokens 1M --stages 3\n" in shown
+    links = hook("links")
+    assert links.target("machines/many.md", "../../results/LOG.md") == "results/LOG.md"
+    assert links.page_of("results/LOG.md") == "repository/results/LOG.md"
+
+
+def test_every_command_is_on_the_page_of_options():
+    from bss.cli import _COMMANDS
+
+    page = hook("reference").cli()
+    assert [f"## bss {name}" for name in _COMMANDS] == re.findall(r"^## .*", page, re.MULTILINE)
+    assert page.count("--level") >= 2 and "usage: bss fit critical" in page
