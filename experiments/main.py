@@ -14,10 +14,11 @@ from ml_collections import config_flags
 
 from bss.errors import InputError
 from bss.machines.present import look_for_present
+from bss.sweeps.results import program
 from bss.sweeps.slurm import Written
 from bss.training.launch import Joining, joined, start
 from bss.values import from_dict
-from experiments.study import module, say
+from experiments.study import say
 
 S = TypeVar("S")
 
@@ -49,7 +50,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
             with joined(joining):
                 experiment(asked)
         except (InputError, OSError) as error:
-            print(f"{module()}: {_one_line(error)}", file=sys.stderr)
+            print(f"{_name()}: {_one_line(error)}", file=sys.stderr)
             sys.exit(2)
         except Written as written:
             say(str(written))
@@ -79,8 +80,12 @@ def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         return flags.FLAGS(arguments)
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-        say(f"{module()}: {_one_line(error)}; see the config's docstring")
+        say(f"{_name()}: {_one_line(error)}; see the config's docstring")
         sys.exit(2)
+
+
+def _name() -> str:
+    return program().removeprefix("python -m ")
 
 
 def _one_line(error: Exception) -> str:
