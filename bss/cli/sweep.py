@@ -69,9 +69,10 @@ def _config(options: argparse.Namespace) -> "SweepConfig":
     asked |= {"results": str(options.out or asked["results"]), "dry_run": options.dry_run}
     if not (asked["results"] or options.dry_run):
         raise InputError("--out is missing; name a directory for the tables and the report")
-    asked["axis"] = (*asked.get("axis", ()), *options.axes)
-    setup = copy.deepcopy(asked.get("setup", {}))
-    if isinstance(setup, dict):  # else it is refused below
+    axis, setup = asked.get("axis", ()), copy.deepcopy(asked.get("setup", {}))
+    if isinstance(axis, list | tuple):  # what is not as it should be is refused below
+        asked["axis"] = [*axis, *options.axes]
+    if isinstance(setup, dict):
         _change(setup, options.changes)
         engine = setup.setdefault("engine", {})
         if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
