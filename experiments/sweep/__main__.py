@@ -20,6 +20,8 @@ def experiment(config: SweepConfig) -> None:
     if config.dry_run:
         say(str(price(planned(config.setup, read_axes(config.axes, config.axis)))))
     elif answers := run_sweep(config):
+        for text in answers.told:
+            say(f"warning: {text}")
         print(f"report: {answers.report}")
 
 
