@@ -16,7 +16,8 @@ from typing import Any
 from bss.files import read_json, write_json
 from bss.machines.absent import Machine, machine
 from bss.sweeps.fits import COMPILED, found, keys
-from bss.sweeps.programs import Job, jobs, read_config, setup_of
+from bss.sweeps.programs import Job, jobs, setup_of
+from bss.sweeps.reading import read_config
 from bss.training.compiled import examine
 
 CONFIGS = (

@@ -14,11 +14,12 @@ from ml_collections import config_flags
 
 from bss.errors import InputError
 from bss.machines.present import look_for_present
-from bss.sweeps.programs import read_config
+from bss.sweeps.reading import read_config
+from bss.sweeps.results import program
 from bss.sweeps.slurm import Written
 from bss.training.launch import Joining, joined, start
 from bss.values import from_dict
-from experiments.study import module, say
+from experiments.study import say
 
 S = TypeVar("S")
 
@@ -50,7 +51,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
             with joined(joining):
                 experiment(asked)
         except (InputError, OSError) as error:
-            print(f"{module()}: {_one_line(error)}", file=sys.stderr)
+            print(f"{_name()}: {_one_line(error)}", file=sys.stderr)
             sys.exit(2)
         except Written as written:
             say(str(written))
@@ -81,7 +82,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         return flags.FLAGS(arguments)
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
         told = (isinstance(error, TypeError) and _inside_text(arguments)) or _one_line(error)
-        say(f"{module()}: {told}; see the config's docstring")
+        say(f"{_name()}: {told}; see the config's docstring")
         sys.exit(2)
 
 
@@ -100,6 +101,10 @@ def _inside_text(arguments: list[str]) -> str:
                 )
             value = value.get(name) if isinstance(value, dict) else None
     return ""
+
+
+def _name() -> str:
+    return program().removeprefix("python -m ")
 
 
 def _one_line(error: Exception) -> str:

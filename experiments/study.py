@@ -1,25 +1,21 @@
 """What all experiments share: the set-up of their runs, and the checks of their studies."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from bss.data.prepare import prepare
-from bss.data.stream import Stream
 from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.fits import told
+from bss.sweeps.prepared import prepared_run
 from bss.sweeps.price import hours
 from bss.sweeps.programs import jobs
-from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
+from bss.sweeps.setup import Setup
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.processes import first, in_turn
-from bss.training.source import SYNTHETIC
+from bss.training.processes import say
 from bss.values import to_dict
 
 
@@ -141,32 +137,6 @@ def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
     return prepared_run(setup, setup.engine)
 
 
-def prepared_run(setup: RunSetup, engine: EngineConfig) -> tuple[RunConfig, Execution]:
-    """A run and how it is executed, on shards that are prepared first where missing."""
-    text = setup.text
-    if text.corpus == SYNTHETIC:
-        run, shards = planned_run(setup, content=SYNTHETIC), ""
-    else:
-        prepared = in_turn(lambda: prepare(text.corpus, text.tokenizer, Path(text.root)))
-        stream = Stream(prepared.tokens("train"), text.seq_len, seed=0)
-        stream.check(setup.schedule.tokens // text.seq_len)
-        run = planned_run(setup, prepared.vocab_size, prepared.content_hash)
-        shards = str(prepared.directory)
-    return run, engine.execution(shards)
-
-
 def batch_unit(setup: Setup) -> int:
     """What every derived batch is a multiple of, so that it is a whole number of buckets."""
     return min(setup.engine.buckets, default=1)
-
-
-def say(text: str) -> None:
-    """Tells the person who waits; of several processes the first does."""
-    if first():
-        print(text, file=sys.stderr, flush=True)
-
-
-def module() -> str:
-    """The experiment that is being run, as `python -m` names it."""
-    spec = sys.modules["__main__"].__spec__
-    return spec.name.removesuffix(".__main__") if spec else "experiments"

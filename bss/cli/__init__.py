@@ -22,6 +22,7 @@ from bss.machines.present import look_for_present
 _COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",
     "train": "train one run from its JSON config",
+    "sweep": "train a sweep from one config, and say what it says: tables, E(S), a report",
     "compile": "what a run takes of a machine, present or not, and what bounds it there",
     "import": "other trainers' logs into a run table",
     "points": "steps and tokens to target losses, from loss curves",

@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> Output:
     on = machine(options.on)
     if options.fit and on.target is None:
         raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")
-    from bss.sweeps.programs import jobs, read_config
+    from bss.sweeps.programs import jobs
+    from bss.sweeps.reading import read_config
     from bss.training.compiled import examine
 
     named_by = options.config or str(options.run_file)

@@ -10,10 +10,8 @@ import pandas as pd
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, number
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
-from bss.points import curve as measure
 from bss.points import rates
-from bss.points.design import design_warnings
-from bss.points.envelope import best_rates
+from bss.points.measuring import measure_points
 from bss.tables import write_table
 from bss.units import parse_tokens
 
@@ -85,19 +83,14 @@ def measured_points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str
     asks for one.
     """
     runs, told = read_curves(options.runs, options)
-    runs, few = measure.evaluated(runs)
-    if options.at_rate is not None:
-        runs = rates.at_rate(runs, options.at_rate)
-    smooth = smoothing(options)
-    if options.targets is None:
-        warmup = parse_tokens(options.warmup, field="--warmup")
-        targets = measure.default_targets(runs, warmup_tokens=warmup, smooth=smooth)
-    else:
-        targets = parse_targets(options.targets)
-    every = measure.points(runs, targets, smooth=smooth)
-    points, tuned = best_rates(every)
-    traps = [*design_warnings(runs, every), *rates.rate_warnings(runs, points)]
-    return points, [*told, *few, *tuned, *traps]
+    points, measured = measure_points(
+        runs,
+        None if options.targets is None else parse_targets(options.targets),
+        warmup=parse_tokens(options.warmup, field="--warmup"),
+        smooth=smoothing(options),
+        at_rate=options.at_rate,
+    )
+    return points, [*told, *measured]
 
 
 def read_curves(

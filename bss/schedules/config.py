@@ -46,8 +46,13 @@ class ScheduleConfig:
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an entry, its batch resolved where starts are shares of the tokens."""
+        """The fields of an entry, its batch resolved where starts are shares of the tokens.
+
+        A constant batch may be an integer.
+        """
         batch, tokens = entry.get("batch"), entry.get("tokens", cls.tokens)
+        if isinstance(batch, int) and not isinstance(batch, bool):
+            entry["batch"] = str(batch)
         if isinstance(batch, str) and "%" in batch:
             total = parse_tokens(tokens, field="schedule.tokens")
             entry["batch"] = BatchSchedule.parse(batch, total=total)

@@ -4,8 +4,9 @@ An axis is such a list (of `product`, of `zipped`, or your own), or a function o
 run to the runs it stands for; `expand` takes several.
 """
 
+import difflib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bss.errors import InputError
@@ -60,8 +61,10 @@ def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
         target: Any = values
         for group in groups:
             if not isinstance(target, dict) or not isinstance(target.get(group), dict):
-                raise InputError(f"{name} is not a field of a run; {group!r} is no group")
+                raise InputError(f"{name} is not a field of a run; {_hint(name, group, values)}")
             target = target[group]
+        if not groups and leaf not in values:
+            raise InputError(f"{name} is not a field of a run; {_hint(name, leaf, values)}")
         target[leaf] = group_of(value, run.model.vocab_size) if name == "model" else value
     return from_dict(RunConfig, values)
 
@@ -92,4 +95,25 @@ def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:
 
 
 def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
-    return axis(run) if callable(axis) else [overlay(run, changes) for changes in axis]
+    if not callable(axis):
+        return [overlay(run, changes) for changes in axis]
+    found: Any = axis(run)
+    runs = [*found] if isinstance(found, Iterable) else []
+    if not runs or not all(isinstance(one, RunConfig) for one in runs):
+        raise InputError("axes: a function gave no runs; expected one from a run to a list of runs")
+    return runs
+
+
+def _hint(name: str, part: str, values: Mapping[str, Any]) -> str:
+    """The field that was meant: of the same last part, or nearly the same."""
+    known, leaf = [*_names(values)], name.rpartition(".")[2]
+    same = [one for one in known if one.rpartition(".")[2] == leaf]
+    near = same or difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"{part!r} is no group"
+
+
+def _names(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        yield f"{group}{name}"
+        if isinstance(value, Mapping):
+            yield from _names(value, f"{group}{name}.")

@@ -1,16 +1,10 @@
 """What an experiment's config asks to be compiled: a run of each shape, in each of its buckets."""
 
 import dataclasses
-import importlib.util
-import json
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from bss.errors import InputError
 from bss.models.sizes import SIZES
 from bss.models.written import Written, model_of, name_of
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
@@ -57,22 +51,6 @@ def jobs(config: Mapping[str, Any]) -> Iterator[Job]:
         base = planned_run(dataclasses.replace(setup, model=model, text=text))
         own = execution.ladder(base).capacity(base.plan()) if not buckets else {}
         yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
-
-
-def read_config(text: str) -> dict[str, Any]:
-    """A config by FILE.py:SIZE; InputError where there is none."""
-    file, _, size = text.partition(":")
-    spec = importlib.util.spec_from_file_location("config", file)
-    if not Path(file).is_file() or spec is None or spec.loader is None:
-        raise InputError(f"--config {text}: there is no such config; write FILE.py:SIZE")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.getcwd())  # where a config finds its neighbours
-    spec.loader.exec_module(module)
-    try:
-        config = module.get_config(*([size] if size else []))
-    except ValueError as error:
-        raise InputError(f"--config {text}: {error}") from None
-    return json.loads(config.to_json_best_effort())
 
 
 def _named(value: Any) -> Iterator[tuple[Written, int | None]]:

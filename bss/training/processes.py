@@ -7,6 +7,7 @@ mistake or a wish to stop, is told to all before any acts on it: none waits for 
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -47,6 +48,12 @@ def several() -> bool:
 def first() -> bool:
     """Whether this process is the one that writes: the first of several, or alone."""
     return not several() or jax.process_index() == 0
+
+
+def say(text: str) -> None:
+    """Tells the person who waits; of several processes the first does."""
+    if first():
+        print(text, file=sys.stderr, flush=True)
 
 
 def gather(text: str) -> list[str]:

@@ -13,6 +13,8 @@ context, the learning-rate schedule; and beside it the gradient noise scale of t
 import pandas as pd
 
 from bss.plots.critical import critical_figure
+from bss.sweeps.results import Results
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.critical_batch.measure import fit_design, measure, next_trials, repeats
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
@@ -20,9 +22,7 @@ from experiments.critical_batch.study import Study
 from experiments.critical_batch.tables import tables
 from experiments.critical_batch.trials import Trial, merged, say_price, sweep
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.study import base_run, say
-from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:

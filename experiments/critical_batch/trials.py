@@ -10,9 +10,10 @@ import pandas as pd
 from bss.models.sizes import named
 from bss.sweeps.grid import overlay, product
 from bss.sweeps.price import hours, price
+from bss.sweeps.setup import planned_run
 from bss.training.config import RunConfig
 from experiments.critical_batch.study import BatchSweep, Study
-from experiments.study import planned_run, say
+from experiments.study import say
 
 FIRST_EVALUATION = 0.6  # of the smallest budget: before any batch meets its target
 

@@ -16,11 +16,11 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.plots.critical import least_squares_figure
+from bss.sweeps.results import Results
 from bss.theory.critical import CriticalTable, critical_batches
 from bss.theory.exponents import Powers
 from bss.theory.least_squares import LeastSquares, Procedure
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.study import say
 
 

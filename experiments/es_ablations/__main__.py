@@ -20,14 +20,14 @@ from bss.sweeps.branching import late_switch
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.grid import overlay, seeded
 from bss.sweeps.price import price
+from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup, planned_run
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.es_ablations.measure import measure, optimum_rows
 from experiments.es_ablations.study import Study, Variation
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.study import base_run
-from experiments.trainer import Trainer
 
 LEAST_BATCHES = 4
 

@@ -29,15 +29,15 @@ from bss.report import write_report
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import expand, overlay, seeded
+from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.status import RunStatus
 from experiments.es_curve.contenders import contenders, other_schedules
 from experiments.es_curve.study import Study
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.study import base_run, batch_unit, say
-from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:

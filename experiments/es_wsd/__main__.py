@@ -21,15 +21,16 @@ from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import contender_table, decaying
 from bss.sweeps.grid import Overlay, expand, overlay, seeded
 from bss.sweeps.price import price
+from bss.sweeps.results import Results
+from bss.sweeps.setup import planned_run
 from bss.sweeps.table import finals, run_table
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.es_wsd.contenders import contenders, derived_schedules
 from experiments.es_wsd.measure import answer, at_rate, final_rows, fit_laws, horizon_table, measure
 from experiments.es_wsd.study import Study
 from experiments.main import run_experiment
-from experiments.results import Results
-from experiments.study import base_run, planned_run
-from experiments.trainer import Trainer
+from experiments.study import base_run
 
 
 def experiment(study: Study) -> None:

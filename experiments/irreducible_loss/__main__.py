@@ -11,13 +11,13 @@ decayed to zero, show how low this model comes; that is an upper bound of the mo
 
 from bss.data.synthetic import entropy
 from bss.sweeps.grid import overlay
+from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
+from bss.sweeps.trainer import Trainer
 from experiments.irreducible_loss import measure
 from experiments.irreducible_loss.study import Study
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.study import base_run, say
-from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:

@@ -18,13 +18,13 @@ the best switch point move with the budget, and does the law predict schedules i
     python -m experiments.late_switch.rescore results/late_switch    the law alone, without training
 """
 
+from bss.sweeps.results import Results
+from bss.sweeps.trainer import Trainer
 from experiments.late_switch.measure import tables
 from experiments.late_switch.runs import say_price, train
 from experiments.late_switch.study import Study
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.study import base_run
-from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:

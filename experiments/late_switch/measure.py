@@ -20,11 +20,11 @@ from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.table import lineage_curve, run_table
+from bss.sweeps.trainer import Trainer
 from experiments.late_switch.law import law_points
 from experiments.late_switch.predictions import candidates, predictions, repredicted, scores
 from experiments.late_switch.runs import Trained, is_whole
 from experiments.late_switch.study import Study
-from experiments.trainer import Trainer
 
 REMAINDER = 0.01  # the last step of a large batch ends this much before its budget, or less
 POINTS = (

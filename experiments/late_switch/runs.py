@@ -14,11 +14,12 @@ from bss.sweeps.branching import branched, decayed, shared
 from bss.sweeps.contenders import Contender, constant_contenders
 from bss.sweeps.grid import overlay, seeded
 from bss.sweeps.price import price
+from bss.sweeps.setup import planned_run
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.late_switch.law import LAW, chosen_fit, fit_pilots, law_schedules, seed_means
 from experiments.late_switch.study import Entry, Study
-from experiments.study import batch_unit, planned_run, say
-from experiments.trainer import Trainer
+from experiments.study import batch_unit, say
 
 
 def switching(study: Study, base: RunConfig, constants: Sequence[Contender]) -> list[Contender]:

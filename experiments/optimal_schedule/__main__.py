@@ -16,6 +16,7 @@ recursion and with the functional scaling law (Li et al., arXiv 2509.19189):
 
 import pandas as pd
 
+from bss.sweeps.results import Results
 from experiments.main import run_experiment
 from experiments.optimal_schedule.measure import (
     catch_up,
@@ -28,7 +29,6 @@ from experiments.optimal_schedule.measure import (
 )
 from experiments.optimal_schedule.rates import decays, law_under_rates
 from experiments.optimal_schedule.study import Study
-from experiments.results import Results
 from experiments.study import say
 
 

@@ -19,13 +19,13 @@ from bss.predictions.ancestry import check_first
 from bss.predictions.registration import digest, read_registration
 from bss.predictions.score import score, score_entry
 from bss.sweeps.outcomes import outcomes
+from bss.sweeps.results import Results
+from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
 from experiments.predictions.runs import registered_runs
 from experiments.predictions.study import Study
 from experiments.predictions.table import predictions_table
-from experiments.results import Results
 from experiments.study import base_run
-from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:

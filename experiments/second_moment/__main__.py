@@ -13,13 +13,13 @@ What was expected is in results/predictions/second_moment.json, committed before
 """
 
 from bss.sweeps.contenders import contender_table
+from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
+from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
-from experiments.results import Results
 from experiments.second_moment.runs import labelled, train
 from experiments.second_moment.study import Study
 from experiments.study import base_run
-from experiments.trainer import Trainer
 
 
 def experiment(study: Study) -> None:

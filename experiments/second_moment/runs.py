@@ -13,10 +13,10 @@ from bss.points.standings import tuned
 from bss.sweeps.branching import shared
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import overlay
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.second_moment.judged import whole
 from experiments.second_moment.study import Arm, Study
-from experiments.trainer import Trainer
 
 Asked = Mapping[str, Collection[float]]
 """The rates that are asked of each arm, by its name."""

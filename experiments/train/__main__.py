@@ -8,19 +8,16 @@ Interrupt it when you like: the run is saved, and the same command continues it.
 cluster (docs/machines.md).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from bss.models.written import name_of
 from bss.plots.curves import run_figure
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.grid import overlay
-from bss.sweeps.joint import JointEngine
-from bss.sweeps.table import run_table
-from bss.training.processes import first, several, together
+from bss.sweeps.results import Results
+from bss.sweeps.setup import EngineConfig, RunSetup, Setup
+from bss.sweeps.sweep import tables, trained
+from bss.training.processes import first, say, together
 from experiments.main import run_experiment
-from experiments.results import Results
-from experiments.study import EngineConfig, RunSetup, prepared_run, say
-from experiments.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -58,16 +55,14 @@ def experiment(study: Study) -> None:
         checkpoint_seconds=study.checkpoint_seconds,
         fsdp=study.fsdp,
     )
-    run, execution = prepared_run(study, engine)
-    run = overlay(run, {"seed": study.seed, "data.seed": study.seed})
-    kind = JointEngine if several() else ENGINES[study.engine]
-    with Trainer(kind.of(engine), execution) as trainer:
-        trained = trainer.train([run], title)
+    setup = Setup(**{f.name: getattr(study, f.name) for f in fields(RunSetup)}, engine=engine)
+    seed = [{"seed": study.seed, "data.seed": study.seed}]
+    runs, trainer = trained(setup, [seed], ENGINES[study.engine], title)
     if not first():
         return
-    curve = run_table(trainer.runs, trained)
+    curve = tables(runs, trainer).runs
     files = {"runs.parquet": curve, "curve.png": run_figure(curve)}
-    results.write(files, trainer, run=run.id)
+    results.write(files, trainer, run=runs[0].id)
     last = curve.iloc[-1]
     say(
         f"held-out loss {last['eval_loss']:.4f} after {last['tokens']:,} tokens, "

@@ -17,6 +17,7 @@ from bss.sweeps.contenders import (
     rates_near,
 )
 from bss.sweeps.grid import overlay
+from bss.sweeps.setup import planned_run
 from bss.sweeps.table import finals
 from bss.training.status import RunStatus
 from bss.values import from_dict
@@ -24,7 +25,6 @@ from configs.es_wsd import get_config
 from experiments.es_wsd import measure
 from experiments.es_wsd.__main__ import experiment, trunk_overlays
 from experiments.es_wsd.study import Study
-from experiments.study import planned_run
 
 STUDY = from_dict(Study, json.loads(get_config("cpu").to_json()))
 BASE = planned_run(STUDY.setup)

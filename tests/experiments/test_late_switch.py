@@ -19,6 +19,7 @@ from bss.schedules.rates import cosine, wsd
 from bss.sweeps.branching import branched, decay_branch
 from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
+from bss.sweeps.setup import planned_run
 from bss.training.status import RunStatus
 from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config, stages
@@ -41,7 +42,6 @@ from experiments.late_switch.runs import (
     under_cosine,
 )
 from experiments.late_switch.study import Entry, Study
-from experiments.study import planned_run
 
 VALUES = json.loads(get_config("cpu").to_json())
 # Without the schedules that depend on the tables of another experiment.

@@ -22,6 +22,7 @@ from bss.predictions.score import LAW, score
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.schedules.rates import constant, cosine, wsd
+from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict
 from configs.predictions import get_config
 from experiments.predictions import claims, pilots
@@ -30,7 +31,6 @@ from experiments.predictions.register import registration
 from experiments.predictions.runs import registered_runs
 from experiments.predictions.study import Study
 from experiments.predictions.table import predictions_table
-from experiments.study import Setup, planned_run
 
 ROOT = Path(__file__).parents[2]
 PILOTS = {"constant 1": "1", "constant 8": "8", "late": "0:1 50%:8"}

@@ -11,6 +11,7 @@ import pytest
 from bss.errors import InputError
 from bss.plots.best_batch import best_batch_figure
 from bss.sweeps.price import price
+from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
 from experiments.second_moment import (
@@ -24,7 +25,6 @@ from experiments.second_moment import (
     tables,
 )
 from experiments.second_moment.study import Study
-from experiments.study import planned_run
 
 RESULTS = Path(__file__).parents[2] / "results"
 ENDINGS = ("constant", "averaged", "decay")

@@ -6,7 +6,8 @@ from benchmarks.compiled import CONFIGS, compiled, versions
 from bss.files import read_json
 from bss.machines.absent import machine
 from bss.sweeps.fits import COMPILED, found, keys, told
-from bss.sweeps.programs import jobs, read_config, setup_of
+from bss.sweeps.programs import jobs, setup_of
+from bss.sweeps.reading import read_config
 
 NAMED = (
     ("10M", 256, 1, "train", 8),

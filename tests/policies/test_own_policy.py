@@ -10,11 +10,11 @@ from bss.cli import main
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.grid import overlay
+from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.es_curve import get_config
 from experiments.es_curve.contenders import contenders, other_schedules
 from experiments.es_curve.study import Study
-from experiments.study import planned_run
 
 OWN = '''
 """Doubles the batch at equal distances, from the smallest measured."""

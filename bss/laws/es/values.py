@@ -217,11 +217,14 @@ class EsFit(Fit):
 def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -> np.ndarray:
     """E in tokens at batches in sequences, by the fitted law; infinite where it is never reached.
 
+    Of laws that are averaged those count that were fitted at the target.
+
     Raises:
         InputError: a law per target was not fitted at this one; a joint law takes any.
     """
     batch, logs = np.asarray(batches, np.float64), []
-    for one in fit.averaged:
+    fitted = [one for one in fit.averaged if one.law.joint or one.at(target_loss).parameters]
+    for one in fitted or [fit]:
         parameters = one.parameters(target_loss)
         with jax.enable_x64(True), np.errstate(divide="ignore"):
             logs.append(np.log(np.asarray(one.law.sequences(parameters, batch, target_loss))))

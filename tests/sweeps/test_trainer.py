@@ -6,10 +6,10 @@ import pytest
 
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
+from bss.sweeps.setup import EngineConfig
+from bss.sweeps.trainer import Trainer
 from bss.training.execution import Execution
 from bss.training.status import RunStatus
-from experiments.study import EngineConfig
-from experiments.trainer import Trainer
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What trains the runs of an experiment, says what they cost, and keeps what became of them."""
+"""What trains the runs of a study, says what they cost, and keeps what became of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +12,8 @@ from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.processes import first
+from bss.training.processes import first, say
 from bss.training.status import RunStatus
-from experiments.study import say
 
 
 class Trained(Protocol):
@@ -30,7 +29,7 @@ C = TypeVar("C", bound=Trained)
 
 
 class Trainer:
-    """An engine, and the runs that it has trained for an experiment.
+    """An engine, and the runs that it has trained for a study.
 
     Attributes:
         execution: where and how runs are trained.

@@ -1,4 +1,4 @@
-"""The results directory of an experiment: tables, figures, and the record of how they were made."""
+"""The results directory of a study: tables, figures, and the record of how they were made."""
 
 import datetime
 import json
@@ -13,26 +13,27 @@ from bss.errors import InputError
 from bss.files import read_json, write_json
 from bss.machines.slots import cores
 from bss.sweeps.price import price
+from bss.sweeps.trainer import Trainer
 from bss.tables import write_table
 from bss.training.execution import commit, machine
+from bss.training.processes import say
 from bss.values import to_dict
-from experiments.study import module, say
-from experiments.trainer import Trainer
 
 
 class Results:
-    """What an experiment writes, and the clock of the call that fills it.
+    """What a study writes, and the clock of the call that fills it.
 
     Attributes:
         directory: of the results.
     """
 
-    def __init__(self, study: Any, title: str = ""):
+    def __init__(self, study: Any, title: str = "", *, option: str = "--config.results"):
         """Begins a study.
 
         Args:
             study: a dataclass with a results directory, and a title where none is given.
             title: of what is found.
+            option: that names the directory.
 
         Raises:
             InputError: the directory holds the results of another study; names a field.
@@ -40,7 +41,7 @@ class Results:
         self.directory = Path(study.results)
         self._study, self._title = study, title or study.title
         self._started = time.monotonic()
-        _check_same(self.directory, to_dict(study))
+        _check_same(self.directory, to_dict(study), option)
 
     def write(self, files: dict[str, Any], trainer: Trainer | None = None, **told: Any) -> None:
         """Writes the record and the files; each by its suffix.
@@ -74,7 +75,7 @@ class Results:
         spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
         cost = price(runs)
         return {
-            "command": " ".join(["python -m", module(), *sys.argv[1:]]),
+            "command": " ".join([program(), *sys.argv[1:]]),
             "commit": commit(),
             "date": datetime.date.today().isoformat(),
             "device": machine(),
@@ -91,18 +92,24 @@ class Results:
         }
 
 
-def _check_same(directory: Path, config: Any) -> None:
+def program() -> str:
+    """What is being run: a module as `python -m` names it, or a script."""
+    spec = sys.modules["__main__"].__spec__
+    return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
+
+
+def _check_same(directory: Path, config: Any, option: str) -> None:
     """Refuses to overwrite the results of another study."""
     try:
         held = read_json(directory / "experiment.json", "name a results directory")["config"]
     except (InputError, KeyError):
         return
     ours = json.loads(json.dumps(config))
-    for name in ours:
+    for name in (name for name in ours if name != "results"):
         if _differ(held.get(name, ours[name]), ours[name], name):
             raise InputError(
                 f"results: {directory} holds another study ({name} differs); "
-                "choose another --config.results, or move that one away"
+                f"choose another {option}, or move that one away"
             )
 
 

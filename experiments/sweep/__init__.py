@@ -1,0 +1,1 @@
+"""A sweep of one's own: any axes over one set-up."""

@@ -1,0 +1,29 @@
+"""A sweep: any axes over one set-up, its tables, E(S) and a report.
+
+    python -m experiments.sweep --config=configs/sweep.py:nano \
+        --config.axes.schedule.batch="(2,4,8)" --config.setup.optimizer.lr=2e-3
+
+It is `bss sweep` with the configs of this repository. Interrupt it when you like: the same command
+continues.
+"""
+
+from bss.sweeps.answers import run_sweep
+from bss.sweeps.axes import read_axes
+from bss.sweeps.price import price
+from bss.sweeps.sweep import SweepConfig, planned
+from bss.training.processes import say
+from experiments.main import run_experiment
+
+
+def experiment(config: SweepConfig) -> None:
+    """Trains the sweep and writes its tables and its report, or says what it costs."""
+    if config.dry_run:
+        say(str(price(planned(config.setup, read_axes(config.axes, config.axis)))))
+    elif answers := run_sweep(config):
+        for text in answers.told:
+            say(f"warning: {text}")
+        print(f"report: {answers.report}")
+
+
+if __name__ == "__main__":
+    run_experiment(SweepConfig, experiment, joint=True)

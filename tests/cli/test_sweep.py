@@ -1,0 +1,144 @@
+"""bss sweep: a tiny sweep, real; its price; the lines that refuse it."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import bss
+from tests.cli.called import printed, refused
+
+SETUP = {
+    "model": "pico",
+    "text": {"corpus": "synthetic", "seq_len": 16},
+    "schedule": {"tokens": 4096, "warmup": 128},
+    "evaluation": {"tokens": 256, "first": 256},
+    "engine": {"buckets": [2]},
+}
+CONFIG = {
+    "setup": SETUP,
+    "axes": {"schedule.batch": [2, 4, 8]},
+    "engine": "bss.sweeps.joint:JointEngine",  # in this process, which has compiled before
+    "resamples": 10,
+    "targets": 2,
+}
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A config in the working directory; what is compiled goes where all tests keep it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bss.sweeps.joint.use_compilation_cache", lambda _: None)
+
+    def write(name="sweep.json", **changes):
+        (tmp_path / name).write_text(json.dumps({**CONFIG, **changes}))
+        return name
+
+    return write
+
+
+def test_a_sweep_writes_tables_a_fit_and_a_report_and_trains_no_run_twice(config, tmp_path, capsys):
+    asked = "sweep", config(), "--set", "optimizer.lr=2e-3", "--out", "out"
+    told = printed(capsys, *asked)
+    assert told["report"] == "out/report.html"
+    assert "<svg" in (tmp_path / told["report"]).read_text()
+    runs = pd.read_parquet(tmp_path / "out/runs.parquet")
+    finals = pd.read_csv(tmp_path / "out/finals.csv")
+    assert runs["peak_lr"].unique().tolist() == [2e-3]
+    assert list(finals["batch"]) == [2, 4, 8]
+    assert finals["run"].tolist() == told["runs"]
+    assert runs["run"].unique().tolist() == told["runs"]
+    points = pd.read_csv(tmp_path / "out/points.csv")
+    assert len(set(points["target_loss"])) == 2
+    fits = json.loads((tmp_path / "out/fits.json").read_text())
+    assert told["fit"] in fits.values()
+
+    curves = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/runs/*/curve.jsonl")}
+    assert len(curves) == 3
+    held = refused(capsys, *asked, "--axis", "seed=0,1")
+    assert "out holds another study (axis differs); choose another --out" in held
+    setup = SETUP | {"optimizer": {"lr": 2e-3}}
+    again = bss.sweep(setup, CONFIG["axes"], tmp_path / "out/runs")
+    pd.testing.assert_frame_equal(again.runs, runs)
+    last = setup | {"schedule": SETUP["schedule"] | {"batch": 8}}
+    curve = bss.train(last, tmp_path / "out/runs")
+    assert curve["eval_loss"].tolist() == runs.loc[runs["batch"] == 8, "eval_loss"].tolist()
+    assert {path: path.stat().st_mtime_ns for path in curves} == curves
+
+
+def test_runs_that_are_too_few_for_points_are_written_all_the_same(config, tmp_path, capsys):
+    name = config(axes={"schedule.batch": [2]}, setup={**SETUP, "evaluation": {"tokens": 256}})
+    told = printed(capsys, "sweep", name, "--out", "out")
+    assert told["fit"] is None
+    assert "no fit of E(S)" in told["warnings"][0]
+    assert not (tmp_path / "out/fits.json").exists()
+    assert len(pd.read_csv(tmp_path / "out/finals.csv")) == 1
+
+
+def test_a_dry_run_prices_and_trains_nothing(config, tmp_path, capsys):
+    told = printed(capsys, "sweep", config(), "--axis", "seed=0,1", "--dry-run")
+    assert (told["runs"], told["trained"]) == (6, 6 * 4096)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.json"]
+
+
+PYTHON = """
+import bss
+CONFIG = {"setup": bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=4096))}
+"""
+
+
+def test_a_config_in_python(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(PYTHON)
+    axis = "schedule.batch=2,4"
+    told = printed(capsys, "sweep", "mine.py", "--axis", axis, "--dry-run")
+    assert told["runs"] == 2
+    (tmp_path / "mine.py").write_text("def get_config(size):\n    return {'title': int(size)}")
+    assert "title is 3; expected str" in refused(capsys, "sweep", "mine.py:3", "--dry-run")
+    assert "ValueError" not in (line := refused(capsys, "sweep", "mine.py:x", "--dry-run"))
+    assert "config mine.py:x: invalid literal" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "told"),
+    [
+        ({"axes": {"schedule.bach": [2]}}, [], "schedule.bach is not a field of"),
+        ({"setup": {"modle": "pico"}}, [], "setup.modle is not a field of Setup"),
+        ({"setup": 3}, [], "setup is 3"),
+        ({"setup": {"engine": 3}}, [], "setup.engine is 3"),
+        ({"sets": 3}, [], "sets is not a field"),
+        ({"engine": "locl"}, [], "did you mean 'local'"),
+        ({"axis": 3}, [], "axis is 3"),
+        ({"resamples": 1}, [], "resamples is 1"),
+        ({}, ["--set", "optimiser.lr=1"], "did you mean 'optimizer'"),
+        ({}, ["--set", "optimizer.lr=fast"], "setup.optimizer.lr is 'fast'; expected float"),
+        ({}, ["--set", "optimizer.lr"], "write PATH=VALUE"),
+        ({}, ["--set", "schedule.tokens.x=1"], "schedule.tokens.x=1: tokens is 4096"),
+        ({}, ["--axis", "schedule.batch=3"], "schedule.batch is there twice"),
+        ({"axes": {"schedule.batch": [3]}}, [], "multiple of no bucket"),
+        ({"results": ""}, [], "--out is missing"),
+    ],
+)
+def test_bad_sweeps(config, tmp_path, capsys, changes, options, told):
+    name = config(**{"results": "out", **changes})
+    assert told in refused(capsys, "sweep", name, *options)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("c.json", "[]", "no JSON object"),
+        ("c.json", "{", "is not JSON"),
+        ("c.py", "X = 3", "holds no config"),
+        ("c.py", "import nowhere_at_all", "ModuleNotFoundError: No module named"),
+        ("c.py:nano", "CONFIG = {}", "no get_config that takes a size"),
+        ("c.txt", "", "write FILE.py, FILE.py:SIZE or FILE.json"),
+        ("c.py", None, "there is no such config"),
+    ],
+)
+def test_files_that_are_no_config(tmp_path, monkeypatch, capsys, name, text, told):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / name.partition(":")[0]).write_text(text)
+    assert told in refused(capsys, "sweep", name, "--dry-run")
