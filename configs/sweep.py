@@ -4,8 +4,10 @@
 
 | size  | models          | runs | tokens | time on 2 CPU cores | for           |
 |-------|-----------------|------|--------|---------------------|---------------|
-| smoke | 25k parameters  | 4    | 0.2M   | under half a minute | tests         |
+| smoke | 29k parameters  | 4    | 0.2M   | under a minute      | tests         |
 | nano  | 131k parameters | 6    | 6M     | about 3 minutes     | a first sweep |
+
+The time of nano is not measured: it is by the tokens a second of `configs/es_curve.py:demo`.
 
 Every field is an option: axes by `--config.axes.schedule.batch="(2,4,8)"`, the set-up by
 `--config.setup.optimizer.lr=2e-3`.
