@@ -18,6 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.laws import (
         CriticalFit,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from bss.schedules.export import export
     from bss.schedules.plan import Plan
     from bss.schedules.plan import resolve as plan
-    from bss.schedules.rates import Rate, cosine, wsd
+    from bss.schedules.rates import LearningRate, Rate, cosine, wsd
     from bss.sweeps.grid import overlay, product, zipped
     from bss.sweeps.price import price
     from bss.sweeps.setup import EngineConfig, Setup, TextConfig
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdamW",
     "BatchSchedule",
+    "Corpus",
     "Coupling",
     "CriticalFit",
     "CurveFit",
@@ -62,6 +64,7 @@ __all__ = [
     "EsFit",
     "EvaluationConfig",
     "InputError",
+    "LearningRate",
     "Limits",
     "Options",
     "Plan",
@@ -103,6 +106,7 @@ __all__ = [
 _ROOMS = {
     "AdamW": "training.optimizers",
     "BatchSchedule": "schedules.batch",
+    "Corpus": "data.corpus",
     "Coupling": "schedules.coupling",
     "CriticalFit": "laws",
     "CurveFit": "laws",
@@ -110,6 +114,7 @@ _ROOMS = {
     "EsFit": "laws",
     "EvaluationConfig": "training.config",
     "InputError": "errors",
+    "LearningRate": "schedules.rates",
     "Limits": "policies.policy",
     "Options": "laws.fitting.estimate",
     "Plan": "schedules.plan",

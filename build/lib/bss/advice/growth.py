@@ -1,0 +1,142 @@
+"""Whether growing the batch inside a run pays, by what was trained in this project.
+
+Per ending, the claim of results/claims.json that speaks most for growing: the schedule that a law
+fitted to pilots calls best, against the best constant batch at equal tokens; a late switch stands
+beside it. One model of 99k parameters, 1M tokens, constants at the best of three rates, beta2 with
+a half-life of 7,000 tokens at every batch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bss.errors import InputError
+
+Verdict = Literal["yes", "no", "undecided"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One claim: losses of a growing batch less those of the best constant one, in nats.
+
+    Attributes:
+        statement, condition: of the claim.
+        verdict: of its two tests: shown, opposite shown, not shown or undecided.
+        effect, low, high: nats, with the interval at 95% after correction.
+    """
+
+    statement: str
+    condition: str
+    verdict: str
+    effect: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What was trained under one ending.
+
+    Attributes:
+        words: of the ending, for people.
+        best: of the schedule that the law calls best.
+        steps: of it, as a share of those of the constant.
+        late: of the switch from batch 4 to 32 at 70% of the tokens.
+    """
+
+    words: str
+    best: Trained
+    steps: float
+    late: Trained
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Whether to grow the batch.
+
+    Attributes:
+        verdict: "yes", "no" or "undecided".
+        gain: nats by which growing ended lower than the best constant; below 0 it ended higher.
+        why: on what that stands.
+    """
+
+    verdict: Verdict
+    gain: float
+    why: str
+
+
+_LAW = "The functional law's schedule ends lower than the best constant batch"
+_SWITCH = "A late switch ends lower than the best constant batch"
+ENDINGS: dict[str, Ending] = {
+    "wsd": Ending(
+        "WSD, the rate decayed to zero",
+        Trained(_LAW, "asked for WSD, decayed", "not shown", 0.000234, -0.000822, 0.001289),
+        0.87,
+        Trained(_SWITCH, "4 → 32 at 70%, decayed", "opposite shown", 0.0402, 0.0052, 0.0752),
+    ),
+    "cosine": Ending(
+        "cosine",
+        Trained(_LAW, "asked for cosine, cosine", "not shown", 0.0, 0.0, 0.0),
+        1.0,
+        Trained(_SWITCH, "4 → 32 at 70%, cosine", "opposite shown", 0.0463, 0.0058, 0.0869),
+    ),
+    "average": Ending(
+        "weights averaged at a constant rate",
+        Trained(
+            _LAW,
+            "asked for constant rate, averaged weights",
+            "undecided",
+            -0.00296,
+            -0.00717,
+            0.00126,
+        ),
+        0.77,
+        Trained(_SWITCH, "4 → 32 at 70%, averaged weights", "undecided", 0.0252, -0.0087, 0.0590),
+    ),
+    "constant": Ending(
+        "a constant rate to the end",
+        Trained(_LAW, "asked for constant rate, constant rate", "shown", -0.0779, -0.1063, -0.0495),
+        0.77,
+        Trained(_SWITCH, "4 → 32 at 70%, constant rate", "shown", -0.0321, -0.0626, -0.0016),
+    ),
+}
+_MEANS: dict[str, Verdict] = {"shown": "yes", "opposite shown": "no", "not shown": "no"}
+_BASIS = (
+    "trained with 99k parameters, 1M tokens and beta2 at a half-life of 7,000 tokens; nothing "
+    "larger was"
+)
+
+
+def growth(ending: str, beta2: float | None = None) -> Growth:
+    """Whether to grow the batch under an ending; undecided with a beta2 kept per step.
+
+    Args:
+        ending: one of `ENDINGS`.
+        beta2: per step at every batch, where that is the user's rule.
+
+    Raises:
+        InputError: the ending is unknown.
+
+    Examples:
+        >>> growth("wsd").verdict, growth("wsd", beta2=0.95).verdict, growth("constant").gain
+        ('no', 'undecided', 0.0779)
+    """
+    if ending not in ENDINGS:
+        raise InputError(f"ending: {ending!r} is unknown; choose one of {', '.join(ENDINGS)}")
+    known = ENDINGS[ending]
+    best, late = known.best, known.late
+    why = (
+        f"under {known.words} the schedule that a fitted law calls best ended "
+        f"{_apart(best)} the best constant batch, in {known.steps:.2f} of its steps "
+        f"({best.verdict}); a late switch to 8 times the batch {_apart(late)} it "
+        f"({late.verdict}); {_BASIS}"
+    )
+    gain = 0.0 - best.effect  # of none 0, not -0
+    if beta2 is not None:
+        told = f"with beta2 {beta2:g} per step at every batch nothing was measured; "
+        return Growth("undecided", gain, told + why)
+    return Growth(_MEANS.get(best.verdict, "undecided"), gain, why)
+
+
+def _apart(one: Trained) -> str:
+    side = "above" if one.effect >= 0 else "below"
+    return f"{abs(one.effect):.4f} nats {side}"

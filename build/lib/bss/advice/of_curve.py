@@ -1,0 +1,66 @@
+"""What the functional law says of constant batches at a budget, of the model that was fitted."""
+
+from typing import Any
+
+import numpy as np
+
+from bss.advice.told import ONE_MODEL, Told, of_losses
+from bss.errors import InputError
+from bss.laws import CurveFit
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.functional.curves import stack
+from bss.laws.functional.forecast import FAR, untested
+from bss.laws.functional.paths import plan_path
+from bss.laws.functional.values import law_losses
+from bss.rules import Setting
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Rate, wsd
+
+GRID = 33
+DECAY = 0.2  # of the budget, under WSD
+
+
+def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
+    """Of a fit as `bss fit curve --json` prints it, at one peak rate for all batches.
+
+    What it says of budgets that none of its runs came near is no voice.
+
+    Raises:
+        InputError: the runs had several rates and the setting has none, or the law says nothing of
+            averaged weights.
+    """
+    fit = CurveFit.from_dict(entry)
+    tokens = int(setting.tokens)
+    least, most = fit.batches
+    batch = np.unique(np.geomspace(max(1, least), most, GRID).round().astype(int))
+    rate = _rate(fit, setting, ending)
+    paths = [plan_path(BatchSchedule.parse(str(b)), tokens, fit.seq_len, rate) for b in batch]
+    curves = stack(paths, fit.seq_len)
+    loss = law_losses(fit.law, curves)[:, 0]
+    one_rate = f"losses are of one rate for all batches, {rate.peak:g}: that rate's best, not B_opt"
+    notes = [one_rate, ONE_MODEL]
+    if fit.unidentified:
+        notes.append(f"the runs do not identify {', '.join(fit.unidentified)}")
+    found = of_losses(name, (batch * fit.seq_len).tolist(), loss.tolist(), fit.level, notes)
+    beyond = untested(fit, curves)[int(np.argmin(loss))]
+    if not beyond:
+        return found
+    none = Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}")
+    near = fit.since < tokens <= FAR * fit.tokens
+    voice = found.best.value if near else None
+    return Told(name, none, extrapolated=voice, notes=tuple(notes) if near else (ONE_MODEL,))
+
+
+def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
+    least, most = fit.rates
+    if setting.lr is None and least != most:
+        told = f"give the peak rate, of {least:.4g} to {most:.4g} measured"
+        raise InputError(f"--lr: missing; {told}")
+    peak, tokens = setting.lr or most, setting.tokens
+    if ending == "average":
+        raise InputError(
+            "--ending average: a curve fit says nothing of averaged weights; give constant, wsd or "
+            "cosine"
+        )
+    decay = {"wsd": DECAY, "cosine": 1.0, "constant": 0.0}[ending] * tokens
+    return wsd(peak, tokens, 0, decay, "cosine" if ending == "cosine" else "linear")

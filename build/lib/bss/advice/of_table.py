@@ -1,0 +1,146 @@
+"""What the law of final losses says of constant batches, within what it was tested for."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bss.advice.told import Told
+from bss.laws import TableFit
+from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.points import SAME_BUDGET
+from bss.laws.final_loss.values import Tested
+from bss.laws.fitting.estimate import Estimate
+from bss.rules import Setting
+from bss.units import format_tokens
+
+NEAR = 1.25  # (N, D) within this factor of the one asked count as measured
+MOST = 3  # cells of a fit that are told
+SIZES = ("params", "tokens", "tokens_per_param")
+
+
+def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
+    """Of a fit as `bss fit table --json` prints it."""
+    return of_table(TableFit.from_dict(entry), setting, name)
+
+
+def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
+    """B_opt, the batches as good, and what others lose; nothing where the fit was not tested.
+
+    The batches are told a little farther than the losses: below the smallest model and budget as
+    far as the fit was tested beyond the largest.
+    """
+    N, D = setting.params, setting.tokens
+    where = [_Distance.of(fit, setting, size) for size in SIZES]
+    best, runs = fit.best_batch(N, D), _runs(fit, setting)
+    value = best.value if best.value and math.isfinite(best.value) else None
+    if all(at.batch.value is None for at in fit.optima):
+        value = None
+    far = ", ".join(at.text for at in where if not at.near)
+    if value is None or far:
+        reason = f"not tested there: {far}" if far else _why_none(fit, setting, best)
+        none = Estimate(None, level=best.level, note=reason)
+        return Told(name, none, extrapolated=value, runs=runs)
+    law = fit.law_at(N, D)
+    shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
+    alike = best.alike[0]
+    seen = fit.tested["batch_tokens"]
+    known = all(at.tested for at in where) and 0 < shift < math.inf
+
+    def lost(batch: float) -> float | None:
+        if not (known and seen.low <= batch <= seen.high):
+            return None
+        return max(float(law.given_up(N, D, np.array([batch * shift]))[0]), 0.0)
+
+    measured = min(_apart(at, setting) for at in fit.optima) < math.log(NEAR)
+    notes = [f"losses are not known: {at.text}" for at in where if not at.tested]
+    if setting.lr is not None:
+        notes.append(f"losses are of rates tuned at each batch, not of {setting.lr:g} at all")
+    return Told(
+        name, best, alike.low, alike.high, lost, measured=measured, runs=runs, notes=tuple(notes)
+    )
+
+
+def _why_none(fit: TableFit, setting: Setting, best: Estimate) -> str:
+    """Why the best batch has no value: that of the nearest measured (N, D) if it has none."""
+    nearest = min(fit.optima, key=lambda at: _apart(at, setting))
+    ends = "unidentified: the loss falls to the end of the search"
+    return nearest.batch.note or best.note or ends
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """How far a size lies outside of those measured.
+
+    Attributes:
+        times: how far; 1 inside.
+        tested: whether left-out runs were as far in that direction.
+        near: whether they were so in either.
+        text: for people.
+    """
+
+    times: float
+    tested: bool
+    near: bool
+    text: str
+
+    @classmethod
+    def of(cls, fit: TableFit, setting: Setting, size: str) -> "_Distance":
+        """Of one of `SIZES`; D/N moves by N or D, and was tested as far as the farther."""
+        value, seen = getattr(setting, size), fit.tested.get(size) or _ratios(fit)
+        above, below = value / seen.high, seen.low / value
+        times, slack = max(above, below, 1.0), 1 + SAME_BUDGET
+        side, end = ("above", seen.high) if above > 1 else ("below", seen.low)
+        name = size.replace("tokens_per_param", "tokens per parameter")
+        told = f"{name} {_rounded(value)} is {times:.3g} times {side} those measured"
+        tested = above <= seen.reach * slack and below <= slack
+        return cls(times, tested, times <= seen.reach * slack, f"{told}, {_rounded(end)}")
+
+
+def _ratios(fit: TableFit) -> Tested:
+    """The D/N that were measured."""
+    ratio = fit.points.tokens / fit.points.params
+    reach = max(fit.tested[size].reach for size in ("params", "tokens"))
+    return Tested(float(ratio.min()), float(ratio.max()), reach)
+
+
+def _rounded(count: float) -> str:
+    """A count to three digits, for people."""
+    return format_tokens(int(float(f"{count:.3g}"))) if count >= 1000 else f"{count:.3g}"
+
+
+def _apart(at: Optimum, setting: Setting) -> float:
+    """How far a measured (N, D) is from the one asked, in logarithms."""
+    return math.hypot(math.log(at.params / setting.params), math.log(at.tokens / setting.tokens))
+
+
+def _runs(fit: TableFit, setting: Setting) -> tuple[str, ...]:
+    """Where the fit has a best batch that its own runs do not tell, the nearest first."""
+    nearest = np.argsort([_apart(at, setting) for at in fit.optima])
+    open_ended = [text for cell in nearest if (text := _wanted(fit, int(cell)))]
+    return tuple(open_ended[:MOST])
+
+
+def _wanted(fit: TableFit, cell: int) -> str:
+    """The runs that one (N, D) lacks; empty where its best batch is told."""
+    points, at = fit.points, fit.optima[cell]
+    rows = np.flatnonzero(points.cell == cell)
+    batch = points.batch[rows]
+    least = float(batch[np.argmin(points.loss[rows])])
+    where = f"at {_rounded(at.params)} and {_rounded(at.tokens)} tokens"
+    if points.shared_rate(rows):
+        i = max(int(np.flatnonzero(np.sort(batch) == least)[0]), 1)
+        told = " and ".join(f"{b:,.0f}" for b in np.sort(batch)[i - 1 : i + 1])
+        return f"other rates at batches {told} {where}: all batches share one"
+    if at.batch.value is not None:
+        return ""
+    if len(batch) == 1 or at.batch.status != "end":
+        return f"batches {least / 2:,.0f} and {2 * least:,.0f} {where}: {_reason(at)}"
+    low, high = float(batch.min()), float(batch.max())
+    ends = (low / 4, low / 2) if at.batch.low is None else (2 * high, 4 * high)
+    return f"batches {ends[0]:,.0f} and {ends[1]:,.0f} {where}: {_reason(at)}"
+
+
+def _reason(at: Optimum) -> str:
+    return at.batch.note.removeprefix("unidentified: ") or "no batch on both sides of the best"

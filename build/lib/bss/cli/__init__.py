@@ -1,0 +1,96 @@
+"""The `bss` command. Each subcommand is a file here that imports its own room.
+
+Every command prints a table for people and, with --json, one JSON object for programs; --plot
+FILE saves a picture where one helps. Exit status 0, 2 with one line for bad input, 143 where a
+run was asked to stop and has saved.
+"""
+
+import argparse
+import importlib
+import keyword
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from bss import version
+from bss.cli.output import Output, emit
+from bss.errors import InputError
+from bss.machines.present import look_for_present
+
+_COMMANDS = {
+    "plan": "print, plot or export a plan before anything is trained",
+    "train": "train one run from its JSON config",
+    "sweep": "train a sweep from one config, and say what it says: tables, E(S), a report",
+    "compile": "what a run takes of a machine, present or not, and what bounds it there",
+    "import": "other trainers' logs into a run table",
+    "points": "steps and tokens to target losses, from loss curves",
+    "fit": "fit a law: es, critical, table, curve",
+    "predict": "a loss or a batch by a fitted law, with its interval",
+    "schedule": "a fitted law into a batch schedule",
+    "advise": "the best batch of a run before anything is trained, and what others cost",
+    "rules": "published rules of batch and rate, side by side",
+    "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
+    "report": "any runs, or a results directory, as one HTML page",
+    "models": "named models, their parameters and FLOPs",
+    "runs": "what a runs directory holds",
+}
+_BRIEF = ("plan", "advise", "rules")
+"""Done in one thread: the others that a numerics library starts would cost more than the answer."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a bad option in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+class _Version(argparse.Action):
+    """Prints the version, which takes longer to look up than all the help does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"bss {version()}")
+        parser.exit()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
+    look_for_present()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _Parser(prog="bss", description="Batch-size scaling laws.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    asked = given[0] if given and given[0] in _COMMANDS else None
+    if asked in _BRIEF and "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name, text in _COMMANDS.items() if asked is None else [(asked, _COMMANDS[asked])]:
+        subparser = subparsers.add_parser(name, help=text, description=text)
+        if name == asked:  # import only the room that is asked for
+            module = f"{name}_" if keyword.iskeyword(name) else name
+            importlib.import_module(f"bss.cli.{module}").add_arguments(subparser)
+    options = parser.parse_args(given)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            result = options.run(options)
+            if isinstance(result, Output):
+                emit(result, as_json=options.json, plot=getattr(options, "plot", None))
+                sys.stdout.flush()
+                return 0
+            return result
+    except InputError as error:
+        print(f"bss {options.command}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader has seen enough, as in `bss models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"bss {options.command}: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"note: {message}", file=sys.stderr)

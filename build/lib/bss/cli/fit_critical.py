@@ -1,0 +1,150 @@
+"""bss fit critical: critical batch sizes and their laws, from steps to a target."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from bss.cli.output import (
+    Output,
+    Table,
+    add_fit_arguments,
+    add_output_arguments,
+    drawing,
+    estimate,
+    number,
+)
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
+from bss.errors import InputError
+from bss.laws import CriticalFit, fit_critical
+from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.fitting.power import PowerLaw, predict
+from bss.points.curve import default_targets, points
+from bss.tables import read_points
+from bss.tables.dropping import without
+from bss.units import format_tokens, parse_tokens
+from bss.values import to_dict
+
+SYMBOLS = {"params": "N", "tokens": "D"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss fit critical`."""
+    add = parser.add_argument
+    told = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; "
+    told += "or a runs directory"
+    add("points", type=Path, help=told)
+    add_reading_arguments(parser)
+    add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
+    add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
+    add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
+    add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
+    add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
+    add_fit_arguments(parser, resamples=2000)
+    add_output_arguments(parser, run, plot=True)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Fits critical batch sizes."""
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    measured, told = _points(options)
+    fit = fit_critical(
+        without(measured, options.drop),
+        overhead=options.overhead,
+        reference=options.reference_batch,
+        free_alpha=options.alpha == "free",
+        unit=options.unit,
+        options=Options(options.resamples, options.level, options.seed),
+    )
+    forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
+    payload = fit.to_dict()
+    tables = [models_table(fit), definitions_table(fit)]
+    if forecasts and fit.law:
+        name = fit.law.variables[0]
+        payload["forecasts"] = [{name: x, "cbs": to_dict(value)} for x, value in forecasts.items()]
+        rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
+        tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
+    notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
+    notes += [f"warning: {text}" for text in (*fit.warnings, *told)]
+    return Output(payload, tables, notes, figure=drawing("critical.critical_figure", fit))
+
+
+def _points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
+    """The table of points, or a directory's: points.csv, else each model's at one target.
+
+    That target is the lowest that every batch reaches; the law takes the best rate by itself.
+    """
+    given = options.points
+    file = given / "points.csv" if given.is_dir() else given
+    if not given.is_dir() or file.is_file():
+        return _one_budget(read_points(file, reading(options))), []
+    runs, told = read_run_table(given, reading(options))
+    models = runs.groupby("model") if "model" in runs else [("", runs)]
+    tables = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
+    return _one_budget(pd.concat(tables, ignore_index=True)), told
+
+
+def _one_budget(measured: pd.DataFrame) -> pd.DataFrame:
+    """Points of runs, each target's at the largest budget of a model: runs end apart by remainders.
+
+    A table that names no runs says itself which budget a target is of.
+    """
+    if "run" not in measured:
+        return measured
+    cell = ["model", "params", "target_loss", "kind", "seq_len"]
+    largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
+    return measured.assign(budget_tokens=largest)
+
+
+def models_table(fit: CriticalFit) -> Table:
+    """One row per model and target."""
+    columns = ("model", "target", "S_min", "E_min", "B_crit", "CBS", "CBS interpolated", "noise")
+    rows = [
+        (
+            at.curve.model,
+            number(at.curve.target_loss),
+            number(at.S_min.value, 6),
+            number(at.E_min.value),
+            estimate(at.B_crit),
+            estimate(at.cbs),
+            estimate(at.interpolated),
+            f"{at.noise:.1%}",
+        )
+        for at in fit.fits
+    ]
+    title = f"critical batch: {fit.overhead:.0%} over {fit.reference:g}; batches in {fit.unit}"
+    return Table(title, columns, rows)
+
+
+def definitions_table(fit: CriticalFit) -> Table:
+    """Critical batches and the law's exponents, over definitions."""
+    variables = fit.law.variables if fit.law else ()
+    columns = ["definition", *(at.curve.model for at in fit.fits)]
+    columns += [f"exponent of {SYMBOLS[name]}" for name in variables]
+    rows = []
+    for row in fit.definitions:
+        exponents = row.law.exponents if row.law else [None] * len(variables)
+        rows.append((row.name, *map(number, row.values), *map(estimate, exponents)))
+    return Table("the exponent depends on the definition", columns, rows)
+
+
+def law_line(law: PowerLaw) -> str:
+    """A law in a line, as CBS = 93.2·N^0.468 with its interval."""
+    terms = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
+    factors = [
+        f"{SYMBOLS[name]}^{number(exponent.value)} ({number(exponent.low)} – "
+        f"{number(exponent.high)} at {exponent.level:.0%}; leaving one out {low:.3g} – {high:.3g})"
+        for name, exponent, (low, high) in terms
+    ]
+    unit = {1e6: "in millions"}.get(law.unit, f"over {law.unit:g}")
+    symbols = ", ".join(SYMBOLS[name] for name in law.variables)
+    return f"CBS = {number(law.coefficient.value)} · {' · '.join(factors)}; {symbols} {unit}"
+
+
+def _forecasts(fit: CriticalFit, text: str) -> Mapping[int, Estimate]:
+    if fit.law is None or len(fit.law.variables) != 1:
+        raise InputError("--forecast: there is no law in one variable to forecast with; leave out")
+    sizes = [parse_tokens(part, field="--forecast") for part in text.split(",")]
+    return {size: predict(fit.law, {fit.law.variables[0]: size}) for size in sizes}

@@ -1,0 +1,182 @@
+"""bss fit table: the law of final losses, its forms weighed by left-out runs; best batches."""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from bss.cli.output import (
+    Output,
+    Table,
+    add_fit_arguments,
+    add_output_arguments,
+    drawing,
+    estimate,
+    measured_tokens,
+    number,
+    progress,
+)
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
+from bss.errors import InputError
+from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.forms import FORMS
+from bss.laws.final_loss.table import final_losses, read_losses
+from bss.laws.final_loss.values import Outlier
+from bss.laws.fitting.estimate import Options
+
+KINDS = {
+    "tokens": ("the largest budgets", "beyond"),
+    "params": ("the largest model", "beyond"),
+    "cell": ("(N, D) in turn", "inside"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss fit table`."""
+    told = "CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
+    told += "batch_tokens; lr where it was varied; or a runs directory"
+    parser.add_argument("runs", type=Path, help=told)
+    add_reading_arguments(parser)
+    told = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
+    parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=told)
+    told = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
+    parser.add_argument("--form", action="append", metavar="NAME", help=told)
+    add_fit_arguments(parser, resamples=300)
+    add_output_arguments(parser, run, plot=True)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Fits the law of final losses."""
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    table, said = _losses(options)
+    with progress() as report:
+        fit = fit_table(
+            table,
+            hold_out=tuple(options.hold_out),
+            forms=options.form,
+            drop=options.drop,
+            options=Options(options.resamples, options.level, options.seed),
+            progress=report,
+        )
+    fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))
+    lack = fit.lack_of_fit
+    told = (
+        f"{lack.note}"
+        if lack.noise is None
+        else f"{lack.note} ({lack.noise:.2g}, p = {lack.p:.2g})"
+    )
+    notes = [
+        fit.formula + "; S = D/B, sizes at the middle of the table",
+        f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; lack of fit: {told}",
+        _growth(fit),
+        *(outlier_text(one, fit.seq_len) for one in fit.outliers),
+        f"{fit.level:.0%} intervals: {fit.method}",
+        *(f"warning: {text}" for text in fit.warnings),
+    ]
+    tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
+    return Output(fit.to_dict(), tables, notes, figure=drawing("final_loss.table_figure", fit))
+
+
+def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
+    """The table of final losses, or where a directory's finished runs end, and what is said."""
+    if not options.runs.is_dir():
+        return read_losses(options.runs, reading(options)), []
+    runs, said = read_run_table(options.runs, reading(options), only_finished=True)
+    return final_losses(runs), said
+
+
+def left_out_table(fit: TableFit) -> Table:
+    """Errors at runs that were not seen, extrapolation first; what a user asked for below."""
+    rows = [
+        (told, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), fit.law(use).text)
+        for kind, (told, use) in KINDS.items()
+    ]
+    rows += [
+        (h.out, number(h.rmse, 2), number(h.near, 2), _weights(h.weights)) for h in fit.hold_out
+    ]
+    columns = ("left out", "rms error, nats", "near the best batch", "forms by their weights")
+    return Table("errors at runs left out, the weights of the forms with them", columns, rows)
+
+
+def _weights(weights: Mapping[str, float]) -> str:
+    ordered = sorted(weights.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {weight:.0%}" for name, weight in ordered)
+
+
+def parameters_table(fit: TableFit) -> Table:
+    """The parameters of the heaviest form inside the table with their intervals."""
+    law = fit.law().heaviest
+    N, D, B = (measured_tokens(size) for size in law.reference)
+    rows = [
+        (name, estimate(value), value.note.removeprefix("unidentified: "))
+        for name, value in law.parameters.items()
+    ]
+    title = f"{law.form} form, {fit.status}; at N {N}, D {D}, B {B} tokens"
+    return Table(title, ("parameter", "estimate", ""), rows)
+
+
+def optima_table(fit: TableFit) -> Table:
+    """The best batch at each size and budget, and the batches as good."""
+    unit, columns = fit.seq_len or 1, ("params", "tokens", "B_opt", "within .003 nats", ".005", "")
+    rows = [
+        (
+            measured_tokens(at.params),
+            measured_tokens(at.tokens),
+            _sizes([at.batch.value, at.batch.low, at.batch.high], unit),
+            _span(at, "indifference", unit),
+            _span(at, "wider", unit),
+            at.batch.note.removeprefix("unidentified: "),
+        )
+        for at in fit.optima
+    ]
+    told = "sequences = tokens" if fit.seq_len else "tokens"
+    title = f"best batch, {fit.level:.0%} intervals, in {told}; elsewhere by the {fit.best.source}"
+    return Table(title, columns, rows)
+
+
+def outlier_text(one: Outlier, seq_len: float | None) -> str:
+    """A row far from the others, as `--drop` takes it, and what it does."""
+    name, size = (
+        ("batch", one.batch_tokens / seq_len) if seq_len else ("batch_tokens", one.batch_tokens)
+    )
+    side = "above" if one.above > 0 else "below"
+    return (
+        f"outlier: params={one.params:.10g},tokens={one.tokens:.10g},{name}={size:.10g}: "
+        f"{abs(one.above):.2g} {side} the valley, {one.times:.0f} times the scatter; without it "
+        f"the valley's best batch moves by {one.moves:.0%}"
+    )
+
+
+def _growth(fit: TableFit) -> str:
+    found = fit.B_opt_exponents
+    if found["D"].value is None and found["N"].value is None:
+        return f"growth of B_opt {found['D'].note}"
+    parts = [
+        f"{name}^{estimate(found[name])}" for name in ("N", "D") if found[name].value is not None
+    ]
+    less = found["D_less_N"]
+    apart = f"; D's exponent less N's {estimate(less)}" if less.value is not None else ""
+    return f"B_opt grows as {' · '.join(parts)}{apart}"
+
+
+def _span(at: Optimum, name: str, unit: float) -> str:
+    """The batches as good as the best: in sequences, then in tokens."""
+    ends = getattr(at, name).low, getattr(at, name).high
+    low, high = (number(end / unit, 3) if end else "" for end in ends)
+    told = f"{low or '<'} – {high or '>'}"
+    if unit == 1 or None in ends:
+        return told
+    return f"{told} = {' – '.join(measured_tokens(end) for end in ends)}"
+
+
+def _sizes(ends: list[float | None], unit: float) -> str:
+    value, low, high = (end and end / unit for end in ends)
+    if value is None:
+        bound = f"≥ {number(low, 3)}" if low else f"≤ {number(high, 3)}" if high else "–"
+        return bound if low is None or high is None else f"{number(low, 3)} – {number(high, 3)}"
+    span = f"{number(value, 3)} ({number(low, 3)} – {number(high, 3)})"
+    return span if unit == 1 else f"{span} = {measured_tokens(value * unit)}"

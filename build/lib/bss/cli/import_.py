@@ -1,0 +1,116 @@
+"""bss import: other trainers' logs into a run table."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, progress
+from bss.errors import InputError
+from bss.importers import ANY, IMPORTERS, Log, Options, Report, import_runs, read_logs
+from bss.importers.batches import Batches, Unknown
+from bss.tables import Reading
+from bss.tables.appending import appending
+from bss.units import parse_tokens
+
+SHOWN = 20
+"""Runs that the table for people lists."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss import`."""
+    add = parser.add_argument
+    add("format", help=f"auto, {', '.join(IMPORTERS)}, or package.module:ATTRIBUTE of your own")
+    add("paths", type=Path, nargs="+", metavar="PATH", help="files, or directories of them")
+    add("-o", "--out", type=Path, required=True, help="the run table (.parquet or .csv)")
+    told = "batch in sequences of the runs of a name: 'big*=0:256 2B:512'; again for others"
+    add("--batch", action="append", default=[], metavar="[RUN_GLOB=]SCHEDULE", help=told)
+    add("--seq-len", type=int, help="tokens per sequence, where the log does not say it")
+    told = "searched in run names; its groups size, batch, lr, seed, run, … become columns"
+    add("--run-regex", metavar="REGEX", help=told)
+    told = "metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce,step=iter"
+    add("--columns", metavar="NAMES", help=told)
+    add_output_arguments(parser, run)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Imports the runs."""
+    importer = ANY if options.format == "auto" else IMPORTERS[options.format]
+    columns = Reading.parse(options.columns).columns
+    batches = Batches.parse(options.batch)
+    given = Options(batches, options.seq_len, options.run_regex, columns)
+    with progress() as report:
+        logs = list(read_logs(options.paths, importer, given))
+        if options.out.resolve() in {Path(log.source).resolve() for log in logs}:
+            raise InputError(f"-o: {options.out} is one of the logs; write the table elsewhere")
+        reports = _written(logs, given, options.out, report)
+    return _output(reports, options.out)
+
+
+def _written(
+    logs: Sequence[Log], options: Options, out: Path, report: Callable[[str], None]
+) -> list[Report]:
+    """Writes the table; asks on a terminal for what neither logs nor options say, once each."""
+    try:
+        reports = []
+        with appending(out) as table:
+            for frame, told in import_runs(logs, options):
+                report(told.run)
+                table.append(frame)
+                reports.append(told)
+        return reports
+    except Unknown as unknown:
+        if not sys.stdin.isatty() or unknown.field in options.asked:
+            raise
+        report("")
+        return _written(logs, _asked(options, unknown), out, report)
+
+
+def _asked(options: Options, unknown: Unknown) -> Options:
+    """The options with the answer to the question of what is unknown."""
+    asked = (*options.asked, unknown.field)
+    if unknown.field == "seq_len":
+        answer = input("tokens per sequence of the runs that do not say it: ")
+        seq_len = parse_tokens(answer, field="tokens per sequence")
+        return replace(options, seq_len=seq_len, asked=asked)
+    answer = input("batch in sequences of the runs that do not say it, as 512 or 0:256 2B:512: ")
+    return replace(options, otherwise=Batches.parse([answer]), asked=asked)
+
+
+def _output(reports: Sequence[Report], out: Path) -> Output:
+    columns = ("run", "rows", "of", "restarts", "merged", "batch", "tokens", "missing")
+    rows = [
+        (
+            told.run,
+            told.rows,
+            told.read,
+            told.restarts,
+            told.superseded + told.duplicates,
+            f"{told.batch} ({told.batch_from})",
+            measured_tokens(told.tokens),
+            ", ".join(told.missing) or "–",
+        )
+        for told in reports[:SHOWN]
+    ]
+    noted: dict[str, list[str]] = {}
+    for told in reports:
+        for note in told.notes:
+            noted.setdefault(note, []).append(told.run)
+    notes = [
+        f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs'}: {note}"
+        for note, runs in noted.items()
+    ]
+    notes += [
+        f"{told.run}: diverged; rows from {told.diverged_at} on are left out"
+        for told in reports
+        if told.diverged_at is not None
+    ]
+    if len(notes) > SHOWN:
+        notes = [*notes[:SHOWN], f"and {len(notes) - SHOWN} more notes; --json tells all"]
+    if 0 < sum("eval_loss" in told.missing for told in reports) < len(reports):
+        notes.append("warning: some runs have no eval_loss; what reads the table wants one of all")
+    runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
+    total = f"{runs}, {sum(told.rows for told in reports)} rows in {out}"
+    json = {"out": str(out), "runs": [asdict(told) for told in reports]}
+    return Output(json, [Table("imported", columns, rows)], [*notes, total])

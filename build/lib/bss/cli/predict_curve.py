@@ -1,0 +1,176 @@
+"""bss predict, from a fit of loss curves: the loss of a schedule, or of the runs of a table."""
+
+import argparse
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.plan import check_peak, parse_budget
+from bss.cli.predict_register import of_runs, of_schedule, registered
+from bss.cli.reading import read_run_table
+from bss.errors import InputError
+from bss.laws import CurveFit
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.functional.curves import Curves, curves_of, stack
+from bss.laws.functional.forecast import along, forecast, last_losses, tested, untested
+from bss.laws.functional.paths import plan_path
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.tables import Reading
+from bss.units import format_tokens, parse_tokens
+from bss.values import to_dict
+
+OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
+EARLY = 0.02  # of the longest run: no losses are drawn before it
+
+
+def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
+    """The loss at the end of a schedule, or of each run of a table, with its interval."""
+    fit = CurveFit.from_dict(entry)
+    if fit.status == "not converged":
+        raise InputError(f"--from {options.fit}: the fit did not converge; fit other losses")
+    return _of_runs(fit, options) if options.runs else _of_schedule(fit, options)
+
+
+def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
+    for name in ("batch", "tokens"):
+        if getattr(options, name) is None:
+            raise InputError(f"--{name}: missing; give a schedule (--batch, --tokens) or --runs")
+    tokens = parse_budget(options.tokens)
+    schedule = BatchSchedule.parse(options.batch, total=tokens)
+    rate = _rate(fit, options, tokens)
+    path = plan_path(schedule, tokens, fit.seq_len, rate)
+    curves = stack([path], fit.seq_len)
+    beyond = _beyond(fit, curves, options.extrapolate)[0]
+    loss, steps = last_losses(fit, curves)[0], round(float(path.steps.sum()))
+    payload = {
+        "kind": "prediction",
+        "of": "curve",
+        "loss": to_dict(loss),
+        "steps": steps,
+        "tokens": int(path.tokens[0]),
+        "batch": str(schedule),
+        "tested": tested(fit),
+        "extrapolates": list(beyond),
+    }
+    row = (str(schedule), format_tokens(tokens), f"{steps:,}", estimate(loss))
+    columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
+    table = Table("predicted loss, nats per token", columns, [row])
+    notes = [*_notes(fit), *(f"beyond what was tested: {told}" for told in beyond)]
+
+    def figure() -> Any:
+        return drawing("curves.predicted_curves", _bands(fit, curves), None)()
+
+    output = Output(payload, [table], notes, figure=figure)
+    if not options.register:
+        return output
+    named = of_schedule(schedule, rate, payload["tokens"], loss, beyond, options)
+    return registered(output, fit, named, options)
+
+
+def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
+    for name in OF_SCHEDULE:
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
+    reading = Reading.parse(options.columns, fit.seq_len)
+    runs, told = read_run_table(options.runs, reading, need_loss=False)
+    warmup = parse_tokens(options.warmup or "0", field="--warmup")
+    ends = curves_of(runs, warmup=warmup, ends=True)
+    beyond = _beyond(fit, ends, options.extrapolate)
+    rows = []
+    for i, loss in enumerate(last_losses(fit, ends)):
+        measured = float(ends.loss[i, 0]) if np.isfinite(ends.loss[i, 0]) else None
+        row = {"run": ends.runs[i], "tokens": int(ends.tokens[i, 0]), "loss": to_dict(loss)}
+        error = None if measured is None else (loss.value or 0) - measured
+        rows.append(row | {"measured": measured, "error": error, "extrapolates": list(beyond[i])})
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    rmse = float(np.sqrt(np.mean(np.square(errors)))) if errors else None
+    payload = {"kind": "prediction", "of": "curve", "runs": rows, "rmse": rmse}
+    cells = [
+        (
+            row["run"],
+            format_tokens(row["tokens"]),
+            estimate(Estimate(**row["loss"])),
+            number(row["measured"]),
+            "–" if row["error"] is None else f"{row['error']:+.4f}",
+        )
+        for row in rows
+    ]
+    columns = ("run", "tokens", f"predicted ({fit.level:.0%})", "measured", "error")
+    notes = [*_notes(fit), *(f"warning: {text}" for text in told)]
+    notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
+    notes += [
+        f"{row['run']}, beyond what was tested: {x}" for row in rows for x in row["extrapolates"]
+    ]
+    table = Table("predicted losses at the last loss of each run, nats", columns, cells)
+
+    def figure() -> Any:
+        drawn = _bands(fit, ends), _measured(fit, runs, warmup, ends)
+        return drawing("curves.predicted_curves", *drawn)()
+
+    output = Output(payload | {"tested": tested(fit)}, [table], notes, figure=figure)
+    return (
+        registered(output, fit, of_runs(rows, runs, options), options)
+        if options.register
+        else output
+    )
+
+
+def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:
+    least, most = fit.rates
+    if options.lr is None and least != most:
+        raise InputError(
+            f"--lr: missing; give the peak rate, of {least:.4g} to {most:.4g} measured"
+        )
+    if options.shape and not options.decay:
+        raise InputError(f"--shape {options.shape}: it is the shape of a decay; give --decay too")
+    peak = most if options.lr is None else options.lr
+    check_peak(peak)
+    warmup, decay = (
+        parse_tokens(getattr(options, name) or "0", field=f"--{name}", total=tokens)
+        for name in ("warmup", "decay")
+    )
+    return rates.wsd(peak, tokens, warmup, decay, options.shape or "linear")
+
+
+def _beyond(fit: CurveFit, curves: Curves, extrapolate: bool) -> list[tuple[str, ...]]:
+    """What is beyond what the fit was tested for, of each run; refused unless it was asked for."""
+    found = untested(fit, curves)
+    for run, told in zip(curves.runs, found, strict=True):
+        if told and not extrapolate:
+            raise InputError(
+                f"run {run}: beyond what the fit was tested for: {'; '.join(told)}; ask within it, "
+                "or with --extrapolate"
+            )
+    return found
+
+
+def _notes(fit: CurveFit) -> list[str]:
+    error = fit.left_out_rmse.get(fit.clock)
+    if error is None:
+        return [f"warning: tested on no run left out; rms error {fit.rmse:.2g} of log loss"]
+    return [f"tested: error {error:.2g} of log loss at the ends of {fit.runs} runs left out"]
+
+
+def _bands(fit: CurveFit, ends: Curves) -> pd.DataFrame:
+    """Predictions along runs, where the fit has losses: run, tokens, predicted, low, high."""
+    curves, tokens = along(ends)
+    names = np.broadcast_to(np.array(curves.runs, object)[:, None], tokens.shape)
+    columns = dict(zip(("predicted", "low", "high"), forecast(fit, curves), strict=True))
+    columns = {"run": names, "tokens": tokens} | columns
+    used = tokens >= max(fit.since, EARLY * tokens.max())
+    return pd.DataFrame({name: values[used] for name, values in columns.items()})
+
+
+def _measured(fit: CurveFit, runs: pd.DataFrame, warmup: int, ends: Curves) -> pd.DataFrame | None:
+    """The losses of runs there, thinned: run, tokens, loss; None where there are none."""
+    first = max(fit.since, round(EARLY * float(ends.tokens[:, 0].max())))
+    if not np.any(np.isfinite(ends.loss[:, 0]) & (ends.tokens[:, 0] > max(first, warmup))):
+        return None
+    curves = curves_of(runs, warmup=warmup, since=first)
+    seen = curves.weight > 0
+    names = np.broadcast_to(np.array(curves.runs, object)[:, None], seen.shape)
+    columns = {"run": names, "tokens": curves.tokens, "loss": curves.loss}
+    return pd.DataFrame({name: values[seen] for name, values in columns.items()})

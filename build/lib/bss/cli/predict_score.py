@@ -1,0 +1,84 @@
+"""bss predict --score: what was registered, against the runs that were trained after."""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from bss.cli.output import Output, Table, estimate, number
+from bss.errors import InputError
+from bss.predictions.ancestry import check_first
+from bss.predictions.registration import read_registration
+from bss.predictions.score import ALL, LAW, Score, Scored, score, score_entry
+from bss.sweeps.outcomes import COLUMNS, outcomes
+from bss.tables.columns import need
+from bss.tables.storage import read_table
+
+
+def scored(options: argparse.Namespace) -> Output:
+    """Scores a registration once git has told that it came first."""
+    if options.runs is None:
+        raise InputError("--runs: missing; give the runs directory, or a table of how they ended")
+    file = options.predictions / f"{options.score}.json"
+    registration = read_registration(file)
+    ended = _ended(options.runs, registration.runs)
+    first = check_first(file, ended)
+    found = score(registration, ended)
+    entry = score_entry(found, file, first)
+    return Output(entry, [*_tables(found)], _notes(found, file, first))
+
+
+def _ended(runs: Path, registered: list[str]) -> pd.DataFrame:
+    """How the registered runs ended: of run directories, or of a table."""
+    if runs.is_dir():
+        return outcomes(runs, registered)
+    table, origin = read_table(runs)
+    table = table if "status" in table else table.assign(status="finished")
+    need(table, origin, *COLUMNS)
+    return table.loc[table["run"].isin(registered)]
+
+
+def _tables(found: Score) -> list[Table]:
+    each = [
+        (one.name, one.ending, number(one.predicted[LAW]), number(one.measured), _told(one))
+        for one in found.schedules
+    ]
+    judged = [
+        (ending, name, *map(estimate, (one.error, one.coverage, one.rank, one.differences)))
+        for ending, predictors in found.judged.items()
+        for name, one in predictors.items()
+    ]
+    compared = [
+        (ending, name, estimate(less))
+        for ending, pairs in found.compared.items()
+        for name, less in pairs.items()
+    ]
+    covers = f"in its {found.nominal:.0%}"
+    columns = ("ending", "by", "median |error|, %", covers, "rank correlation", "differences")
+    title = f"{len(found.schedules)} schedules; {found.level:.0%} intervals over schedules"
+    return [
+        Table(found.metric, ("schedule", "ending", "predicted", "measured", covers), each),
+        Table(title, columns, judged),
+        *([Table("mean |error|, %", ("ending", "A - B", "A - B"), compared)] if compared else []),
+    ]
+
+
+def _told(one: Scored) -> str:
+    return "failed" if one.measured is None else "yes" if one.covered else "no"
+
+
+def _notes(found: Score, file: Path, first: str) -> list[str]:
+    notes = [f"{file} was committed in {first[:12]}, and every run came after"]
+    for failure in found.failures:
+        notes.append(f"failed: run {failure.run} of {failure.schedule}: {failure.why}")
+    failed = sum(one.measured is None for one in found.schedules)
+    if failed:
+        notes.append(
+            f"{failed} of {len(found.schedules)} schedules failed, by {len(found.failures)} of "
+            f"{found.runs} runs; their error is infinite, ranks and differences are of the others"
+        )
+    for name, less in found.compared[ALL].items():
+        if less.low is not None and less.high is not None:
+            sign = "lower" if less.high < 0 else "higher" if less.low > 0 else "not shown to differ"
+            notes.append(f"{name}: error {sign}, {estimate(less)} % of the loss")
+    return notes

@@ -1,0 +1,69 @@
+"""bss report: any runs, or a results directory, as one HTML page."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bss.cli.output import Output, add_output_arguments
+from bss.cli.points import (
+    add_measuring_arguments,
+    parse_targets,
+    read_curves,
+    smoothing,
+)
+from bss.errors import InputError
+from bss.units import parse_tokens
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss report`."""
+    told = "a run table (CSV or Parquet, as `bss import` writes it), a directory of runs, or the "
+    told += "results directory of an experiment"
+    parser.add_argument("source", metavar="RUNS|RESULTS", type=Path, help=told)
+    told = "the page; by default report.html in the directory, or beside the table under its name"
+    parser.add_argument("-o", dest="file", type=Path, help=told)
+    add_measuring_arguments(parser)
+    told = "losses before are not read by the law of loss curves: tokens, or a percentage"
+    parser.add_argument("--since", default="0", help=told)
+    parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
+    add_output_arguments(parser, run)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Writes the page."""
+    from bss.report.page import write_report
+
+    source = options.source
+    if (source / "experiment.json").is_file():
+        file = options.file or source / "report.html"
+        write_report(source, file)
+    else:
+        inside = source.is_dir()
+        file = options.file or (source / "report.html" if inside else source.with_suffix(".html"))
+        runs, told = read_curves(source, options, need_finished=False)
+        _write(runs, options, file, told)
+    return Output({"report": str(file)}, text=f"report: {file}")
+
+
+def _write(
+    runs: pd.DataFrame, options: argparse.Namespace, file: Path, told: Sequence[str]
+) -> None:
+    from bss.report.measured import How
+    from bss.report.page import write_runs_report
+
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    how = How(
+        targets=parse_targets(options.targets) if options.targets else (),
+        smooth=smoothing(options),
+        warmup=parse_tokens(options.warmup, field="--warmup"),
+        since=parse_tokens(
+            options.since, field="--since", total=max(int(n) for n in runs["tokens"])
+        ),
+        resamples=options.resamples,
+    )
+    command = f"bss report {shlex.quote(str(options.source))}"
+    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file, told)

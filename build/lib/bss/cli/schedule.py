@@ -1,0 +1,154 @@
+"""bss schedule: a fitted law into a batch schedule, ready to train or to export."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from bss.cli.output import Output, add_output_arguments, drawing, number
+from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
+from bss.cli.saved import read_fit
+from bss.errors import InputError
+from bss.laws import CurveFit, EsFit, TableFit
+from bss.policies import POLICIES, policy_named
+from bss.policies.functional_best import FunctionalBest, assumed_rate
+from bss.policies.outlook import Outlook, outlook
+from bss.policies.policy import Basis, Limits, Policy
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.export import export
+from bss.schedules.plan import Plan, resolve
+from bss.tables import Reading, read_points
+from bss.units import format_tokens, parse_tokens
+
+FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
+SEARCH = "functional-best"
+FITS: dict[str, tuple[type[CurveFit | TableFit | EsFit], str]] = {
+    "curve": (CurveFit, SEARCH),
+    "table": (TableFit, "best-batch"),
+    "es": (EsFit, "follow-optimum"),
+}
+"""Per kind, what is read, and the policy that is meant where none is named."""
+SEARCHED = {"optimise": "optimise", "batch": "batch", "loss": "target_loss"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss schedule`."""
+    add = parser.add_argument
+    add("--from", dest="fit", type=Path, required=True, help="a fit, as `bss fit --json` prints it")
+    add("--tokens", required=True, help="budget, as 10M")
+    add("--policy", help=f"{', '.join(POLICIES)}, or package.module:ATTRIBUTE; default by the fit")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the policy")
+    add("--points", type=Path, help="a table of `bss points`, for a policy that reads one")
+    add("--stages", type=int, default=4, help="constant stages at most")
+    add("--multiple-of", type=int, default=1, help="batches are multiples of it")
+    add("--min-batch", type=float, help="by default the smallest batch measured")
+    add("--max-batch", type=float, help="by default the largest batch measured")
+    add("--lr", type=float, help="peak learning rate of the plan; without it the plan has none")
+    add("--warmup", default="0", help="of that rate: tokens, or a percentage of the budget")
+    add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
+    add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
+    add("--batch", type=int, help="of a `fit curve`: the constant batch of --optimise lr")
+    add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
+    add("--export", choices=TRAINERS, help="print another trainer's settings")
+    add_output_arguments(parser, run, plot=True)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Derives the schedule and its plan."""
+    entry = read_fit(options.fit, "schedule", FITS)
+    tokens = parse_budget(options.tokens)
+    rate = _rate(options, tokens)
+    read, default = FITS[entry["kind"]]
+    name = options.policy or default
+    policy, fit = _policy(options, name), read.from_dict(entry)
+    if fit.seq_len is None:
+        raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
+    seq_len = int(fit.seq_len)
+    if isinstance(fit, CurveFit):
+        rate = rate or assumed_rate(fit, tokens)
+    points = options.points and read_points(options.points, Reading(seq_len=seq_len))
+    basis = Basis(seq_len, fit, points, rate)
+    within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
+    limits = Limits(options.stages, options.multiple_of, **within)
+    if isinstance(policy, FunctionalBest):
+        schedule, rate = policy.search(basis, tokens, limits)
+    else:
+        schedule = policy(basis, tokens, limits)
+    if not isinstance(schedule, BatchSchedule):
+        raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
+    plan = resolve(schedule, tokens, seq_len, rate=rate)
+    text = export(plan, options.export) if options.export else None
+    payload = {
+        "kind": "schedule",
+        "policy": name,
+        "batch": str(schedule),
+        "law": fit.law.name if isinstance(fit, EsFit) else fit.KIND,
+        "steps": plan.steps,
+        "tokens": plan.tokens,
+        "plan": plan_entry(plan),
+        **({"export": text} if text else {}),
+    }
+    notes = [f'--batch "{schedule}"', *plan_notes(plan)]
+    if isinstance(fit, CurveFit) and rate is not None:
+        constants = limits.within(basis.measured).ladder()
+        expected = outlook(fit, schedule, tokens, rate, constants)
+        payload |= {
+            "optimised": options.optimise or "batch",
+            "lr": asdict(rate),
+            **asdict(expected),
+            "extrapolation": tokens / fit.tokens,
+        }
+        notes[1:1] = _expected(expected, rate)
+        notes += _warnings(fit, plan)
+    figure = drawing("schedules.schedule_figure", plan)
+    return Output(payload, [plan_table(plan)], notes, text, figure)
+
+
+def _policy(options: argparse.Namespace, name: str) -> Policy:
+    """The policy with its settings; those of a search have options of their own."""
+    given = [option for option in SEARCHED if getattr(options, option) is not None]
+    settings = [f"{SEARCHED[option]}={getattr(options, option)}" for option in given]
+    if given and name != SEARCH:
+        raise InputError(
+            f"--{given[0]}: is of --policy {SEARCH}, for a fit of `bss fit curve`; leave it out"
+        )
+    return policy_named(name, [*options.set, *settings])
+
+
+def _rate(options: argparse.Namespace, tokens: int) -> rates.Rate | None:
+    warmup = parse_tokens(options.warmup, field="--warmup", total=tokens)
+    decay = parse_tokens(options.decay, field="--decay", total=tokens)
+    if options.lr is None:
+        if warmup or decay:
+            raise InputError("--warmup and --decay shape the rate of --lr; give its peak, as 4e-3")
+        return None
+    check_peak(options.lr)
+    return rates.wsd(options.lr, tokens, warmup, decay)
+
+
+def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
+    decay = f", {rate.shape} decay over the last {rate.decay:,.0f} tokens" if rate.decay else ""
+    saved = expected.saved_at_equal_loss
+    at_loss = "it never gets there" if saved is None else f"{saved:.1%} at equal loss"
+    return [
+        f"learning rate {number(rate.peak)}{decay}",
+        f"predicted loss {expected.predicted_loss:.4f}; the best constant batch, "
+        f"{expected.constant_batch}: {expected.constant_loss:.4f}",
+        f"tokens saved against it: {expected.saved_at_equal_steps:.1%} at equal steps, {at_loss}",
+    ]
+
+
+def _warnings(fit: CurveFit, plan: Plan) -> list[str]:
+    """Where the law is asked beyond what was measured."""
+    (low, high), tokens = fit.batches, plan.budget
+    told = []
+    if not all(low <= batch <= high for batch in plan.schedule.batches):
+        told.append(f"warning: beyond the batches that were measured, {low:g} to {high:g}")
+    if tokens <= fit.since:
+        told.append(f"warning: the fit is of losses after {format_tokens(fit.since)} tokens")
+    if tokens > FAR * fit.tokens:
+        told.append(
+            f"warning: {tokens / fit.tokens:,.3g} times the longest run of the fit, "
+            f"{format_tokens(fit.tokens)}; the law extrapolates"
+        )
+    return told

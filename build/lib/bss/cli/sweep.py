@@ -1,0 +1,137 @@
+"""bss sweep: a set-up and axes from one config, trained, measured, fitted and reported."""
+
+import argparse
+import copy
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.errors import InputError
+
+if TYPE_CHECKING:
+    from bss.sweeps.answers import Answers
+    from bss.sweeps.sweep import SweepConfig
+
+SHOWN = 12  # runs that a dry run lists
+DEFAULT_RUNS = "runs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss sweep`."""
+    add = parser.add_argument
+    told = 'FILE.json, FILE.py or FILE.py:SIZE: {"setup": {...}, "axes": {"schedule.batch": [4]}}'
+    add("config", help=told)
+    told = "change the setup, as optimizer.lr=2e-3; again for more"
+    add("--set", metavar="PATH=VALUE", action="append", default=[], dest="changes", help=told)
+    told = "one more axis, as schedule.batch=4,8,16; every combination is trained"
+    add("--axis", metavar="PATH=VALUES", action="append", default=[], dest="axes", help=told)
+    add("--out", metavar="DIR", type=Path, help="its tables and report; its runs in DIR/runs")
+    add("--dry-run", action="store_true", help="say what it costs, and train nothing")
+    add_output_arguments(parser, run)
+
+
+def run(options: argparse.Namespace) -> Output | int:
+    """Trains the sweep, or prices it; Ctrl-C and SIGTERM save every run and leave."""
+    config = _config(options)
+    if config.dry_run:
+        return _priced(config)
+    from bss.sweeps.answers import run_sweep
+    from bss.sweeps.slurm import Written
+
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        answers = run_sweep(config, "--out")
+        assert answers  # this process is alone
+        return _output(answers)
+    except Written as written:
+        print(f"bss sweep: {written}", file=sys.stderr)
+        return os.EX_TEMPFAIL
+    except KeyboardInterrupt:
+        told = "interrupted; every run is saved, the same command continues"
+        print(f"bss sweep: {told}", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _config(options: argparse.Namespace) -> "SweepConfig":
+    """What the file asks for, changed by the options."""
+    from bss.sweeps.reading import read_config
+    from bss.sweeps.sweep import SweepConfig
+    from bss.values import from_dict
+
+    asked = {"results": "", **read_config(options.config, "config")}
+    asked |= {"results": str(options.out or asked["results"]), "dry_run": options.dry_run}
+    if not (asked["results"] or options.dry_run):
+        raise InputError("--out is missing; name a directory for the tables and the report")
+    axis, setup = asked.get("axis", ()), copy.deepcopy(asked.get("setup", {}))
+    if isinstance(axis, list | tuple):  # what is not as it should be is refused below
+        asked["axis"] = [*axis, *options.axes]
+    if isinstance(setup, dict):
+        _change(setup, options.changes)
+        engine = setup.setdefault("engine", {})
+        if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
+            engine["runs"] = str(Path(asked["results"]) / "runs")
+    return from_dict(SweepConfig, {**asked, "setup": setup})
+
+
+def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
+    """Puts what --set says in its places."""
+    from bss.sweeps.axes import parse_set
+
+    for text in changes:
+        (*groups, leaf), value = parse_set(text)
+        place: Any = setup
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise InputError(f"--set {text}: {group} is {place!r}, which has no fields")
+        place[leaf] = value
+
+
+def _priced(config: "SweepConfig") -> Output:
+    """What the sweep costs, and of which runs it is."""
+    from bss.sweeps.axes import read_axes
+    from bss.sweeps.price import price
+    from bss.sweeps.sweep import planned
+    from bss.sweeps.table import differing
+
+    runs = planned(config.setup, read_axes(config.axes, config.axis))
+    cost, varied = price(runs), differing(runs)
+    names = list(varied[runs[0].id])
+    shown = [
+        (
+            run.id,
+            run.seed,
+            number(run.optimizer.lr),
+            *varied[run.id].values(),
+            f"{price([run]).flops:.2g}",
+        )
+        for run in runs[:SHOWN]
+    ]
+    more = [f"and {len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
+    table = Table("runs", ("seed", "peak lr", *names, "FLOPs"), shown)
+    return Output(asdict(cost), [table], [*more, str(cost)])
+
+
+def _output(answers: "Answers") -> Output:
+    from bss.cli.fit import es_table
+
+    finals, fit = answers.swept.finals, answers.fit
+    best = finals.loc[finals["eval_loss"].idxmin()]
+    payload = {
+        "report": str(answers.report),
+        "runs": list(finals["run"]),
+        "fit": fit and fit.to_dict(),
+        "warnings": answers.told,
+    }
+    notes = [f"warning: {text}" for text in answers.told]
+    lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
+    notes += [f"{len(finals)} runs finished; lowest held-out loss {lowest}"]
+    notes += [f"report: {answers.report}"]
+    return Output(payload, [es_table(fit)] if fit else [], notes)

@@ -1,0 +1,36 @@
+"""Corpora by name: Python files, text files by a pattern, tfds data sets, or a user's own.
+
+`stdlib` is the embedded default: the sources of the running interpreter's standard library, and
+with `roots` those below more folders, such as installed packages; `files` is the roots alone.
+`files:PATTERN` is one's own text. Any other name is of a tensorflow-datasets data set ("c4/en"), or
+`package.module:ATTRIBUTE`.
+"""
+
+import re
+from dataclasses import replace
+
+from bss.data.corpus import Asked, Corpus
+from bss.data.python_files import PythonFiles
+from bss.data.text_files import TextFiles
+from bss.data.tfds_text import TfdsText
+from bss.registry import Registry
+
+CORPORA: Registry[Corpus] = Registry(
+    "corpus",
+    {"stdlib": PythonFiles(library=True), "files": TextFiles(""), "tfds": TfdsText()},
+    of=Corpus,
+)
+_OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data set is a version
+
+
+def corpus_of(asked: Asked) -> Corpus:
+    """The corpus that a config asks for.
+
+    Raises:
+        InputError: what goes with another kind of corpus, a folder or a module that is not there,
+            an attribute that is no corpus.
+    """
+    name, _, rest = asked.name.partition(":")
+    if name not in CORPORA:
+        name, rest = (asked.name, "") if _OWN.fullmatch(asked.name) else ("tfds", asked.name)
+    return CORPORA[name].given(replace(asked, rest=rest))

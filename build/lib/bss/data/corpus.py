@@ -1,0 +1,102 @@
+"""The seam between text and shards: a corpus is a value that yields documents.
+
+What a corpus does not say of itself follows from its documents: what it is now, from their hashes;
+which split each is in, from its own. They are read as often as needed and never held.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bss.data.documents import split_of
+from bss.errors import InputError
+
+Documents = Callable[[str], Iterator[str]]
+"""From a split to its documents: streamed, none empty, in one order always."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A corpus as a config asks for it.
+
+    Attributes:
+        name: all of it, "files:texts/*.txt".
+        rest: of the name, behind the registered one: "texts/*.txt".
+        roots: folders of Python files.
+        data_dir: folder of prepared tfds data sets; None for tfds' own (~/tensorflow_datasets).
+        text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
+    """
+
+    name: str
+    rest: str = ""
+    roots: tuple[Path, ...] = ()
+    data_dir: Path | None = None
+    text_feature: str = "text"
+
+
+class Corpus:
+    """A text corpus; one of a user's own is a value of a class made of this, with `texts`."""
+
+    def texts(self) -> Iterator[str]:
+        """Streams the documents, in one order always; empty ones do not count."""
+        raise NotImplementedError(f"{type(self).__name__} has no texts")
+
+    def given(self, asked: Asked) -> "Corpus":
+        """This corpus, with what a config says of it besides; here that is refused."""
+        if asked.roots:
+            raise InputError(
+                f"roots: corpus {asked.name!r} takes none; only 'stdlib' and 'files' read folders"
+            )
+        return self
+
+    def slug(self, name: str) -> str:
+        """What the corpus of this name is called in a file name: "c4/en" is "c4-en"."""
+        return slugged(name)
+
+    def source(self) -> dict[str, Any]:
+        """What the corpus is now, for a manifest.
+
+        Returns:
+            With a `fingerprint`, which changes when any document does. Here every document is read
+            for it.
+        """
+        total = hashlib.sha256()
+        for content in self._contents():
+            total.update(hashlib.sha256(content).digest())
+        return {"fingerprint": total.hexdigest()}
+
+    def open(self, kept: Path) -> Documents:
+        """The documents of each split.
+
+        Args:
+            kept: a folder for this corpus as it is now, where it may keep text in another form.
+        """
+        return self._of_split
+
+    def _of_split(self, split: str) -> Iterator[str]:
+        return (content.decode() for content in self._contents() if split_of(content) == split)
+
+    def _contents(self) -> Iterator[bytes]:
+        """The documents in UTF-8."""
+        for number, text in enumerate(self.texts(), 1):
+            where = f"corpus: document {number} of {type(self).__name__}"
+            if not isinstance(text, str):
+                raise InputError(f"{where} is {type(text).__name__}; texts must yield str")
+            if text:
+                yield encoded(text, where)
+
+
+def encoded(text: str, where: str) -> bytes:
+    """A text in UTF-8; refused is one that has none, with halves of surrogate pairs."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} cannot be UTF-8 ({error}); mend its text") from None
+
+
+def slugged(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name)

@@ -1,0 +1,177 @@
+"""From a corpus and a tokenizer to token shards, once.
+
+A directory of shards appears complete or not at all: it is written aside and renamed, under a
+lock, so that processes which prepare the same corpus at the same time wait for the first.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bss.data import tokenizers
+from bss.data.corpora import corpus_of
+from bss.data.corpus import Asked, Corpus
+from bss.data.documents import SPLITS
+from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
+from bss.errors import InputError
+
+MIN_TOKENS = 256
+_BATCH = 64
+
+
+def prepare(
+    corpus: str | Corpus = "stdlib",
+    tokenizer: str = "bytes",
+    root: Path = Path("data"),
+    roots: Sequence[Path] = (),
+    *,
+    data_dir: Path | None = None,
+    text_feature: str = "text",
+    shard_tokens: int = 2**28,
+) -> Shards:
+    """Opens the token shards of a corpus, and writes them first where they are missing.
+
+    Args:
+        corpus: by name, see `bss.data.corpora`, or a value; shards of that are named by its class.
+        tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
+        root: folder of all prepared corpora; this one is at `root/CORPUS-TOKENIZER`.
+        roots: more folders of Python files ("stdlib"), or all of them ("files").
+        data_dir: folder of prepared tfds data sets; None for tfds' own.
+        text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
+        shard_tokens: tokens per file; a split beyond it is written in several. It does not
+            change the tokens of shards that are there.
+
+    Returns:
+        The shards, every byte checked (about 1 s per GB).
+
+    Raises:
+        InputError: unknown corpus or tokenizer; a corpus too small to split; shards that were
+            prepared from other sources (another Python, edited files); damaged shards; a disk
+            that is full or cannot be written.
+    """
+    name = corpus if isinstance(corpus, str) else type(corpus).__name__
+    folders = tuple(Path(r) for r in roots)
+    asked = Asked(name, "", folders, Path(data_dir) if data_dir else None, text_feature)
+    chosen = corpus_of(asked) if isinstance(corpus, str) else corpus.given(asked)
+    directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
+    source = {"corpus": name, **chosen.source()}
+    try:
+        with _lock(Path(root)):
+            if not directory.exists():
+                _build(chosen, source, tokenizer, directory, shard_tokens)
+    except OSError as error:
+        raise InputError(
+            f"root: cannot prepare {directory} ({error.strerror or error}); "
+            "free space there or give another root"
+        ) from None
+    shards = open_shards(directory, verify=True)
+    written = shards.manifest.source
+    if written.get("fingerprint") != source["fingerprint"]:
+        versions = [_version(s) for s in (written, source)]
+        raise InputError(
+            f"corpus: {directory} was prepared from other sources ({versions[0]}) than "
+            f"{source['corpus']!r} has now ({versions[1]}); delete it to prepare it again, "
+            "or give another root"
+        )
+    return shards
+
+
+def _version(source: Mapping) -> str:
+    return source.get("python") or source.get("dataset") or source.get("fingerprint", "?")[:8]
+
+
+@contextlib.contextmanager
+def _lock(root: Path) -> Iterator[None]:
+    """Waits until no other process prepares anything under `root`."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int) -> None:
+    documents = corpus.open(directory.parent / "text" / source["fingerprint"][:16])
+    tokenizer = tokenizers.make(spec, documents("train"))
+    dtype = np.min_scalar_type(tokenizer.vocab_size - 1).newbyteorder("<")
+    partial = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        splits = {
+            name: _write_split(partial, name, documents(name), tokenizer, dtype, shard_tokens)
+            for name in SPLITS
+        }
+        for name, split in splits.items():
+            if split.tokens < MIN_TOKENS:
+                raise InputError(
+                    f"corpus: {source['corpus']!r} is too small, its {name} split has "
+                    f"{split.documents} documents and {split.tokens} tokens, at least "
+                    f"{MIN_TOKENS} are needed; add documents, or cut long ones into several"
+                )
+        described = TokenizerInfo(
+            tokenizer.name, tokenizer.vocab_size, tokenizer.end_of_document, tokenizer.hash
+        )
+        tokenizer.save(partial)
+        manifest = Manifest(source, described, dtype.str, splits)
+        (partial / MANIFEST).write_text(manifest.to_json())
+        os.replace(partial, directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_split(
+    directory: Path,
+    name: str,
+    documents: Iterable[str],
+    tokenizer: tokenizers.Tokenizer,
+    dtype: np.dtype,
+    shard_tokens: int,
+) -> Split:
+    """Streams the documents of a split into files of at most `shard_tokens` tokens."""
+    files, counts, count_bytes = _Files(directory, name, shard_tokens), 0, 0
+    end = np.array([tokenizer.end_of_document], dtype)
+    documents = iter(documents)
+    with contextlib.closing(files):
+        while texts := list(itertools.islice(documents, _BATCH)):
+            pieces = itertools.chain.from_iterable(
+                (ids.astype(dtype), end) for ids in tokenizer.encode_batch(texts)
+            )
+            files.write(np.concatenate(list(pieces)))
+            counts += len(texts)
+            count_bytes += sum(len(text.encode()) for text in texts)
+    return Split(counts, sum(f.tokens for f in files.written), count_bytes, tuple(files.written))
+
+
+class _Files:
+    """An open file of tokens that is followed by the next when it is full."""
+
+    def __init__(self, directory: Path, split: str, limit: int):
+        self._directory, self._split, self._limit = directory, split, limit
+        self._file = None
+        self.written: list[ShardFile] = []
+
+    def write(self, tokens: np.ndarray) -> None:
+        while len(tokens):
+            if self._file is None:
+                self._name = f"{self._split}-{len(self.written):05d}.bin"
+                self._file = (self._directory / self._name).open("wb")
+                self._count, self._hash = 0, hashlib.sha256()
+            piece, tokens = np.split(tokens, [self._limit - self._count])
+            self._file.write(piece.data)
+            self._hash.update(piece.data)
+            self._count += len(piece)
+            if self._count == self._limit:
+                self.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self.written.append(ShardFile(self._name, self._count, self._hash.hexdigest()))
+            self._file = None

@@ -1,0 +1,115 @@
+"""Text files of one's own as a corpus: a document is a file, or a line of JSON lines."""
+
+import glob
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bss.data.corpus import Asked, Corpus, encoded, slugged
+from bss.data.python_files import PythonFiles
+from bss.errors import InputError
+
+_LINES = (".jsonl", ".ndjson")
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class TextFiles(Corpus):
+    """The files that a pattern names, sorted by their names; text in UTF-8.
+
+    Attributes:
+        pattern: a path in which `*`, `?`, `[...]` stand for parts of a name and `**` for folders.
+        text_feature: the field of a JSON line that is the text.
+    """
+
+    pattern: str
+    text_feature: str = "text"
+
+    def given(self, asked: Asked) -> Corpus:
+        """The files behind the name; without a pattern, the Python files below the roots."""
+        if not (asked.rest or self.pattern):
+            return PythonFiles().given(asked)
+        super().given(asked)
+        return TextFiles(asked.rest, asked.text_feature) if asked.rest else self
+
+    def slug(self, name: str) -> str:
+        """The name, and a hash of the pattern: those of two may read alike."""
+        place = f"{Path(self.pattern).expanduser().absolute()}\n{self.text_feature}"
+        return f"{slugged(name)[:_SHOWN]}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+
+    def source(self) -> dict[str, Any]:
+        """See `Corpus`; the bytes of every file are hashed, and where it lies in the pattern."""
+        total, names = hashlib.sha256(self.text_feature.encode()), self._names()
+        for name in names:
+            try:
+                with (self._folder / name).open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise InputError(
+                    f"corpus: {self._folder / name} cannot be read ({error.strerror}); mend that, "
+                    "or leave it out of the pattern"
+                ) from None
+            total.update(os.fsencode(name) + f"\n{digest}\n".encode())
+        return {"pattern": self.pattern, "files": len(names), "fingerprint": total.hexdigest()}
+
+    def texts(self) -> Iterator[str]:
+        """The files, or the lines of JSON lines."""
+        for path in (self._folder / name for name in self._names()):
+            if path.suffix in _LINES:
+                yield from self._lines(path)
+            else:
+                yield _decoded(path.read_bytes(), f"corpus: {path}")
+
+    @property
+    def _folder(self) -> Path:
+        """The part of the pattern in which nothing stands for anything else."""
+        parts = Path(self.pattern).expanduser().parts[:-1]
+        return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
+
+    def _names(self) -> list[str]:
+        """The files below the folder, sorted."""
+        pattern = str(Path(self.pattern).expanduser().relative_to(self._folder))
+        found = glob.iglob(pattern, root_dir=self._folder, recursive=True)
+        names = sorted(name for name in found if (self._folder / name).is_file())
+        if not names:
+            raise InputError(
+                f"corpus: {self.pattern!r} matches no file in {Path.cwd()}; expected a path or a "
+                "pattern, as 'files:texts/**/*.txt'"
+            )
+        return names
+
+    def _lines(self, path: Path) -> Iterator[str]:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield self._text(line, f"corpus: {path}, line {number},")
+
+    def _text(self, line: bytes, where: str) -> str:
+        """The text of a JSON line."""
+        expected = f'expected {{"{self.text_feature}": "..."}}'
+        try:
+            fields = json.loads(_decoded(line, where))
+        except json.JSONDecodeError as error:
+            raise InputError(f"{where} is no JSON ({error.msg}); {expected}") from None
+        if not isinstance(fields, dict) or not isinstance(fields.get(self.text_feature), str):
+            there = ", ".join(fields) if isinstance(fields, dict) else type(fields).__name__
+            raise InputError(
+                f"{where} has no text {self.text_feature!r} but {there or 'nothing'}; {expected}, "
+                "or name another text_feature"
+            )
+        encoded(fields[self.text_feature], where)
+        return fields[self.text_feature]
+
+
+def _decoded(content: bytes, where: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where} is not UTF-8 at byte {error.start}; convert it, or leave the file out"
+        ) from None

@@ -1,0 +1,128 @@
+"""Any tensorflow-datasets text data set as a corpus, read where it was already prepared.
+
+Nothing is downloaded, and TensorFlow is never imported.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from bss.data.corpus import Asked, Corpus, Documents
+from bss.data.documents import SHARES, fraction
+from bss.errors import InputError
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+_READ_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class TfdsText(Corpus):
+    """A prepared data set.
+
+    Attributes:
+        name: "c4/en", "c4/en:3.1.0".
+        data_dir, text_feature: see `Asked`.
+    """
+
+    name: str = ""
+    data_dir: Path | None = None
+    text_feature: str = "text"
+
+    def given(self, asked: Asked) -> Corpus:
+        """The data set that is asked for."""
+        super().given(asked)
+        return TfdsText(asked.rest, asked.data_dir, asked.text_feature) if asked.rest else self
+
+    def source(self) -> dict[str, Any]:
+        """See `Corpus`; the full name, and the examples and bytes of the splits, are hashed.
+
+        Raises:
+            InputError: unknown data set, not prepared, not ArrayRecord, no such text feature.
+        """
+        info = _prepared(self).info
+        sizes = {name: [s.num_examples, s.num_bytes] for name, s in sorted(info.splits.items())}
+        identity = json.dumps([info.full_name, self.text_feature, sizes])
+        return {
+            "dataset": info.full_name,
+            "text_feature": self.text_feature,
+            "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
+        }
+
+    def open(self, kept: Path) -> Documents:
+        """See `Corpus` and `documents`."""
+        return documents(_prepared(self), self.text_feature)
+
+
+def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documents:
+    """The non-empty UTF-8 documents of a data set.
+
+    The three splits are its own where it has them. With only one of validation and test (C4), its
+    documents are divided between the two by their hash; with neither, all documents are divided,
+    90%, 5% and 5%.
+    """
+    shares = _shares(set(builder.info.splits))
+
+    def of_split(split: str) -> Iterator[str]:
+        tfds_split, low, high = shares[split]
+        source = builder.as_data_source(tfds_split)  # pyright: ignore[reportCallIssue]
+        for start in range(0, len(source), _READ_AT_ONCE):
+            indices = list(range(start, min(start + _READ_AT_ONCE, len(source))))
+            for example in source.__getitems__(indices):
+                content = example[text_feature]
+                if content and (high - low == 1 or low <= fraction(content) < high):
+                    try:
+                        yield content.decode()
+                    except UnicodeDecodeError:
+                        continue
+
+    return of_split
+
+
+def _shares(splits: set[str]) -> dict[str, tuple[str, float, float]]:
+    held_out = sorted(splits & {"validation", "test"})
+    if not held_out:
+        return {split: ("train", *share) for split, share in SHARES.items()}
+    whole = {split: (split, 0.0, 1.0) for split in ("train", *held_out)}
+    if len(held_out) == 2:
+        return whole
+    return whole | {"validation": (held_out[0], 0.0, 0.5), "test": (held_out[0], 0.5, 1.0)}
+
+
+def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
+    """Opens a prepared tfds data set from its files alone, or says how to prepare it."""
+    from tensorflow_datasets.core.features import Text as TextFeature
+    from tensorflow_datasets.core.read_only_builder import builder_from_files
+
+    where = "~/tensorflow_datasets" if corpus.data_dir is None else corpus.data_dir
+    how = (
+        f"tfds.builder({corpus.name!r}, data_dir={str(where)!r}, "
+        "file_format='array_record').download_and_prepare()"
+    )
+    try:
+        builder = builder_from_files(
+            corpus.name, data_dir=None if corpus.data_dir is None else str(corpus.data_dir)
+        )
+    except ValueError:  # DatasetNotFoundError, or a name that does not parse
+        raise InputError(
+            f"corpus: no data set {corpus.name!r} is prepared in {where}; use 'stdlib', "
+            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set data_dir to where it "
+            f"is, or prepare it once with {how}"
+        ) from None
+    info = builder.info
+    if info.file_format is None or info.file_format.value != "array_record":
+        raise InputError(f"corpus: {corpus.name!r} is not in ArrayRecord; prepare it with {how}")
+    features = cast(Mapping[str, Any], info.features)
+    texts = sorted(name for name, kind in features.items() if isinstance(kind, TextFeature))
+    if corpus.text_feature not in texts:
+        raise InputError(
+            f"text_feature: {corpus.name!r} has no text {corpus.text_feature!r}; "
+            f"its texts are {', '.join(texts) or 'none'}"
+        )
+    if "train" not in info.splits:
+        raise InputError(f"corpus: {corpus.name!r} has no train split; choose another data set")
+    return builder

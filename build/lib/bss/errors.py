@@ -1,0 +1,23 @@
+"""The one exception that a person's mistake raises, and the checks that many values share."""
+
+from typing import Any
+
+
+class InputError(ValueError):
+    """Bad input, told in one line: the field, its value, what is expected, how to fix it.
+
+    The command line prints the message and exits with status 2; nothing else catches it.
+    """
+
+
+def check(holds: bool, field: str, value: Any, expected: str) -> None:
+    """Refuses a value that a condition does not hold of."""
+    if not holds:
+        raise InputError(f"{field}: {value} given; write {expected}")
+
+
+def check_least(group: str, value: Any, **least: float) -> None:
+    """Refuses a config, of this group of settings, of which a field is below its least."""
+    for name, low in least.items():
+        if not getattr(value, name) >= low:
+            raise InputError(f"{group}.{name} is {getattr(value, name)}; expected {low} or more")

@@ -1,0 +1,73 @@
+"""Files read and written in one way: JSON with its mistakes told, writes that are whole or not."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bss.errors import InputError
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends without an error."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def is_locked(path: str | Path) -> bool:
+    """Whether a process, of any machine that shares the file, holds its lock."""
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Replaces a text file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Replaces a JSON file, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
+    """The JSON object of a file.
+
+    Args:
+        path: of the file.
+        hint: what to do where it is missing or damaged, for the error message.
+        field: the option or field that named it, put before the path.
+
+    Raises:
+        InputError: no such file, not readable, no JSON, or no object.
+    """
+    name = f"{field} {path}".strip()
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{name}: there is no such file; {hint}") from None
+    except json.JSONDecodeError as error:
+        told = f"line {error.lineno}, {error.msg}"
+        raise InputError(f"{name}: is not JSON ({told}); {hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{name}: cannot be read ({type(error).__name__}); {hint}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{name}: holds no JSON object; {hint}")
+    return value

@@ -1,0 +1,75 @@
+"""Loss curves of other trainers and trackers, imported as run tables.
+
+One file a format: an `Importer` that says whether a file is of it, and reads its runs as Logs. What
+is made of them, whatever the format, is in `runs.py`: restarts merged, the batch of every step, the
+checks of every run table, a report. A user's own is named `package.module:ATTRIBUTE`.
+"""
+
+from bss.importers import (
+    huggingface,
+    levanter,
+    llmc,
+    megatron,
+    modded_nanogpt,
+    nanotron,
+    nemo,
+    olmo,
+    torchtitan,
+)
+from bss.importers.log import AnyOf, Importer, Log
+from bss.importers.metrics import Metrics
+from bss.importers.runs import Options, Report, import_runs, read_logs
+from bss.importers.tensorboard import EventFiles
+from bss.importers.tracked import TRACKED
+from bss.importers.wandb import WandbExports
+from bss.registry import Registry
+
+__all__ = [
+    "ANY",
+    "IMPORTERS",
+    "Importer",
+    "Log",
+    "Metrics",
+    "Options",
+    "Report",
+    "import_runs",
+    "read_logs",
+]
+
+TRAINERS = (
+    huggingface.METRICS,
+    megatron.METRICS,
+    olmo.CORE,
+    olmo.OLMO,
+    levanter.METRICS,
+    torchtitan.METRICS,
+    nanotron.METRICS,
+    *TRACKED,
+)
+"""Trainers whose names of metrics are known; of equals the first is meant."""
+
+
+def _trainer(own: Importer, *metrics: Metrics) -> Importer:
+    """A trainer's own logs, or what it logs to trackers."""
+    return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own))
+
+
+IMPORTERS: Registry[Importer] = Registry(
+    "format",
+    {
+        "wandb": WandbExports(TRAINERS),
+        "tensorboard": EventFiles(TRAINERS),
+        "huggingface": _trainer(huggingface.TrainerState(), huggingface.METRICS),
+        "megatron": _trainer(megatron.StandardOutput(), megatron.METRICS),
+        "olmo": _trainer(olmo.Console(), olmo.CORE, olmo.OLMO),
+        "levanter": _trainer(levanter.JsonTracker(), levanter.METRICS),
+        "torchtitan": _trainer(torchtitan.StandardOutput(), torchtitan.METRICS),
+        "nanotron": _trainer(nanotron.LoggedLines(), nanotron.METRICS),
+        "nemo": nemo.ProgressPrinter(),
+        "modded-nanogpt": modded_nanogpt.RecordedRun(),
+        "llm.c": AnyOf("llm.c: main.log, or what it prints", (llmc.MainLog(), llmc.Printed())),
+    },
+    Importer,
+)
+ANY: Importer = AnyOf("any known format", tuple(IMPORTERS.values()))
+"""What `auto` is: each file by the first format that recognises it."""

@@ -1,0 +1,184 @@
+"""Columns of numbers of CSV, JSON lines and Parquet files, read by Arrow."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from bss.errors import InputError
+from bss.importers.log import HEAD, Rows, refuse_line
+
+
+def names_of(file: Path, head: str) -> list[str]:
+    """The columns of a file of rows; those of JSON lines are the keys of its beginning.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    if file.suffix == ".parquet":
+        try:
+            with pq.ParquetFile(file) as opened:
+                return opened.schema_arrow.names
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(file, error) from None
+    if file.suffix == ".csv":
+        return _header(head.partition("\n")[0])
+    return list(_first_keys(head))
+
+
+@lru_cache(maxsize=1)
+def _first_keys(head: str) -> dict[str, None]:
+    """The keys of the first lines; a file is asked for them until its format is known."""
+    return _keys(head.split("\n", 200)[:200])
+
+
+def all_names_of(file: Path) -> list[str]:
+    """The columns of a file of rows, whatever row of it they are in.
+
+    Raises:
+        InputError: the file is damaged, or a column is there twice.
+    """
+    if file.suffix == ".parquet":
+        return names_of(file, "")
+    if file.suffix != ".csv":
+        data = file.read_bytes()
+        shapes = data.translate(None, b"0123456789+-.eE").split(b"\n")
+        distinct = dict(zip(shapes, data.split(b"\n"), strict=True)).values()
+        lines = (line.decode(errors="replace") for line in distinct)
+        return list(_keys(lines))
+    with file.open(encoding="utf-8-sig", errors="replace") as opened:
+        names = _header(opened.readline())
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InputError(f"{file}: column {name!r} is there twice; rename one")
+    return names
+
+
+def _header(line: str) -> list[str]:
+    return next(csv.reader([line.rstrip("\r\n")]), [])
+
+
+def _keys(lines: Iterable[str]) -> dict[str, None]:
+    return dict.fromkeys(key for line in lines for key in _object(line) or {})
+
+
+def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
+    """Some columns of a file of rows as float64: NaN where empty, infinite where NaN is written.
+
+    Raises:
+        InputError: the file is damaged or cut off, or holds something else than numbers.
+    """
+    try:
+        table = _table(file, list(dict.fromkeys(columns)), pa.float64())
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from None
+    return {name: _numbers(file, name, table[name]) for name in table.column_names}
+
+
+def texts_of(file: Path, column: str) -> np.ndarray:
+    """A column of a file of rows as text; empty where a row has none.
+
+    Raises:
+        InputError: the file is damaged or cut off.
+    """
+    try:
+        values = _table(file, [column], pa.string())[column].cast(pa.string())
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from None
+    return values.fill_null("").to_numpy()
+
+
+def _table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
+    if file.suffix == ".parquet":
+        with pq.ParquetFile(file) as opened:
+            return opened.read(columns, use_threads=False)
+    if file.suffix == ".csv":
+        _refuse_cut(file)
+        options = pyarrow.csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns, kind),
+            null_values=[""],
+            quoted_strings_can_be_null=True,
+        )
+        return pyarrow.csv.read_csv(file, convert_options=options)
+    _refuse_cut(file)
+    schema = pa.schema([(name, kind) for name in columns])
+    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    try:
+        return pyarrow.json.read_json(file, parse_options=options)
+    except pa.ArrowException:  # NaN, which Python writes and JSON does not have
+        return _python_table(file, columns, kind)
+
+
+def _python_table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
+    rows: list[dict[str, Any]] = []
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            row = _object(line)
+            if row is None:
+                refuse_line(file, number, "is no JSON object; delete or complete the line")
+            rows.append(row)
+    read = _text if pa.types.is_string(kind) else _number
+    told = {name: [read(row.get(name)) for row in rows] for name in columns}
+    return pa.table({name: pa.array(values, kind) for name, values in told.items()})
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _number(value: Any) -> float | None:
+    """A number, also as text, as W&B writes NaN; None for what is none (a histogram)."""
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> np.ndarray:
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        if column.null_count == len(column):
+            return np.full(len(column), np.nan)
+        raise InputError(f"{file}: column {name} holds {column.type}; expected numbers")
+    values = column.cast(pa.float64())
+    told = values.to_numpy().copy()
+    if values.null_count < int(np.isnan(told).sum()):
+        written = pc.call_function("is_nan", [values]).fill_null(False)
+        told[written.to_numpy()] = np.inf
+    return told
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse_cut(file: Path) -> None:
+    """Refuse text that may end within a value: no line end, bracket or pair of quotes."""
+    with file.open("rb") as opened:
+        opened.seek(0, 2)
+        opened.seek(max(0, opened.tell() - HEAD))
+        last = opened.read().rpartition(b"\n")[2]
+    quoted = last.endswith(b'"') and last.count(b'"') % 2 == 0
+    if last and not (quoted or last.endswith(b"}")):
+        told = "its last line has no end and may be cut off; delete or complete it"
+        raise InputError(f"{file}: {told}")
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    told = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no reason told"
+    return InputError(f"{file}: cannot be read: {told}")

@@ -1,0 +1,227 @@
+"""Batch and tokens of every row: from the log, from a schedule that was given, or from both.
+
+Steps become tokens as a Plan resolves the schedule; what the log says itself is kept and compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.importers.log import Rows
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import Plan, resolve
+
+SHOWN = 8
+"""Runs that a message lists."""
+
+ROUNDED = 0.51
+"""Error of a count that is printed with three digits, in the last of them: half, and a little."""
+
+
+class Unknown(InputError):
+    """What neither logs nor options say of some runs; `field` is "batch" or "seq_len"."""
+
+    def __init__(self, field: str, *runs: str):
+        one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
+        others = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        who = f"run {shown} does not say its" if one else f"runs {shown}{others} do not say their"
+        if field == "seq_len":
+            told = "sequence length; give --seq-len N"
+        else:
+            each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' where it changes"
+            told = f"batch in sequences; give --batch {each}{'' if one else '; again for others'}"
+        super().__init__(f"{who} {told}")
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batch schedules of runs, by patterns of their names.
+
+    Examples:
+        >>> str(Batches.parse(["big*=0:256 2B:512"]).of("big-1"))
+        '0:256 2B:512'
+    """
+
+    schedules: tuple[tuple[str, BatchSchedule], ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> "Batches":
+        """From GLOB=SCHEDULE, or SCHEDULE alone for every run.
+
+        Raises:
+            InputError: no schedule is written so.
+        """
+        pairs = [text.rpartition("=") for text in texts]
+        return cls(tuple((glob or "*", BatchSchedule.parse(text)) for glob, _, text in pairs))
+
+    def of(self, run: str) -> BatchSchedule | None:
+        """The schedule of a run; None where no pattern matches it.
+
+        Raises:
+            InputError: two patterns match it.
+        """
+        found = [(glob, s) for glob, s in self.schedules if fnmatchcase(run, glob)]
+        if len(found) > 1:
+            globs = " and ".join(repr(glob) for glob, _ in found)
+            raise InputError(f"--batch: {globs} both match run {run}; let one of them")
+        return found[0][1] if found else None
+
+    def refuse_idle(self, runs: Sequence[str]) -> None:
+        """Refuse a pattern that matches no run."""
+        for glob, _ in self.schedules:
+            if not any(fnmatchcase(run, glob) for run in runs):
+                shown = ", ".join(runs[:5]) + (" …" if len(runs) > 5 else "")
+                raise InputError(f"--batch: {glob!r} matches no run; there are {shown}")
+
+
+def counted(
+    rows: Rows,
+    run: str,
+    schedule: BatchSchedule | None,
+    seq_len: int | None,
+    given: str = "--batch",
+) -> tuple[Rows, str]:
+    """The rows with their batch, and with tokens where a log or a schedule says them.
+
+    Args:
+        rows: of one run, in order; columns as in a Log.
+        run: its name.
+        schedule: the batches that were given.
+        seq_len: tokens per sequence.
+        given: the option that gave them.
+
+    Returns:
+        The rows without samples, rounded_tokens and batch_tokens, and where the batch is from.
+
+    Raises:
+        Unknown: neither the log nor an option says the batch, or the sequence length.
+        InputError: they contradict each other.
+    """
+    if seq_len is None:
+        raise Unknown("seq_len", run)
+    rows = dict(rows)
+    rounded = rows.pop("rounded_tokens", None)
+    if (samples := rows.pop("samples", None)) is not None:
+        _fill(rows, "tokens", samples * seq_len)
+    if (size := rows.pop("batch_tokens", None)) is not None:
+        rows["batch"] = _sequences(size, run, seq_len)
+    logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
+    if schedule is not None:
+        told, source = _scheduled(rows, run, schedule, seq_len), given
+        if logged:
+            _compare(rows, told["batch"], run, given)
+    elif logged:
+        told, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
+    elif (batch := _tokens_per_step(rows, seq_len)) is not None:
+        told, source = {**rows, "batch": batch}, "tokens per step"
+    else:
+        raise Unknown("batch", run)
+    if rounded is not None:
+        _compare_rounded(told, rounded, run, source if source == given else "the batch")
+    return told, source
+
+
+def _fill(rows: Rows, column: str, values: np.ndarray) -> None:
+    """Values of a column where it has none."""
+    known = rows.get(column, np.full(len(values), np.nan))
+    rows[column] = np.where(np.isnan(known), values, known)
+
+
+def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
+    for value in batch_tokens[np.isfinite(batch_tokens) & (batch_tokens % seq_len != 0)][:1]:
+        raise InputError(
+            f"run {run}: a batch of {value:.0f} tokens is no multiple of the sequence length "
+            f"{seq_len}; correct --seq-len"
+        )
+    return batch_tokens / seq_len
+
+
+def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> Rows:
+    """Batch and tokens as the plan of a schedule has them; tokens of the log go first."""
+    counted_by = "step" if _all_there(rows, "step") else "tokens"
+    counts, size = rows[counted_by], max(schedule.batches) * seq_len
+    most = counts.max() * (size if counted_by == "step" else 1)
+    if not counts.min() >= 0 or most >= 2**62:
+        told = f"{counted_by} from {counts.min():.0f} to {counts.max():.0f}"
+        raise InputError(f"run {run}: {told}; expected counts from 0 on, below 2^62")
+    plan = resolve(schedule, schedule.starts[-1] + int(most) + size, seq_len)
+    segments = plan.segments
+    if _all_there(rows, "tokens"):
+        at = np.searchsorted([s.end_tokens for s in segments[:-1]], rows["tokens"])
+    else:
+        at = np.searchsorted([s.start_step for s in segments[1:]], counts)
+    rows = {**rows, "batch": np.array([s.batch for s in segments], float)[at]}
+    if counted_by == "step":
+        _fill(rows, "tokens", _tokens_at(plan, counts, at))
+    return rows
+
+
+def _tokens_at(plan: Plan, steps: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Tokens at the end of steps that lie in these segments of a plan."""
+    sizes = np.array([s.batch * plan.seq_len for s in plan.segments], float)
+    zeros = [s.start_tokens - s.start_step * s.batch * plan.seq_len for s in plan.segments]
+    return np.array(zeros, float)[at] + steps * sizes[at]
+
+
+def _compare(rows: Rows, told: np.ndarray, run: str, given: str) -> None:
+    logged = rows["batch"]
+    for i in np.flatnonzero(np.isfinite(logged) & (logged != told))[:1]:
+        at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
+        raise InputError(
+            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but {given} says {told[i]:.0f}; "
+            "leave the option out, or correct it"
+        )
+
+
+def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> None:
+    """Refuse printed tokens, of three digits, that the exact ones do not round to."""
+    digit = 10 ** (np.floor(np.log10(np.maximum(rounded, 1))) - 2)
+    for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * digit)[:1]:
+        raise InputError(
+            f"run {run}: prints {rounded[i]:.3g} tokens at step {rows['step'][i]:.0f}, but "
+            f"{given} and --seq-len make {rows['tokens'][i]:.0f}; correct them"
+        )
+
+
+def _spread(values: np.ndarray) -> np.ndarray:
+    """Each gap filled with the value after it, those at the end with the last."""
+    known = np.flatnonzero(np.isfinite(values))
+    after = np.searchsorted(known, np.arange(len(values)))
+    return values[known[np.minimum(after, len(known) - 1)]]
+
+
+def _filled(rows: Rows, seq_len: int) -> Rows:
+    """Tokens where the log says them in some rows only: from there, by steps and batches."""
+    if not {"tokens", "step"} <= set(rows) or _all_there(rows, "tokens"):
+        return rows
+    if np.isnan(rows["tokens"]).all():
+        return {column: values for column, values in rows.items() if column != "tokens"}
+    taken = np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len
+    total = np.cumsum(taken)
+    known = np.flatnonzero(~np.isnan(rows["tokens"]))
+    before = np.searchsorted(known, np.arange(len(total)), side="right") - 1
+    anchor = known[np.maximum(before, 0)]
+    filled = dict(rows)
+    _fill(filled, "tokens", rows["tokens"][anchor] + total - total[anchor])
+    return filled
+
+
+def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:
+    """The batch as tokens per step, where it is whole in every row; else None."""
+    if not (_all_there(rows, "step") and _all_there(rows, "tokens")):
+        return None
+    steps, tokens = np.diff(rows["step"], prepend=0), np.diff(rows["tokens"], prepend=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        batch = tokens / (steps * seq_len)
+    if steps[0] == 0 == tokens[0] and len(batch) > 1:
+        batch[0] = batch[1]
+    whole = np.isfinite(batch).all() and (batch >= 1).all() and not (batch % 1).any()
+    return batch if whole else None
+
+
+def _all_there(rows: Rows, column: str) -> bool:
+    return column in rows and not np.isnan(rows[column]).any()

@@ -1,0 +1,210 @@
+"""One row for a step: repeats dropped, restarts merged, and what follows divergence left out.
+
+A run that restarts from a checkpoint logs some steps again. The last attempt at a step counts, and
+what an abandoned attempt logged from there on goes. Rows out of order are sorted where every step
+is logged once, for then nothing else can be meant.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.importers.log import LOSSES, Rows
+
+MOST_RESTARTS = 0.1
+"""More restarts per row than that are no restarts: two processes write one log."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """One run's rows, one for a step, and what became of the others.
+
+    Attributes:
+        rows: in order of the count; columns as in a Log.
+        restarts: times that the log goes back.
+        superseded: rows that a later attempt logged again, or that an abandoned one logged.
+        duplicates: rows that repeat another one exactly.
+        diverged_at: the count from which no loss is finite; those rows are left out.
+    """
+
+    rows: Rows
+    restarts: int = 0
+    superseded: int = 0
+    duplicates: int = 0
+    diverged_at: int | None = None
+
+
+def count_of(rows: Rows) -> str:
+    """The column that says where a row lies in its run, InputError where there is none."""
+    for column in ("step", "tokens", "samples"):
+        if column in rows and not np.isnan(rows[column]).all():
+            return column
+    raise InputError(
+        "no step and no count of tokens is logged; name the metric with --columns step=NAME"
+    )
+
+
+def merge(rows: Rows) -> Merged:
+    """One row for every step at which a loss was logged.
+
+    Args:
+        rows: as in a Log, those of several files one after another.
+
+    Raises:
+        InputError: no losses or counts; a step goes back to one that was not logged, or too
+            often; losses that are not finite between finite ones.
+    """
+    losses = [column for column in LOSSES if column in rows]
+    told = np.any([~np.isnan(rows[column]) for column in losses], axis=0) if losses else None
+    if told is None or not told.any():
+        raise InputError("no loss is logged; name the metric with --columns loss=NAME")
+    key = count_of(rows)
+    told &= ~np.isnan(rows[key])
+    if not told.any():
+        raise InputError(f"no row has both a loss and {key}; log them together")
+    rows = {column: values[told] for column, values in rows.items()}
+    kept = np.ones(len(rows[key]), bool)
+    places, restarts, superseded, duplicates = [], 0, 0, 0
+    for column in losses:
+        place = np.flatnonzero(~np.isnan(rows[column]) & kept)
+        if not _rising(rows[key][place]):
+            distinct = _without_repeats(rows, place, column, key)
+            duplicates += len(place) - len(distinct)
+            once = _measured_once(rows[key], distinct)
+            dropped, back = _supersede(rows[key], once, kept, key)
+            restarts = max(restarts, back)
+            superseded += dropped + len(distinct) - len(once)
+            place = once
+        places.append(place)
+    joined = _joined(rows, [_sorted(rows[key], p[kept[p]]) for p in places], losses, key)
+    whole, diverged_at = _finite(joined, losses, key)
+    return Merged(whole, restarts, superseded, duplicates, diverged_at)
+
+
+def beside(parts: list[Merged]) -> Merged:
+    """Different losses of one run, merged by themselves, side by side.
+
+    Raises:
+        InputError: they are counted differently.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    keys = {count_of(part.rows) for part in parts}
+    if len(keys) > 1:
+        raise InputError(f"losses are logged by {' and '.join(sorted(keys))}; export them by one")
+    key = keys.pop()
+    counts = np.unique(np.concatenate([part.rows[key] for part in parts]))
+    joined: Rows = {}
+    for part in reversed(parts):
+        at = np.searchsorted(counts, part.rows[key])
+        for column, values in part.rows.items():
+            there = ~np.isnan(values)
+            joined.setdefault(column, np.full(len(counts), np.nan))[at[there]] = values[there]
+    diverged = [part.diverged_at for part in parts if part.diverged_at is not None]
+    if diverged:
+        joined = {column: values[counts < min(diverged)] for column, values in joined.items()}
+    return Merged(
+        joined,
+        max(part.restarts for part in parts),
+        sum(part.superseded for part in parts),
+        sum(part.duplicates for part in parts),
+        min(diverged, default=None),
+    )
+
+
+def _rising(counts: np.ndarray) -> bool:
+    return bool((np.diff(counts) > 0).all())
+
+
+def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.ndarray:
+    """The places of one loss without those that repeat an earlier one exactly.
+
+    Where steps are there twice with other values too, an attempt may log some that are equal by
+    chance: then only those go after which the log continues as if they were not there.
+    """
+    own = [rows[c][place] for c in rows if c == loss or c not in LOSSES]
+    lines = np.ascontiguousarray(np.column_stack(own) + 0.0)
+    same = lines.view(np.dtype((np.void, lines.shape[1] * 8))).ravel()
+    new = np.zeros(len(place), bool)
+    new[np.unique(same, return_index=True)[1]] = True
+    counts = rows[key][place]
+    if len(np.unique(counts[new])) < new.sum():
+        before = np.concatenate([[-np.inf], counts[:-1]])
+        after = np.concatenate([counts[1:], [np.inf]])
+        new |= (counts > before) | (after <= before)
+    return place[new]
+
+
+def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The places of one loss, without the last but one where only the last repeats its step.
+
+    A loss that is measured again when the run has ended restarts nothing.
+    """
+    counts = everywhere[place]
+    again = len(counts) > 2 and counts[-1] == counts[-2] and _rising(counts[:-1])
+    return np.delete(place, -2) if again else place
+
+
+def _supersede(
+    everywhere: np.ndarray, place: np.ndarray, kept: np.ndarray, key: str
+) -> tuple[int, int]:
+    """Mark in `kept` the rows that later attempts supersede; how many, and how many attempts.
+
+    Only where a step is there twice; else the rows are merely out of order.
+    """
+    counts, before = everywhere[place], int(kept.sum())
+    if len(np.unique(counts)) == len(counts):
+        return 0, 0
+    back = np.flatnonzero(np.diff(counts) <= 0) + 1
+    if len(back) > max(1, MOST_RESTARTS * len(counts)):
+        raise InputError(
+            f"{key} goes back {len(back)} times in {len(counts)} rows, as where several "
+            "processes write one log; give the lines of one"
+        )
+    for i in back:
+        if counts[i] not in counts[:i][kept[place[:i]]]:
+            raise InputError(
+                f"{key} {counts[i]:.0f} follows {counts[i - 1]:.0f} and was not logged before, "
+                "while others are there twice; sort the rows, or leave out the earlier attempt"
+            )
+        kept[: place[i]] &= everywhere[: place[i]] < counts[i]
+    return before - int(kept.sum()), len(back)
+
+
+def _sorted(counts: np.ndarray, place: np.ndarray) -> np.ndarray:
+    return place[np.argsort(counts[place], kind="stable")]
+
+
+def _joined(rows: Rows, places: list[np.ndarray], losses: list[str], key: str) -> Rows:
+    """Training and held-out losses side by side, by the count."""
+    if all(np.array_equal(place, places[0]) for place in places):
+        return {column: values[places[0]] for column, values in rows.items()}
+    counts = np.unique(np.concatenate([rows[key][place] for place in places]))
+    joined = {column: np.full(len(counts), np.nan) for column in rows}
+    for place, loss in reversed(list(zip(places, losses, strict=True))):
+        at = np.searchsorted(counts, rows[key][place])
+        for column in rows:
+            values = rows[column][place]
+            if column == loss or column not in LOSSES:
+                there = ~np.isnan(values)
+                joined[column][at[there]] = values[there]
+    return joined
+
+
+def _finite(rows: Rows, losses: list[str], key: str) -> tuple[Rows, int | None]:
+    """The rows before the losses stop being finite for good; refuses gaps between finite ones."""
+    bad = np.any([np.isinf(rows[column]) for column in losses], axis=0)
+    if not bad.any():
+        return rows, None
+    first = int(np.argmax(bad))
+    at = int(rows[key][first])
+    for column in losses:
+        if np.isfinite(rows[column][first:]).any():
+            raise InputError(
+                f"{column} is NaN or infinite at {key} {at} and finite later; correct it, or "
+                "leave the row out"
+            )
+    if not first:
+        raise InputError(f"no loss is finite from {key} {at} on; leave the run out")
+    return {column: values[:first] for column, values in rows.items()}, at

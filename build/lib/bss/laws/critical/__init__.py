@@ -1,0 +1,1 @@
+"""Steps against batch: critical batch sizes, their laws, other definitions."""

@@ -1,0 +1,146 @@
+"""Points to a target, as the curves S(B) that critical batch sizes are read from.
+
+One curve per (model, size, tokens, target, kind of loss, sequence length). At each batch the
+setting of the hyper-parameters that needs the fewest steps counts, as in Zhang et al. (arXiv
+2410.21676); a minimum over many runs is too low by luck, so their count is kept. Over seeds the
+geometric mean is taken, of the settings that have the most of them.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+
+LEAST_BATCHES = 3
+UNITS = ("sequences", "tokens")
+
+
+@dataclass(frozen=True)
+class StepsCurve:
+    """Steps to one target loss against the batch.
+
+    Attributes:
+        model: its name.
+        params, seq_len: non-embedding parameters, tokens per sequence; NaN where not given.
+        tokens: the budget of the size.
+        target_loss, kind: in nats, and of which loss.
+        batch: [n] ascending, in sequences or tokens.
+        steps, seeds: [n], geometric means over so many seeds.
+        settings: [n], hyper-parameter settings that the minimum was taken over.
+        seed_noise: standard deviation of log steps over seeds; NaN where no batch has two.
+        censored: batches at which no run reached the target, and the steps taken there.
+    """
+
+    model: str
+    params: float
+    tokens: float
+    target_loss: float
+    kind: str
+    seq_len: float
+    batch: np.ndarray
+    steps: np.ndarray
+    seeds: np.ndarray
+    settings: np.ndarray
+    seed_noise: float = np.nan
+    censored: dict[float, float] = field(default_factory=dict)
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """JSON has no numbers for keys."""
+        censored = plain.pop("censored").items()
+        return plain | {"not_reached": [{"batch": b, "steps": s} for b, s in censored]}
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        return entry | {"censored": {at["batch"]: at["steps"] for at in entry["not_reached"]}}
+
+    @property
+    def name(self) -> str:
+        """To name it in a message."""
+        return f"model {self.model}, target {self.target_loss:g}"
+
+
+def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[StepsCurve], list]:
+    """The curves of a table of points, in its order, and warnings about them.
+
+    Args:
+        points: as `bss.tables.read_points` gives it; a column batch_tokens is checked.
+        unit: of the batch: "sequences", or "tokens" to compare context lengths.
+
+    Raises:
+        InputError: mixed sequence lengths, batches in tokens that contradict those in sequences,
+            or fewer than 3 batches at which a target was reached.
+    """
+    if unit not in UNITS:
+        raise InputError(f"unit: {unit!r} is unknown; choose one of {', '.join(UNITS)}")
+    _check_units(points, unit)
+    keys = ["model", "params", "budget_tokens", "target_loss", "kind", "seq_len"]
+    groups = points.groupby(keys, dropna=False, sort=False)
+    curves = [_curve(key, rows, unit) for key, rows in groups]
+    return curves, [text for curve in curves for text in _warnings(curve)]
+
+
+def _check_units(points: pd.DataFrame, unit: str) -> None:
+    records = points.to_dict("records")
+    lengths = sorted({row["seq_len"] for row in records if np.isfinite(row["seq_len"])})
+    if unit == "tokens" and not all(np.isfinite(row["seq_len"]) for row in records):
+        raise InputError("seq_len: missing, so batches cannot be put in tokens; add the column")
+    if unit == "sequences" and len(lengths) > 1:
+        raise InputError(
+            f"seq_len: {', '.join(f'{n:g}' for n in lengths)} are mixed; fit each length on its "
+            "own, or count batches in tokens (--unit tokens)"
+        )
+    for row in records if "batch_tokens" in points else ():
+        size = row["batch"] * row["seq_len"]
+        if np.isfinite(size) and row["batch_tokens"] != size:
+            raise InputError(
+                f"batch_tokens: {row['batch_tokens']:g} at model {row['model']}, batch "
+                f"{row['batch']:g}, but batch times seq_len is {size:g}; correct one of them"
+            )
+
+
+def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
+    model, params, tokens, target, kind, seq_len = key  # type: ignore[misc]
+    met, censored = [], {}
+    for batch, here in rows.groupby("batch"):
+        size = float(batch) * (seq_len if unit == "tokens" else 1.0)  # type: ignore[arg-type]
+        reached = here.loc[here["reached"]]
+        if reached.empty:
+            censored[size] = max(here["steps"].tolist())
+            continue
+        logs = [
+            np.log(group["steps"].to_numpy(float))
+            for _, group in reached.groupby(["peak_lr", "hyper"], dropna=False)
+        ]
+        most = max(len(log) for log in logs)
+        best = min((log for log in logs if len(log) == most), key=lambda log: float(log.mean()))
+        met.append((size, np.exp(best.mean()), most, len(logs), best - best.mean()))
+    name = model or (f"{params:.4g}" if np.isfinite(params) else "unnamed")
+    if len(met) < LEAST_BATCHES:
+        raise InputError(
+            f"model {name}, target {target:g}: {len(met)} batches reached the target, a fit "
+            f"needs {LEAST_BATCHES}; measure more, or leave it out"
+        )
+    *columns, deviations = zip(*met, strict=True)
+    batch, steps, seeds, settings = map(np.array, columns)
+    dof = int(seeds.sum()) - len(seeds)
+    noise = float(np.sqrt(np.sum(np.concatenate(deviations) ** 2) / dof)) if dof else np.nan
+    return StepsCurve(
+        name, params, tokens, target, kind, seq_len, batch, steps, seeds, settings, noise, censored
+    )
+
+
+def _warnings(curve: StepsCurve) -> list[str]:
+    texts = [
+        f"{curve.name}: steps rise from {curve.steps[i]:.6g} at batch {curve.batch[i]:g} to "
+        f"{curve.steps[i + 1]:.6g} at {curve.batch[i + 1]:g}; taken as noise"
+        for i in np.flatnonzero(np.diff(curve.steps) > 0)
+    ]
+    if curve.censored:
+        listed = ", ".join(f"{batch:g}" for batch in curve.censored)
+        texts.append(f"{curve.name}: not reached at batch {listed}; left out of the fit")
+    return texts

@@ -1,0 +1,223 @@
+"""Critical batch sizes from steps to a target, and how they grow with model and data.
+
+After Zhang et al. (arXiv 2410.21676): per model and target S = a + b/B, from it the largest batch
+within an overhead of linear scaling, and a power law of that in N or D. Added here: intervals,
+bounds where the batches do not bracket the bend, the same without a law, and the exponent over
+definitions, because it depends on them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
+from bss.laws.critical.laws import Fitted, definitions, laws_of
+from bss.laws.critical.shape import (
+    critical_batch,
+    fit_shapes,
+    interpolated_batch,
+    log_steps,
+    profile_interval,
+    refit_shapes,
+)
+from bss.laws.critical.values import CriticalBatch, CriticalFit
+from bss.laws.fitting.estimate import Estimate, Options, interval
+
+REACH = 2.0
+DEFAULTS = Options(resamples=2000)
+
+
+def fit_critical(
+    points: pd.DataFrame,
+    *,
+    overhead: float = 0.2,
+    reference: float = 256,
+    free_alpha: bool = False,
+    unit: str = "sequences",
+    options: Options | None = None,
+) -> CriticalFit:
+    """Fit critical batch sizes per (model, target), and their law over models and budgets.
+
+    Args:
+        points: as `bss.tables.read_points` gives it.
+        overhead: r, the fraction of steps above linear scaling that is allowed.
+        reference: B_ref, a batch in the regime of linear scaling, in `unit`.
+        free_alpha: fit α of S = a + b/B^α, which takes four batches, in place of 1.
+        unit: of batches: "sequences", or "tokens" to compare context lengths.
+        options: how intervals are made.
+
+    Raises:
+        InputError: a setting out of range, or a table that `steps_curves` refuses.
+    """
+    options = options or DEFAULTS
+    if not 0 < overhead < np.inf:
+        raise InputError(f"overhead: {overhead:g} is no positive fraction; write 0.2 for 20%")
+    curves, warnings = steps_curves(points, unit)
+    _check_batches(curves, reference, free_alpha)
+    fitted = {False: _fit(curves, False, options)}
+    if all(len(curve.batch) > LEAST_BATCHES for curve in curves):
+        fitted[True] = _fit(curves, True, options)
+    asked = overhead, reference, options.level
+    fits = tuple(
+        _critical_batch(i, fitted[free_alpha], free_alpha, *asked) for i in range(len(curves))
+    )
+    warnings += [text for fit in fits for text in _warnings(fit, overhead, reference)]
+    values = [at.cbs.value for at in fits]
+    _, draws = fitted[free_alpha].by_law(overhead, reference)
+    laws, refused, notes = laws_of(curves, values, draws, options.level)
+    law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
+    bracketed = [value is not None for value in values]
+    variables = () if law is None else law.variables
+    told = definitions(fitted, bracketed, overhead, reference, variables, options.level)
+    return CriticalFit(
+        overhead=overhead,
+        reference=reference,
+        unit=unit,
+        fits=fits,
+        law=law,
+        laws=laws,
+        joint_refused=refused,
+        definitions=told,
+        resamples=options.resamples,
+        level=options.level,
+        warnings=(*warnings, *notes),
+    )
+
+
+def _check_batches(curves: Sequence[StepsCurve], reference: float, free_alpha: bool) -> None:
+    for curve in curves:
+        low, high = curve.batch[0], curve.batch[-1]
+        if not low <= reference <= high:
+            raise InputError(
+                f"reference batch: {reference:g} is outside the batches of {curve.name}, "
+                f"{low:g} to {high:g}; choose one among them"
+            )
+        if free_alpha and len(curve.batch) <= LEAST_BATCHES:
+            raise InputError(
+                f"alpha: {curve.name} has {len(curve.batch)} batches, a free exponent needs "
+                f"{LEAST_BATCHES + 1}; measure more or hold it at 1"
+            )
+
+
+def _fit(curves: Sequence[StepsCurve], free_alpha: bool, options: Options) -> Fitted:
+    alpha = None if free_alpha else 1.0
+    shapes = fit_shapes(curves, alpha)
+    draws = refit_shapes(curves, shapes, alpha, resamples=options.resamples, seed=options.seed)
+    return Fitted(curves, shapes, *draws)
+
+
+def _critical_batch(
+    i: int, fitted: Fitted, free_alpha: bool, overhead: float, reference: float, level: float
+) -> CriticalBatch:
+    """That of curve i; for α = 1 the interval of κ is its profile's."""
+    curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
+    kappa = float(shapes.kappa[i])
+    value = float(critical_batch(kappa, shapes.alpha[i], overhead, reference))
+    if free_alpha:
+        alpha = interval(shapes.alpha[i], refits.alpha[i], level=level)
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(_opened(refits.kappa[i], curve), tails, method="nearest").tolist()
+        draws = critical_batch(refits.kappa[i], refits.alpha[i], overhead, reference)
+        cbs = interval(value, draws, level=level)
+    else:
+        alpha = Estimate(1.0, 1.0, 1.0, level, "held")
+        low, high = ends = profile_interval(curve, level)
+        least, most = (float(critical_batch(end, 1.0, overhead, reference)) for end in ends)
+        cbs = Estimate(value, least, most, level)
+    B_crit = _bracketed(kappa, low, high, level)
+    cbs = _replaced(B_crit, cbs)
+    B_crit = _within_reach(B_crit, curve)
+    if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
+        cbs = _replaced(B_crit, cbs)
+    S_min = interval(shapes.a[i], refits.a[i], level=level)
+    E_min = interval(shapes.b[i], refits.b[i], level=level)
+    if B_crit.value is None and B_crit.high is None:
+        S_min = Estimate(None, None, float(curve.steps.min()), level, B_crit.note)
+    if B_crit.value is None and B_crit.low is None:
+        least = float((curve.batch * curve.steps).min())
+        E_min = Estimate(None, None, least, level, B_crit.note)
+    if free_alpha:
+        E_min = Estimate(None, level=level, note="B·S falls without end for a free exponent")
+    return CriticalBatch(
+        curve=curve,
+        S_min=S_min,
+        E_min=E_min,
+        alpha=alpha,
+        B_crit=B_crit,
+        cbs=cbs,
+        interpolated=_interpolated(i, fitted, overhead, reference, level),
+        noise=float(shapes.noise[i]),
+        residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
+        status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
+    )
+
+
+def _opened(kappa: np.ndarray, curve: StepsCurve) -> np.ndarray:
+    """κ far outside the batches as 0 and infinite: the refit saw no bend."""
+    far = 1e3
+    kappa = np.where(kappa < curve.batch[0] / far, 0.0, kappa)
+    return np.where(kappa > curve.batch[-1] * far, np.inf, kappa)
+
+
+def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
+    """The estimate, or the bound that is left where its interval is open on a side."""
+    above, below = not np.isfinite(high), low <= 0
+    if above and below:
+        return Estimate(None, level=level, note="unidentified: the steps show no bend")
+    if not above and not below:
+        return Estimate(value, low, high, level)
+    side, wanted = ("below", "larger") if above else ("above", "smaller")
+    note = f"unidentified: all batches are {side} the bend; measure {wanted} ones"
+    return Estimate(None, low if above else None, high if below else None, level, note)
+
+
+def _within_reach(B_crit: Estimate, curve: StepsCurve) -> Estimate:
+    """A bound in place of a bend more than a factor of 2 outside the batches measured."""
+    if B_crit.value is None:
+        return B_crit
+    if B_crit.value > REACH * curve.batch[-1]:
+        return _bracketed(B_crit.value, B_crit.low or 0.0, np.inf, B_crit.level)
+    if B_crit.value < curve.batch[0] / REACH:
+        return _bracketed(B_crit.value, 0.0, B_crit.high or np.inf, B_crit.level)
+    return B_crit
+
+
+def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
+    """An estimate that follows from one which is not identified loses its value too."""
+    if bound.value is not None:
+        return estimate
+    low = estimate.low if bound.low is not None else None
+    high = estimate.high if bound.high is not None else None
+    return Estimate(None, low, high, estimate.level, bound.note)
+
+
+def _interpolated(
+    i: int, fitted: Fitted, overhead: float, reference: float, level: float
+) -> Estimate:
+    """Without a law; its noise is that between seeds where there are any, else the residuals'."""
+    curve, noise = fitted.curves[i], fitted.noise[i]
+    if np.isfinite(curve.seed_noise):
+        noise = noise / fitted.shapes.noise[i] * curve.seed_noise / np.sqrt(curve.seeds)
+    logs = np.log(curve.steps)
+    value = float(interpolated_batch(curve.batch, logs, overhead, reference))
+    draws = interpolated_batch(curve.batch, logs + noise, overhead, reference)
+    found = interval(value, draws, level=level)
+    if np.isfinite(value):
+        return found
+    note = "unidentified: the largest batch keeps within the overhead"
+    return Estimate(None, found.low or float(curve.batch[-1]), None, level, note)
+
+
+def _warnings(fit: CriticalBatch, overhead: float, reference: float) -> list[str]:
+    texts = []
+    name, B_crit = fit.curve.name, fit.B_crit.value
+    if fit.status != "converged":
+        texts.append(f"{name}: B_crit is {fit.status}")
+    if B_crit is not None and reference > overhead * B_crit:
+        texts.append(
+            f"{name}: the reference batch {reference:g} is itself {reference / B_crit:.0%} above "
+            "linear scaling; choose a smaller one"
+        )
+    return texts

@@ -1,0 +1,189 @@
+"""What critical batch sizes show, as effects that two tests judge (derived here).
+
+Curves of one model and sequence length come from the same runs, so what is averaged over curves is
+averaged over these cells first, and their errors go together.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from bss.laws.critical.values import CriticalBatch, CriticalFit
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.judged import residuals
+from bss.laws.fitting.power import PowerLaw, fit_power
+from bss.points.contrasts import Measured
+from bss.points.scatter import Scatter, scaled, shared, summed
+
+LAW_PARAMETERS = 2
+
+
+class Line(NamedTuple):
+    """A design's power law at equal weights, and what it was fitted to.
+
+    Attributes:
+        law: its exponents, scatter and design.
+        x: [n] of each variable.
+        y: [n] critical batches.
+        models: [n], whose they are: points of one model come from the same runs.
+    """
+
+    law: PowerLaw
+    x: dict[str, list[float]]
+    y: list[float]
+    models: list[str]
+
+
+def line_of(fit: CriticalFit, *, interpolated: bool) -> Line | None:
+    """The law of a design at the fit's overhead and reference; None where it has none.
+
+    Args:
+        fit: of the design.
+        interpolated: without a law of the steps; else by S = a + b/B.
+    """
+    name = f"{fit.overhead:.0%} over {fit.reference:g}" + ", interpolated" * interpolated
+    row = next((row for row in fit.definitions if row.name == name), None)
+    if row is None or row.law is None:
+        return None
+    pairs = zip(fit.fits, row.values, strict=True)
+    used = [(at.curve, value) for at, value in pairs if value is not None]
+    x = {key: [getattr(curve, key) for curve, _ in used] for key in row.law.variables}
+    y = [value for _, value in used]
+    models = [curve.model for curve, _ in used]
+    return Line(fit_power(y, x, unit=row.law.unit, level=fit.level), x, y, models)
+
+
+def line_scatters(lines: Mapping[str, Line]) -> dict[str, Scatter]:
+    """The scatter about each line in one variable, pooled over those that agree."""
+    groups = {
+        name: residuals(line.law, line.x, line.y)
+        for name, line in lines.items()
+        if len(line.law.variables) == 1
+    }
+    return shared(groups, lost=LAW_PARAMETERS)
+
+
+def hump(at: CriticalBatch) -> tuple[float, float, np.ndarray]:
+    """How far log steps stand above S = a + b/B at the middle of the batches, over their ends.
+
+    A parabola in log B, zero at the middle and -1 at both ends, is fitted to the residuals beside
+    the law's two parameters.
+
+    Returns:
+        Its coefficient, that one's variance over the variance of a step count, and what is left of
+        the residuals [n].
+    """
+    x = np.log(at.curve.batch)
+    share = 1 / (1 + at.curve.batch / (at.B_crit.value or np.nan))  # of log S in log(b/a)
+    law = np.stack([np.ones_like(x), share], axis=1)
+    parabola = -(((2 * x - x[0] - x[-1]) / (x[-1] - x[0])) ** 2)
+    rest = np.array(at.residuals)
+    parabola, rest = (y - law @ np.linalg.lstsq(law, y, rcond=None)[0] for y in (parabola, rest))
+    size = float(parabola @ parabola)
+    value = float(parabola @ rest) / size
+    return value, 1 / size, rest - value * parabola
+
+
+def misfit(fits: Sequence[CriticalBatch]) -> Measured:
+    """The mean hump: own scatter over cells, pooled that of what is left beside the parabola."""
+    known = [at for at in fits if at.B_crit.value is not None and len(at.curve.batch) > 3]
+    found = [hump(at) for at in known]
+    scatters = shared(dict(enumerate(rest for *_, rest in found)), lost=LAW_PARAMETERS + 1)
+    errors = [scaled(scatters[i], leverage) for i, (_, leverage, _) in enumerate(found)]
+    return over_cells(known, [value for value, *_ in found], errors, one_pool=True)
+
+
+def law_over_none(fits: Sequence[CriticalBatch]) -> Measured:
+    """log of the critical batch by S = a + b/B over the one without a law.
+
+    Own scatter over cells; pooled, the errors that both values came with.
+    """
+    known = [at for at in fits if at.interpolated.value and at.cbs.value]
+    values = [np.log((at.cbs.value or 1) / (at.interpolated.value or 1)) for at in known]
+    errors = []
+    for at in known:
+        parts = [log_error(e, len(at.curve.batch)) for e in (at.cbs, at.interpolated)]
+        errors.append(summed([p for p in parts if p]) if all(parts) else None)
+    return over_cells(known, values, errors)
+
+
+def log_error(estimate: Estimate, batches: int) -> Scatter | None:
+    """The squared standard error of a critical batch's logarithm, by its interval."""
+    if not estimate.low or not estimate.high:
+        return None
+    freedom = batches - LAW_PARAMETERS
+    reach = float(stdtrit(freedom, (1 + estimate.level) / 2))
+    return Scatter((np.log(estimate.high / estimate.low) / (2 * reach)) ** 2, freedom)
+
+
+def ratio(
+    at: CriticalBatch,
+    other: CriticalBatch,
+    of: Callable[[CriticalBatch], Estimate],
+    noise: Scatter | None = None,
+) -> Measured | None:
+    """log of a curve's critical batch over another's; None where one is missing.
+
+    Args:
+        at: the curve.
+        other: the other.
+        of: which critical batch.
+        noise: of log steps about the law, pooled over curves that were measured alike.
+    """
+    ours, theirs = of(at).value, of(other).value
+    if not ours or not theirs:
+        return None
+    errors = [(log_error(of(one), len(one.curve.batch)), one.noise) for one in (at, other)]
+    known = [(error, own) for error, own in errors if error]
+    value, n = float(np.log(ours / theirs)), len(at.curve.batch)
+    if noise is None or len(known) < len(errors):
+        return Measured(value, n)
+    pooled = [Scatter(e.variance * noise.variance / own**2, noise.freedom) for e, own in known]
+    return Measured(value, n, summed([e for e, _ in known]), summed(pooled, one_pool=True))
+
+
+def over_cells(
+    fits: Sequence[CriticalBatch],
+    values: Sequence[float],
+    errors: Sequence[Scatter | None],
+    *,
+    one_pool: bool = False,
+) -> Measured:
+    """The mean over cells of what was measured on each curve.
+
+    Args:
+        fits: the curves.
+        values: of each.
+        errors: squared standard errors of each; those of one cell are taken as fully dependent.
+        one_pool: they come from one pooled scatter.
+    """
+    cells: dict[tuple, list[int]] = {}
+    for i, at in enumerate(fits):
+        cells.setdefault((at.curve.model, at.curve.seq_len), []).append(i)
+    means = [float(np.mean([values[i] for i in members])) for members in cells.values()]
+    count = len(means)
+    estimate = float(np.mean(means)) if means else float("nan")
+    if count < 2:
+        return Measured(estimate, count)
+    own = Scatter(float(np.var(means, ddof=1)) / count, count - 1)
+    parts = []
+    for members in cells.values():
+        known = [error for error in (errors[i] for i in members) if error]
+        if len(known) < len(members):
+            return Measured(estimate, count)
+        spread = float(np.mean([np.sqrt(error.variance) for error in known]))
+        parts.append(Scatter((spread / count) ** 2, min(error.freedom for error in known)))
+    return Measured(estimate, count, own, summed(parts, one_pool=one_pool))
+
+
+def step_noise(fits: Sequence[CriticalBatch]) -> Scatter | None:
+    """The scatter of log steps about S = a + b/B, of the most curves that agree in it."""
+    groups = {i: np.array(at.residuals) for i, at in enumerate(fits) if at.S_min.value is not None}
+    return largest(shared(groups, lost=LAW_PARAMETERS))
+
+
+def largest(scatters: Mapping[Any, Scatter]) -> Scatter | None:
+    """The scatter of the largest pool; None where there is none."""
+    return max(scatters.values(), key=lambda found: found.freedom, default=None)

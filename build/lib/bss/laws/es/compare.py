@@ -1,0 +1,204 @@
+"""Which law E(S) predicts batch sizes it has not seen: leave batches out, refit, predict.
+
+Every law predicts the same left-out points. Batches inside a target's range decide; predictions
+at its edges, where laws extrapolate and E(S) is steep, are reported beside them. The choice is the
+law of the least error with all that are level with it: whose squared errors differ from its own by
+no more than a standard error over batches. It is made again without each batch in turn, and the
+error that is reported is that of what was so chosen, at batches that neither fit nor choice has
+seen (derived here).
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.es import FAMILIES, LAWS
+from bss.laws.es.design import Design, design
+from bss.laws.es.law import Law, Problem
+from bss.laws.es.values import Comparison
+from bss.laws.fitting.bootstrap import rms
+from bss.laws.fitting.solve import SIDE_BY_SIDE, Solution, solve
+
+CAP = 2.0
+TIE = 1.04  # ratio of squared errors
+TRIED = 3  # starts of a fold beside the fit to all batches
+FEWEST = 6  # batches from which a law is chosen
+Fold = tuple[float, ...]
+
+
+def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Comparison:
+    """Compare laws by the error of predicting E at each batch from the others.
+
+    Args:
+        points: table of points.
+        laws: laws, or names of them.
+
+    Raises:
+        InputError: an unknown law, or too few batches to leave one out.
+    """
+    return compared(design(points), [Law.parse(law) for law in laws])
+
+
+def compared(rows: Design, chosen: Sequence[Law]) -> Comparison:
+    """`compare`, of a design."""
+    able = {t: len(rows.reaching(t)) for t in rows.targets}
+    most = max(able.values())
+    judged = {law.name: law for law in chosen if law.least_judged <= most}
+    if not judged:
+        needed = min(law.least_judged for law in chosen)
+        raise InputError(f"points: {most} batches reach a target; leaving one out needs {needed}")
+    # All laws predict the same points, so the most demanding one decides on the targets.
+    least = max(law.least_judged for law in judged.values())
+    targets = np.array([t for t in rows.targets if able[t] >= least])
+    singles: list[Fold] = [(batch,) for batch in rows.batches]
+    pairs: list[Fold] = list(combinations(rows.batches, 2)) if most >= FEWEST else []
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # laws compile side by side
+        each = pool.map(
+            lambda law: _left_out(rows, targets, law, [*singles, *pairs]), judged.values()
+        )
+        unseen = {n: found for n, found in zip(judged, each, strict=True) if found is not None}
+    if not unseen:
+        raise InputError("points: one target is reached; laws of all targets need two")
+    interior = _interior(rows)
+    # Each row is left out with its own batch alone, and NaN in the other folds.
+    own = {n: np.fmax.reduce([folds[one] for one in singles]) for n, folds in unseen.items()}
+    table = [_row(judged[name], own[name], rows, interior, len(targets)) for name in unseen]
+    squares = {name: _by_batch(error, rows, interior) for name, error in own.items()}
+    level = _level(squares, judged)
+    table.sort(key=lambda entry: (entry["law"] != level[0], entry["interior_loss"]))
+    left_out = tuple(law.name for law in chosen if law.name not in unseen)
+    error = None
+    if pairs:
+        error = rms(_of_the_choice(unseen, own, judged, rows, interior)[interior])
+    return Comparison(tuple(table), level[0], tuple(level), error, left_out)
+
+
+def _row(law: Law, error: np.ndarray, rows: Design, interior: np.ndarray, targets: int) -> dict:
+    return {
+        "law": law.name,
+        "parameters": law.free if law.joint else law.free * targets,
+        "points": int(np.isfinite(error).sum()),
+        "interior_loss": rms((error * rows.slope)[interior]),
+        "interior_log_E": rms(error[interior]),
+        "edge_log_E": rms(error[~interior]),
+    }
+
+
+def _interior(rows: Design) -> np.ndarray:
+    """Reached rows [N] whose batch is neither the smallest nor the largest at their target."""
+    interior = rows.reached.copy()
+    for target in rows.targets:
+        edges = rows.reaching(target)[[0, -1]]
+        interior &= (rows.target != target) | ~np.isin(rows.batch, edges)
+    return interior
+
+
+def _by_batch(error: np.ndarray, rows: Design, interior: np.ndarray) -> dict[float, float]:
+    """Mean squared error in the loss of each batch that has one, of errors [N] in log E."""
+    squares = (error * rows.slope) ** 2
+    known = interior & np.isfinite(squares)
+    return {
+        size: float(squares[known & (rows.batch == size)].mean()) for size in set(rows.batch[known])
+    }
+
+
+def _level(squares: dict[str, dict[float, float]], laws: dict[str, Law]) -> list[str]:
+    """The law of the least error and those level with it, best first, one of each family.
+
+    Of laws that tie, the one of fewest parameters is first.
+    """
+    mean = {name: float(np.mean([*each.values()])) for name, each in squares.items()}
+    least = min(mean.values())
+    tied = [name for name in mean if mean[name] <= TIE * least]
+    first = min(tied, key=lambda name: (laws[name].joint < 1, laws[name].free, mean[name]))
+    best, even = squares[first], [first]
+    for name in sorted(mean, key=lambda name: mean[name]):
+        apart = np.array([squares[name][size] - best[size] for size in best])
+        level = len(apart) > 1 and apart.mean() <= apart.std(ddof=1) / np.sqrt(len(apart))
+        if level and laws[name].family not in {laws[one].family for one in even}:
+            even.append(name)
+    return even
+
+
+def _of_the_choice(
+    unseen: dict[str, dict[Fold, np.ndarray]],
+    own: dict[str, np.ndarray],
+    laws: dict[str, Law],
+    rows: Design,
+    interior: np.ndarray,
+) -> np.ndarray:
+    """Error [N] in log E of the mean of the laws that were chosen without a row's batch."""
+    errors = np.full(len(rows.batch), np.nan)
+    for size in rows.batches:
+        squares = {
+            name: {
+                other: found[other]
+                for pair, error in folds.items()
+                if len(pair) == 2 and size in pair
+                for other in set(pair) - {size}
+                if other in (found := _by_batch(error, rows, interior & (rows.batch == other)))
+            }
+            for name, folds in unseen.items()
+        }
+        here = rows.batch == size
+        if all(squares.values()):
+            errors[here] = np.mean([own[name][here] for name in _level(squares, laws)], axis=0)
+    return errors
+
+
+def _left_out(
+    rows: Design, targets: np.ndarray, law: Law, folds: Sequence[Fold]
+) -> dict[Fold, np.ndarray] | None:
+    """Per fold, the error [N] in log E of each reached row that it leaves out; NaN elsewhere.
+
+    None where the law cannot be put to these targets.
+    """
+    try:
+        problem = law.problem(rows, targets)
+    except InputError:
+        return None
+    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
+    found, out = _refitted(problem, every, rows, folds)
+    count, errors = len(problem.starts), {}
+    for i, fold in enumerate(folds):
+        error = np.full(len(rows.batch), np.nan)
+        for j in range(i * count, (i + 1) * count):
+            here = np.unique(problem.rows[j % count][out[j]])
+            here = here[rows.reached[here] & np.isin(rows.target[here], targets)]
+            p = law.decoded(found.parameters[j], problem.one(j % count))
+            with jax.enable_x64(True):
+                sequences = law.sequences(p, rows.batch[here], rows.target[here])
+                missed = np.log(np.asarray(sequences)) - np.log(rows.sequences[here])
+            error[here] = np.clip(missed, -CAP, CAP)
+        errors[fold] = error
+    return errors
+
+
+def _refitted(
+    problem: Problem, every: Solution, rows: Design, folds: Sequence[Fold]
+) -> tuple[Solution, np.ndarray]:
+    """The fits without each fold, of all problems in turn, and the rows [F·R, M] left out."""
+    count = len(problem.starts)
+
+    def each(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values] * len(folds))
+
+    batch = each(rows.batch[problem.rows])
+    out = np.array([np.isin(row, folds[i // count]) for i, row in enumerate(batch)])
+    data = {key: each(value) for key, value in problem.data.items()}
+    data["weight"] = np.where(out, 0.0, data["weight"])
+    some = np.linspace(0, problem.starts.shape[1] - 1, TRIED).astype(int)
+    starts = np.concatenate([every.parameters[:, None], problem.starts[:, some]], axis=1)
+    box = each(problem.lower), each(problem.upper)
+    return solve(problem.residual, each(starts), *box, data), out
+
+
+def shown_laws(comparison: Comparison) -> list[str]:
+    """One law of each family, and the joint law that predicts best."""
+    best = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
+    return list(dict.fromkeys([best, *(law.name for law in FAMILIES)]))

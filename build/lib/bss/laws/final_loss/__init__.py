@@ -1,0 +1,1 @@
+"""Final losses over model size, tokens and batch, and the best batch by them."""

@@ -1,0 +1,247 @@
+"""The law of final losses L(N, D, B), a mean of forms weighed by left-out runs, and best batches.
+
+Weights are by what each form has not seen (bss.laws.final_loss.averaged), for inside the table,
+beyond it and below it; intervals are by bss.laws.final_loss.resampled; best batches are those of
+the cells' own valleys and of their power law (bss.laws.final_loss.best).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from bss.errors import InputError
+from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_look, free, freedom
+from bss.laws.final_loss.best import best_batches, exponents
+from bss.laws.final_loss.cells import cells_of, without_outliers
+from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.fitted import MeanLaw
+from bss.laws.final_loss.forms import FORMS
+from bss.laws.final_loss.forms.form import FLOOR, Design
+from bss.laws.final_loss.left_out import LeftOut, asked, error_of, errors_of, near_best
+from bss.laws.final_loss.points import LossPoints, uses
+from bss.laws.final_loss.resampled import with_draws
+from bss.laws.final_loss.solved import design_of, design_weight, usable_rows
+from bss.laws.final_loss.table import loss_points
+from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
+from bss.laws.fitting.bootstrap import rms
+from bss.laws.fitting.estimate import Options
+from bss.points.design import equal_steps
+from bss.tables.dropping import without
+
+KINDS = ("cell", "params", "tokens")
+SURE = 0.05
+
+
+def fit_table(
+    table: pd.DataFrame,
+    *,
+    hold_out: tuple[str, ...] = (),
+    forms: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    options: Options | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> TableFit:
+    """Fit the law of final losses.
+
+    Args:
+        table: as `bss.laws.final_loss.table.check_losses` gives it.
+        hold_out: also left out: params, tokens or cell in turn, or a condition as tokens>=80B.
+        forms: that are averaged, by registered name or `package.module:ATTRIBUTE`; None for all
+            that the table allows.
+        drop: rows that are left out of everything, as "params=2e8,tokens=6e10,batch=256".
+        options: how intervals are made.
+        progress: is told what is being done.
+
+    Raises:
+        InputError: fewer than three batches, too few points, a form that is unknown or for another
+            kind of table, or a wrong hold_out or drop.
+    """
+    options = options or Options(resamples=300)
+    points, warnings = loss_points(without(table, drop))
+    traps = _equal_steps(points)
+    _check_design(points, forms, drop, traps)
+    usable = usable_rows(design_of(points))
+    progress(f"the valley of each (params, tokens), {len(points.loss)} points")
+    cells = cells_of(points, usable, options.level)
+    law = first_look(design_of(points), forms)
+    cells, named, left = without_outliers(points, cells, law, options.level)
+    design = design_of(points, left.astype(float))
+    own = [fold for text in hold_out for fold in asked(points, text)]
+    progress("weighing the forms by left-out runs")
+    mean = averaged(design, own, forms)
+    kept = {n: max(by[n] for by in mean.weights.values()) > 0 for n in mean.fits}
+    fitted = {}
+    for name in (name for name in mean.fits if kept[name]):
+        progress(f"intervals of the {name} form")
+        fitted[name] = with_draws(FORMS[name], design, mean.fits[name], options)
+    weights = {use: {n: by[n] for n in fitted} for use, by in mean.weights.items()}
+    reach = float(points.batch.min()), float(points.batch.max())
+    laws = {use: _law(fitted, by, reach) for use, by in weights.items()}
+    usual, held = (
+        mean.left_out[: len(mean.left_out) - len(own)],
+        mean.left_out[len(mean.left_out) - len(own) :],
+    )
+    sizes = np.log([[one.params, one.tokens] for one in cells])
+    at_cells = [laws[use] for use in uses(sizes, sizes)]
+    elsewhere, best = best_batches(
+        cells, at_cells, usual, reach, options.level, points.seq_len or 1.0
+    )
+    near, lack = near_best(design), _lack_of_fit(points, design, mean, laws["inside"])
+    converged = all(mean.fits[name].converged[0] for name in fitted)
+    return TableFit(
+        form=laws["inside"].text,
+        formula=laws["inside"].heaviest.idea.formula,
+        forms=fitted,
+        weights=weights,
+        judged=mean.judged,
+        left_out={kind: error_of(usual, kind, usable) for kind in KINDS},
+        left_out_near={kind: error_of(usual, kind, near) for kind in KINDS},
+        hold_out=tuple(_held_out(fold, usable, near) for fold in held),
+        lack_of_fit=lack,
+        best=elsewhere,
+        optima=tuple(
+            Optimum(one.params, one.tokens, at, _given_up(points, i, law))
+            for i, (one, at, law) in enumerate(zip(cells, best, at_cells, strict=True))
+        ),
+        outliers=tuple(named),
+        B_opt_exponents=exponents(elsewhere, cells, options.level),
+        tested=_tested(points, usual),
+        points=points,
+        cell_error=errors_of(usual, "cell", len(points.loss)),
+        status="converged" if converged else "not converged",
+        seq_len=points.seq_len,
+        level=options.level,
+        resamples=options.resamples,
+        warnings=(*warnings, *traps, *_warnings(points, design, usable, mean, lack)),
+    )
+
+
+def _law(fitted: dict, weights: dict[str, float], reach: tuple[float, float]) -> MeanLaw:
+    names = [name for name in fitted if weights[name] > 0]
+    return MeanLaw(
+        tuple(fitted[name] for name in names), tuple(weights[name] for name in names), reach
+    )
+
+
+def _given_up(points: LossPoints, cell: int, law: MeanLaw) -> dict[float, float]:
+    rows = np.flatnonzero(points.cell == cell)
+    batch, i = points.batch[rows], rows[0]
+    lost = law.given_up(float(points.params[i]), float(points.tokens[i]), batch)
+    return dict(zip(batch.tolist(), lost.tolist(), strict=True))
+
+
+def _held_out(fold: LeftOut, usable: np.ndarray, near: np.ndarray) -> HeldOut:
+    kept, close = fold.out & usable, fold.out & near
+    rmse = rms(fold.error[kept]) if kept.any() else float("nan")
+    closer = rms(fold.error[close]) if close.any() else None
+    total = {name: float(w[fold.out].mean()) for name, w in fold.weights.items()}
+    return HeldOut(fold.kind, int(kept.sum()), rmse, closer, {n: w for n, w in total.items() if w})
+
+
+def _lack_of_fit(points: LossPoints, design: Design, mean: Averaged, law: MeanLaw) -> LackOfFit:
+    weight = design_weight(design)
+    left = min(freedom(FORMS[one.form], design) for one in law.forms)
+    missed = law.losses(points.params, points.tokens, points.batch) - points.loss
+    scatter = float(np.sqrt(np.sum((weight * missed) ** 2) / left))
+    if not points.freedom:
+        return LackOfFit(scatter, None, None, "not tested: no seeds and no column loss_se")
+    ratio = (scatter / points.noise) ** 2 if points.noise else np.inf
+    p = float(stats.f.sf(ratio, left, min(points.freedom, 1e9)))
+    told = "more" if p < SURE else "not surely more"
+    return LackOfFit(scatter, points.noise, p, f"misses by {told} than repetitions differ")
+
+
+def _tested(points: LossPoints, left_out: list[LeftOut]) -> dict[str, Tested]:
+    columns = dict(zip(SIZES, (points.params, points.tokens, points.batch), strict=True))
+    reach = {
+        fold.kind: float(columns[fold.kind].max() / columns[fold.kind][~fold.out].max())
+        for fold in left_out
+        if fold.kind in columns
+    }
+    return {
+        name: Tested(float(x.min()), float(x.max()), reach.get(name, 1.0))
+        for name, x in columns.items()
+    }
+
+
+def _equal_steps(points: LossPoints) -> list[str]:
+    """What is said where all batches of a model were trained for as many steps."""
+    steps, told = points.tokens / points.batch, []
+    for size in np.unique(points.params):
+        here = points.params == size
+        told += equal_steps(points.batch[here], steps[here])
+    return list(dict.fromkeys(told))
+
+
+def _check_design(
+    points: LossPoints, forms: Sequence[str] | None, drop: Sequence[str], traps: Sequence[str]
+) -> None:
+    batches, count = len(np.unique(points.batch)), len(points.loss)
+    left = ", with what --drop leaves" if drop else ""
+    if batches < 3:
+        raise InputError(f"batch: {batches} different ones{left}; the law needs 3 or more")
+    design = design_of(points)
+    one = design.cell.max() == 0
+    if one and count < 4:
+        raise InputError(
+            f"table: {count} points of (params, tokens, batch) for a valley{left}; it needs 4"
+        )
+    if not applicable(design, forms):
+        needed = free(applicable_first(), design)
+        raise InputError(
+            f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
+            + "; ".join(["add runs", *traps])
+        )
+
+
+def applicable_first():
+    """The form of the fewest parameters for several cells."""
+    from bss.laws.final_loss.forms import FAMILY
+
+    return FAMILY[0]
+
+
+def _warnings(
+    points: LossPoints, design: Design, usable: np.ndarray, mean: Averaged, lack: LackOfFit
+) -> list[str]:
+    texts, (models, budgets) = [], design.varies
+    one = design.cell.max() == 0
+    if one:
+        texts.append("one model and one budget: a valley in log B, which says nothing of others")
+    elif not models:
+        texts.append("params: one size, of which the law says nothing else")
+    if not one and (not budgets or np.ptp(np.log(points.tokens / points.params)) < 0.1):
+        texts.append(
+            "one budget for each model: what grows with params and what with tokens is not told "
+            "apart, so exponents in N and D rest on the forms; vary tokens at fixed params"
+            if models and budgets
+            else "tokens do not vary at given params: exponents in D rest on the law's form"
+        )
+    if not usable.all():
+        texts.append(
+            f"{int((~usable).sum())} losses far above the best of their (params, tokens) hardly "
+            "count, in errors told not at all, and bracket no best batch"
+        )
+    floored, ended = [], []
+    for name, fit in mean.fits.items():
+        if max(by[name] for by in mean.weights.values()) > 0:
+            at = [n for n, bound in zip(FORMS[name].names, fit.at_bound[0], strict=True) if bound]
+            floored += [name] * ("L_0" in at and not one)
+            ended += [f"{n} of the {name} form" for n in at if n != "L_0"]
+    if floored:
+        texts.append(
+            f"L_0 is held at its floor, {FLOOR:g} of the least loss, in {', '.join(floored)}: the "
+            "table does not identify it"
+        )
+    if ended:
+        texts.append(f"{', '.join(ended)} ended at a bound: the table does not identify it")
+    if not all(fit.converged[0] for fit in mean.fits.values()):
+        texts.append("the fit did not converge")
+    if lack.p is not None and lack.p < SURE:
+        texts.append(
+            f"lack of fit: the law misses by {lack.rmse:.2g} nats where repetitions differ by "
+            f"{lack.noise:.2g} (p = {lack.p:.2g}); intervals hold it"
+        )
+    return texts

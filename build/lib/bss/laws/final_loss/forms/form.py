@@ -1,0 +1,128 @@
+"""What a form of the law of final losses is: a loss of (N, D, B), its box and its starts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+NONE = -60.0
+"""Logarithm of the size of a term that is not there."""
+SIZE = (np.log(1e-9), np.log(1e3))
+EXPONENT = (0.01, 4.0)
+POWER = (0.1, 4.0)
+KEPT_STARTS = 8
+FLOOR = 0.5
+"""Of the least loss, from which L_0 is looked for: 0 nats is no loss of a language (measured)."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Design points as a form sees them; logarithms are about the middle of those measured.
+
+    Attributes:
+        logs: [n, 3] of N, D and B, less `centres`.
+        centres: [3].
+        loss: [n] in nats.
+        cell: [n], which (N, D) a point is of, from 0 on.
+        varies: whether N does, and D.
+        trust: [n], by which a row's weight is multiplied; 0 of an outlier.
+    """
+
+    logs: np.ndarray
+    centres: np.ndarray
+    loss: np.ndarray
+    cell: np.ndarray
+    varies: tuple[bool, bool]
+    trust: np.ndarray
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form; θ has a parameter for each of its names, as logarithms where `logs` says so.
+
+    Attributes:
+        name: in the registry.
+        formula: for people, with the names of the parameters.
+        names: of θ [P]; sizes are at the reference, the middle of what was measured.
+        logs: those of which θ has the logarithm.
+        shape: those that decide the best batch.
+    """
+
+    name: str
+    formula: str
+    names: ClassVar[tuple[str, ...]]
+    logs: ClassVar[frozenset[str]]
+    shape: ClassVar[frozenset[str]]
+
+    @property
+    def residual(self) -> Callable[[Any, Any], Any]:
+        """(θ, data) → weighted errors [n]; equal for forms that may share a compiled program."""
+        return self.errors
+
+    def errors(self, theta: Any, data: Any) -> Any:
+        """Errors of the loss [n], weighted."""
+        import jax.numpy as jnp  # of fits; predictions need NumPy only
+
+        n, d, b = data["logs"].T
+        return weighted(self.loss(theta, n, d, b, jnp) - data["loss"], data)
+
+    @property
+    def data(self) -> dict[str, np.ndarray]:
+        """What the residual wants beside the design."""
+        return {}
+
+    def loss(self, theta: Any, n: Any, d: Any, b: Any, xp: Any = np) -> Any:
+        """Nats at logarithms of N, D, B about the reference; θ by parameter, all broadcast."""
+        raise NotImplementedError
+
+    def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds [P]; equal where the design does not tell a parameter."""
+        raise NotImplementedError
+
+    def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
+        """[K, P] from which the fit descends, for rows of this weight [n]."""
+        raise NotImplementedError
+
+
+def floor_bounds(design: Design) -> tuple[float, float]:
+    """The bounds of L_0, in nats."""
+    least = float(design.loss.min())
+    return FLOOR * least, least
+
+
+def in_order(
+    bounds: Mapping[str, tuple[float, float]], names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and upper bounds [P] of parameters in their order."""
+    lower, upper = np.array([bounds[name] for name in names]).T
+    return lower, upper
+
+
+def sizes_at(
+    design: Design, weight: np.ndarray, columns: np.ndarray, floor: float, power: float
+) -> tuple[np.ndarray, float]:
+    """Logarithms of the sizes of terms [n, K] under a power above a floor, and the error left.
+
+    By non-negative least squares: errors of the excess to 1/power, put back into nats.
+    """
+    from scipy.optimize import nnls
+
+    above = np.maximum(design.loss - floor, 1e-3)
+    scale = weight * power * above ** (1 - 1 / power)
+    sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
+    return np.log(np.maximum(sizes, 1e-4)), error
+
+
+def kept_starts(
+    found: Sequence[Sequence[float]], errors: Sequence[float], box: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """The best [K, P] of the starts tried, inside the box."""
+    return np.clip(np.array(found)[np.argsort(errors)[:KEPT_STARTS]], *box)
+
+
+def weighted(errors: Any, data: Any) -> Any:
+    """Errors [n] of the loss, weighted."""
+    import jax.numpy as jnp
+
+    return data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)

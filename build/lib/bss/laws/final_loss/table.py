@@ -1,0 +1,218 @@
+"""Final losses of finished runs, as teams have them: one row per run, reduced to design points.
+
+At each (params, tokens, batch) the learning rate with the least loss counts, losses of repeated
+runs at one rate being averaged; how many rates the minimum was taken over is kept, because a
+minimum over many is too low by luck and one over few too high. Rows of one rate that differ in a
+column that the law has no use for are settings, of which the least counts too.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.final_loss.points import SAME_RATE, LossPoints
+from bss.laws.fitting.bootstrap import rms
+from bss.tables.columns import Origin, as_numbers, need, positive, row_names
+from bss.tables.reading import Reading
+from bss.tables.runs import loss_column
+from bss.tables.storage import read_table
+
+SIZE = ["params", "tokens", "batch_tokens"]
+MODELS = ("model", "architecture", "arch")
+REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
+"""Columns that may vary from row to row and are no setting of the training."""
+
+
+def read_losses(path: str | Path, reading: Reading | None = None) -> pd.DataFrame:
+    """Read a table of final losses from CSV (lines that begin with # are comments) or Parquet.
+
+    Args:
+        path: of the file.
+        reading: what it calls its columns.
+
+    Raises:
+        InputError: it cannot be read, or `check_losses` refuses a row.
+    """
+    return _checked(*read_table(path, reading))
+
+
+def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
+    """Check a table of final losses and put its batches in tokens.
+
+    Args:
+        frame: params, tokens, loss, and batch with seq_len, or batch_tokens; lr if it was varied.
+            A loss that is missing or infinite, or `diverged`
+            (0 or 1), says that the run diverged. Where rows are the best
+            of sweeps, rates_tried and rate_bracketed (0 or 1); loss_se is a loss's standard error.
+        source: what to call the table in an error message.
+
+    Raises:
+        InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
+            itself.
+    """
+    return _checked(frame, Origin(source, row_names(frame)))
+
+
+def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
+    """Where the runs of one batch end, as a table of final losses; held-out where there are any.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+
+    Raises:
+        InputError: the runs have no params, or `check_losses` refuses one.
+    """
+    if "params" not in runs:
+        raise InputError("the runs have no params (non-embedding parameters)")
+    column = loss_column(runs)
+    constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
+    ends = constant.loc[constant[column].notna()].groupby("run", sort=False).tail(1)
+    losses = ends[["run", "params", "tokens", "batch", "seq_len"]].assign(loss=ends[column])
+    if "peak_lr" in ends and ends["peak_lr"].notna().all():
+        losses["lr"] = ends["peak_lr"]
+    return check_losses(losses)
+
+
+def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
+    size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]
+    need(frame, origin, "params", "tokens", "loss", *size)
+    known = ["params", "tokens", *size, "batch", "seq_len", "lr", "rates_tried", "loss_se"]
+    columns = {name: positive(frame, name, origin) for name in known if name in frame}
+    losses = columns["loss"] = as_numbers(pd.Series(frame["loss"])).astype(float)
+    for i in np.flatnonzero(losses <= 0)[:1]:
+        origin.refuse(i, f"loss is {losses[i]:g}; write a positive number")
+    if {"batch", "seq_len"} <= columns.keys():
+        size = columns["batch"] * columns["seq_len"]
+        for i in np.flatnonzero(size != columns.setdefault("batch_tokens", size))[:1]:
+            told = f"batch_tokens is not batch times seq_len, {size[i]:g}"
+            origin.refuse(i, f"{told}; correct one of them")
+    _refuse_mixed_models(frame, columns["params"], origin)
+    others = {str(name): frame[name] for name in frame if name not in columns}
+    return pd.DataFrame(columns | others, index=frame.index)
+
+
+def _refuse_mixed_models(frame: pd.DataFrame, params: np.ndarray, origin: Origin) -> None:
+    """Two architectures of one size are two laws."""
+    for name in (column for column in MODELS if column in frame):
+        for size, here in frame.groupby(params)[name]:
+            kinds = list(dict.fromkeys(here.astype(str)))
+            if len(kinds) > 1:
+                raise InputError(
+                    f"{origin.source}: {name} is {', '.join(kinds[:3])} at params {size:g}; the "
+                    "law is of one kind of model, so fit one at a time"
+                )
+
+
+def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
+    """Design points from checked rows, and warnings.
+
+    Raises:
+        InputError: no row has a finite loss.
+    """
+    finite = np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)
+    if not finite.any():
+        raise InputError("loss: no row has a finite one; give final losses")
+    told = [
+        f"{int((~finite).sum())} rows without a finite loss, or said to have diverged: left out"
+    ]
+    warnings = [] if finite.all() else told
+    tried = table.loc[finite].assign(rate=_rates(table.loc[finite]))
+    settings = _settings(tried)
+    if settings:
+        warnings.append(f"columns that vary and are not used: {', '.join(settings)}")
+    # A setting that is missing is one of its own.
+    setting = tried[settings].astype(str) if settings else tried[[]]
+    key = [*(tried[name] for name in [*SIZE, "rate"]), *(setting[name] for name in settings)]
+    means = tried.groupby(key, sort=True)["loss"]
+    runs = pd.DataFrame({"loss": means.mean(), "count": means.size()}).reset_index()
+    rows = []
+    for size, here in runs.groupby(SIZE):
+        rates, best = here["rate"], here.loc[here["loss"].idxmin(), "rate"]
+        inside = rates.min() < best < rates.max()
+        least = here.loc[here["loss"].idxmin()]
+        row = least["loss"], best, rates.nunique(), inside, least["count"]
+        rows.append((*size, *row))  # type: ignore[misc]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    if "lr" not in table:
+        columns[4] = np.full(len(rows), np.nan)
+    if "rates_tried" in table:  # rows that are the best of sweeps
+        columns[5:7] = _tried(tried)
+    noise, freedom = _noise(tried, means, runs["count"].to_numpy(float))
+    points = LossPoints(*columns, noise=noise, freedom=freedom, seq_len=_seq_len(table))
+    return points, warnings + _rate_warnings(table, points)
+
+
+def _diverged(table: pd.DataFrame) -> np.ndarray:
+    """[n], whether a column `diverged` says so."""
+    if "diverged" not in table:
+        return np.zeros(len(table), bool)
+    told = table["diverged"].astype(str).str.strip().str.lower()
+    return told.isin(["1", "1.0", "true", "yes"]).to_numpy()
+
+
+def _rates(table: pd.DataFrame) -> pd.Series:
+    """The rate of each row, near-equal ones as one; 0 where there is none."""
+    if "lr" not in table:
+        return pd.Series(0.0, index=table.index)
+    lr = table["lr"].to_numpy(float)
+    rates = np.unique(lr)
+    first = np.concatenate([[True], np.diff(rates) > SAME_RATE * rates[:-1]])
+    same = rates[first][np.cumsum(first) - 1]
+    return pd.Series(same[np.searchsorted(rates, lr)], index=table.index)
+
+
+def _settings(table: pd.DataFrame) -> list[str]:
+    """Columns unknown to the law that differ between rows of one (N, D), and are no outcomes.
+
+    A column in which most rows have a value of their own is taken as measured, not chosen.
+    """
+    known = {*SIZE, *REPEATS, "batch", "seq_len", "lr", "rate", "rates_tried", "rate_bracketed"}
+    others = [
+        str(name)
+        for name in table
+        if name not in known
+        and not any(part in str(name) for part in ("loss", "seed"))
+        and len(table[name].unique()) <= len(table) / 2
+    ]
+    cells = [rows for _, rows in table.groupby(["params", "tokens"])]
+    return [name for name in others if any(len(rows[name].unique()) > 1 for rows in cells)]
+
+
+def _tried(table: pd.DataFrame) -> list[np.ndarray]:
+    """How many rates were tried at each point, and whether the best is between them, as told."""
+    known = table if "rate_bracketed" in table else table.assign(rate_bracketed=0)
+    # Sorted by size, as the points are.
+    told = [rows[["rates_tried", "rate_bracketed"]].max() for _, rows in known.groupby(SIZE)]
+    tried, bracketed = np.array(told).T
+    return [tried, bracketed > 0]
+
+
+def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> tuple[float, float]:
+    """Standard deviation of a point's loss over repetitions, pooled, and its freedom."""
+    if "loss_se" in table:
+        return rms(table["loss_se"]), float("inf")
+    freedom = float(np.sum(counts - 1))
+    if not freedom:
+        return float("nan"), 0.0
+    squares = np.nansum(groups.var(ddof=1).to_numpy() * (counts - 1))
+    return float(np.sqrt(squares / freedom * np.mean(1 / counts))), freedom
+
+
+def _seq_len(table: pd.DataFrame) -> float | None:
+    found = table["seq_len"].unique() if "seq_len" in table else ()
+    return float(found[0]) if len(found) == 1 else None
+
+
+def _rate_warnings(table: pd.DataFrame, points: LossPoints) -> list[str]:
+    if "lr" not in table and "rates_tried" not in table:
+        return ["no column lr: every loss is taken as that of a tuned learning rate"]
+    open_ended, single = int((~points.bracketed).sum()), int((points.rates == 1).sum())
+    if not open_ended:
+        return []
+    return [
+        f"learning rate not bracketed at {open_ended} of {len(points.loss)} points ({single} with "
+        "one rate only): their losses are upper bounds of the tuned ones"
+    ]

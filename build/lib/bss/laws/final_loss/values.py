@@ -1,0 +1,276 @@
+"""The law fitted to final losses, as a value: its JSON form, and its predictions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bss.errors import InputError
+from bss.laws.best_batch import BestBatch
+from bss.laws.final_loss.elsewhere import Elsewhere, Optimum
+from bss.laws.final_loss.fitted import FittedForm, MeanLaw
+from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
+from bss.laws.fitting.estimate import SPANS, Estimate, Fit, too_wide
+
+METHOD = (
+    "losses: wild bootstrap, the errors of each (params, tokens) times a draw of mean 0 and "
+    "variance 1, percentiles over the forms by their weights; best batches: posterior of the "
+    "valleys and of their power law"
+)
+SIZES = ("params", "tokens", "batch_tokens")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Errors at rows that the whole procedure, the weights of the forms with it, has not seen.
+
+    Attributes:
+        out: what was left out, as tokens>=80B.
+        rows: how many.
+        rmse, near: root mean square error, and of rows near the best of their cell, in nats.
+        weights: of the forms, made without them.
+    """
+
+    out: str
+    rows: int
+    rmse: float
+    near: float | None
+    weights: dict[str, float]
+
+
+@dataclass(frozen=True)
+class LackOfFit:
+    """Whether the law misses the losses by more than repetitions of a run differ.
+
+    Attributes:
+        rmse: standard deviation of the losses about the law, in nats.
+        noise: of a loss over repetitions; None where the table has neither seeds nor loss_se.
+        p: of the F test that they are one; None without noise.
+        note: what was not tested, or what was found.
+    """
+
+    rmse: float
+    noise: float | None
+    p: float | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A row that lies far from the valley through the others of its (N, D).
+
+    Attributes:
+        params, tokens, batch_tokens: of the row.
+        above: the valley, in nats; negative below.
+        times: the scatter of one run.
+        moves: the factor by which the best batch of the valley is another without it, less 1.
+    """
+
+    params: float
+    tokens: float
+    batch_tokens: float
+    above: float
+    times: float
+    moves: float
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What the fit has seen of a size, and how far beyond it was put to a test.
+
+    Attributes:
+        low, high: measured.
+        reach: times the largest that a left-out fold asked for; 1 where none did.
+    """
+
+    low: float
+    high: float
+    reach: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the law says of one run.
+
+    Attributes:
+        loss: in nats, with the interval of a new run.
+        best_batch: B_opt there in tokens with the batches as good, or why it has no value.
+        given_up: the loss above that of B_opt, in nats.
+        form: which forms said it, with their weights.
+        beyond: how many times outside what was measured, by size; empty inside.
+        error: root mean square error at left-out runs of this kind, in nats.
+    """
+
+    loss: Estimate
+    best_batch: BestBatch
+    given_up: float
+    form: str
+    beyond: dict[str, float]
+    error: float | None
+
+
+@dataclass(frozen=True)
+class TableFit(Fit):
+    """The law fitted to a table of final losses.
+
+    Attributes:
+        form: the forms inside the table with their weights.
+        formula: of the heaviest of them.
+        forms: those with a weight for any use, by name.
+        weights: per use ("inside" the table, "beyond" its largest model or budget, "below" its
+            smallest) of each form; they sum to 1.
+        judged: per form its left-out error in nats, by use.
+        left_out: root mean square error at left-out cells, at the largest model and at the largest
+            budgets, but for losses far above the best of their cell; None where the table has too
+            few cells.
+        left_out_near: the same over rows near the best of their cell.
+        hold_out: rows that a user asked to leave out.
+        lack_of_fit: against repetitions.
+        best: what tells B_opt where nothing was measured.
+        optima: per measured model and budget.
+        outliers: rows far from the others of their (N, D); they have no weight in the forms.
+        B_opt_exponents: of the power law of best batches in N and in D, and D's less N's.
+        tested: per size what was measured.
+        points: the design points.
+        cell_error: [n], predicted less measured in nats by a law that has not seen their (N, D).
+        status: "converged" or "not converged".
+        seq_len: tokens per sequence, if there is one.
+    """
+
+    form: str
+    formula: str
+    forms: dict[str, FittedForm]
+    weights: dict[str, dict[str, float]]
+    judged: dict[str, dict[str, float]]
+    left_out: dict[str, float | None]
+    left_out_near: dict[str, float | None]
+    hold_out: tuple[HeldOut, ...]
+    lack_of_fit: LackOfFit
+    best: Elsewhere = field(metadata={"key": "best_batch"})
+    optima: tuple[Optimum, ...]
+    outliers: tuple[Outlier, ...]
+    B_opt_exponents: dict[str, Estimate]
+    tested: dict[str, Tested]
+    points: LossPoints
+    cell_error: np.ndarray
+    status: str
+    seq_len: float | None
+    method: str = field(default=METHOD, kw_only=True)
+
+    KIND = "table"
+    SCHEMA = 3
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Points as their count; themselves under `design`."""
+        counts = {"points": len(self.points.loss), "design": plain["points"]}
+        return super().encoded(plain | counts)
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        return entry | {"points": entry["design"]}
+
+    @property
+    def batches(self) -> tuple[float, float]:
+        """The smallest and largest measured, in sequences, or in tokens without their length."""
+        seen, unit = self.tested["batch_tokens"], self.seq_len or 1.0
+        return seen.low / unit, seen.high / unit
+
+    def law(self, use: str = "inside") -> MeanLaw:
+        """The mean of the forms for a use."""
+        by = {name: weight for name, weight in self.weights[use].items() if weight > 0}
+        seen = self.tested["batch_tokens"]
+        forms = tuple(self.forms[name] for name in by)
+        return MeanLaw(forms, tuple(by.values()), (seen.low, seen.high))
+
+    def law_at(self, params: float, tokens: float) -> MeanLaw:
+        """The mean of the forms at N and D."""
+        return self.law(uses(np.log([[params, tokens]]), self._seen)[0])
+
+    @property
+    def _seen(self) -> np.ndarray:
+        ends = [self.tested[name] for name in SIZES[:2]]
+        return np.log([[one.low for one in ends], [one.high for one in ends]])
+
+    def predict(self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike) -> np.ndarray:
+        """Final losses in nats at a tuned learning rate, float64; arguments broadcast.
+
+        Raises:
+            InputError: a number is not positive.
+        """
+        given = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        for name, values in given.items():
+            if not np.all(np.asarray(values, float) > 0):
+                raise InputError(f"{name}: {values} at a prediction; give positive numbers")
+        shaped = np.broadcast_arrays(*(np.asarray(x, float) for x in given.values()))
+        flat = [x.ravel() for x in shaped]
+        use = np.array(uses(np.log(np.stack(flat[:2], axis=1)), self._seen))
+        found = np.zeros(len(use))
+        for one in (one for one in USES if (use == one).any()):
+            rows = use == one
+            found[rows] = self.law(one).losses(*(x[rows] for x in flat))
+        return found.reshape(shaped[0].shape)
+
+    def prediction(
+        self, params: float, tokens: float, batch_tokens: float, *, extrapolate: bool = False
+    ) -> Prediction:
+        """What the law says of one run, with intervals.
+
+        Raises:
+            InputError: a number is not positive, or lies beyond what the fit was tested for and
+                `extrapolate` is false.
+        """
+        self.predict(params, tokens, batch_tokens)
+        asked = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
+        if not extrapolate:
+            self.check_tested(asked)
+        beyond = {name: f for name, x in asked.items() if (f := _times(self.tested[name], x)) > 1}
+        law = self.law_at(params, tokens)
+        kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
+        errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
+        error = max(errors) if errors else None
+        scatter = max([law.scatter, *errors])
+        return Prediction(
+            loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
+            best_batch=self.best_batch(params, tokens),
+            given_up=float(law.given_up(params, tokens, np.asarray(batch_tokens, float))),
+            form=law.text,
+            beyond=beyond,
+            error=error,
+        )
+
+    def best_batch(self, params: float, tokens: float) -> BestBatch:
+        """B_opt in tokens at N and D, wherever they are; without a value where it is unidentified.
+
+        At a measured (N, D) that of its own runs. Elsewhere it has no value where its interval is
+        too wide, nor if no measured (N, D) tells its own.
+        """
+        for at in self.optima:
+            if np.hypot(np.log(at.params / params), np.log(at.tokens / tokens)) < SAME_BUDGET:
+                return at.batch
+        least = self.seq_len or 1.0
+        found = self.best.at(self.law_at(params, tokens), params, tokens, self.level, least)
+        if all(at.batch.value is None for at in self.optima):
+            why = "so is that of every (params, tokens) measured"
+            return replace(found, low=None, high=None).unknown(self.optima[0].batch.status, why)
+        if found.value is not None and too_wide(found):
+            return found.unknown("too wide", SPANS)
+        return found
+
+    def check_tested(self, asked: Mapping[str, float]) -> None:
+        """Raises InputError where a size lies beyond what the fit was tested for."""
+        for name, value in asked.items():
+            seen = self.tested[name]
+            times, reach = _times(seen, value), seen.reach if value > seen.high else 1.0
+            if times > reach * (1 + 1e-9):
+                raise InputError(
+                    f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
+                    f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
+                    "the largest; ask with --extrapolate, or measure there"
+                )
+
+
+def _times(seen: Tested, value: float) -> float:
+    return max(value / seen.high, seen.low / value, 1.0)

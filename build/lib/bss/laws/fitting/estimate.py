@@ -1,0 +1,139 @@
+"""Estimates with their intervals, and what every fit is: a value that is printed and read back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from bss import values, version
+from bss.errors import InputError
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval, or the reason why there is none.
+
+    Attributes:
+        value: the estimate; None where the design does not identify it.
+        low, high: ends of the interval, or bounds where the value is None.
+        level: nominal coverage of the interval.
+        note: why a value is missing ("unidentified: ..."), else empty.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float = 0.90
+    note: str = ""
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type["Estimate"]:
+        """What an entry is of: a best batch says its status."""
+        from bss.laws.best_batch import BestBatch
+
+        return BestBatch if "status" in entry else cls
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The JSON form; `note` only where there is one."""
+        return plain if self.note else {key: x for key, x in plain.items() if key != "note"}
+
+
+WIDE = 10.0
+SPANS = f"its interval spans more than a factor of {WIDE:g}"
+"""Why an estimate that `too_wide` refuses has no value."""
+
+
+def too_wide(found: Estimate) -> bool:
+    """Whether an interval of a positive quantity is so wide that it identifies nothing."""
+    return not (found.high or np.inf) < WIDE * (found.low or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
+
+    Attributes:
+        level, resamples: of all intervals, and bootstrap refits behind them.
+        method: how they were made.
+        warnings: what a reader must know.
+        version: of the package that made the fit.
+    """
+
+    KIND: ClassVar[str]
+    SCHEMA: ClassVar[int] = 1
+
+    level: float = 0.90
+    resamples: int = 0
+    method: str = ""
+    warnings: tuple[str, ...] = ()
+    version: str = field(default_factory=version)
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The fields between kind and schema, and how the fit was made."""
+        made = {one.name: plain.pop(one.name) for one in fields(Fit)}
+        return {"kind": self.KIND, "schema": self.SCHEMA} | plain | made
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: `{"kind", "schema", ...}`."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> Self:
+        """Reads `to_dict` back; other keys are ignored, null in place of a number is NaN.
+
+        Raises:
+            InputError: another kind or schema, or a field that is missing or damaged.
+        """
+        write = f"`bss fit {cls.KIND} --json`"
+        found = entry.get("kind"), entry.get("schema", cls.SCHEMA)
+        if found != (cls.KIND, cls.SCHEMA):
+            raise InputError(
+                f"fit: kind {found[0]!r}, schema {found[1]!r}; expected a fit of kind "
+                f"{cls.KIND!r}, schema {cls.SCHEMA}, as {write} writes it"
+            )
+        try:
+            return values.from_dict(cls, entry, "fit.", strict=False)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            told = error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
+            raise InputError(f"fit: damaged, {told}; write it again with {write}") from None
+
+
+def floats(entry: dict[str, float | None]) -> dict[str, float]:
+    """Parameters as JSON has them, null for NaN."""
+    return {name: np.nan if value is None else float(value) for name, value in entry.items()}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How intervals are made: by so many bootstrap refits, to a nominal coverage, from a seed.
+
+    `draws` refits at most are kept in a fit E(S), for the intervals of its predictions.
+
+    Raises:
+        InputError: on construction, if one of the first two is out of range.
+    """
+
+    resamples: int = 500
+    level: float = 0.90
+    seed: int = 0
+    draws: int = 0
+
+    def __post_init__(self) -> None:
+        if self.resamples < 1:
+            raise InputError(f"resamples: {self.resamples} given; write 1 or more, such as 500")
+        if not 0 < self.level < 1:
+            raise InputError(f"level: {self.level} given; write a coverage between 0 and 1")
+
+
+def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
+    """The bootstrap's percentile interval around an estimate, from its refits [R].
+
+    Infinite refits leave their end open, NaN ones do not count. An end that the estimate lies
+    beyond, as where the refits are biased, is the estimate: it lies in its interval, always.
+    """
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    least, most = np.nanquantile(draws, tails, method="nearest")
+    ends = np.minimum(least, value), np.maximum(most, value)
+    low, high = (float(end) if np.isfinite(end) else None for end in ends)
+    return Estimate(float(value), low, high, level)

@@ -1,0 +1,1 @@
+"""The functional law of loss curves under any schedule."""

@@ -1,0 +1,283 @@
+"""The functional scaling law fitted to loss curves under any LR and batch schedule.
+
+The law of Li et al. (arXiv 2509.19189) with batches (bss.laws.functional.law), fitted robustly
+in log loss from many starts. Which parameters the runs identify is told by their design (constant
+runs alone say nothing of how noise is forgotten) and by the width of the intervals; intervals
+cluster by run (bss.laws.fitting.bootstrap).
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
+from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, too_wide
+from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
+from bss.laws.functional import problem as law_problem
+from bss.laws.functional.curves import Curves, curves_of
+from bss.laws.functional.law import CurveLaw
+from bss.laws.functional.problem import CLOCKS, NAMES, Problem, curve_problem, curve_residual
+from bss.laws.functional.values import CurveFit
+
+OUTLIER = 5.0
+FEWEST = 4  # runs from which a clock is judged on those left out
+REFIT_ROUNDS = 20
+UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
+ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
+KEPT_DRAWS = 200
+LIMIT = 2  # of the kernel's exponent, 2 − 1/β, whatever the capacity
+HELD_BY_SGD = ("p", "m", "B_phi")  # p where the rates do not vary
+Report = Callable[[str], None]
+
+
+def fit_curve(
+    runs: pd.DataFrame,
+    *,
+    clock: str | None = None,
+    warmup: int = 0,
+    since: int = 0,
+    options: Options | None = None,
+    report: Report = lambda _: None,
+) -> CurveFit:
+    """Fit the functional scaling law to loss curves of one model.
+
+    Args:
+        runs: a run table with rates (lr); constant runs, and some that change batch or rate. A row
+            may have the schedule alone, and a run one loss; one that has none is left out.
+        clock: "sgd" (m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts runs
+            left out of its fit better, "sgd" where there are fewer than four runs. The noise's
+            exponent in the rate, p, is fitted by both where rates vary.
+        warmup: tokens of linear warm-up, whose losses are left out.
+        since: tokens before which losses are left out: the law is of late training, and early
+            losses, which are many and steep, would decide the fit. `left_out_rmse` tells which
+            start predicts best.
+        options: how intervals are made.
+        report: is told what is done next, in a line.
+
+    Raises:
+        InputError: `curves_of` or `curve_problem` refuses the table, or the clock is unknown.
+    """
+    curves = curves_of(runs, warmup=warmup, since=since)
+    several = clock is None and len(curves.runs) >= FEWEST
+    solved = _solved(curves, CLOCKS if several else (clock or "sgd",), report)
+    return _fitted(curves, solved, _best_first(solved)[0], since, options, report)
+
+
+def fit_clocks(
+    runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, options: Options | None = None
+) -> list[CurveFit]:
+    """The law with every clock that differs here, `fit_curve`'s choice first; else as there."""
+    curves = curves_of(runs, warmup=warmup, since=since)
+    solved = _solved(curves, CLOCKS)
+    return [_fitted(curves, solved, clock, since, options) for clock in _best_first(solved)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Solved:
+    """The problem of a clock, its solution, and its error at runs left out of it."""
+
+    problem: Problem
+    solution: Solution
+    left_out: float | None
+
+    @property
+    def theta(self) -> np.ndarray:
+        """[P], the fitted parameters."""
+        return self.solution.parameters[0]
+
+    def law(self, theta: np.ndarray) -> CurveLaw:
+        """The law in the runs' units: floats for theta [P], arrays [Q] for theta [Q, P]."""
+        with jax.enable_x64(True):
+            law = law_problem.law_of(np.moveaxis(theta, -1, 0))
+            law = law_problem.in_units(law, self.problem.units)
+        return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
+
+
+def _solved(
+    curves: Curves, clocks: tuple[str, ...], report: Report = lambda _: None
+) -> dict[str, _Solved]:
+    """Each clock solved but those that free the same parameters; tested where runs are enough."""
+    found: dict[str, _Solved] = {}
+    for clock in clocks:
+        problem = curve_problem(curves, clock)
+        free = problem.lower < problem.upper
+        if any(np.array_equal(free, x.problem.lower < x.problem.upper) for x in found.values()):
+            continue
+        report(f"{clock} clock: fit to {len(curves.runs)} runs")
+        solution = _solve(problem, law_problem.curve_starts(problem), rounds=ROUNDS).best()
+        report(f"{clock} clock: each run left out")
+        judged = len(curves.runs) >= FEWEST
+        error = _left_out(problem, solution.parameters) if judged else None
+        found[clock] = _Solved(problem, solution, error)
+    return found
+
+
+def _solve(problem: Problem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
+    box, how = (problem.lower, problem.upper), {"rounds": rounds, "accelerated": True}
+    return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, **how)
+
+
+def _best_first(solved: dict[str, _Solved]) -> list[str]:
+    """Clocks by their left-out errors; in their own order where there are none."""
+    return sorted(solved, key=lambda clock: solved[clock].left_out or 0.0)
+
+
+def _fitted(
+    curves: Curves,
+    solved: dict[str, _Solved],
+    clock: str,
+    since: int,
+    options: Options | None,
+    report: Report = lambda _: None,
+) -> CurveFit:
+    """The fit of one clock, with its intervals."""
+    options, found = options or Options(resamples=100), solved[clock]
+    report(f"{clock} clock: {options.resamples} refits")
+    errors, slopes = _linearized(found.problem, found.theta)
+    refits = _bootstrap(found, errors, slopes, options)
+    parameters = _parameters(found, refits.parameters, clock, options.level)
+    easy_by = _easy_by(found, refits.parameters, parameters, options.level)
+    converged = bool(found.solution.converged[0])
+    status = found.problem.reasons.get("c_K", "converged") if converged else "not converged"
+    warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
+    if (parameters["q"].value or 0) > LIMIT:
+        surely = "its interval too" if (parameters["q"].low or 0) > LIMIT else "its interval is not"
+        warnings.append(f"q: above {LIMIT}, the limit of the regression theory; {surely}")
+    unfinished = float(np.mean(~refits.converged))
+    if unfinished > UNFINISHED:
+        warnings.append(
+            f"{unfinished:.0%} of the bootstrap refits did not converge; intervals are too narrow"
+        )
+    silent = _silent(found, refits.parameters, options.level)
+    if silent:
+        warnings.append("noise: its size is unidentified; add smaller batches")
+    if curves.silent:
+        warnings.append(f"left out, without a loss to read: {', '.join(curves.silent)}")
+    used = curves.weight > 0
+    steps, lr, batch = curves.pieces
+    return CurveFit(
+        clock=clock,
+        law=found.law(found.theta),
+        parameters=parameters,
+        easy_by=easy_by,
+        status=status,
+        identified=status == "converged" and not silent,
+        rmse=rms(errors[used]),
+        run_rmse={
+            name: rms(error[here])
+            for name, error, here in zip(curves.runs, errors, used, strict=True)
+        },
+        left_out_rmse={n: one.left_out for n, one in solved.items() if one.left_out is not None},
+        seq_len=curves.seq_len,
+        batches=_range(batch[steps > 0]),
+        rates=_range(lr[(steps > 0) & (lr > 0)]),
+        tokens=int(np.nanmax(curves.tokens)),
+        since=since,
+        losses=int(used.sum()),
+        measured=curves.measured,
+        runs=len(curves.runs),
+        lowest=_lowest(lr, steps > 0),
+        draws=_drawn(found.law(refits.parameters)),
+        level=options.level,
+        resamples=options.resamples,
+        warnings=tuple(warnings),
+    )
+
+
+def _easy_by(
+    found: _Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
+) -> Estimate:
+    """s − (q − 1), as `CurveFit.easy_by`."""
+    for name in ("s", "q"):
+        if parameters[name].value is None:
+            return Estimate(None, level=level, note=f"{name} is {parameters[name].note}")
+    law, spread = found.law(found.theta), found.law(draws)
+    return interval(float(law.s - law.q + 1), spread.s - spread.q + 1, level=level)
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    low, high = (float(f"{value:.12g}") for value in (values.min(), values.max()))
+    return low, high
+
+
+def _lowest(lr: np.ndarray, used: np.ndarray) -> float:
+    """The lowest rate of a run after its peak, as a part of that, in the run that falls most."""
+    rates = np.where(used, lr, np.inf)
+    peaks = np.maximum.accumulate(np.where(used, lr, 0.0), axis=1)
+    return float(np.min(rates / peaks))
+
+
+def _drawn(law: CurveLaw) -> tuple[tuple[float, ...], ...]:
+    """At most KEPT_DRAWS laws of the bootstrap, to 6 digits."""
+    rows = np.stack(law, axis=-1)[:KEPT_DRAWS]
+    return tuple(tuple(float(f"{value:.6g}") for value in row) for row in rows)
+
+
+def _silent(found: _Solved, draws: np.ndarray, level: float) -> bool:
+    """Whether the size of the noise is unidentified.
+
+    It is what A_0 and A_1 make together at the end; their shares may trade off.
+    """
+    size = NAMES.index("noise")
+    noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
+    low, high = np.quantile(noise, [(1 - level) / 2, (1 + level) / 2])
+    return bool(found.solution.at_bound[0, size] or high - low > np.log(WIDE))
+
+
+def _linearized(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of log loss, [R, N], and their slopes, [R, N, P]; 0 where there is padding."""
+    raw = problem.data | {"huber": np.array(1e6)}
+    values, slopes = linearize(curve_residual, theta, raw)
+    shape = problem.data["observed"].shape
+    return values.reshape(shape), slopes.reshape(*shape, -1)
+
+
+def _bootstrap(
+    found: _Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
+) -> Solution:
+    """Refits of the parameters, with a run offset and noise drawn anew."""
+    problem = found.problem
+    used = problem.data["weight"] > 0
+    runs = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
+    free = (problem.lower < problem.upper) & ~found.solution.at_bound[0]
+    limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
+    kept, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
+    drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
+    observed = (problem.data["observed"] + errors)[None] + drawn
+    starts = np.tile(found.theta, (options.resamples, 1))
+    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
+
+
+def _left_out(problem: Problem, whole: np.ndarray) -> float:
+    """Error of log loss at the ends of runs by fits to the others, from that to all, [1, P]."""
+    each = np.arange(len(problem.data["weight"]))
+    weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
+    starts = np.repeat(whole, len(each), axis=0)
+    fits = _solve(problem, starts, {"weight": weight}, rounds=3).parameters
+    ends = (problem.data["weight"] > 0).sum(axis=1) - 1
+    return rms([_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)])
+
+
+def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> dict[str, Estimate]:
+    """Each parameter with its interval, or with the reason why it has no value."""
+    law, spread = found.law(found.theta), found.law(draws)
+    held = found.problem.lower == found.problem.upper
+    estimates = {}
+    for i, name in enumerate(CurveLaw._fields):
+        value = float(law[i])
+        estimate, note = interval(value, spread[i], level=level), ""
+        if held[i] and clock == "sgd" and name in HELD_BY_SGD:
+            estimate = Estimate(value, value, value, level, "held by the clock")
+        elif held[i]:
+            estimate = Estimate(None, level=level, note=found.problem.reasons[name])
+        elif name in ("L_0", "A_1", "B_phi"):
+            pass  # may be 0
+        elif found.solution.at_bound[0, i]:
+            note = "unidentified: ended at a bound of the fit"
+        elif name != "p" and too_wide(estimate):
+            note = f"unidentified: {SPANS}"
+        estimates[name] = dataclasses.replace(estimate, value=None, note=note) if note else estimate
+    return estimates

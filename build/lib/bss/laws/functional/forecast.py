@@ -1,0 +1,112 @@
+"""Predictions of the law of loss curves with their intervals, and how far the law was tested.
+
+An interval has two parts (derived here): the parameters', from the laws of the bootstrap; and the
+lack of fit, the error of log loss at runs that were left out of the fit, by Student's t. Where no
+runs were left out it is the error at the fitted losses.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from bss.laws.fitting.estimate import Estimate
+from bss.laws.functional.curves import Curves
+from bss.laws.functional.law import CurveLaw, Readings
+from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
+from bss.units import format_tokens
+
+FAR = 1.25  # beyond the measured range by more than this factor nothing was tested
+LOW = 0.1  # a rate that falls to this part of its peak or less has fallen to zero
+WITHIN = (0.03, 0.1, 0.3, 1.0)  # parts of a piece
+PARTS = 41  # quantiles of the lack of fit
+
+
+def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Losses in nats, and the ends of their intervals at the level of the fit, each [R, N].
+
+    Raises:
+        InputError: the curves have another sequence length than the fit.
+    """
+    check_sequences(fit, curves.seq_len)
+    value = law_losses(fit.law, curves)
+    laws = [CurveLaw(*row) for row in fit.draws]
+    drawn = np.array([law_losses(law, curves) for law in laws] or [value])
+    misfit = fit.left_out_rmse.get(fit.clock, fit.rmse)
+    parts = stats.t.ppf((np.arange(PARTS) + 0.5) / PARTS, max(fit.runs - 1, 1))
+    apart = (np.log(drawn / value)[:, None] + misfit * parts[:, None, None]).reshape(
+        -1, *value.shape
+    )
+    tails = [(1 - fit.level) / 2, (1 + fit.level) / 2]
+    low, high = np.nanquantile(apart, tails, axis=0, method="hazen")
+    return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
+
+
+def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
+    """The first reading of each run [R], with its interval: of paths to be trained, their end."""
+    ends = (x[:, 0].tolist() for x in forecast(fit, curves))
+    return [Estimate(*numbers, level=fit.level) for numbers in zip(*ends, strict=True)]
+
+
+def along(curves: Curves) -> tuple[Curves, np.ndarray]:
+    """The curves read within each of their G pieces, and the tokens there, [R, G·len(WITHIN)].
+
+    More densely after a piece begins, where the batch may have changed; 0 tokens where padded.
+    """
+    steps, taken = curves.pieces.steps, _taken(curves)
+    parts = np.broadcast_to(WITHIN, (*steps.shape, len(WITHIN)))
+    tokens = (np.cumsum(taken, axis=1) - taken)[..., None] + taken[..., None] * parts
+    tokens = np.where(steps[..., None] > 0, tokens, 0.0)
+    pieces = np.broadcast_to(np.arange(steps.shape[1], dtype=float)[:, None], parts.shape)
+    flat = (x.reshape(len(steps), -1) for x in (pieces, parts, tokens))
+    piece, part, tokens = flat
+    return replace(curves, readings=Readings(piece, part)), tokens
+
+
+def tested(fit: CurveFit) -> dict[str, Any]:
+    """How well the fit predicts what it has not seen, and over which ranges, ready for JSON."""
+    ranges = {"tokens": (fit.since, fit.tokens), "batch": fit.batches, "lr": fit.rates}
+    return {
+        "left_out_rmse": fit.left_out_rmse.get(fit.clock),
+        "rmse": fit.rmse,
+        "runs": fit.runs,
+        **{name: {"low": low, "high": high} for name, (low, high) in ranges.items()},
+        "rate_falls_to": fit.lowest,
+    }
+
+
+def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
+    """What of each run [R] is beyond what the fit was tested for, and by how much."""
+    return [
+        _untested(
+            fit, tokens, *(values[row][curves.pieces.steps[row] > 0] for values in curves.pieces)
+        )
+        for row, tokens in enumerate(_taken(curves).sum(axis=1).tolist())
+    ]
+
+
+def _taken(curves: Curves) -> np.ndarray:
+    """The tokens of every piece, [R, G]; 0 where padded."""
+    return curves.pieces.steps * curves.pieces.batch * curves.seq_len
+
+
+def _untested(
+    fit: CurveFit, tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
+) -> tuple[str, ...]:
+    told = []
+    if tokens > FAR * fit.tokens:
+        told.append(f"tokens {tokens / fit.tokens:.3g} times the longest run")
+    if tokens <= fit.since:
+        told.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
+    peak = float(lr.max())
+    asked = {"batch": (batch.min(), batch.max(), fit.batches), "lr": (peak, peak, fit.rates)}
+    for name, (low, high, (least, most)) in asked.items():
+        if high > FAR * most:
+            told.append(f"{name} {high:.4g} is {high / most:.3g} times the largest measured")
+        if low < least / FAR:
+            told.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
+    lowest = float(np.min(lr / np.maximum.accumulate(lr)))
+    if max(lowest, LOW) < max(fit.lowest, LOW) / FAR:
+        told.append(f"the rate falls to {lowest:.2g} of its peak, measured to {fit.lowest:.2g}")
+    return (*told, *undriven(fit, steps, lr, batch))

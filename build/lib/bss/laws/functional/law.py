@@ -1,0 +1,129 @@
+"""The functional scaling law of language-model losses under any LR and batch schedule.
+
+Li et al. (arXiv 2509.19189) fit losses of LR schedules in this form; the batch is added as the
+regression theory has it (derived here):
+
+    L(T) = L_0 + c_1 (1 + T/T_0)^−s + ∫₀ᵀ [A_0 + A_1 (1 + u/T_0)^−s] ν(u) (1 + c_K (T − u))^−q du
+
+with noise ν = η^p / B^m and intrinsic time T = Σ η / sqrt(1 + B_phi/B). SGD has p = m = 1 and
+B_phi = 0; B_phi > 0 is an Adam clock, in which a step makes less progress where gradient noise
+dominates. Schedules are pieces of constant (η, B): the kernel is integrated exactly against each,
+and the signal in the integral is its exact mean there. N losses of G pieces cost O(N·G).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Number = Any
+"""A scalar or an array, of NumPy or traced."""
+
+
+class CurveLaw(NamedTuple):
+    """Parameters of the law.
+
+    L_0 and c_1 in nats; T_0 and 1/c_K in intrinsic time (rate × steps); A_0 and A_1 in nats per
+    unit of ν and of intrinsic time; B_phi in sequences.
+    """
+
+    L_0: Number
+    c_1: Number
+    s: Number
+    T_0: Number
+    A_0: Number
+    A_1: Number
+    c_K: Number
+    q: Number
+    p: Number
+    m: Number
+    B_phi: Number
+
+
+class Pieces(NamedTuple):
+    """Trajectories [R, G] of constant pieces in order: steps (0 pads), rates, batches."""
+
+    steps: Number
+    lr: Number
+    batch: Number
+
+
+class Readings(NamedTuple):
+    """Where losses are asked, [R, N]: the piece, and the part of it that is behind."""
+
+    piece: Number
+    part: Number
+
+
+def intrinsic_time(law: CurveLaw, pieces: Pieces) -> Number:
+    """What each piece adds to intrinsic time, [R, G]."""
+    return pieces.steps * pieces.lr / jnp.sqrt(1 + law.B_phi / pieces.batch)
+
+
+def curve_losses(law: CurveLaw, pieces: Pieces, readings: Readings) -> Number:
+    """The law's losses in nats, [R, N]; the law's parameters are scalars."""
+    signal, noise, feedback = curve_terms(law, pieces, readings)
+    return law.L_0 + law.c_1 * signal + law.A_0 * noise + law.A_1 * feedback
+
+
+def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Number, Number, Number]:
+    """What c_1, A_0 and A_1 multiply, each [R, N].
+
+    The integral is summed by parts, over jumps of the noise; the first is from none at all.
+    """
+    added = intrinsic_time(law, pieces)
+    ends = jnp.cumsum(added, axis=-1)
+    begins = ends - added
+    index = readings.piece.astype(jnp.int32)
+    times = jnp.take_along_axis(begins, index, -1)
+    times += readings.part * jnp.take_along_axis(added, index, -1)
+    # Rates that have fallen to 0 have no logarithm.
+    nu = jnp.maximum(pieces.lr, 1e-12) ** law.p * pieces.batch**-law.m
+    width = jnp.where(added > 0, added, 1.0)
+    summed = _grown(ends / law.T_0, 1 - law.s) - _grown(begins / law.T_0, 1 - law.s)
+    mean_signal = summed * law.T_0 / width
+    jumps = jnp.diff(jnp.stack([nu, nu * mean_signal], axis=-1), axis=-2, prepend=0.0)
+    remembered = _remembered(law.c_K, law.q, times, begins, jumps)
+    signal = (1 + times / law.T_0) ** -law.s
+    return signal, remembered[..., 0], remembered[..., 1]
+
+
+@jax.custom_jvp
+def _remembered(c_K: Number, q: Number, times: Number, begins: Number, jumps: Number) -> Number:
+    """Jumps [R, G, 2] of noises at begins [R, G], by what is kept of each at times [R, N, 2]."""
+    left = jnp.maximum(times[..., :, None] - begins[..., None, :], 0.0)
+    return _grown(c_K * left, 1 - q) / c_K @ jumps
+
+
+@_remembered.defjvp
+def _remembered_slopes(values, tangents):
+    """Derivatives of all parameters share the [N, G] arrays, which is most of the cost of a fit."""
+    c_K, q, times, begins, jumps = values
+    in_c_K, in_q, in_times, in_begins, in_jumps = tangents
+    lag = times[..., :, None] - begins[..., None, :]
+    left = jnp.maximum(lag, 0.0)
+    log, power = jnp.log1p(c_K * left), 1 - q
+    grown = _grown(c_K * left, power)
+    raised = 1 + power * grown
+    kernel = jnp.where(lag > 0, raised / (1 + c_K * left), 0.0)
+    near = jnp.abs(power) < 1e-6
+    by_power = (log * raised - grown) / jnp.where(near, 1.0, power)
+    by_power = jnp.where(near, log**2 * (0.5 + power * log / 3), by_power)
+    kept = grown / c_K
+    by_c_K, by_q = (left * kernel - kept) / c_K @ jumps, -by_power / c_K @ jumps
+    slopes = kept @ in_jumps - kernel @ (in_begins[..., None] * jumps)
+    slopes += (kernel @ jumps) * in_times[..., None] + by_c_K * in_c_K + by_q * in_q
+    return kept @ jumps, slopes
+
+
+def kernel_total(law: CurveLaw, lag: Number) -> Number:
+    """∫₀^lag (1 + c_K x)^−q dx: how much of a constant noise is remembered."""
+    return _grown(law.c_K * lag, 1 - law.q) / law.c_K
+
+
+def _grown(x: Number, power: Number) -> Number:
+    """((1 + x)^power − 1)/power, log(1 + x) at power 0."""
+    log = jnp.log1p(x)
+    near = jnp.abs(power) < 1e-6
+    safe = jnp.where(near, 1.0, power)
+    return jnp.where(near, log * (1 + power * log / 2), jnp.expm1(safe * log) / safe)

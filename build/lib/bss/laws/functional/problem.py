@@ -1,0 +1,184 @@
+"""How the law of loss curves is put to the shared fitter: parameters, box, starts, residuals.
+
+Residuals are errors of log loss, linear in the tails past 1e-3 as the Huber loss of Li et al.
+(arXiv 2509.19189). Parameters are chosen so that each is seen by itself (derived here): signal and
+noise by their sizes at the end of the longest run, where the noise is that of a constant schedule
+of the mean rate and batch.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+from bss.errors import InputError
+from bss.laws.fitting.solve import float64
+from bss.laws.functional import law as curve_law
+from bss.laws.functional.curves import Curves, unidentified_by_design
+from bss.laws.functional.law import CurveLaw, Pieces
+
+HUBER = 1e-3
+NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
+CLOCKS = ("sgd", "adam")
+_BOX = {
+    "signal": (np.log(1e-6), np.log(1e3)),
+    "s": (np.log(0.02), np.log(5.0)),
+    "T_0": (np.log(1e-6), np.log(1.0)),
+    "noise": (np.log(1e-9), np.log(1e2)),
+    "feedback": (0.0, 30.0),
+    "c_K": (np.log(0.1), np.log(1e5)),
+    "q": (0.3, 4.0),
+    "p": (0.0, 3.0),
+    "m": (0.1, 3.0),
+    "B_phi": (0.0, 300.0),
+}
+# What a parameter is held at where the runs cannot tell it: noise is forgotten at once.
+_HELD = {"c_K": np.log(1e5), "q": 2.0, "feedback": 0.0, "p": 1.0, "m": 1.0, "B_phi": 0.0}
+KEPT_STARTS = 6
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The law's problem over some curves: bounds [P], and data of one problem.
+
+    Attributes:
+        reasons: names in `CurveLaw` that the runs cannot identify, which are held, and why.
+        data: arrays in units of the longest run's time and mean rate and batch.
+        units: of time, rate and batch.
+    """
+
+    reasons: dict[str, str]
+    lower: np.ndarray
+    upper: np.ndarray
+    data: dict[str, Any]
+    units: tuple[float, float, float]
+
+
+def curve_problem(curves: Curves, clock: str) -> Problem:
+    """Units, box and data.
+
+    Args:
+        curves: what is fitted.
+        clock: "sgd" holds m = 1 and B_phi = 0; "adam" fits them where they are identified. Both fit
+            p where rates vary.
+
+    Raises:
+        InputError: an unknown clock, curves of one constant batch and rate, or no more losses than
+            free parameters.
+    """
+    reasons = unidentified_by_design(curves)
+    if {"c_K", "m", "p"} <= reasons.keys():
+        raise InputError(
+            "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
+            "runs of other batches, and some that change their batch"
+        )
+    if clock not in CLOCKS:
+        raise InputError(f"clock: {clock!r} is unknown; choose one of {', '.join(CLOCKS)}")
+    pieces = curves.pieces
+    time = float((pieces.steps * pieces.lr).sum(axis=1).max())
+    weight = pieces.steps * pieces.batch
+    used = (pieces.steps > 0) & (pieces.lr > 0)
+    rate, batch = (
+        float(np.exp(np.average(np.log(np.where(used, x, 1.0)), weights=weight * used)))
+        for x in (pieces.lr, pieces.batch)
+    )
+    held = {"feedback" if name == "A_1" else name for name in reasons}
+    held |= {"m", "B_phi"} if clock == "sgd" else set()
+    box = _BOX | {name: (_HELD[name],) * 2 for name in held}
+    box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
+    lower, upper = np.array([box[name] for name in NAMES]).T
+    data = {
+        "pieces": Pieces(pieces.steps * rate / time, pieces.lr / rate, pieces.batch / batch),
+        "readings": curves.readings,
+        "observed": np.log(curves.loss),
+        "weight": curves.weight,
+        "huber": np.array(HUBER),
+    }
+    free, losses = int((lower < upper).sum()), int(data["weight"].sum())
+    if losses <= free:
+        raise InputError(
+            f"runs: {losses} losses for the {free} parameters of the law; evaluate more often, add "
+            "runs, or lower since"
+        )
+    return Problem(reasons, lower, upper, data, (time, rate, batch))
+
+
+def law_of(theta: Any, xp: Any = np) -> CurveLaw:
+    """The law of fitted parameters [P] (or [P, ...]), in the problem's units."""
+    L_0, signal, s, T_0, noise, feedback, c_K, q, p, m, B_phi = theta
+    s, T_0, c_K = xp.exp(s), xp.exp(T_0), xp.exp(c_K)
+    first = (1 + 1 / T_0) ** s
+    held = CurveLaw(L_0, 0.0, s, T_0, 0.0, 0.0, c_K, q, p, m, B_phi)
+    A_0 = xp.exp(noise) / curve_law.kernel_total(held, 1.0)
+    return held._replace(c_1=xp.exp(signal) * first, A_0=A_0, A_1=A_0 * feedback * first)
+
+
+def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
+    """The law in steps, sequences and the rates given, from the problem's units."""
+    time, rate, batch = units
+    scale = rate**-law.p * batch**law.m / time
+    return law._replace(
+        T_0=law.T_0 * time,
+        A_0=law.A_0 * scale,
+        A_1=law.A_1 * scale,
+        c_K=law.c_K / time,
+        B_phi=law.B_phi * batch,
+    )
+
+
+def curve_residual(theta, data):
+    """Errors of log loss, [R·N], linear past `huber` in their effect (pseudo-Huber)."""
+    loss = curve_law.curve_losses(law_of(theta, jnp), data["pieces"], data["readings"])
+    error = (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
+    return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / data["huber"]) ** 2)))).ravel()
+
+
+def curve_starts(problem: Problem) -> np.ndarray:
+    """[K, P]: the best of a grid of exponents and scales, sizes by non-negative least squares."""
+    grid = {
+        "s": np.log([0.2, 0.4, 0.8, 1.5]),
+        "T_0": np.log([1e-3, 0.03]),
+        "c_K": np.log([5.0, 50.0, 1000.0]),
+        "q": [0.8, 1.5, 2.5],
+        "p": [1.0],
+        "m": [0.5, 1.0],
+        "B_phi": [0.0, 1.0],
+    }
+    for name in grid:
+        i = NAMES.index(name)
+        if problem.lower[i] == problem.upper[i]:
+            grid[name] = [problem.lower[i]]
+    combined = np.array(list(itertools.product(*grid.values())))
+    points = np.zeros((len(combined), len(NAMES)))
+    points[:, [NAMES.index(name) for name in grid]] = combined
+    with jax.enable_x64(True):
+        signal, noise = map(np.asarray, _terms(*float64((points, problem.data))))
+    used = problem.data["weight"] > 0
+    loss = np.exp(problem.data["observed"][used])
+    costs = []
+    for k in range(len(points)):
+        columns = np.column_stack([np.ones(len(loss)), signal[k][used], noise[k][used]])
+        sizes, cost = nnls(columns / loss[:, None], np.ones(len(loss)))
+        logs = np.log(np.maximum(sizes[1:], 1e-4))
+        points[k, [0, NAMES.index("signal"), NAMES.index("noise")]] = sizes[0], *logs
+        costs.append(cost)
+    best = points[np.argsort(costs)[:KEPT_STARTS]]
+    with_feedback = best[:2].copy()
+    with_feedback[:, NAMES.index("feedback")] = 1.0
+    return np.clip(np.concatenate([best, with_feedback]), problem.lower, problem.upper)
+
+
+@jax.jit
+def _terms(points, data):
+    """Signal and noise of unit size at each point [K, P], [K, R, N]."""
+
+    def terms(theta):
+        law = law_of(theta, jnp)  # of sizes e^0 = 1
+        signal, noise, _ = curve_law.curve_terms(law, data["pieces"], data["readings"])
+        return law.c_1 * signal, law.A_0 * noise
+
+    return jax.lax.map(terms, points)

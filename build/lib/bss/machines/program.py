@@ -1,0 +1,116 @@
+"""One compiled program on one kind of device: what it takes, whether it fits, what bounds it.
+
+The bound is a roofline (Williams et al., 2009): a device multiplies no faster than its peak and
+moves no more than its memory's bandwidth, and does both at once. What moves between devices is told
+but not timed.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bss.machines.counts import Collective, count
+from bss.machines.hlo import Program
+from bss.machines.targets import Target
+
+_UNITS = {"K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
+_REFUSED = re.compile(r"(temporaries \(|Used )([\d.]+)([KMGT])")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device.
+
+    Attributes:
+        state_bytes: of the training state.
+        temp_bytes: of everything that is made and gone within the program.
+        peak_bytes: of all, with arguments and results.
+        fits: whether a device holds it; None where its memory is not known.
+    """
+
+    state_bytes: int
+    temp_bytes: int
+    peak_bytes: int
+    fits: bool | None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The roofline of a program: no run of it is faster.
+
+    Attributes:
+        seconds: of one bucket, or of one evaluation.
+        tokens_per_second: of all devices.
+        mfu: the model's own FLOPs as a part of the devices' peak.
+        by: "compute" or "memory", whichever takes longer.
+    """
+
+    seconds: float
+    tokens_per_second: float
+    mfu: float
+    by: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a compiled program does on one device, in one bucket or one evaluation.
+
+    Attributes:
+        flops: of matrix products.
+        bytes: of main memory, read and written.
+        source: of both.
+        collectives: by kind, those inside loops apart.
+        kernels: how often each is executed, by name.
+        uncounted: kernels whose FLOPs are not known here, and so are not in `flops`.
+        attention: "cudnn", "splash", or "reference": that which XLA makes of the model's own.
+    """
+
+    flops: float
+    bytes: float
+    source: str
+    collectives: tuple[Collective, ...]
+    kernels: Mapping[str, int]
+    uncounted: tuple[str, ...]
+    attention: str
+
+
+def read(compiled: Any) -> Reading:
+    """Reads a compiled program."""
+    counted = count(Program(compiled.as_text()))
+    names = " ".join(counted.kernels).lower()
+    attention = "cudnn" if "fmha" in names else "splash" if "splash" in names else "reference"
+    told = (counted.collectives, counted.kernels, counted.uncounted, attention)
+    return Reading(counted.flops, counted.bytes, "text of the compiled program", *told)
+
+
+def memory(compiled: Any, state_bytes: int, beside: int, target: Target | None) -> Memory:
+    """What a compiled program takes of a device; `beside` are bytes there that it does not take."""
+    told = compiled.memory_analysis()
+    arguments = told.argument_size_in_bytes + told.output_size_in_bytes - told.alias_size_in_bytes
+    temporary = told.temp_size_in_bytes
+    peak = beside + arguments + temporary + told.generated_code_size_in_bytes
+    return Memory(state_bytes, temporary, peak, target and peak <= target.memory)
+
+
+def refused(error: str, state_bytes: int) -> Memory | None:
+    """What a program would have taken that a TPU's compiler refused; None of another error."""
+    found = _REFUSED.search(error)
+    if found is None or "RESOURCE_EXHAUSTED" not in error:
+        return None
+    asked = round(float(found.group(2)) * _UNITS[found.group(3)])
+    apart = "temporaries" in found.group(1)
+    peak = asked + state_bytes if apart else asked
+    return Memory(state_bytes, peak - state_bytes, peak, False)
+
+
+def bound(reading: Reading, target: Target, tokens: int, model_flops: float, devices: int) -> Bound:
+    """The roofline of a program that handles `tokens` at `model_flops`, both of all devices."""
+    parts = {
+        "compute": reading.flops / target.peak_flops,
+        "memory": reading.bytes / target.bandwidth,
+    }
+    by = max(parts, key=lambda name: parts[name])
+    seconds = parts[by]
+    mfu = model_flops / (devices * target.peak_flops * seconds)
+    return Bound(seconds, tokens / seconds, mfu, by)

@@ -1,0 +1,120 @@
+"""The devices of this machine as slots: where a worker trains, and no other worker does.
+
+Devices are counted without starting JAX, which would take them. A TPU's variables are those by
+which JAX's own developers divide a host: https://gist.github.com/skye/f82ba45d2445bb19d53545538754f9a3
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bss.errors import InputError
+
+_CHIP_BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
+_TPU_PORT = 8476
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one worker trains.
+
+    Attributes:
+        name: of its log.
+        core: pinned to this one of the cores that it may use, counted from 0; None for no pin.
+        environment: variables by which its process sees its own devices only.
+        node: the machine, where there are several.
+    """
+
+    name: str
+    core: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    node: str = ""
+
+
+def local_slots(
+    workers: int = 0, devices: int = 0, *, pin: bool = True, least: int = 1
+) -> list[Slot]:
+    """The slots of this machine: GPUs, else TPU chips, else cores.
+
+    Args:
+        workers: how many slots; 0 for all that there are.
+        devices: accelerators in each; 0 shares them among `workers`, or is `least`.
+        pin: a core for each slot where there is no accelerator.
+        least: accelerators without which a run cannot be.
+
+    Raises:
+        InputError: the machine has fewer accelerators than that.
+    """
+    kind, present, environment = _accelerators()
+    if not present:
+        known = hasattr(os, "sched_setaffinity")
+        return [Slot(str(i), i if pin and known else None) for i in range(workers or cores())]
+    each = devices or (max(len(present) // workers, 1) if workers else least)
+    if each * max(workers, 1) > len(present):
+        asked = f"{workers} workers with {each} devices each" if workers else f"devices is {each}"
+        raise InputError(
+            f"setup.engine: {asked}; this machine has {len(present)} {kind}: ask for no more"
+        )
+    shares = [present[i : i + each] for i in range(0, len(present) - each + 1, each)]
+    return [Slot(str(i), environment=environment(s)) for i, s in enumerate(shares)][
+        : workers or None
+    ]
+
+
+def cores() -> int:
+    """How many cores this process may use; 1 where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def uses_cpu() -> bool:
+    """Whether JAX is told to use the CPU, whatever else there is."""
+    return os.environ.get("JAX_PLATFORMS", "").partition(",")[0] == "cpu"
+
+
+def _accelerators() -> tuple[str, list[str], Callable[[Sequence[str]], Mapping[str, str]]]:
+    """What there is, by the names that their variable knows them by, and a share's environment."""
+    if not uses_cpu():
+        if importlib.util.find_spec("jax_plugins") and (found := gpus()):
+            return "GPUs", found, lambda share: {"CUDA_VISIBLE_DEVICES": ",".join(share)}
+        if importlib.util.find_spec("libtpu") and (found := tpu_chips()):
+            return "TPU chips", found, lambda share: _tpu_environment(share, found)
+    return "", [], lambda share: {}
+
+
+def gpus() -> list[str]:
+    """The NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is not None:
+        return [name.strip() for name in told.split(",") if name.strip() not in ("", "-1")]
+    if not (command := shutil.which("nvidia-smi")):
+        return []
+    listed = subprocess.run([command, "-L"], capture_output=True, text=True, check=False).stdout
+    return [str(i) for i in range(sum(line.startswith("GPU ") for line in listed.splitlines()))]
+
+
+def tpu_chips(devices: Path = Path("/dev")) -> list[str]:
+    """The TPU chips that this process may use, as TPU_VISIBLE_CHIPS names them."""
+    if told := os.environ.get("TPU_VISIBLE_CHIPS"):
+        return told.split(",")
+    found = [*devices.glob("accel[0-9]*")] or [*devices.glob("vfio/[0-9]*")]
+    return [str(i) for i in range(len(found))]
+
+
+def _tpu_environment(share: Sequence[str], chips: Sequence[str]) -> Mapping[str, str]:
+    if len(share) == len(chips):
+        return {}
+    if len(share) not in _CHIP_BOUNDS:
+        expected = ", ".join(map(str, _CHIP_BOUNDS))
+        raise InputError(f"setup.engine.devices is {len(share)}; of TPU chips choose {expected}")
+    port = str(_TPU_PORT + chips.index(share[0]))
+    return {
+        "TPU_VISIBLE_CHIPS": ",".join(share),
+        "TPU_CHIPS_PER_PROCESS_BOUNDS": _CHIP_BOUNDS[len(share)],
+        "TPU_PROCESS_BOUNDS": "1,1,1",
+        "TPU_MESH_CONTROLLER_ADDRESS": f"localhost:{port}",
+        "TPU_MESH_CONTROLLER_PORT": port,
+    }

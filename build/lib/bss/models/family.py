@@ -1,0 +1,184 @@
+"""The seam between training and models: a family of models is a config with these methods.
+
+Parameters are nested dicts of float32 arrays. Counts are those of the scaling laws: N is
+`non_embedding` (Kaplan et al., 2001.08361, section 2.1). FLOPs are those of matrix products, two
+per multiply-add; norms, softmax and look-ups are not counted.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bss.errors import InputError
+from bss.registry import Chosen, Registry
+
+if TYPE_CHECKING:
+    import jax
+
+Params = dict[str, Any]
+LossSums = Callable[[Params, "jax.Array"], tuple["jax.Array", dict[str, "jax.Array"]]]
+Gather = Callable[[Any], Any]
+"""What makes whole any part of the tree of parameters, where each device holds a piece of each."""
+LOGITS_AT_ONCE = 2**27
+"""Logits that a program may hold at once, half a gigabyte in float32."""
+STACK = "stack"
+"""The name of an axis along which a parameter is many: layers, experts."""
+
+
+def as_it_is(params: Any) -> Any:
+    """The `Gather` where every device holds all parameters."""
+    return params
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of parameters.
+
+    Attributes:
+      total: all of them.
+      embedding: the embedding and, when untied, the head.
+      non_embedding: the others, norm scales included.
+    """
+
+    total: int
+    embedding: int
+    non_embedding: int
+
+
+@dataclass(frozen=True)
+class ModelFamily(Chosen):
+    """A model as a value; `family` tells in a dict which family it is of, a transformer if absent.
+
+    One of a user's own is a frozen dataclass made of this, with all methods that raise here.
+
+    Attributes:
+      vocab_size: tokens in the vocabulary.
+    """
+
+    key: ClassVar[str] = "family"
+
+    vocab_size: int
+
+    @classmethod
+    def choices(cls) -> Registry[Any]:
+        """The registered families, which are made of this class."""
+        from bss.models import FAMILIES
+
+        return FAMILIES
+
+    def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Its fields, behind the family where it is not the one meant without."""
+        return fields if self.is_default else super().encoded(fields)
+
+    @property
+    def label(self) -> str:
+        """What run tables call it."""
+        return type(self).__name__
+
+    def init(self, seed: int) -> Params:
+        """Fresh parameters, a pure function of the model and the seed."""
+        raise NotImplementedError(f"{type(self).__name__} has no init")
+
+    def loss(
+        self, params: Params, sequences_BxT1: "jax.Array"
+    ) -> tuple["jax.Array", dict[str, "jax.Array"]]:
+        """Loss and auxiliary terms, summed over the B·T targets; float32 scalars.
+
+        Args:
+          params: of the model.
+          sequences_BxT1: integer tokens (B, T + 1): inputs are all but the last, targets all but
+            the first.
+
+        Returns:
+          The cross-entropy of the next token in nats, which is what is reported, and by name what
+          is minimised besides, each with its weight in it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no loss")
+
+    def choose_attention(self, asked: str, device: Any, seq_lens: Collection[int]) -> str:
+        """The name of the attention kernel that its loss is computed by; here its own, "reference".
+
+        Args:
+          asked: "auto", or a name.
+          device: that computes it, present or described.
+          seq_lens: lengths of all sequences.
+
+        Raises:
+          InputError: where the one asked for cannot be used.
+        """
+        if asked not in ("auto", "reference"):
+            raise InputError(
+                f"execution.attention: {type(self).__name__} has no {asked}; ask for auto"
+            )
+        return "reference"
+
+    def loss_by(self, attention: str, gather: Gather = as_it_is) -> LossSums:
+        """Its `loss`, computed by an attention kernel: the same up to rounding.
+
+        Args:
+          attention: the kernel's name.
+          gather: to be called on parameters where they are used, before anything else is done with
+            them: a layer's in the layer, so that no more are whole at a time. Here on all at once.
+        """
+        return lambda params, sequences_BxT1: self.loss(gather(params), sequences_BxT1)
+
+    def partition_names(self, params: Params) -> Params:
+        """Names of the axes of every parameter, a tuple of its rank, in a tree as `params`.
+
+        "vocab" is an axis of tokens, `STACK` one along which the parameter is many; other names
+        are the family's own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no partition_names")
+
+    def decay_mask(self, params: Params) -> Params:
+        """True where weight decay applies: every matrix, embeddings too; False for norm scales."""
+        return _each(self.partition_names(params), _is_matrix)
+
+    def matrices(self, params: Params) -> Params:
+        """True for matrices between hidden axes, or stacks of them: no embedding, no head."""
+        return _each(
+            self.partition_names(params),
+            lambda names: _is_matrix(names) and "vocab" not in names,
+        )
+
+    def split_axes(self, params: Params) -> Params:
+        """The axis of each matrix that devices split where they share the weights, from the end.
+
+        It is the first that is no stack and no vocabulary. 0 where every device holds the whole:
+        norm scales.
+        """
+        return _each(self.partition_names(params), _split_axis)
+
+    def counts(self) -> Counts:
+        """Parameters, exactly."""
+        raise NotImplementedError(f"{type(self).__name__} has no counts")
+
+    def forward_flops_per_token(self, seq_len: int) -> int:
+        """Matmul FLOPs of the forward pass per token, in sequences of `seq_len` inputs."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward_flops_per_token")
+
+    def training_flops_per_token(self, seq_len: int) -> int:
+        """Matmul FLOPs of forward and backward per token: three times the forward's.
+
+        What rematerialisation computes again is not counted: it is model FLOPs, as MFU is
+        defined on.
+        """
+        return 3 * self.forward_flops_per_token(seq_len)
+
+
+def _is_matrix(names: tuple[str, ...]) -> bool:
+    return sum(name != STACK for name in names) >= 2
+
+
+def _split_axis(names: tuple[str, ...]) -> int:
+    if not _is_matrix(names):
+        return 0
+    axes = (axis for axis, name in enumerate(names) if name not in (STACK, "vocab"))
+    return next(axes, len(names) - 1) - len(names)
+
+
+def _each(names: Params, told: Callable[[tuple[str, ...]], Any]) -> Params:
+    return {
+        key: _each(value, told) if isinstance(value, dict) else told(value)
+        for key, value in names.items()
+    }

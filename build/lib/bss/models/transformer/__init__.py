@@ -1,0 +1,1 @@
+"""Decoder-only transformers: config and counts without JAX, and the network."""

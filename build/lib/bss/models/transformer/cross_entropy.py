@@ -1,0 +1,100 @@
+"""The loss of the head, by chunks of tokens where the logits of all are too many to be held.
+
+A chunk's gradient is taken as soon as its loss is, while its logits are there: none are kept for
+the backward pass, and none are computed twice. The derivative is softmax minus one-hot. The
+vocabulary is filled up with tokens of probability zero, since a GPU otherwise copies every chunk to
+the width that its products need: a step of 85M took 1.05 times as long.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bss.models.family import LOGITS_AT_ONCE
+from bss.models.transformer.layers import matmul
+
+_LANES = 128
+"""Products are fast where the vocabulary is a multiple of it."""
+
+
+def cross_entropy(x_BxTxM, head_MxV, targets_BxT) -> jax.Array:
+    """Cross-entropy of the targets in nats, summed, a float32 scalar.
+
+    Args:
+      x_BxTxM: activations.
+      head_MxV: the float32 matrix that makes logits of them.
+      targets_BxT: integer tokens.
+    """
+    width, vocab = head_MxV.shape
+    if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
+        logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
+        picked_BxT = jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
+        return jnp.sum(jax.nn.logsumexp(logits_BxTxV, axis=-1) - picked_BxT)
+    return _in_chunks(x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
+
+
+@jax.custom_vjp
+def _in_chunks(x_NxM, head_MxV, targets_N) -> jax.Array:
+    vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
+
+    def add(total, x_nxM, targets_n):
+        return total + _losses(x_nxM, head_MxW, vocab, targets_n)[0].sum(), None
+
+    return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, vocab)[0]
+
+
+def _with_gradients(x_NxM, head_MxV, targets_N):
+    """The loss, and its gradients as what the backward pass takes."""
+    vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
+
+    def add(sums, x_nxM, targets_n):
+        total, head_gradient_MxW = sums
+        losses_n, logits_nxW, normaliser_n = _losses(x_nxM, head_MxW, vocab, targets_n)
+        one_hot_nxW = jax.nn.one_hot(targets_n, head_MxW.shape[1])
+        gradient_nxW = jnp.exp(logits_nxW - normaliser_n[:, None]) - one_hot_nxW
+        gradient_nxW = gradient_nxW.astype(x_nxM.dtype)
+        head_gradient_MxW += jnp.matmul(x_nxM.T, gradient_nxW, preferred_element_type=jnp.float32)
+        return (total + losses_n.sum(), head_gradient_MxW), gradient_nxW @ head_MxW.T
+
+    zero = jnp.zeros(()), jnp.zeros(head_MxW.shape)
+    (total, head_gradient_MxW), x_gradient_NxM = _each_chunk(add, zero, x_NxM, targets_N, vocab)
+    return total, (x_gradient_NxM, head_gradient_MxW[:, :vocab])
+
+
+def _scaled(gradients, scale):
+    return *(gradient * scale.astype(gradient.dtype) for gradient in gradients), None
+
+
+_in_chunks.defvjp(_with_gradients, _scaled)
+
+
+def _filled_up(head_MxV):
+    return jnp.pad(head_MxV, ((0, 0), (0, -head_MxV.shape[1] % _LANES)))
+
+
+def _losses(x_nxM, head_MxW, vocab: int, targets_n):
+    """Of each target its loss, its logits and the logarithm of what they are normalised by."""
+    logits_nxW = matmul(x_nxM, head_MxW, jnp.float32)
+    if (filled_up := head_MxW.shape[1]) > vocab:
+        logits_nxW = jnp.where((jnp.arange(filled_up) < vocab)[None], logits_nxW, -jnp.inf)
+    normaliser_n = jax.nn.logsumexp(logits_nxW, axis=-1)
+    picked_n = jnp.take_along_axis(logits_nxW, targets_n[:, None], axis=-1)[:, 0]
+    return normaliser_n - picked_n, logits_nxW, normaliser_n
+
+
+def _each_chunk(add: Callable[..., Any], sums: Any, x_NxM, targets_N, vocab: int) -> Any:
+    """Sums over chunks of as many tokens as may be, and what `add` makes of each, joined.
+
+    The tokens behind the last whole chunk are one of their own.
+    """
+    size = 1 << (max(LOGITS_AT_ONCE // vocab, 1).bit_length() - 1)
+    whole = len(targets_N) // size * size
+    chunks = x_NxM[:whole].reshape(-1, size, x_NxM.shape[1]), targets_N[:whole].reshape(-1, size)
+    sums, made = jax.lax.scan(lambda sums, chunk: add(sums, *chunk), sums, chunks)
+    made = jax.tree.map(lambda parts: parts.reshape(whole, -1), made)
+    if whole < len(targets_N):
+        sums, last = add(sums, x_NxM[whole:], targets_N[whole:])
+        made = jax.tree.map(lambda *parts: jnp.concatenate(parts), made, last)
+    return sums, made

@@ -1,0 +1,190 @@
+"""The decoder-only transformer: flax nnx modules inside, pure functions of a dict outside.
+
+Pre-norm blocks with RoPE (Su et al., 2104.09864; the halves of a head are rotated, as in
+GPT-NeoX), grouped-query attention (Ainslie et al., 2305.13245), QK-norm (Dehghani et al.,
+2302.05442), SwiGLU (Shazeer, 2002.05202) or squared ReLU (So et al., 2109.08668).
+
+Standard parametrisation, initialised from plain (not truncated) normals:
+matrices with std 1/sqrt(fan_in), divided by sqrt(2·num_layers) where they write to the residual
+stream (GPT-2); an untied embedding with std 1/sqrt(d_model); whatever makes logits (the head, or
+the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size) to 1/(2·d_model)
+untied, and close to it tied; norm scales are 1.
+
+Past construction the rest of the package sees `params`: nested dicts of float32 arrays, layers
+under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axis under "layers".
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from bss.models.family import STACK, Gather, Params, as_it_is
+from bss.models.transformer.attention import KERNELS, Attend, reference
+from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.cross_entropy import cross_entropy
+from bss.models.transformer.layers import MLP, Linear, Norm, matmul
+
+
+def rope(x_BxTxHxD, theta: float):
+    """Rotate each pair (i, i + D/2) of a head by position · theta^(-2i/D) (2104.09864, eq. 34)."""
+    _, T, _, D = x_BxTxHxD.shape
+    angles = np.arange(T)[:, None] * theta ** (-np.arange(0, D, 2) / D)
+    cos, sin = (f(angles)[None, :, None, :].astype(np.float32) for f in (np.cos, np.sin))
+    low, high = jnp.split(x_BxTxHxD.astype(jnp.float32), 2, axis=-1)
+    turned = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+    return turned.astype(x_BxTxHxD.dtype)
+
+
+class Attention(nnx.Module):
+    """Causal self-attention; K key heads, each shared by G query heads."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.config = config
+        width, kv_width = config.d_model, config.kv_heads * config.head_dim
+        std = width**-0.5
+        self.query = Linear(width, width, std, rngs)
+        self.key = Linear(width, kv_width, std, rngs)
+        self.value = Linear(width, kv_width, std, rngs)
+        self.output = Linear(width, width, std * (2 * config.num_layers) ** -0.5, rngs)
+        if config.qk_norm:
+            self.query_norm = Norm(config.norm, config.head_dim)
+            self.key_norm = Norm(config.norm, config.head_dim)
+
+    def __call__(self, x_BxTxM, attend: Attend):
+        """What the attention adds to the residual stream."""
+        B, T, _ = x_BxTxM.shape
+        K, D = self.config.kv_heads, self.config.head_dim
+        q_BxTxHxD = self.query(x_BxTxM).reshape(B, T, -1, D)
+        k_BxTxKxD = self.key(x_BxTxM).reshape(B, T, K, D)
+        v_BxTxKxD = self.value(x_BxTxM).reshape(B, T, K, D)
+        if self.config.qk_norm:
+            q_BxTxHxD, k_BxTxKxD = self.query_norm(q_BxTxHxD), self.key_norm(k_BxTxKxD)
+        theta = self.config.rope_theta
+        q_BxTxHxD, k_BxTxKxD = rope(q_BxTxHxD, theta) * D**-0.5, rope(k_BxTxKxD, theta)
+        return self.output(attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD).reshape(B, T, -1))
+
+
+class Block(nnx.Module):
+    """One residual block."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.attention_norm = Norm(config.norm, config.d_model)
+        self.attention = Attention(config, rngs)
+        self.mlp_norm = Norm(config.norm, config.d_model)
+        self.mlp = MLP(config, rngs)
+
+    def __call__(self, x_BxTxM, attend: Attend):
+        """The residual stream after this block."""
+        x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM), attend)
+        return x_BxTxM + self.mlp(self.mlp_norm(x_BxTxM))
+
+
+class Transformer(nnx.Module):
+    """Tokens to what the head makes float32 logits of."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.config = config
+        width, vocab = config.d_model, config.vocab_size
+        std = 1 / width if config.tied else width**-0.5
+        self.embedding = nnx.Param(std * jax.random.normal(rngs.params(), (vocab, width)))
+        if not config.tied:
+            self.head = Linear(width, vocab, 1 / width, rngs)
+        if config.scan_layers:
+            keys = jax.random.split(rngs.params(), config.num_layers)
+            self.layers = nnx.vmap(lambda key: Block(config, nnx.Rngs(params=key)))(keys)
+        else:
+            for layer in range(config.num_layers):
+                setattr(self, f"layer_{layer}", Block(config, rngs))
+        self.final_norm = Norm(config.norm, width)
+
+    def __call__(self, tokens_BxT, attend: Attend, gather: Gather):
+        """The normalised end of the residual stream (B, T, d_model), and the head of its logits."""
+        dtype = jnp.dtype(self.config.dtype)
+        embedding_VxM = gather(self.embedding.get_value())
+        # Cast behind the look-up, whose gradient is a sum too long for bfloat16.
+        x_BxTxM = self._blocks(embedding_VxM[tokens_BxT].astype(dtype), attend, gather)
+        head_MxV = embedding_VxM.T if self.config.tied else gather(self.head.kernel.get_value())
+        return self.final_norm(x_BxTxM), head_MxV
+
+    def _blocks(self, x_BxTxM, attend: Attend, gather: Gather):
+        def step(x_BxTxM, block_state):
+            # Within what is computed again, so that the backward pass gathers again.
+            return nnx.merge(graphdef, gather(block_state))(x_BxTxM, attend), None
+
+        if self.config.scan_layers:
+            graphdef, stacked = nnx.split(self.layers)
+            step = jax.checkpoint(step, prevent_cse=False) if self.config.remat else step
+            return jax.lax.scan(step, x_BxTxM, stacked)[0]
+        step = jax.checkpoint(step) if self.config.remat else step
+        for layer in range(self.config.num_layers):
+            graphdef, state = nnx.split(getattr(self, f"layer_{layer}"))
+            x_BxTxM, _ = step(x_BxTxM, state)
+        return x_BxTxM
+
+
+@functools.cache
+def _graphdef(config: TransformerConfig) -> nnx.GraphDef:
+    return nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))[0]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init(config: TransformerConfig, key: jax.Array) -> Params:
+    return nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
+
+
+def init(config: TransformerConfig, seed: int) -> Params:
+    """Fresh parameters: nested dicts of float32 arrays, a pure function of config and seed."""
+    return _init(config, jax.random.key(seed))
+
+
+def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
+    """Logits of the next token, float32, shape (B, T, vocab_size), for integer tokens (B, T)."""
+    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference, as_it_is)
+    return matmul(x_BxTxM, head_MxV, jnp.float32)
+
+
+def loss_sum(
+    config: TransformerConfig,
+    params: Params,
+    sequences_BxT1,
+    attention: str = "reference",
+    gather: Gather = as_it_is,
+) -> jax.Array:
+    """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
+
+    Of integer tokens (B, T + 1) all but the last are inputs, all but the first are targets.
+    `attention` names the kernel, one of `attention.KERNELS`; `gather` makes parameters whole, those
+    of a layer within the layer.
+    """
+    targets_BxT = sequences_BxT1[:, 1:]
+    transformer = nnx.merge(_graphdef(config), params)
+    x_BxTxM, head_MxV = transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend, gather)
+    return cross_entropy(x_BxTxM, head_MxV, targets_BxT)
+
+
+_NAMES = {
+    "embedding": ("vocab", "embed"),
+    "head": ("embed", "vocab"),
+    "query": ("embed", "heads"),
+    "key": ("embed", "heads"),
+    "value": ("embed", "heads"),
+    "output": ("heads", "embed"),
+    "up": ("embed", "mlp"),
+    "gate": ("embed", "mlp"),
+    "down": ("mlp", "embed"),
+}
+
+
+def partition_names(params: Params) -> Params:
+    """Names of the axes of every parameter; see `ModelFamily`."""
+
+    def names(path: tuple, _: jax.Array) -> tuple[str, ...]:
+        keys = [entry.key for entry in path]
+        stack = (STACK,) if keys[0] == "layers" else ()
+        own = "embedding" if keys[-1] == "embedding" else keys[-2]
+        return (*stack, *_NAMES.get(own, ("norm",)))
+
+    return jax.tree.map_with_path(names, params)

@@ -1,0 +1,214 @@
+"""Final losses of schedules and constants at equal tokens, and the speed they ran at."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from bss.plots import style
+from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
+
+ROLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
+    "average": ("constant,\nequal steps", {"marker": "s", "color": "#4a7ba6"}),
+    "schedule": ("derived schedule", {"marker": "D", "color": "#c2571a"}),
+    "policy": ("another policy", {"marker": "v", "color": "#6b8f47"}),
+    "late": ("late switch", {"marker": "^", "color": "#10375c"}),
+}
+
+
+def contenders_figure(contenders: pd.DataFrame) -> Figure:
+    """Final loss of every contender, a panel for each ending that was run, lowest on top.
+
+    Means over seeds, with each seed beside them; the numbers are differences to the best constant
+    in 1e-3 nats, ± half the 95% interval after Holm where there are several seeds. Contenders far
+    behind are hollow, at the right edge.
+
+    Args:
+        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+    """
+    panels = by_ending(contenders)
+    most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
+    figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
+    for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
+        _dots(ax, rows, most)
+        style.panel_title(
+            ax, ENDINGS[ending].title, xlabel=f"final {loss_noun(contenders)} (nats per token)"
+        )
+    roles = set(contenders["role"])
+    looks = dict(named for role, named in ROLES.items() if role in roles)
+    best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
+
+
+def endings_figure(contenders: pd.DataFrame) -> Figure:
+    """What every contender ends above the best constant of each ending, a line a contender.
+
+    Constants are grey and named by their batch at the right; those that are never near leave the
+    panel. Lines that grow their batch are told apart by colour, mark and dashes.
+
+    Args:
+        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+    """
+    panels = by_ending(contenders)
+    lines: dict[str, dict[int, Standing]] = {}
+    for at, rows in enumerate(panels.values()):
+        for row in rows:
+            lines.setdefault(row.name, {})[at] = row
+    grows = [name for name, rows in lines.items() if not _constant(rows)]
+    looks = {name: _grown_look(i, len(grows)) for i, name in enumerate(grows)}
+    drawn = [row for name in grows for row in lines[name].values()]
+    spread = [1e3 * (row.error or 0) for row in drawn]
+    ends = [_height(row) + way * e for row, e in zip(drawn, spread, strict=True) for way in (-1, 1)]
+    low, high = min([0, *ends]), max([0, *ends])
+    margin = 0.05 * (high - low) or 1
+    figure, [[ax]] = style.new_figure(max(3.6, 1 + 0.42 * len(grows)))
+    ax.axhline(0, color=style.INK, lw=1, zorder=1)
+    for name, rows in lines.items():
+        place = grows.index(name) - (len(grows) - 1) / 2 if name in looks else 0
+        shift = 0.28 * place / max(len(grows), 1)
+        _slope(ax, rows, shift, looks.get(name))
+    last = len(panels) - 1
+    ax.set(ylim=(low - margin, high + margin), xlim=(-0.3, last + 0.45))
+    constants = {n: rows[last] for n, rows in lines.items() if n not in looks and last in rows}
+    _name_constants(ax, constants.values(), last)
+    ax.set_ylabel(f"{loss_noun(contenders)} less that of the\nbest constant (1e-3 nats per token)")
+    ax.set_xticks(range(len(panels)), [ENDINGS[ending].short for ending in panels])
+    ax.grid(False, axis="x")
+    best = style.handle("best constant", color=style.INK, lw=1)
+    constant = style.handle("constant batch", color=style.FAINT, lw=1, marker="o", ms=3)
+    bars = style.handle("bars: 95% intervals\nafter Holm", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.3), best, constant, bars])
+
+
+def _height(row: Standing) -> float:
+    """Loss above the best constant, in 1e-3 nats."""
+    return 0.0 if row.best else 1e3 * row.difference
+
+
+def _constant(rows: Mapping[int, Standing]) -> bool:
+    return all(row.role in CONSTANT_ROLES for row in rows.values())
+
+
+def _grown_look(place: int, count: int) -> dict[str, Any]:
+    """Colour, mark and dashes of one of the contenders that grow their batch."""
+    colour = matplotlib.colormaps["plasma"](0.05 + 0.75 * place / max(count - 1, 1))
+    return {
+        "color": colour,
+        "marker": "D^sv<>PX*"[place % 9],
+        "linestyle": ("-", "--", "-.", ":")[place % 4],
+    }
+
+
+def _name_constants(ax: Axes, rows: Iterable[Standing], x: float) -> None:
+    """The batches of constants to the right of where they end, apart enough to be read."""
+    low, high = ax.get_ylim()
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    place = -math.inf
+    for row in sorted(rows, key=_height):
+        end = _height(row)
+        place = max(end, place + 0.04 * (high - low))
+        if end < high:
+            line = {"arrowstyle": "-", "color": style.FAINT, "lw": 0.5, "shrinkA": 0, "shrinkB": 2}
+            ax.annotate(
+                f"constant {row.batch}", (x, end), (x + 0.22, place),
+                va="center", size=style.SMALL, arrowprops=line, bbox=box,
+            )  # fmt: skip
+
+
+def _slope(
+    ax: Axes, rows: Mapping[int, Standing], shift: float, look: Mapping[str, Any] | None
+) -> None:
+    """A contender over the endings: with bars where it grows its batch, else grey."""
+    x = np.array(list(rows)) + shift
+    y = np.array([_height(row) for row in rows.values()])
+    if look is None:
+        ax.plot(x, y, color=style.FAINT, lw=1, marker="o", ms=3, zorder=2)
+        return
+    error = np.array([1e3 * (row.error or 0) for row in rows.values()])
+    ax.errorbar(x, y, yerr=error, lw=1.3, elinewidth=1, capsize=2, ms=5.5, zorder=4, **look)
+
+
+def throughput_figure(throughput: pd.DataFrame) -> Figure:
+    """Training speed against batch, and model FLOP utilisation where it is known.
+
+    Args:
+        throughput: columns run, batch, tokens_per_second, mfu; a row for each batch of a run.
+    """
+    quantities = {"tokens_per_second": "tokens per second"}
+    if np.isfinite(throughput["mfu"].to_numpy(float)).any():
+        quantities["mfu"] = "model FLOP utilisation"
+    figure, axes = style.new_figure(2.6, columns=len(quantities))
+    changes = np.asarray(throughput.groupby("run")["batch"].transform("nunique")) > 1
+    looks: dict[str, dict[str, Any]] = {
+        "run of one batch": {"marker": "o", "color": "#8a8a8a"},
+        "run that changes\nits batch": {"marker": "D", "color": "#c2571a"},
+    }
+    kinds = np.array(list(looks))[changes.astype(int)]
+    for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
+        for kind, look in looks.items():
+            kept = throughput[kinds == kind]
+            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **look)
+        ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
+        style.batch_axis(ax.xaxis)
+        (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)
+    seen = {kind: look for kind, look in looks.items() if kind in kinds}
+    return style.side_legend(figure, style.handles(seen, ls="none", ms=5))
+
+
+def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
+    ax.grid(False, axis="y")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_ylim(most - 0.5, -0.5)
+    losses = np.array([row.loss for row in rows])
+    # Far-off constants would squeeze those that are compared into a few pixels.
+    edge = losses[0] + max(3 * float(np.median(losses - losses[0])), 1e-3)
+    span = min(edge, losses[-1]) - losses[0] or 1e-3
+    for y, row in enumerate(rows):
+        look = ROLES[row.role][1]
+        ax.axhline(y, color=style.GRID, linewidth=0.7, zorder=0)
+        if row.best:
+            ax.axvline(row.loss, color=style.FAINT, linewidth=1, linestyle="--", zorder=1)
+        seeds = [float(loss) for loss in row.losses.values() if loss <= edge]
+        if len(row.losses) > 1 and row.loss <= edge:
+            ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **look)
+        far: dict[str, Any] = {"mfc": "white"} if row.loss > edge else {}
+        x = float(min(row.loss, edge))
+        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **look, **far)
+        right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        ax.text(right, y, difference_text(row), size=style.SMALL, va="center", bbox=box, zorder=3)
+    # Room on the right for the numbers.
+    ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def loss_noun(contenders: pd.DataFrame) -> str:
+    """The loss that contenders are compared by, in words."""
+    return "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
+
+
+def difference_text(row: Standing) -> str:
+    """What stands beside a contender: its difference to the best constant, in 1e-3 nats."""
+    return "best constant" if row.best else millinats(row.difference, row.error)
+
+
+def millinats(difference: float, error: float | None = None) -> str:
+    """A difference in 1e-3 nats, with half its interval where that is known.
+
+    Examples:
+        >>> millinats(-0.0123), millinats(0.004, 0.001)
+        ('−12.3', '+4.0 ± 1.0')
+    """
+    if math.isnan(difference):
+        return "–"
+    spread = "" if error is None else f" ± {1e3 * error:.1f}"
+    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")

@@ -1,0 +1,268 @@
+"""Critical batch sizes: how they are read from steps, and how they grow.
+
+The figures of Zhang et al. (arXiv 2410.21676) with intervals, and the exponents of the
+least-squares theory. N and D are shown in millions, B in the unit of the fit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bss.errors import InputError
+from bss.laws import CriticalFit
+from bss.laws.fitting.power import PowerLaw, predict
+from bss.plots import style
+from bss.theory.critical import CriticalTable
+
+OURS, PUBLISHED, FREE = "#10375c", "#c2571a", "#7d7d7d"
+NAMES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
+SYMBOLS = {"params": "N", "tokens": "D"}
+BESIDE = 1.08  # the law-free values stand beside those of the law
+_BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
+
+
+def critical_figure(fit: CriticalFit) -> Figure:
+    """Steps against batch with the definition drawn, beside critical batch against size."""
+    figure, [[left, right]] = style.new_figure(3.5, columns=2)
+    draw_steps(left, fit)
+    name = next((name for name in SYMBOLS if name in fit.laws), None)
+    if name is None:
+        right.set_axis_off()
+        return style.side_legend(figure, curve_handles(fit))
+    draw_law(right, fit, name)
+    return style.side_legend(figure, [*curve_handles(fit), *law_handles(fit.level)])
+
+
+def relative_steps(fit: CriticalFit) -> Figure:
+    """Steps relative to the reference batch, against the batch."""
+    figure, [[ax]] = style.new_figure(3.6)
+    draw_steps(ax, fit)
+    return style.side_legend(figure, curve_handles(fit))
+
+
+def definition_figure(fit: CriticalFit, model: str) -> Figure:
+    """What a critical batch is, on one curve: linear scaling, the overhead, the batch they give.
+
+    Args:
+        fit: fitted critical batches.
+        model: the curve to draw, by its model's name.
+
+    Raises:
+        InputError: there is no such model, or its critical batch is not identified.
+    """
+    found = next((at for at in fit.fits if at.curve.model == model), None)
+    if found is None or found.cbs.value is None or found.S_min.value is None:
+        known = ", ".join(at.curve.model for at in fit.fits if at.cbs.value is not None)
+        raise InputError(f"model: {model!r} has no critical batch; choose one of {known}")
+    figure, [[ax]] = style.new_figure(3.6)
+    curve, cbs = found.curve, found.cbs.value
+    batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
+    S_ref = float(found.steps(np.array(fit.reference)))
+    linear = S_ref * fit.reference / batch
+    ax.plot(batch, found.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
+    ax.plot(curve.batch, curve.steps, "o", color=style.INK, ms=5, label="measured")
+    ax.plot(batch, linear, color=style.FAINT, lw=1.2, ls="--", label="linear scaling")
+    allowed = f"{1 + fit.overhead:g} × linear scaling"
+    ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
+    ax.axhline(found.S_min.value, color=style.FAINT, lw=0.8, label="$S_{min}$ = a")
+    ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
+    at = float(found.steps(np.array(cbs)))
+    ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
+    if found.cbs.low and found.cbs.high:
+        band = {"color": PUBLISHED, "alpha": 0.15, "lw": 0}
+        label = f"its {found.cbs.level:.0%} interval"
+        ax.axvspan(found.cbs.low, found.cbs.high, label=label, **band)
+    _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
+    style.panel_title(ax, f"{model}: what is critical")
+    return style.side_legend(figure, ax.get_legend_handles_labels()[0])
+
+
+def laws_figure(
+    fits: Mapping[str, CriticalFit],
+    forecasts: Mapping[str, Sequence[float]] | None = None,
+    published: Mapping[str, tuple[float, float]] | None = None,
+) -> Figure:
+    """Critical batch against N and against D: a panel for each law in one variable.
+
+    Panels share the range of the batch and the length of their other axis, so that their slopes
+    can be compared.
+
+    Args:
+        fits: by the title of their panels.
+        forecasts: by variable ("params", "tokens"), sizes to extend the law to.
+        published: by variable, coefficient and exponent of another law to draw beside; x in
+            the unit of ours.
+
+    Raises:
+        InputError: no fit has a law in one variable.
+    """
+    panels = [
+        (title, fit, name) for title, fit in fits.items() for name in SYMBOLS if name in fit.laws
+    ]
+    if not panels:
+        raise InputError("fits: no law in one variable to draw; see their warnings")
+    figure, axes = style.panels(len(panels), 3.1, beside=1.8)
+    for ax, (title, fit, name) in zip(axes, panels, strict=True):
+        draw_law(ax, fit, name, (forecasts or {}).get(name, ()), title)
+    style.share_log_ranges(axes)
+    for ax in axes:
+        style.tokens_axis(ax.xaxis, most=4)
+        style.count_axis(ax.yaxis)
+    for ax, (_, fit, name) in zip(axes, panels, strict=True):
+        if published and name in published:
+            coefficient, exponent = published[name]
+            x = np.array(ax.get_xlim())
+            ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
+    beside = [style.handle("published law", **_BESIDE)] if published else []
+    return style.side_legend(figure, [*law_handles(panels[0][1].level), *beside])
+
+
+def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
+    """The law's exponent over definitions of the critical batch, with intervals."""
+    first = next(iter(fits.values()))
+    names = [row.name for row in first.definitions]
+    figure, [[ax]] = style.new_figure(0.9 + 0.34 * len(names))
+    looks = [{"color": OURS, "marker": "o"}, {"color": PUBLISHED, "marker": "s"}]
+    for i, ((label, fit), look) in enumerate(zip(fits.items(), looks, strict=False)):
+        for row in fit.definitions:
+            if row.law is None or row.name not in names:
+                continue
+            p, k = row.law.exponents[-1], names.index(row.name)
+            y = k + 0.16 * (i - (len(fits) - 1) / 2)
+            ax.plot(np.array([p.low, p.high], float), [y, y], color=look["color"], lw=1.4)
+            ax.plot([p.value], [y], ms=5.5, ls="none", label=label if k == 0 else None, **look)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    symbol = SYMBOLS[first.law.variables[-1]] if first.law else "N"
+    label = f"exponent of {symbol}, with {first.level:.0%} intervals"
+    style.panel_title(ax, "one set of steps, many exponents", xlabel=label)
+    if len(fits) > 1:
+        ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
+    """Exact critical batches of least squares against D, with the slopes of theory.
+
+    Args:
+        tables: by the name of their task.
+    """
+    figure, [[ax]] = style.new_figure(3.6)
+    entries = []
+    for (name, look), table in zip(
+        style.named_styles(tables).items(), tables.values(), strict=True
+    ):
+        data = np.array([point.data for point in table.points], float)
+        cbs = np.array([point.cbs for point in table.points])
+        ax.plot(data, cbs, ls="none", ms=5.5, **look)
+        ax.plot(data, cbs[-1] * (data / data[-1]) ** table.theory, color=look["color"], lw=1)
+        label = f"{name}: {table.exponent:.3f}, theory {table.theory:.3f}"
+        entries.append(style.handle(label, lw=1, ms=5.5, **look))
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    low = min(point.cbs for table in tables.values() for point in table.points)
+    ax.set_ylim(bottom=min(low / 1.5, 1))
+    style.batch_axis(ax.xaxis)
+    style.batch_axis(ax.yaxis)
+    ax.set(xlabel="samples D", ylabel="critical batch (samples)")
+    style.panel_title(ax, "least squares, exact")
+    return style.side_legend(figure, entries, "exponent at the last budgets")
+
+
+def draw_steps(ax: Axes, fit: CriticalFit) -> None:
+    """Relative steps of every curve on axes: points, their law, a diamond at the critical batch."""
+    batches = np.concatenate([at.curve.batch for at in fit.fits])
+    grid = np.geomspace(batches.min() / 1.2, batches.max() * 1.2, 300)
+    lowest = 1.0
+    for at, look in zip(fit.fits, _looks(fit), strict=True):
+        curve = at.curve
+        fitted = at.S_min.value is not None and at.status == "converged"
+        between = np.interp(np.log(fit.reference), np.log(curve.batch), np.log(curve.steps))
+        scale = float(at.steps(np.array(fit.reference)) if fitted else np.exp(between))
+        relative = curve.steps / scale
+        ax.plot(curve.batch, relative, ls="none", ms=4.5, mec="white", mew=0.4, **look)
+        lowest = min(lowest, relative.min())
+        if fitted:
+            ax.plot(grid, at.steps(grid) / scale, color=look["color"], lw=1.2)
+        if fitted and at.cbs.value is not None:
+            y = float(at.steps(np.array(at.cbs.value))) / scale
+            ax.plot([at.cbs.value], [y], "D", ms=6.5, mfc="none", mec=look["color"], mew=1.3)
+    ax.plot(grid, fit.reference / grid, color=style.FAINT, lw=1, ls="--", zorder=1)
+    _log_axes(ax, grid, (lowest / 1.6, fit.reference / batches.min() * 1.4))
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel=f"steps relative to B = {fit.reference:g}")
+    style.panel_title(ax, "steps to the target")
+
+
+def draw_law(
+    ax: Axes, fit: CriticalFit, name: str, forecasts: Sequence[float] = (), title: str = ""
+) -> None:
+    """Critical batches with intervals on axes, the law in `name` alone, its prediction band."""
+    law = fit.laws[name]
+    sizes = [getattr(at.curve, name) for at in fit.fits]
+    for x, cbs in zip(sizes, (at.cbs for at in fit.fits), strict=True):
+        if cbs.value is not None:
+            ax.plot([x, x], np.array([cbs.low, cbs.high], float), color=style.INK, lw=1.2, zorder=3)
+            ax.plot([x], [cbs.value], "o", color=style.INK, ms=5, zorder=4)
+    for x, free in zip(sizes, (at.interpolated for at in fit.fits), strict=True):
+        ends, at = np.array([free.low, free.high], float), np.array([free.value], float)
+        ax.plot([BESIDE * x, BESIDE * x], ends, color=FREE, lw=1, zorder=2)
+        ax.plot([BESIDE * x], at, "x", color=FREE, ms=5, zorder=2)
+    grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
+    line = [predict(law, {name: float(x)}) for x in grid]
+    ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
+    if law.margin is not None:
+        low, high = ([getattr(at, end) for at in line] for end in ("low", "high"))
+        ax.fill_between(grid, low, high, color=OURS, alpha=0.12, lw=0)
+    for x in forecasts:
+        told = predict(law, {name: x})
+        if told.value is not None:
+            ax.plot([x], [told.value], "D", mfc="white", mec=OURS, ms=6, mew=1.3)
+    ax.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
+    style.tokens_axis(ax.xaxis, most=4)
+    style.count_axis(ax.yaxis)
+    label = f"critical batch ({fit.unit})"
+    style.panel_title(ax, title or law_title(law), xlabel=NAMES[name], ylabel=label)
+    if title:
+        ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=style.SMALL)
+
+
+def law_title(law: PowerLaw) -> str:
+    """A law in one variable with its interval, as a title."""
+    p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
+    between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""
+    return f"{law.coefficient.value:.3g}·{symbol}^{p.value:.3f}{between}"
+
+
+def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
+    return list(style.batch_styles(range(len(fit.fits))).values())
+
+
+def curve_handles(fit: CriticalFit) -> list[Line2D]:
+    """What a legend of `draw_steps` needs."""
+    models = zip(fit.fits, _looks(fit), strict=True)
+    return [
+        *(style.handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),
+        style.handle("critical batch", ls="none", marker="D", mfc="none", mec=style.INK),
+        style.handle("linear scaling", color=style.FAINT, ls="--"),
+    ]
+
+
+def law_handles(level: float) -> list[Line2D]:
+    """Entries of a legend for what `draw_law` draws, with intervals of a level."""
+    said, new = f"with {level:.0%} interval", f"shaded, the {level:.0%}\ninterval of a new value"
+    return [
+        style.handle(f"by S = a + b/B,\n{said}", marker="o", ms=5, color=style.INK, lw=1),
+        style.handle(f"without a law,\n{said}", marker="x", ms=5, color=FREE, lw=1),
+        style.handle(f"power law; {new}", color=OURS, lw=1.5),
+    ]
+
+
+def _log_axes(ax: Axes, x: np.ndarray, y: tuple[float, float]) -> None:
+    ax.set(yscale="log", xlim=(float(x.min()), float(x.max())), ylim=y)
+    style.batch_axis(ax.xaxis, most=6)
+    style.count_axis(ax.yaxis)

@@ -1,0 +1,232 @@
+"""Loss against tokens: of one run, of constant batches whose curves cross, by a fitted law."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.laws import CurveFit, predict_runs
+from bss.plots import style
+from bss.points.batches import batch_curves, excess
+from bss.points.rates import near_as_one
+from bss.tables import loss_column
+
+MOST = 10
+MARKS = 60_000  # losses drawn of all runs
+
+
+def run_figure(curve: pd.DataFrame) -> Figure:
+    """Held-out losses, and the training loss between evaluations, over the batch of each row.
+
+    Args:
+        curve: a run table of one run.
+    """
+    figure, [[top], [bottom]] = style.new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
+    tokens, batch, loss = style.columns(curve, "tokens", "batch", "loss")
+    handles = top.plot(tokens, loss, color=style.FAINT, lw=1.2, label="training")
+    for name in [n for n in curve.columns if n.startswith("eval_loss")]:
+        average = name.removeprefix("eval_loss").removeprefix("_avg_")
+        label = f"held-out, average of {average}" if average else "held-out"
+        look = {"linestyle": "--"} if average else {"color": style.INK}
+        handles += top.plot(tokens, *style.columns(curve, name), lw=1.8, label=label, **look)
+    top.set_ylabel("loss (nats per token)")
+    bottom.plot(tokens, batch, drawstyle="steps-pre", color=style.INK, lw=2)
+    bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
+    style.batch_axis(bottom.yaxis, batch)
+    bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, handles)
+
+
+def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
+    """Loss of each constant batch, and its excess over the best batch at equal tokens.
+
+    The upper panel has the losses as measured, and marks where the monotone fit to each run
+    (`bss.points.curve`) first meets a target. The lower one, of several batches, has the excess of
+    that fit, averaged over seeds: where the line at zero changes, the best batch changes.
+
+    Args:
+        runs: a run table; runs that change their batch are left out.
+        targets: losses in nats.
+
+    Raises:
+        InputError: no run has a constant batch and at least 3 losses.
+    """
+    column = loss_column(runs)
+    curves = batch_curves(runs, column)
+    looks = style.batch_styles(curve.batch for curve in curves)
+    ratios = (1.7, 1) if len(looks) > 1 else (1,)
+    height = 2.2 + 1.55 * sum(ratios)
+    figure, axes = style.new_figure(height, rows=len(ratios), sharex=True, height_ratios=ratios)
+    top, bottom = axes[0, 0], axes[-1, 0]
+    for target in targets:
+        top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
+    for curve in curves:
+        look = looks[curve.batch]
+        seen = _thinned(curve.rows.loc[curve.rows[column].notna()], len(curves))
+        top.plot(seen["tokens"], seen[column], color=look["color"], linewidth=1.5)
+        fit = curve.fit
+        met = [t for t in targets if fit.loss[-1] <= t < fit.loss[0]]
+        first = np.exp([np.interp(-t, -fit.loss, fit.log_tokens) for t in met])
+        top.plot(first, met, ls="none", ms=5.5, mec="white", mew=0.5, zorder=3, **look)
+    if len(looks) > 1:
+        _draw_excess(bottom, *excess(curves), looks)
+    lowest = min(float(curve.fit.loss[-1]) for curve in curves)
+    highest = max(float(curve.fit.loss[0]) for curve in curves)
+    if targets:
+        highest = min(highest, max(targets) + 0.35 * (max(targets) - lowest))
+    margin = 0.04 * (highest - lowest)
+    noun = "held-out loss" if column == "eval_loss" else "training loss"
+    top.set(ylim=(lowest - margin, highest + margin), ylabel=f"{noun} (nats per token)")
+    bottom.set(xlabel="tokens consumed", xscale="log")
+    style.tokens_axis(bottom.xaxis)
+    entries = style.handles(looks, "{:,.10g}", lw=1.5, ms=5)
+    if targets:
+        entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
+    return style.side_legend(figure, entries, "batch (sequences)")
+
+
+def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], looks: dict) -> None:
+    for i, (batch, look) in enumerate(looks.items()):
+        offset = (i * 2, 2 * len(looks))
+        ax.plot(tokens, above[batch], **look, markevery=offset, ms=4, linewidth=1.5)
+    ax.set_ylabel("excess over the best\nbatch (nats per token)")
+    # The best batches change places in a narrow band; those far from it may leave the panel.
+    last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
+    top = max(2 * float(np.quantile(last, 0.7)), 1e-3)
+    ax.set_ylim(-0.04 * top, top)
+
+
+def varied_curves(runs: pd.DataFrame) -> Figure:
+    """Losses of runs whose batch or rate changes, over the batch of each.
+
+    Of many kinds of schedule as many are drawn as can be told apart, the runs between left out.
+    Losses far above the others, of starts or after divergence, leave the panel.
+
+    Args:
+        runs: a run table.
+    """
+    column, names = loss_column(runs), _names(runs)
+    kinds = list(dict.fromkeys(names.values()))
+    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
+    looks = style.named_styles(kinds[i] for i in shown)
+    figure, [[top], [bottom]] = style.new_figure(5.2, rows=2, sharex=True, height_ratios=(1.7, 1))
+    for run, rows in runs.groupby("run", sort=False):
+        look = looks.get(names[str(run)])
+        if look is None:
+            continue
+        seen = _thinned(rows.loc[rows[column].notna()], len(names))
+        top.plot(seen["tokens"], seen[column], color=look["color"], lw=1.3)
+        batch = _thinned(rows, len(names))
+        bottom.plot(batch["tokens"], batch["batch"], ds="steps-pre", color=look["color"], lw=1.5)
+    low, high = np.nanquantile(np.concatenate([line.get_ydata() for line in top.lines]), (0, 0.95))
+    top.set_ylim(low - 0.04 * (high - low), high + 0.1 * (high - low))
+    noun = "held-out loss" if column == "eval_loss" else "training loss"
+    told = f"{len(shown)} of {len(kinds)} kinds, {len(top.lines)} of {len(names)} runs"
+    note = told if len(shown) < len(kinds) else ""
+    style.panel_title(top, "", note, ylabel=f"{noun} (nats per token)")
+    bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
+    bottom.set_yscale("log", base=2)
+    style.batch_axis(bottom.yaxis, sorted(set(runs["batch"])))
+    style.tokens_axis(bottom.xaxis)
+    entries = [style.handle(str(kind), color=look["color"], lw=1.5) for kind, look in looks.items()]
+    return style.side_legend(figure, entries, "batch (lr)")
+
+
+def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
+    """Rows of one of so many runs, at most as many as a figure can show, the last among them."""
+    most = max(MARKS // runs, 50)
+    if len(rows) <= most:
+        return rows
+    return rows.iloc[np.unique(np.linspace(0, len(rows) - 1, most).astype(int))]
+
+
+def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:
+    """Loss against tokens as measured (marks) and by the law (lines), and the law's errors.
+
+    Where there are more kinds of schedule than can be told apart, as many are drawn, the runs
+    between left out; the errors are of the runs drawn.
+
+    Args:
+        fit: the law; where it did not converge only the measurements are drawn.
+        runs: a run table.
+        warmup: as in `bss.laws.functional.fit.fit_curve`.
+    """
+    table = predict_runs(fit, runs, warmup=warmup)
+    names = _names(runs)
+    kinds = list(dict.fromkeys(names.values()))
+    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
+    looks = style.named_styles(kinds[i] for i in shown)
+    figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
+    drawn = fit.status != "not converged"
+    for run, rows in table.groupby("run", sort=False):
+        look = looks.get(names[str(run)])
+        if look is None:
+            continue
+        at, loss, predicted = rows["tokens"], rows["loss"], rows["predicted"]
+        top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
+        if drawn:
+            top.plot(at, predicted, color=look["color"], lw=1.2)
+            bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **look)
+    bottom.axhline(0, color=style.FAINT, linewidth=0.8, zorder=1)
+    note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
+    style.panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
+    top.set_ylabel("loss (nats per token)")
+    bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, style.handles(looks, lw=1.2, ms=4), "batch (lr)")
+
+
+def predicted_curves(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Figure:
+    """Predicted losses against tokens in the bands of their intervals, measured ones as marks.
+
+    Of many runs as many are drawn as can be told apart, the runs between left out.
+
+    Args:
+        bands: run, tokens, predicted, low, high; losses in nats.
+        measured: run, tokens, loss; None where nothing was measured.
+    """
+    every = list(dict.fromkeys(bands["run"]))
+    shown = np.unique(np.linspace(0, len(every) - 1, MOST).astype(int))
+    looks = style.named_styles(every[i] for i in shown)
+    figure, [[ax]] = style.new_figure(4.2)
+    for i, (run, look) in enumerate(looks.items()):
+        rows = bands.loc[bands["run"] == run].sort_values("tokens")
+        tokens, value, low, high = style.columns(rows, "tokens", "predicted", "low", "high")
+        ax.fill_between(tokens, low, high, color=look["color"], alpha=0.16, lw=0)
+        ax.plot(tokens, value, lw=1.4, markevery=(2 * i, 2 * len(looks)), ms=4, mfc="white", **look)
+        if measured is not None:
+            seen = measured.loc[measured["run"] == run]
+            ax.plot(seen["tokens"], seen["loss"], ls="none", ms=4, mec="white", mew=0.3, **look)
+    ax.set(xlabel="tokens consumed", ylabel="loss (nats per token)", xscale="log")
+    style.tokens_axis(ax.xaxis)
+    entries = style.handles(looks, lw=1.4, ms=4, mfc="white")
+    if measured is not None:
+        entries.append(style.handle("measured", ls="none", marker="o", color=style.INK, ms=4))
+    return style.side_legend(figure, entries, "predicted")
+
+
+def _names(runs: pd.DataFrame) -> dict[str, str]:
+    """What to call each run: its batches; peak rate and model where not the same for all."""
+    rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None
+    peaks = {
+        str(run): float(np.fmax.reduce(rows[rates].to_numpy(float)))
+        for run, rows in (runs.groupby("run") if rates else ())
+    }
+    one = near_as_one(peaks.values())
+    peaks = {run: one.get(peak, peak) for run, peak in peaks.items()}
+    several = len({f"{peak:.3g}" for peak in peaks.values()}) > 1
+    models = "model" in runs and len(set(runs["model"])) > 1
+    entries = []
+    for run, rows in runs.groupby("run", sort=False):
+        every = rows["batch"].tolist()
+        batches = [b for i, b in enumerate(every) if i == 0 or b != every[i - 1]]
+        short = batches if len(batches) < 4 else [batches[0], "…", batches[-1]]
+        text = "→".join(str(b) for b in short)
+        known = several and np.isfinite(peaks[str(run)])
+        name = f"{text} ({peaks[str(run)]:.3g})" if known else text
+        name = f"{rows['model'].iloc[0]}: {name}" if models else name
+        entries.append((len(batches), batches, peaks.get(str(run), 0.0), str(run), name))
+    return {run: name for *_, run, name in sorted(entries)}

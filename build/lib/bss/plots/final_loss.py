@@ -1,0 +1,127 @@
+"""Final losses: valleys over the batch with their best one, errors at runs left out, one run."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.laws import TableFit
+from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.fitted import MeanLaw
+from bss.laws.final_loss.values import Prediction
+from bss.plots import style
+from bss.units import format_tokens
+
+HIGHEST = 0.06  # nats above the best batch that are shown
+MODELS = 5  # panels at most
+WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the best batch (nats)"}
+
+
+def table_figure(fit: TableFit) -> Figure:
+    """A panel for each model with a valley for each budget, and one of errors.
+
+    Lines are the law, marks the runs; a bar under a valley has the batches within .003 nats of the
+    best, its mark is B_opt. The last panel has predicted less measured: of the law, and at each
+    (N, D) of a law that has not seen it. Of a law that did not converge only the runs are drawn,
+    above the best of them.
+    """
+    models = np.unique([at.params for at in fit.optima])
+    shown = models[np.unique(np.linspace(0, len(models) - 1, MODELS).round().astype(int))]
+    figure, axes = style.panels(len(shown) + 1, 2.7, beside=1.5)
+    budgets = sorted({at.tokens for at in fit.optima if at.params in shown})
+    looks = style.named_styles(budgets)
+    for ax, params in zip(axes, shown, strict=False):
+        for row, at in enumerate(at for at in fit.optima if at.params == params):
+            _valley(ax, fit, at, row, looks[at.tokens])
+        title = f"N = {format_tokens(int(float(f'{params:.3g}')))}"
+        style.panel_title(ax, title, **WHERE)
+        ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=_limits(fit))
+        style.tokens_axis(ax.xaxis, most=5)
+    _errors(axes[len(shown)], fit)
+    names = {budget: format_tokens(int(float(f"{budget:.3g}"))) for budget in budgets}
+    entries = [style.handle(names[b], **look, lw=1.4, ms=5) for b, look in looks.items()]
+    return style.side_legend(figure, entries, "D (tokens)")
+
+
+def _limits(fit: TableFit) -> tuple[float, float]:
+    seen = fit.tested["batch_tokens"]
+    return seen.low / 1.3, seen.high * 1.3
+
+
+def _valley(ax: Axes, fit: TableFit, at: Optimum, row: int, look: dict) -> None:
+    """One (N, D): the law, its runs, and the bar of the batches that are as good."""
+    points = fit.points
+    here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
+    batch, loss, _ = fit.law().valley(at.params, at.tokens)
+    best = loss.min() if fit.status == "converged" else points.loss[here].min(initial=np.inf)
+    ax.plot(points.batch[here], points.loss[here] - best, ls="none", ms=4, **look)
+    if fit.status != "converged":
+        return
+    ax.plot(batch, loss - best, color=look["color"], lw=1.3)
+    y = -0.05 * HIGHEST * (row + 1)
+    low, high = at.indifference.low or batch[0], at.indifference.high or batch[-1]
+    ax.plot([low, high], [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
+    if at.batch.value is not None:
+        ax.plot([at.batch.value], [y], ls="none", ms=4.5, mec="white", mew=0.5, zorder=4, **look)
+
+
+def _errors(ax: Axes, fit: TableFit) -> None:
+    """Predicted less measured against the loss."""
+    if fit.status != "converged":
+        ax.set_axis_off()
+        style.panel_title(ax, "errors", f"no fit: {fit.status}")
+        return
+    points = fit.points
+    seen = fit.law().losses(points.params, points.tokens, points.batch) - points.loss
+    ax.axhline(0, color=style.FAINT, lw=0.8)
+    ax.plot(points.loss, seen, "o", ms=3, color=style.FAINT, label="seen by the fit")
+    ax.plot(
+        points.loss, fit.cell_error, "^", ms=3.5, mfc="none", color=style.INK,
+        label="left out with its (N, D)",
+    )  # fmt: skip
+    labels: dict[str, Any] = {
+        "xlabel": "measured loss (nats)",
+        "ylabel": "predicted less measured (nats)",
+    }
+    style.panel_title(ax, "errors", fit.form.replace(", ", ",\n"), **labels)
+    ax.legend(frameon=False, fontsize=style.SMALL, loc="best")
+
+
+def prediction_figure(
+    fit: TableFit, params: float, tokens: float, batch: float, found: Prediction
+) -> Figure:
+    """The valley at one model and budget: the run that was asked, the best batch, the band."""
+    figure, [[ax]] = style.new_figure(3.2, width=6.2)
+    law = fit.law_at(params, tokens)
+    asked, loss, _ = law.valley(params, tokens)
+    ax.plot(
+        asked,
+        loss,
+        color=style.INK,
+        lw=1.5,
+        label="mean of the forms" if len(law.forms) > 1 else f"law, {law.text} form",
+    )
+    _spread(ax, law, params, tokens, found.loss.level)
+    best = found.best_batch
+    if best.low and best.high and best.value:
+        ax.axvspan(best.low, best.high, color=style.GRID, zorder=0, label="best batch, interval")
+        ax.axvline(best.value, color=style.FAINT, lw=1, ls="--")
+    value = found.loss.value or np.nan
+    ends = [[value - (found.loss.low or value)], [(found.loss.high or value) - value]]
+    ax.errorbar([batch], [value], ends, fmt="o", color=style.INK, capsize=3, label="the run asked")
+    top = max(float(loss.min()) + HIGHEST, (found.loss.high or value) + 0.01)
+    ax.set(xscale="log", xlim=_limits(fit), ylim=(loss.min() - 0.3 * HIGHEST, top))
+    labels: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "final loss (nats)"}
+    sizes = (format_tokens(int(float(f"{x:.3g}"))) for x in (params, tokens))
+    style.panel_title(ax, "N = {}, D = {}".format(*sizes), **labels)
+    style.tokens_axis(ax.xaxis)
+    return style.side_legend(figure, ax.get_legend_handles_labels()[0])
+
+
+def _spread(ax: Axes, law: MeanLaw, params: float, tokens: float, level: float) -> None:
+    batch = law.valley(params, tokens)[0]
+    low, high = np.quantile(
+        law.drawn(params, tokens, batch), [(1 - level) / 2, (1 + level) / 2], axis=0
+    )
+    ax.fill_between(batch, low, high, color=style.INK, alpha=0.13, lw=0, label="of its parameters")

@@ -1,0 +1,293 @@
+"""The laws E(S): the points they are fitted to, the laws themselves, the batches they call for.
+
+S is in steps, E in tokens, B in sequences. Any law of `bss.laws.es` is drawn.
+"""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from bss.errors import InputError
+from bss.laws import EsFit
+from bss.laws.es.values import TargetFit
+from bss.laws.es.values import tokens_to_target as law_tokens
+from bss.laws.fitting.estimate import Estimate
+from bss.plots import style
+
+CURVE_POINTS = 400
+STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
+NOTE = 26  # letters across a panel
+WEIGHTS = (2.4, 1.5, 1.0)  # of lines: the first law is drawn boldest, the last thinnest
+
+
+def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
+    """Tokens E to each target loss against the batch B, one panel per target.
+
+    A run that did not reach a target is an arrow at the tokens it consumed: E is above. A diamond
+    is a law's B_opt where the design identifies it.
+
+    Args:
+        points: table of points.
+        fits: fitted laws by name, the boldest first.
+    """
+    figure, panels = _panels(points, fits, "batch", 1.5)
+    batches = np.geomspace(points["batch"].min() / 1.4, points["batch"].max() * 1.4, CURVE_POINTS)
+    looks = _weighted(fits)
+    for ax, target, fitted in panels:
+        for law, found in fitted.items():
+            tokens = law_tokens(fits[law], batches.tolist(), target)
+            ax.plot(batches, tokens, zorder=2, **_line(looks[law]))
+            if _has_optimum(found):
+                at = np.array([found.batches["B_opt"].value, found.E_min], float)
+                ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
+        style.batch_axis(ax.xaxis, most=9 if batches[-1] < 1000 else 5)
+    figure.supxlabel("batch B (sequences)", fontsize=9)
+    return style.side_legend(figure, _handles(points, fits, optimum=True))
+
+
+def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
+    """Tokens E against steps S to each target loss, with the laws, one panel per target.
+
+    The stages of the law that has the most are marked, and its transition is shaded where it has
+    one. Faint diagonals are constant batches, E = B·S.
+
+    Args:
+        points: table of points.
+        fits: fitted laws by name, the boldest first.
+    """
+    figure, panels = _panels(points, fits, "steps", 1.7, pad=22)
+    measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
+    batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
+    looks, shaded = _weighted(fits), False
+    for ax, target, fitted in panels:
+        ends = np.array(ax.get_xlim())
+        for batch in measured:
+            ax.plot(ends, batch * seq_len * ends, color="#cfcfcf", linewidth=0.6, zorder=1)
+        for law in fitted:
+            tokens = np.array(law_tokens(fits[law], batches.tolist(), target))
+            steps = tokens / (batches * seq_len)
+            ax.plot(steps, tokens, zorder=2, **_line(looks[law]))
+        stages = {law: fits[law].law.stages(fits[law].parameters(target), target) for law in fitted}
+        if stages:
+            law = max(stages, key=lambda law: len(stages[law]))
+            shaded |= _mark_stages(ax, stages[law], looks[law]["color"])
+        style.tokens_axis(ax.xaxis, most=4)
+    figure.supxlabel("optimizer steps to the target S", fontsize=9)
+    entries: list[Any] = _handles(points, fits, optimum=False)
+    entries.append(style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
+    if shaded:
+        entries.append(Patch(color=STAGES[1], label="transition stage"))
+    return style.side_legend(figure, entries)
+
+
+def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
+    """B_opt and B_min of each law against the target loss, with their intervals.
+
+    Only what a design identifies is a point; a bound on one side is an arrow, and what is not
+    known at all is counted above the panel. A law that has neither is not shown, and a B_min that
+    no law identifies is a sentence.
+
+    Args:
+        fits: fitted laws by name.
+    """
+    shown = {law: fit for law, fit in fits.items() if {"B_opt", "B_min"} & set(fit.law.batches)}
+    lowest = [(law, at) for law, fit in shown.items() for at in _estimates(fit, "B_min")]
+    names = ("B_opt", "B_min") if any(at.value for _, at in lowest) else ("B_opt",)
+    figure, axes = style.new_figure(3.3, columns=len(names), sharex=True)
+    looks = style.law_styles(shown)
+    for ax, name in zip(axes[0], names, strict=True):
+        _batch_panel(ax, shown, name)
+    losses = [found.target_loss for fit in shown.values() for found in fit.fits]
+    if losses:
+        axes[0, 0].set_xlim(style.falling(losses))
+    if len(names) == 1:
+        highs = [at.high for _, at in lowest if at.high is not None]
+        known = f"at most {max(highs):.3g}" if highs else "unidentified"
+        text = f"$B_{{min}}$ (sequences): {known} at every target"
+        figure.supxlabel(text, fontsize=style.SMALL + 1)
+    bound = style.handle("one-sided bound", color=style.INK, marker=r"$\uparrow$", ls="none", ms=8)
+    bounds = [bound] if any(ax.texts for ax in figure.axes) else []
+    interval = style.handle("bars: 90% of the fit", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, ms=5), *bounds, interval])
+
+
+def _estimates(fit: EsFit, name: str) -> list[Estimate]:
+    """What is known of a batch at the targets whose fits converged."""
+    found = (at.batches.get(name) for at in fit.fits if at.status == "converged")
+    return [at for at in found if at is not None]
+
+
+def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
+    """One kind of batch of every law that has it."""
+    looks = style.law_styles(shown)
+    notes, ends = [], []
+    for i, (law, fit) in enumerate(shown.items()):
+        if name not in fit.law.batches:
+            continue
+        known = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
+        ends += [end for e in known for end in ((e.value,) if e.value else (e.low, e.high))]
+        if len(known) < len(fit.fits):
+            notes.append(f"{law}: none at {len(fit.fits) - len(known)} of {len(fit.fits)}")
+    symbol = f"${name[0]}_{{{name[2:]}}}$"
+    style.panel_title(ax, symbol, "\n".join(notes))
+    label = "target loss (nats per token), falling →"
+    ax.set(xlabel=label, ylabel=f"{symbol} (sequences)", ylim=(1, 16))
+    # From below the lowest to above the highest value or bound; long intervals may leave.
+    if numbers := [end for end in ends if end]:
+        ax.set_ylim(min(numbers) / 3, max(numbers) * 3)
+    else:
+        ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT)
+    style.batch_axis(ax.yaxis)
+
+
+def _draw_batches(
+    ax: Axes, look: dict[str, Any], fit: EsFit, name: str, shift: float
+) -> list[Estimate]:
+    """Draw one law's estimates; returns those with a value or a bound."""
+    losses = [found.target_loss for found in fit.fits]
+    dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
+    known, points = [], []
+    for found in fit.fits:
+        estimate, x = found.batches.get(name), found.target_loss + dodge
+        if found.status != "converged" or estimate is None:
+            continue
+        value, bound = estimate.value, estimate.high if estimate.low is None else estimate.low
+        if value is not None:
+            points.append((x, value, estimate.low, estimate.high))
+        elif bound is not None:
+            ax.plot([x], [bound], marker="_", ms=8, color=look["color"], linestyle="none")
+            away = (0, -18 if estimate.low is None else 18)
+            arrow = {"arrowstyle": "<|-", "color": look["color"], "lw": 1.1}
+            ax.annotate("", (x, bound), away, textcoords="offset points", arrowprops=arrow)
+        if value is not None or bound is not None:
+            known.append(estimate)
+    if points:
+        at, values, low, high = np.array(points, float).T
+        spread = np.maximum(np.nan_to_num([values - low, high - values]), 0)
+        ax.errorbar(at, values, yerr=spread, capsize=3, lw=1.4, elinewidth=1, ms=5.5, **look)
+    return known
+
+
+def _panels(
+    points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float, pad: float = 6
+) -> tuple[Figure, list[tuple[Axes, float, dict[str, TargetFit]]]]:
+    """The points of each target that some run reached, a panel each, highest loss first.
+
+    Returns:
+        The figure; axes, target and the fits that converged there, for each panel.
+    """
+    targets = sorted(set(points.loc[points["reached"], "target_loss"]), reverse=True)
+    if not targets:
+        raise InputError("points: no target was reached; choose targets that runs reach")
+    columns = min(len(targets), 3)
+    rows = -(-len(targets) // columns)
+    figure, axes = style.new_figure(0.6 + 2.5 * rows, rows, columns)
+    figure.supylabel("tokens to the target E", fontsize=9)
+    for ax in axes.flat[len(targets) :]:
+        ax.set_axis_off()
+    looks, panels = style.batch_styles(points["batch"]), []
+    for target, ax in zip(targets, axes.flat, strict=False):
+        here = points.loc[points["target_loss"] == target]
+        draw_points(ax, here, x, looks)
+        limits = _limits(here[x], margin), _limits(here["tokens_to_target"], 1.6)
+        ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
+        style.tokens_axis(ax.yaxis)
+        fitted = {
+            law: found
+            for law, fit in fits.items()
+            for found in fit.fits
+            if found.status == "converged" and np.isclose(found.target_loss, target)
+        }
+        missing = ", ".join(law for law in fits if law not in fitted)
+        style.panel_title(ax, f"loss {target:g}", pad=pad)
+        if missing:
+            style.note_above(ax, textwrap.fill(f"no fit: {missing}", NOTE), pad)
+        panels.append((ax, target, fitted))
+    return figure, panels
+
+
+def draw_points(ax: Axes, rows: pd.DataFrame, x: str, looks: dict) -> None:
+    """The points of one target; those that did not reach it hollow, with an arrow up."""
+    for (batch, reached), group in rows.groupby(["batch", "reached"]):  # type: ignore[misc]
+        look = looks[float(batch)]
+        where = group[x], group["tokens_to_target"]
+        if reached:
+            ax.plot(*where, linestyle="none", ms=5.5, mec="white", mew=0.5, zorder=4, **look)
+        else:
+            shift = {"xytext": (0, 15), "textcoords": "offset points"}
+            arrow = {"arrowstyle": "<|-", "color": look["color"], "lw": 1.2}
+            for at in zip(*where, strict=True):
+                ax.annotate("", at, **shift, arrowprops=arrow)
+            ax.plot(*where, linestyle="none", ms=5, mfc="white", zorder=4, **look)
+
+
+def _limits(values: pd.Series, margin: float) -> tuple[float, float]:
+    return values.min() / margin, values.max() * margin
+
+
+def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> bool:
+    """Mark the steps between a law's stages; returns whether it has a transition."""
+    low, high = ax.get_xlim()
+    shaded = {"S_1", "S_2"} <= set(marks)
+    if shaded:
+        edges = (low, marks["S_1"], marks["S_2"], high)
+        for tint, start, end in zip(STAGES, edges[:-1], edges[1:], strict=True):
+            ax.axvspan(start, end, color=tint, zorder=0, linewidth=0)
+    before, raised = 0.0, False
+    for name, value in sorted(marks.items(), key=lambda mark: mark[1]):
+        if not low < value < high:
+            continue
+        ax.axvline(value, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
+        near = before > 0 and np.log(value / before) < 0.13 * np.log(high / low)
+        raised = near and not raised
+        ax.annotate(
+            f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
+            xytext=(0, 11 if raised else 1), textcoords="offset points", ha="center", va="bottom",
+            fontsize=style.SMALL, color=colour,
+        )  # fmt: skip
+        before = value
+    return shaded
+
+
+def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) -> list[Line2D]:
+    entries = style.handles(style.batch_styles(points["batch"]), "batch {:g}", ls="none", ms=5.5)
+    if not points["reached"].to_numpy(bool).all():
+        arrow = {"ls": "none", "color": style.INK, "marker": r"$\uparrow$", "ms": 8}
+        entries.append(style.handle("not reached", **arrow))
+    looks = _weighted(fits)
+    for law, fit in fits.items():
+        if not any(found.status == "converged" for found in fit.fits):
+            continue
+        entries.append(style.handle(law, **_line(looks[law])))
+        if optimum and any(_has_optimum(found) for found in fit.fits):
+            entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
+    return entries
+
+
+def _weighted(fits: Mapping[str, EsFit]) -> dict[str, dict[str, Any]]:
+    """The looks of laws, with lines that grow thinner in their order."""
+    looks = style.law_styles(fits)
+    rank = {law: min(i, len(WEIGHTS) - 1) for i, law in enumerate(fits)}
+    return {law: look | {"lw": WEIGHTS[rank[law]]} for law, look in looks.items()}
+
+
+def _line(look: dict[str, Any]) -> dict[str, Any]:
+    return look | {"marker": ""}
+
+
+def _diamond(look: dict[str, Any], size: float) -> dict[str, Any]:
+    """The hollow mark of a law's B_opt."""
+    face = {"mfc": "white", "mec": look["color"], "mew": 1.5}
+    return {"marker": look["marker"], "ms": size, "linestyle": "none", **face}
+
+
+def _has_optimum(found: TargetFit) -> bool:
+    estimate = found.batches.get("B_opt")
+    return found.status == "converged" and estimate is not None and estimate.value is not None

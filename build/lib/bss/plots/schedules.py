@@ -1,0 +1,76 @@
+"""Batch and learning rate against tokens: a plan, and the schedule that a law calls for."""
+
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.plots import style
+from bss.schedules.plan import Plan
+
+SAMPLES = 400
+
+
+def schedule_figure(
+    plan: Plan, optimal: Callable[[int], float] | None = None, *, decayed: Plan | None = None
+) -> Figure:
+    """Batch in sequences and learning rate of a plan, against tokens consumed.
+
+    The rate is sampled, at the midpoints of steps, so that a plan of 10^13 tokens costs no more
+    than a small one.
+
+    Args:
+        plan: what is trained.
+        optimal: the law's B_opt in sequences as a function of tokens consumed, drawn behind.
+        decayed: the same schedule with a decay, drawn as a second rate.
+    """
+    figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))
+    handles = []
+    if optimal is not None:
+        positions = np.linspace(plan.start, plan.tokens, SAMPLES)[1:]
+        ideal = [optimal(round(tokens)) for tokens in positions]
+        label = "$B_{opt}$ of the law"
+        handles += top.plot(positions, ideal, color=style.FAINT, ls="--", lw=2.2, label=label)
+    edges, batches = stairs(plan)
+    handles += top.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch")
+    top.set_yscale("log", base=2)
+    top.set_ylabel("batch (sequences)")
+    low, high = top.get_ylim()
+    top.set_ylim(max(low, min(batches) / 4) / 1.1, max(high, 1.6 * max(batches)))
+    style.batch_axis(top.yaxis, batches)
+    handles += _draw_rate(bottom, plan, "learning rate", "-")
+    if decayed is not None:
+        handles += _draw_rate(bottom, decayed, "learning rate,\nwith the decay", "--")
+    bottom.set_ylabel("learning rate" if plan.rate is not None else "learning rate (× its peak)")
+    bottom.set_ylim(bottom=0)
+    bottom.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
+    bottom.yaxis.get_offset_text().set_fontsize(8)
+    bottom.set_xlabel("tokens consumed")
+    bottom.set_xlim(plan.start, plan.budget)
+    style.tokens_axis(bottom.xaxis)
+    return style.side_legend(figure, handles)
+
+
+def stairs(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Where segments start, and the end; the batch from there on, the last one twice."""
+    edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
+    batches = [segment.batch for segment in plan.segments]
+    return np.array(edges), np.array([*batches, batches[-1]])
+
+
+def _draw_rate(ax: Axes, plan: Plan, label: str, linestyle: str):
+    colour = "#10375c" if linestyle == "-" else "#c2571a"
+    return ax.plot(*_sampled_rates(plan), color=colour, linestyle=linestyle, lw=1.8, label=label)
+
+
+def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Midpoint tokens and rates of sampled steps, the ends of every segment among them."""
+    first = [segment.start_step for segment in plan.segments]
+    last = [segment.start_step + segment.steps - 1 for segment in plan.segments]
+    length = plan.tokens - plan.start
+    even = [plan.step_at(plan.start + length * i // SAMPLES) for i in range(SAMPLES + 1)]
+    steps = sorted({min(step, plan.steps - 1) for step in (*first, *last, *even)})
+    found = [plan.at(step) for step in steps]
+    midpoints = [spec.tokens + spec.batch * plan.seq_len / 2 for spec in found]
+    return np.array(midpoints), np.array([spec.settings.lr for spec in found])

@@ -1,0 +1,139 @@
+"""What decides the best batch: half-lives of the second moment, switches, public tables."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.plots import style
+from bss.points.standings import ENDINGS
+
+_LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
+_TICKS = (-30, -10, 0, 10, 30, 100)
+_GREY = {"color": style.FAINT, "lw": 1.0}
+
+
+def half_lives_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Losses against the half-life of the second moment, a line a batch, a column an ending.
+
+    Above the losses themselves; below each batch's less that of its best rule, with intervals
+    paired by seed. One curve for all batches would say that the half-life alone decides.
+
+    Args:
+        tables: columns batch, tokens, steps (of the half-life), loss, above, half (nats; half the
+            interval), by ending.
+    """
+    batches = sorted({float(b) for table in tables.values() for b in table["batch"]})
+    looks = style.batch_styles(batches)
+    size = {"width": 2.5 * max(len(tables), 2) + 1.6, "sharex": True, "sharey": "row"}
+    figure, axes = style.new_figure(5.2, 2, max(len(tables), 1), **size)
+    for (top, bottom), (ending, table) in zip(axes.T, tables.items(), strict=True):
+        bottom.axhline(0, color=style.INK, lw=0.8, zorder=1)
+        for batch, look in looks.items():
+            rows = table.loc[table["batch"] == batch].sort_values("tokens")
+            x, loss, above, half = style.columns(rows, "tokens", "loss", "above", "half")
+            top.plot(x, loss, lw=1.3, ms=5, **look)
+            style.bars(bottom, x, 1e3 * above, 1e3 * (above - half), 1e3 * (above + half), look)
+        style.panel_title(top, ENDINGS[ending].short)
+        bottom.set_xscale("log")
+        bottom.set_xlabel("half-life (tokens)")
+        style.tokens_axis(bottom.xaxis, most=4)
+    axes[0, 0].set_ylabel("test loss (nats per token)")
+    axes[1, 0].set_yscale("symlog", linthresh=10)
+    axes[1, 0].set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    axes[1, 0].set_ylabel("less that of the batch's best\nrule (1e-3 nats per token)")
+    bars = style.handle("bars: 95% intervals,\npaired by seed", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, "batch {:g}", lw=1.3, ms=5), bars])
+
+
+def switches_figure(
+    panels: Mapping[str, Mapping[str, pd.DataFrame]], reference: str, constants: Collection[str]
+) -> Figure:
+    """Losses of constants and of growing batches less those of one constant, over tokens.
+
+    Constants are grey and named at their ends.
+
+    Args:
+        panels: a title to tables of tokens, difference, low, high (nats) by name.
+        reference: the constant that differences are taken to.
+        constants: the names that are of constants.
+    """
+    names = list(dict.fromkeys(name for tables in panels.values() for name in tables))
+    grown = style.named_styles(name for name in names if name not in constants)
+    for look, line in zip(grown.values(), _LINES * len(names), strict=False):
+        look["linestyle"] = line
+    size = {"width": 3.5 * max(len(panels), 1) + 2.4, "sharey": True}
+    figure, axes = style.new_figure(3.9, 1, max(len(panels), 1), **size)
+    for ax, (title, tables) in zip(axes[0], panels.items(), strict=True):
+        ax.axhline(0, color=style.INK, lw=0.9, zorder=1)
+        for i, (name, table) in enumerate(tables.items()):
+            x, value, low, high = style.columns(table, "tokens", "difference", "low", "high")
+            look = grown.get(name, _GREY)
+            ax.fill_between(x, 1e3 * low, 1e3 * high, color=look["color"], alpha=0.15, lw=0)
+            ax.plot(x, 1e3 * value, ms=4, markevery=(i % 4, 4), **{"lw": 1.4, **look})
+        _name_constants(ax, {name: tables[name] for name in tables if name not in grown})
+        style.panel_title(ax, title, xlabel="tokens consumed")
+        style.tokens_axis(ax.xaxis)
+    label = f"held-out loss less that of constant\n{reference} (1e-3 nats per token)"
+    axes[0, 0].set_ylabel(label)
+    zero = style.handle(f"constant {reference}", color=style.INK, lw=0.9)
+    entries = [*style.handles(grown, lw=1.4, ms=4), zero, style.handle("other constants", **_GREY)]
+    entries.append(style.handle("bands: 95% intervals,\npaired by seed", ls="none"))
+    return style.side_legend(figure, entries)
+
+
+def _name_constants(ax: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+    """The names of constants right of the ends of their lines, from below, none on another."""
+    ends = sorted(
+        (1e3 * float(table["difference"].iloc[-1]), name) for name, table in tables.items()
+    )
+    low, high = ax.get_ylim()
+    least = -np.inf
+    for end, name in ends:
+        least = max(end, least + 0.05 * (high - low))
+        at = float(tables[name]["tokens"].iloc[-1]), least
+        place = {"textcoords": "offset points", "va": "center", "size": 8}
+        ax.annotate(name, at, (4, 0), color="#555555", **place)
+
+
+def published_figure(dense: pd.DataFrame, beta2: pd.DataFrame) -> Figure:
+    """Two public tables: losses above the least over the batch, by cell and by beta2.
+
+    Args:
+        dense: columns params, tokens, batch, seq_len, loss: the least over rates.
+        beta2: columns d_model, batch, beta2, c4_en_bpb.
+    """
+    widths = sorted(set(beta2["d_model"]))
+    figure, axes = style.new_figure(
+        3.4, 1, 1 + len(widths), 11.6, width_ratios=[1.3] + [1] * len(widths)
+    )
+    ax, *others = axes[0]
+    for _, rows in dense.groupby(["params", "tokens"]):
+        x, loss = style.columns(rows.sort_values("batch"), "batch", "loss")
+        x, best = x * rows["seq_len"].iloc[0], int(np.argmin(loss))
+        ax.plot(x, loss - loss[best], color=style.FAINT, lw=0.9)
+        inside = 0 < best < len(x) - 1
+        ax.plot(x[best], 0, "o", ms=6, color="#10375c", mfc="#10375c" if inside else "white")
+    ax.set(ylim=(-0.005, 0.1), xlabel="batch (tokens)")
+    ax.set_xscale("log")
+    style.tokens_axis(ax.xaxis, most=5)
+    ax.set_ylabel("loss above the least (nats per token)")
+    style.panel_title(ax, f"{dense.groupby(['params', 'tokens']).ngroups} (N, D), rate tuned")
+    looks = style.named_styles(sorted(set(beta2["beta2"])))
+    for ax, width in zip(others, widths, strict=True):
+        for value, look in looks.items():
+            rows = beta2.loc[(beta2["d_model"] == width) & (beta2["beta2"] == value)]
+            x, loss = style.columns(rows.sort_values("batch"), "batch", "c4_en_bpb")
+            best = int(np.argmin(loss))
+            ax.plot(x, loss, lw=1.3, ms=4, **look)
+            ax.plot(x[best], loss[best], ls="none", ms=10, mfc="none", mew=1.3, **look)
+        style.batch_axis(ax.xaxis, set(beta2["batch"]))
+        style.panel_title(ax, f"d_model {width}", xlabel="batch (sequences)")
+    others[0].set_ylabel("loss (bits per byte)")
+    entries = style.handles(looks, "beta2 {:g}", lw=1.3, ms=4)
+    entries.append(
+        style.handle("best batch\nof the line", ls="none", marker="o", ms=9, color="#10375c")
+    )
+    return style.side_legend(figure, entries)

@@ -1,0 +1,1 @@
+"""From loss curves to points, and what they say without a law."""

@@ -1,0 +1,199 @@
+"""What points say of the batch without any law: which curves cross, and where the minimum is.
+
+Runs of one seed share initialisation and data order, so tokens to a target are compared within a
+seed; errors are 2 standard errors over seeds (derived here).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.points.censored import Bound, Logs, by_target
+from bss.points.lowest import Between, best_batches
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over so many seeds, and 2 standard errors of it; None with fewer than two seeds."""
+
+    value: float
+    error: float | None
+    seeds: int
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the mean is beyond its error, else 0."""
+        beyond = self.error is not None and abs(self.value) > self.error
+        return int(math.copysign(1, self.value)) if beyond else 0
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The batch with the fewest tokens to one target.
+
+    Attributes:
+        target_loss: in nats.
+        batch: the measured batch with the fewest tokens, geometric mean over seeds, of those that
+            reached the target in all.
+        interior: whether smaller and larger batches reached the target too, or consumed more than
+            the best without reaching it.
+        log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
+            each seed's best batch and its neighbours; the error includes what neighbours that
+            missed the target leave open. A seed whose best batch is the smallest or the largest
+            has that batch. No error where that is so of every seed.
+        bound: what log2_batch is where some seed's best batch is the smallest ("at most") or the
+            largest ("at least") of those that tell of it.
+        over_smallest, over_largest: log of the tokens of the smallest and of the largest batch
+            that tell of it over those of `batch`; at least so much where they missed the target.
+    """
+
+    target_loss: float
+    batch: float
+    interior: bool
+    log2_batch: Mean
+    bound: Bound
+    over_smallest: Mean
+    over_largest: Mean
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """B_opt less and plus 2 standard errors, in sequences; None on the side left open."""
+        log, bound, error = self.log2_batch.value, self.bound, self.log2_batch.error
+        if error is None and not bound:
+            return None, None
+        low, high = 2 ** (log - (error or 0)), 2 ** (log + (error or 0))
+        open_below, open_above = ("at most", "unknown"), ("at least", "unknown")
+        return None if bound in open_below else low, None if bound in open_above else high
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How far B_opt rises from the highest target to the lowest.
+
+    Attributes:
+        doublings: of each seed.
+        bound: what they are where an optimum at either end is only a bound, or known between two
+            ends.
+    """
+
+    doublings: tuple[float, ...]
+    bound: Bound
+
+    @property
+    def mean(self) -> Mean:
+        """Over seeds; without an error where it bounds nothing."""
+        found = mean(self.doublings)
+        return Mean(found.value, None, found.seeds) if self.bound == "unknown" else found
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """The mean over seeds with 2 standard errors."""
+    count = len(values)
+    error = float(2 * np.std(values, ddof=1) / math.sqrt(count)) if count > 1 else None
+    return Mean(float(np.mean(values)) if count else math.nan, error, count)
+
+
+def crossings(points: pd.DataFrame) -> pd.DataFrame:
+    """For each pair of batches and each target, which needs more tokens.
+
+    Of a table of points with one row for each batch, target and seed.
+
+    Returns:
+        Columns small, large, target_loss, log_ratio, error, seeds: log of the tokens of the small
+        batch over those of the large one, in seeds in which either reached the target; and bound,
+        what log_ratio is of theirs: "at least" where the small batch missed it in some, "at most"
+        where the large one did, "unknown" (NaN) where each did.
+    """
+    rows = []
+    for target, logs in by_target(points).items():
+        for small, large in itertools.combinations(logs.tokens, 2):
+            apart, bound = logs.apart(small, large)
+            if apart:
+                found = mean(apart) if bound != "unknown" else Mean(math.nan, None, len(apart))
+                rows.append((small, large, target, *astuple(found), bound))
+    columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds", "bound"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
+    """Pairs in the table of `crossings` whose curves cross beyond 2 standard errors.
+
+    The small batch needs fewer tokens to some loss, and more to a lower one. What is at least
+    so much tells that it needs more, what is at most so much that it needs fewer.
+    """
+    found = []
+    for _, rows in table.groupby(["small", "large"]):
+        ahead: float | None = None
+        for row in rows.sort_values("target_loss", ascending=False).to_dict("records"):
+            sign = Mean(row["log_ratio"], row["error"], row["seeds"]).sign
+            if sign < 0 and row["bound"] != "at least":
+                ahead = row["target_loss"]
+            elif sign > 0 and row["bound"] != "at most" and ahead is not None:
+                found.append((row["small"], row["large"]))
+                break
+    return found
+
+
+def optima(points: pd.DataFrame) -> list[Optimum]:
+    """The best batch at each target that some batch reached in every seed, highest loss first.
+
+    Batches count as `bss.points.censored.Logs.telling` has it: one that missed the target
+    counts where it consumed more than the best, and leaves its side open where it did not. The
+    points are as for `crossings`.
+
+    Raises:
+        InputError: no batch reached any target in every seed.
+    """
+    found = []
+    for target, logs in _telling(points).items():
+        batches, best, lowest = logs.tokens.columns.tolist(), logs.best, best_batches(logs)
+        over = [
+            mean((logs.tokens[end] - logs.tokens[best]).tolist())
+            for end in (batches[0], batches[-1])
+        ]
+        interior = batches[0] < best < batches[-1]
+        found.append(Optimum(target, best, interior, _log2_batch(lowest), lowest.bound, *over))
+    return found
+
+
+def growth(points: pd.DataFrame) -> Growth:
+    """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed.
+
+    Where both ends of a rise are known but apart, it is the end nearer to none; "unknown" where
+    none is between them.
+    """
+    tables = list(_telling(points).values())
+    first, last = best_batches(tables[0]), best_batches(tables[-1])
+    rise = Between(last.value - first.value, last.low - first.high, last.high - first.low)
+    bound = rise.bound
+    if not bound and rise.reach:
+        bound = (
+            "at least" if rise.low.mean() > 0 else "at most" if rise.high.mean() < 0 else "unknown"
+        )
+    doublings = {"at least": rise.low, "at most": rise.high}.get(bound, rise.value)
+    return Growth(tuple(doublings.tolist()), bound)
+
+
+def _log2_batch(lowest: Between) -> Mean:
+    """The mean over seeds, its error wider by what is open between ends."""
+    found = mean(lowest.value.tolist())
+    if found.error is None or not np.isfinite(lowest.high - lowest.low).any():
+        return replace(found, error=None)
+    return replace(found, error=found.error + lowest.reach)
+
+
+def _telling(points: pd.DataFrame) -> dict[float, Logs]:
+    """The batches that tell of the best one, at each target that some reached in every seed."""
+    seeds = points["seed"].nunique()
+    tables = {target: logs.telling() for target, logs in by_target(points).items()}
+    found = {
+        t: logs for t, logs in tables.items() if len(logs.tokens) == seeds and logs.tokens.size
+    }
+    if not found:
+        raise InputError("points: no batch reached a target in every seed; choose higher targets")
+    return found

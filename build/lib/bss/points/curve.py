@@ -1,0 +1,270 @@
+"""From loss curves to points: the steps and tokens at which a run first meets a target loss.
+
+A curve is smoothed by a local linear fit in log tokens over a symmetric window, which lags behind
+the loss neither way as trailing averages do, and made monotone by isotonic regression; the
+crossing is interpolated in log tokens (derived here). Targets that a run does not meet are kept:
+they say that it takes more tokens than the run consumed.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import isotonic_regression
+
+from bss.errors import InputError
+from bss.points.rates import peak_rate
+from bss.tables import POINTS, loss_column
+
+EFOLDS = 0.25
+# Linear interpolation in log tokens is then within 0.1% of the crossing: the loss's slope halves
+# over about one e-fold.
+LEAST_EVALUATIONS = 10
+FEWEST = 3  # losses of a run
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """One run's monotone curve: losses at evaluations, and its own table of tokens and steps."""
+
+    log_tokens: np.ndarray
+    loss: np.ndarray
+    tokens: np.ndarray
+    steps: np.ndarray
+
+
+def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> Smooth:
+    """The monotone local fit of one run's losses.
+
+    Args:
+        run: rows of one run in order, with tokens, step and the loss column.
+        column: losses to fit; rows without one are left out.
+        smooth: width of the window in tokens; by default a quarter of an e-fold of tokens.
+
+    Raises:
+        InputError: fewer than 3 losses.
+    """
+    tokens, loss = np.asarray(run["tokens"], float), np.asarray(run[column], float)
+    seen = np.isfinite(loss) & (tokens > 0)
+    if seen.sum() < FEWEST:
+        raise InputError(
+            f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs {FEWEST}"
+        )
+    tokens, loss = tokens[seen], loss[seen]
+    x = np.log(tokens)
+    if smooth is None:
+        fitted = _local_linear(x, loss, x - EFOLDS / 2, x + EFOLDS / 2)
+    else:
+        # Near the start the window is cut on both sides, to stay symmetric in tokens.
+        half = np.minimum(smooth / 2, tokens - tokens[0])
+        with np.errstate(divide="ignore"):
+            fitted = _local_linear(x, loss, np.log(tokens - half), np.log(tokens + half))
+    # What comes after the lowest loss, a divergence for one, cannot move a crossing before it.
+    last = int(np.argmin(fitted)) + 1
+    monotone = isotonic_regression(fitted[:last], increasing=False).x
+    own = (np.asarray(run[name], float) for name in ("tokens", "step"))
+    return Smooth(x[:last], monotone, *own)
+
+
+def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The runs whose losses are enough for a curve, and what is said of those left out.
+
+    The losses are held-out where the table has any, so that a run without is left out.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+
+    Raises:
+        InputError: no run has enough.
+    """
+    column = loss_column(runs)
+    every = {
+        str(name): int(np.isfinite(run[column].to_numpy(float)).sum())
+        for name, run in runs.groupby("run", sort=False)
+    }
+    few = {name: count for name, count in every.items() if count < FEWEST}
+    if not few:
+        return runs, []
+    first = next(iter(few))
+    if len(few) == len(every):
+        raise InputError(
+            f"runs: run {first} has {few[first]} values of {column}; it needs {FEWEST}"
+        )
+    told = (
+        f"{len(few)} of {len(every)} runs are left out, with fewer than {FEWEST} values of "
+        f"{column} (the first: {first})"
+    )
+    return runs.loc[~runs["run"].isin(list(few))], [told]
+
+
+def points(
+    runs: pd.DataFrame,
+    targets: Sequence[float],
+    *,
+    smooth: int | None = None,
+    column: str | None = None,
+    kind: str = "stable",
+) -> pd.DataFrame:
+    """Steps and tokens to each target for each run.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+        targets: losses in nats.
+        smooth: width in tokens of the window over a noisy training loss.
+        column: losses to use: by default eval_loss where there is one, else loss.
+        kind: of the losses: "stable", "averaged" or "annealed".
+
+    Returns:
+        The columns POINTS and run. `batch` is E/S in sequences, the run's where that is constant;
+        `resolution` the spacing of evaluations around the crossing, in log tokens. A target that
+        was not reached has the run's last step and tokens and `reached` False.
+
+    Raises:
+        InputError: no targets, one that is not positive, or one that no run reaches.
+    """
+    column = column or loss_column(runs)
+    curves = {
+        name: (run, smooth_curve(run, column, smooth))
+        for name, run in runs.groupby("run", sort=False)
+    }
+    if not targets or not all(math.isfinite(t) and t > 0 for t in targets):
+        raise InputError(f"targets: {list(targets)} must be positive losses in nats, at least one")
+    lowest = min(curve.loss[-1] for _, curve in curves.values())
+    if min(targets) < lowest:
+        raise InputError(
+            f"targets: no run reaches {min(targets):g}; the lowest loss reached is {lowest:.4f}, "
+            "so choose targets above it"
+        )
+    # an annealed curve has a point per horizon
+    _warn(curves, max(targets), sparse_too=column != "loss" and kind != "annealed")
+    rows = [
+        _row(run, curve, float(target), kind)
+        for run, curve in curves.values()
+        for target in sorted(set(targets), reverse=True)
+    ]
+    return pd.DataFrame(rows, columns=["run", *POINTS])
+
+
+def default_targets(
+    runs: pd.DataFrame,
+    count: int = 5,
+    *,
+    warmup_tokens: int = 0,
+    share: float = 0.6,
+    smooth: int | None = None,
+    column: str | None = None,
+) -> tuple[float, ...]:
+    """Evenly spaced targets, from below every batch's loss at twice the warm-up.
+
+    Args:
+        runs, smooth, column: as in `points`.
+        count: how many.
+        warmup_tokens: of the learning-rate schedule.
+        share: the lowest target is one that this share of the batches reaches.
+
+    Raises:
+        InputError: no such losses exist: the runs are too short for their warm-up; or a count
+            below 1.
+    """
+    if count < 1:
+        raise InputError(f"targets: {count} asked for; write how many, 1 or more")
+    column = column or loss_column(runs)
+    start = math.log(max(2 * warmup_tokens, 1))
+    highest, reached = math.inf, {}
+    for _, run in runs.groupby("run", sort=False):
+        curve = smooth_curve(run, column, smooth)
+        highest = min(highest, float(np.interp(start, curve.log_tokens, curve.loss)))
+        batch = run["batch"].iloc[-1]
+        reached[batch] = min(reached.get(batch, math.inf), float(curve.loss[-1]))
+    lowest = sorted(reached.values())[math.ceil(share * len(reached)) - 1]
+    if not highest > lowest:
+        raise InputError(
+            f"targets: {share:.0%} of the batches reach {lowest:.4f}, which some run is below at "
+            f"twice the warm-up ({highest:.4f}); train longer or warm up less"
+        )
+    spaced = np.linspace(highest, lowest, count + 1)[1:]
+    decimals = max(3, math.ceil(1 - math.log10(spaced[0] - spaced[-1] + 1e-9)))
+    return tuple(math.ceil(target * 10**decimals) / 10**decimals for target in spaced)
+
+
+def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict:
+    first = run.iloc[0]
+    reached = bool(curve.loss[-1] <= target)
+    tokens, steps, resolution = float(curve.tokens[-1]), float(curve.steps[-1]), math.nan
+    if reached:
+        i = int(np.argmax(curve.loss <= target))
+        tokens = math.exp(_interpolate(curve, i, target))
+        steps = float(np.interp(tokens, np.append(0, curve.tokens), np.append(0, curve.steps)))
+        resolution = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
+    constant = len(np.unique(run["batch"])) == 1
+    numbers = ("params", "seed", "data_seed")
+    return {
+        "run": first["run"],
+        **{name: first.get(name, "") for name in ("model", "hyper")},
+        **{name: first.get(name, math.nan) for name in numbers},
+        "peak_lr": peak_rate(run),
+        "budget_tokens": int(curve.tokens[-1]),
+        "target_loss": target,
+        "kind": kind,
+        "batch": first["batch"] if constant else tokens / (steps * first["seq_len"]),
+        "steps": steps,
+        "tokens_to_target": tokens,
+        "reached": reached,
+        "resolution": resolution,
+        "seq_len": int(first["seq_len"]),
+    }
+
+
+def _interpolate(curve: Smooth, i: int, target: float) -> float:
+    """Log tokens where the monotone curve meets a target between evaluations i-1 and i."""
+    if i == 0:
+        return float(curve.log_tokens[0])
+    part = (curve.loss[i - 1] - target) / (curve.loss[i - 1] - curve.loss[i])
+    return float(curve.log_tokens[i - 1] + part * (curve.log_tokens[i] - curve.log_tokens[i - 1]))
+
+
+def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Least-squares lines over the windows [low, high], at their points x; by prefix sums."""
+    first = np.searchsorted(x, low - 1e-9)
+    end = np.searchsorted(x, high + 1e-9)
+    shift, level = x.mean(), y.mean()
+
+    def total(values: np.ndarray) -> np.ndarray:
+        sums = np.append(0.0, np.cumsum(values))
+        return sums[end] - sums[first]
+
+    u, v = x - shift, y - level
+    n = end - first
+    mean_u, mean_v = total(u) / n, total(v) / n
+    variance = total(u * u) / n - mean_u**2
+    covariance = total(u * v) / n - mean_u * mean_v
+    slope = np.where(variance > 1e-12, covariance / np.maximum(variance, 1e-12), 0.0)
+    return level + mean_v + slope * (u - mean_u)
+
+
+def _warn(curves: dict, highest: float, sparse_too: bool) -> None:
+    """Of runs that met a target before their first loss, and of too few evaluations.
+
+    Ten evaluations per e-fold of tokens make the crossing's error negligible.
+    """
+    early = [name for name, (_, curve) in curves.items() if curve.loss[0] <= highest]
+    sparse = [
+        name
+        for name, (_, curve) in curves.items()
+        if sparse_too and len(curve.log_tokens) < LEAST_EVALUATIONS * np.ptp(curve.log_tokens)
+    ]
+    if sparse:
+        warnings.warn(
+            f"points: {len(sparse)} runs have fewer than {LEAST_EVALUATIONS} evaluations per "
+            f"e-fold of tokens (the first: {sparse[0]}); crossings will be coarse",
+            stacklevel=3,
+        )
+    if early:
+        warnings.warn(
+            f"points: {len(early)} runs (the first: {early[0]}) are below target {highest:g} at "
+            "their first loss, which is taken for the crossing; choose lower targets",
+            stacklevel=3,
+        )

@@ -1,0 +1,43 @@
+"""Whether B_opt rises as the loss falls: a claim in which some optima are only bounds.
+
+A best batch at the edge of those measured is "at most" or "at least" that batch. A rise from such
+an optimum is a bound too: one that is positive by both tests shows the rise, one that is not leaves
+it open; and where both ends lie at one edge nothing is known of it (derived here).
+"""
+
+from collections.abc import Mapping
+
+from bss.points.claims import Claim, Source, bounded, claim, untestable
+from bss.points.contrasts import over_seeds
+from bss.points.crossings import Growth
+
+STATEMENT = "B_opt rises as the loss falls"
+UNIT = "doublings"
+UNKNOWN = "the best batch is at an edge of those that reached the targets: its rise is not bounded"
+
+
+def rises(
+    growths: Mapping[str, Growth], *, source: Source, table: str, note: str = ""
+) -> list[Claim]:
+    """The claim that B_opt rises, under each of some conditions, which are one family.
+
+    Args:
+        growths: of each condition, from the highest target to the lowest.
+        source: whose claim it is.
+        table: where the growths come from.
+        note: what else must be said.
+    """
+    known = {when: found for when, found in growths.items() if found.bound != "unknown"}
+    effects = over_seeds({when: found.doublings for when, found in known.items()})
+    made = []
+    for when, found in growths.items():
+        if when not in known:
+            n = len(found.doublings)
+            why = f"{UNKNOWN}; {note}" if note else UNKNOWN
+            made.append(untestable(STATEMENT, source, when, table=table, note=why, n=n))
+            continue
+        told = f"{when}, {found.bound}" if found.bound else when
+        effect = effects[when]
+        one = claim(STATEMENT, source, told, effect, sign=1, unit=UNIT, table=table, note=note)
+        made.append(bounded(one, found.bound))
+    return made

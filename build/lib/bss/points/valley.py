@@ -1,0 +1,353 @@
+"""Where the best batch lies, without a law of it: a lopsided valley through the measured batches.
+
+Losses, or tokens to a target, are c + h·φ(log B/B*), with φ one of some lopsided forms that are
+least at B* (derived here). B* and the forms lie on a grid, c and h are integrated out, and what is
+left is the probability of every B*: its middle is the best batch, its width the interval, and what
+lies beyond the batches measured says that the best one is not among them. A form is trusted to a
+part of the rise only, so that far batches do not decide; one batch of each valley may be an
+outlier; valleys that scatter alike share their scatter.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+
+from bss.points.lopsided import lopsided
+
+Position = Literal["identified", "end", "flat"]
+
+SLOPES = (0.15, 0.27, 0.48, 0.85, 1.5, 2.7)
+RATIOS = (1 / 3, 1 / 1.7, 1.0, 1.7, 3.0)
+WIDTHS = (0.5, 2.0, 8.0)
+STEPS_AT_MOST = 1.0  # no batch needs more steps than a smaller one, so that tokens rise as B^1
+BEYOND = math.log(10.0)  # how far from the batches measured a best one is looked for
+GRID = 161
+MISFIT = 0.1  # of the rise above the least, by which a valley's form may be wrong
+FAR_TOKENS, FAR_NATS = 1.5, 0.5  # rises from which it may be wrong by more
+FORM = 0.06  # by which the least of a valley of another form may be off, in log batch
+FORM_OF_TOKENS = 0.02  # whose walls are known better
+OUTLIERS = 0.003  # of rows
+OUTLYING = 12.0  # times the scatter
+SCATTERS = np.geomspace(1 / 30, 30, 21)  # times the typical one
+SPREAD = 0.7  # of the logarithm of tokens' scatter before anything is seen
+FEWEST = 3  # batches of a valley
+FEWEST_TO_DOUBT = 5  # batches of which one may be an outlier
+OPEN = 0.03  # probability beyond an end from which that end is open
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one valley; arrays are [n], one entry a batch.
+
+    Attributes:
+        batch: distinct and positive, in any unit.
+        value: losses in nats, or logarithms of tokens; means where there are several runs.
+        count: runs behind each.
+        bound: whether the value is only a lower bound, as of a run that missed its target.
+        relative: scatter of a run there, over that of others.
+        squares, freedom: of the values of single runs about their means, over `relative`.
+        typical: standard deviation that such a value usually has.
+        tokens: whether values are logarithms of tokens, which rise no faster than the batch.
+    """
+
+    batch: np.ndarray
+    value: np.ndarray
+    count: np.ndarray
+    bound: np.ndarray
+    relative: np.ndarray
+    squares: float = 0.0
+    freedom: int = 0
+    typical: float = 0.004
+    tokens: bool = False
+
+    @classmethod
+    def of_runs(
+        cls,
+        batch: np.ndarray,
+        value: np.ndarray,
+        *,
+        bound: np.ndarray | None = None,
+        seed: np.ndarray | None = None,
+        relative: np.ndarray | None = None,
+        typical: float = 0.004,
+        tokens: bool = False,
+    ) -> "Measured":
+        """Of single runs [m], in any order: means over the runs of a batch.
+
+        Args:
+            batch, value, typical, tokens: as of the class.
+            bound: [m], as of the class; bounds of a batch that others of its runs measure are left
+                out, and of a batch with bounds alone the lowest counts.
+            relative: [m], as of the class.
+            seed: [m]; what runs of one seed share, data order for one, is taken out.
+        """
+        batch, value = np.asarray(batch, float), np.asarray(value, float)
+        known = np.ones(len(batch), bool) if bound is None else ~np.asarray(bound, bool)
+        sizes, at = np.unique(batch, return_inverse=True)
+        seeds, of = np.unique(np.zeros(len(batch)) if seed is None else seed, return_inverse=True)
+        design = np.zeros((len(batch), len(sizes) + len(seeds)))
+        design[np.arange(len(batch)), at] = 1
+        design[np.arange(len(batch)), len(sizes) + of] = 1
+        each = np.ones(len(batch)) if relative is None else np.asarray(relative, float)
+        scaled, weighed = design[known] / each[known, None], value[known] / each[known]
+        means = np.linalg.lstsq(scaled, weighed, rcond=None)[0]
+        rest = weighed - scaled @ means
+        freedom = int(known.sum() - np.linalg.matrix_rank(design[known])) if known.any() else 0
+        count = np.bincount(at[known], minlength=len(sizes))
+        shift = means[len(sizes) :] @ np.bincount(of[known], minlength=len(seeds)) / known.sum()
+        lowest = np.full(len(sizes), np.inf)
+        np.minimum.at(lowest, at[~known], value[~known])
+        return cls(
+            batch=sizes,
+            value=np.where(count > 0, means[: len(sizes)] + shift, lowest),
+            count=np.maximum(count, 1),
+            bound=count == 0,
+            relative=np.bincount(at, each) / np.bincount(at),
+            squares=float(rest @ rest),
+            freedom=freedom,
+            typical=typical,
+            tokens=tokens,
+        )
+
+
+@dataclass(frozen=True)
+class Valley:
+    """What the batches say of the best one.
+
+    Attributes:
+        log_batch, weight: [G], the grid of log B* and the probability of each.
+        ends: the smallest and the largest batch measured.
+        least: the batch measured with the least mean value.
+        value: the least of the valley among the batches measured.
+        depth: the valley's rise from its least to the lower of its two ends, as `value`.
+        scatter: standard deviation of one value about the valley, near its least.
+        source: of the scatter: "seeds", "residuals", or "what is usual" with too few of both.
+        curve: [G], mean height of the valley above its own least, as `value`.
+        outlier: [n], probability that a row is one.
+        missed: [n], value less what the valley through the others says; NaN of a bound.
+        level: of the interval.
+    """
+
+    log_batch: np.ndarray
+    weight: np.ndarray
+    ends: tuple[float, float]
+    least: float
+    value: float
+    depth: float
+    scatter: float
+    source: str
+    curve: np.ndarray
+    outlier: np.ndarray
+    missed: np.ndarray
+    level: float
+
+    def quantile(self, share: float) -> float:
+        """The batch below which so much of the probability lies."""
+        total = np.cumsum(self.weight)
+        return float(np.exp(np.interp(share, total - self.weight / 2, self.log_batch)))
+
+    @property
+    def batch(self) -> float:
+        """The best batch: its median."""
+        return self.quantile(0.5)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its interval."""
+        return self.quantile((1 - self.level) / 2), self.quantile((1 + self.level) / 2)
+
+    @property
+    def below(self) -> float:
+        """Probability that it lies below the smallest batch measured."""
+        return float(self.weight[self.log_batch <= math.log(self.ends[0]) + 1e-9].sum())
+
+    @property
+    def above(self) -> float:
+        """Probability that it lies above the largest."""
+        return float(self.weight[self.log_batch >= math.log(self.ends[1]) - 1e-9].sum())
+
+    @property
+    def status(self) -> Position:
+        """Whether it lies inside, at an end, or anywhere."""
+        low = self.below > OPEN or self.least == self.ends[0]
+        high = self.above > OPEN or self.least == self.ends[1]
+        if self.depth < self.scatter or (low and high):
+            return "end" if low != high and max(self.below, self.above) > 0.5 else "flat"
+        return "end" if low or high else "identified"
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the best batch's logarithm."""
+        mean = self.weight @ self.log_batch
+        return float(np.sqrt(self.weight @ (self.log_batch - mean) ** 2))
+
+    def alike(self, rise: float) -> tuple[float, float]:
+        """The batches whose value is no more than this above the least, on the grid searched."""
+        near = np.exp(self.log_batch[self.curve <= rise])
+        return float(near[0]), float(near[-1])
+
+
+def valleys(cells: Sequence[Measured], level: float = 0.90, spread: float = SPREAD) -> list[Valley]:
+    """The valley of each cell; cells share their scatter, in units of what is typical of each.
+
+    Args:
+        cells: each with `FEWEST` distinct batches or more that were measured.
+        level: of the intervals.
+        spread: of the logarithm of a scatter about the typical one before anything is seen.
+    """
+    found = [_Cell(cell) for cell in cells]
+    prior = -0.5 * (np.log(SCATTERS) / spread) ** 2
+    # Every cell is judged by the scatter that all of them show.
+    total = prior + np.sum([cell.evidence for cell in found], axis=0)
+    shared = np.exp(total - total.max())
+    shared /= shared.sum()
+    return [cell.valley(shared, level) for cell in found]
+
+
+def heights(x: np.ndarray, tokens: bool = False) -> np.ndarray:
+    """φ [G, forms, n] of every form, at logarithms of B/B* [G, n]; 0 and least at 0.
+
+    Those of `lopsided`, and parabolas whose curvature is another on
+    each side and that straighten far out, x²/(1 + |x|/w).
+    """
+    upward = sorted({min(u, STEPS_AT_MOST) for u in SLOPES} if tokens else SLOPES)
+    u, v = np.array(list(itertools.product(upward, SLOPES))).T[..., None]
+    ratio, width = np.array(list(itertools.product(RATIOS, WIDTHS))).T[..., None]
+    at = np.clip(x, -20.0, 20.0)[:, None]
+    curved = lopsided(at, u, v)
+    bent = np.where(at > 0, ratio, 1 / ratio) * at**2 / (1 + np.abs(at) / width)
+    return np.concatenate([curved, bent], axis=1)
+
+
+class _Cell:
+    """One cell on the grid: log probabilities [scatter, outlier or none, B*·u·v]."""
+
+    def __init__(self, cell: Measured) -> None:
+        known = ~cell.bound
+        self.cell, self.known, self.x = cell, known, np.log(cell.batch)
+        self.unit = float(cell.value[known].min())
+        self.z = np.exp(cell.value - self.unit) if cell.tokens else cell.value - self.unit
+        self.grid = np.linspace(self.x[known].min() - BEYOND, self.x[known].max() + BEYOND, GRID)
+        offset = self.x - self.grid[:, None]
+        self.phi = heights(offset, cell.tokens).reshape(-1, len(self.x))
+        self.own = cell.typical * cell.relative * (self.z if cell.tokens else 1.0)
+        self.own = self.own / np.sqrt(cell.count)
+        above = np.maximum(self.z - self.z[known].min(), 0)
+        self.rise = MISFIT * above * (1 + above / (FAR_TOKENS if cell.tokens else FAR_NATS))
+        self.log, self.fits = self._weighed()
+        self.evidence = np.asarray(logsumexp(self.log, axis=(1, 2))) - math.log(len(self.phi))
+
+    def _weighed(self) -> tuple[np.ndarray, np.ndarray]:
+        cell, known = self.cell, self.known
+        z, phi, own, rise = self.z[known], self.phi[:, known], self.own[known], self.rise[known]
+        rows = len(z)
+        # One of few batches is told from the others by no one.
+        doubts = OUTLIERS ** cell.count[known] if rows >= FEWEST_TO_DOUBT else np.zeros(0)
+        prior = np.log(np.append(1 - doubts.sum(), doubts))
+        # Flat in the height between the ends, so that a deeper valley is not likelier.
+        height = np.log(np.maximum(np.ptp(phi, axis=1), 1e-12))
+        log = np.empty((len(SCATTERS), len(prior), len(phi)))
+        fits = np.empty((len(SCATTERS), len(prior), len(phi), 2), np.float32)
+        for s, scatter in enumerate(SCATTERS):
+            size = scatter * cell.typical
+            repeated = -cell.freedom * math.log(size) - 0.5 * cell.squares / size**2
+            for j, doubt in enumerate(prior):
+                variance = (scatter * own) ** 2 + rise**2
+                if j:
+                    variance[j - 1] += (OUTLYING * scatter * own[j - 1]) ** 2
+                told, c, h = _integrated(variance, z, phi)
+                log[s, j] = told + height + doubt + repeated + self._bounds(scatter, c, h)
+                fits[s, j, :, 0], fits[s, j, :, 1] = c, h
+        return log, fits
+
+    def _bounds(self, scatter: float, c: np.ndarray, h: np.ndarray) -> np.ndarray:
+        """Log probability that runs which missed the target would have needed more."""
+        told = np.zeros(len(c))
+        for i in np.flatnonzero(self.cell.bound):
+            sd = math.hypot(scatter * self.own[i], self.rise[i])
+            told += log_ndtr((c + np.maximum(h, 0) * self.phi[:, i] - self.z[i]) / sd)
+        return told
+
+    def valley(self, shared: np.ndarray, level: float) -> Valley:
+        """The valley, where the scatter has these probabilities [scatter]."""
+        each = logsumexp(self.log, axis=(1, 2), keepdims=True)
+        with np.errstate(divide="ignore"):
+            weight = np.exp(self.log - each + np.log(shared)[:, None, None])
+        cell, batch = self.cell, self.cell.batch
+        form = FORM_OF_TOKENS if cell.tokens else FORM
+        by_batch = _blurred(weight.sum(axis=(0, 1)).reshape(GRID, -1).sum(axis=1), self.grid, form)
+        outlier = np.zeros(len(self.x))
+        if weight.shape[1] > 1:
+            outlier[self.known] = weight.sum(axis=(0, 2))[1:]
+        heights = self._heights(weight)
+        curve, at_rows = heights[:GRID], heights[GRID:]
+        scatter = float(np.exp(shared @ np.log(SCATTERS))) * self.cell.typical
+        # A bound above the least says as much of an end as a measurement.
+        telling = batch[self.known | (cell.value > self.unit + scatter)]
+        ends = float(telling.min()), float(telling.max())
+        inside = np.interp(np.log(ends), self.grid, curve)
+        within = (self.grid >= np.log(ends[0]) - 0.05) & (self.grid <= np.log(ends[1]) + 0.05)
+        return Valley(
+            log_batch=self.grid,
+            weight=by_batch,
+            ends=ends,
+            least=float(batch[self.known][np.argmin(cell.value[self.known])]),
+            value=float(curve[within].min()) + self.unit,
+            depth=float(inside.min() - curve.min()),
+            scatter=scatter,
+            source=self._source(),
+            curve=curve - curve.min(),
+            outlier=outlier,
+            missed=np.where(self.known, cell.value - self.unit - at_rows, np.nan),
+            level=level,
+        )
+
+    def _source(self) -> str:
+        if self.cell.freedom:
+            return "seeds"
+        return "residuals" if self.known.sum() >= FEWEST_TO_DOUBT else "what is usual"
+
+    def _heights(self, weight: np.ndarray) -> np.ndarray:
+        """The mean valley [G + n] on the grid and at the batches, less the unit."""
+        by_theta = weight.reshape(-1, weight.shape[-1])
+        flat = self.fits.reshape(*by_theta.shape, 2)
+        best = np.argsort(by_theta.sum(axis=0))[::-1][:400]
+        share = by_theta[:, best]
+        total = share.sum()
+        c = (share * flat[:, best, 0]).sum(axis=0) / share.sum(axis=0)
+        h = np.maximum((share * flat[:, best, 1]).sum(axis=0) / share.sum(axis=0), 0)
+        part = share.sum(axis=0) / total
+        star, form = np.divmod(best, len(self.phi) // GRID)
+        x = np.concatenate([self.grid, self.x])
+        phi = heights(x - self.grid[star][:, None], self.cell.tokens)[np.arange(len(best)), form]
+        values = c[:, None] + h[:, None] * phi
+        if self.cell.tokens:
+            values = np.log(np.maximum(values, 1e-3))
+        return part @ values
+
+
+def _blurred(weight: np.ndarray, grid: np.ndarray, form: float) -> np.ndarray:
+    """Probabilities [G] of a batch that may be off by so much."""
+    kernel = np.exp(-0.5 * (np.subtract.outer(grid, grid) / form) ** 2)
+    return kernel @ weight / (kernel @ weight).sum()
+
+
+def _integrated(
+    variance: np.ndarray, z: np.ndarray, phi: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log probability [T] of values [k] under φ [T, k], over c and h > 0; both as fitted [T]."""
+    weight = 1 / variance
+    share = weight / weight.sum()
+    value, level = z - share @ z, phi @ share
+    across = phi @ (weight * value)
+    squares = np.maximum((phi**2) @ weight - level**2 * weight.sum(), 1e-300)
+    h = across / squares
+    rest = np.maximum(weight @ value**2 - h * across, 0)
+    told = -0.5 * rest - 0.5 * np.log(squares) + log_ndtr(h * np.sqrt(squares))
+    told -= 0.5 * (np.log(variance).sum() + math.log(weight.sum()))
+    return told, share @ z - h * level, h

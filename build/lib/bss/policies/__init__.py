@@ -1,0 +1,67 @@
+"""Policies: from what is known of a law, or measured, or of the rate, to a batch schedule.
+
+A policy is a value that is called with (basis, tokens, limits) and gives a `BatchSchedule`; its
+settings are the fields of a frozen dataclass. One file each, and its name here. A user's own, any
+callable of that signature, is named `package.module:ATTRIBUTE`, or passed as it is.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import is_dataclass
+
+from bss.errors import InputError
+from bss.policies.best_batch import BestBatch
+from bss.policies.follow_optimum import FollowOptimum
+from bss.policies.functional_best import FunctionalBest
+from bss.policies.late_switch import LateSwitch
+from bss.policies.law_optimum import LawOptimum
+from bss.policies.measured import Measured
+from bss.policies.policy import Policy
+from bss.policies.theory import Theory
+from bss.registry import Registry
+from bss.values import from_dict, to_dict
+
+POLICIES: Registry[Policy] = Registry(
+    "policy",
+    {
+        "follow-optimum": FollowOptimum(),
+        "measured": Measured(),
+        "best-batch": BestBatch(),
+        "law-optimum": LawOptimum(),
+        "late-switch": LateSwitch(),
+        "functional-best": FunctionalBest(),
+        "theory": Theory(),
+    },
+    Policy,
+)
+
+
+def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
+    """A policy by its name, with some of its settings changed.
+
+    Args:
+        name: registered, or `package.module:ATTRIBUTE`.
+        settings: of the form "NAME=VALUE".
+
+    Raises:
+        InputError: no such policy, no such setting, or a value it cannot have.
+
+    Examples:
+        >>> policy_named("late-switch", ["at=0.8", "factor=4"])
+        LateSwitch(at=0.8, factor=4.0, batch=None)
+    """
+    policy = POLICIES[name]
+    if not settings:
+        return policy
+    if not is_dataclass(policy):
+        raise InputError(f"policy: {name} has no settings; leave out {settings[0]!r}")
+    changed = to_dict(policy)
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"setting {text!r}: expected NAME=VALUE, as at=0.8")
+        try:
+            changed[key] = json.loads(value)
+        except json.JSONDecodeError:
+            changed[key] = value
+    return from_dict(type(policy), changed, f"{name}.")

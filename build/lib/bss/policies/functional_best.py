@@ -1,0 +1,224 @@
+"""The schedule that a fitted law of loss curves calls best, at equal tokens or at equal loss.
+
+The free optimum (bss.laws.functional.free) is followed in a few stages, which are moved while that
+helps, beside constants and late switches. Rates are searched among those that a trainer knows:
+peak, decay and its shape. All predictions are of whole plans (derived here).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.laws import CurveFit
+from bss.laws.functional.curves import stack
+from bss.laws.functional.free import GRID, TIE, free_batches
+from bss.laws.functional.paths import plan_path
+from bss.laws.functional.values import check_drive, law_losses
+from bss.policies.policy import Basis, Limits
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Rate, Shape
+
+Optimise = Literal["batch", "lr", "both"]
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+PEAKS = (1.0, 0.7, 0.5, 0.35, 0.25)
+SHAPES: tuple[Shape, ...] = ("linear", "1-sqrt", "cosine")
+ROUNDS = 12
+CHUNK = 32
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What stays the same while schedules are compared."""
+
+    fit: CurveFit
+    tokens: int
+    choices: tuple[int, ...]
+    stages: int
+    target: float | None
+
+    def measured(self, candidates: Sequence["_Candidate"]) -> list[tuple[float, int]]:
+        """Predicted loss and steps of each, in chunks of one shape."""
+        paths = [plan_path(c.schedule, self.tokens, self.fit.seq_len, c.rate) for c in candidates]
+        losses: list[float] = []
+        for begin in range(0, len(paths), CHUNK):
+            part = [*paths[begin : begin + CHUNK], *paths[:1] * CHUNK][:CHUNK]
+            losses += law_losses(self.fit.law, stack(part, self.fit.seq_len))[:, 0].tolist()
+        steps = [round(float(path.steps.sum())) for path in paths]
+        return list(zip(losses, steps, strict=False))
+
+    def best(self, candidates: Sequence["_Candidate"]) -> tuple[tuple[float, ...], "_Candidate"]:
+        """The candidate of the lowest score: loss, steps breaking ties; or steps to the target."""
+
+        def score(loss: float, steps: int) -> tuple[float, ...]:
+            if self.target is not None:
+                return max(loss - self.target, 0.0), steps, loss
+            return (math.log(loss - float(self.fit.law.L_0)) + TIE * math.log(steps),)
+
+        scores = [score(*measured) for measured in self.measured(candidates)]
+        return min(zip(scores, candidates, strict=True), key=lambda entry: entry[0])
+
+
+class _Candidate(NamedTuple):
+    schedule: BatchSchedule
+    rate: Rate
+
+
+@dataclass(frozen=True)
+class FunctionalBest:
+    """The lowest predicted loss for a budget, or the fewest steps to a loss.
+
+    Attributes:
+        optimise: "batch" at the rate of the basis, "lr" at a constant batch, or "both".
+        batch: the constant batch of "lr"; by default the best of them.
+        target_loss: in nats; with it the fewest steps that reach it within the tokens.
+
+    Raises:
+        InputError: on construction, if they contradict each other.
+    """
+
+    optimise: Optimise = "batch"
+    batch: int | None = None
+    target_loss: float | None = None
+
+    def __post_init__(self):
+        if self.optimise not in get_args(Optimise):
+            raise InputError(f"optimise: {self.optimise!r} is unknown; choose batch, lr or both")
+        if self.optimise != "lr" and self.batch is not None:
+            raise InputError(
+                f"batch: {self.batch} given, but it is optimised; give it with optimise 'lr'"
+            )
+        if self.batch is not None and self.batch < 1:
+            raise InputError(f"batch: {self.batch} given; write 1 sequence or more")
+
+    def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
+        """The schedule of `search`, whatever its rate."""
+        return self.search(basis, tokens, limits)[0]
+
+    def search(self, basis: Basis, tokens: int, limits: Limits) -> tuple[BatchSchedule, Rate]:
+        """The schedule, and its rate: the one of the basis, unless it is optimised too.
+
+        The fit of loss curves must identify how noise is forgotten; the peak of the rate (by
+        default `assumed_rate`) bounds the rates searched.
+
+        Raises:
+            InputError: the fit does not identify what is optimised, or the target is below every
+                prediction.
+        """
+        fit = basis.fitted(CurveFit)
+        check_drive(fit, self.optimise != "lr", True)
+        if self.optimise != "batch" and "p" in fit.unidentified:
+            raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
+        ladder = limits.within(basis.measured).ladder()
+        search = _Search(fit, tokens, ladder, limits.stages, self.target_loss)
+        chosen = self._optimised(search, basis.rate or assumed_rate(fit, tokens))
+        loss, _ = search.measured([chosen])[0]
+        if self.target_loss is not None and loss > self.target_loss:
+            raise InputError(
+                f"target_loss: {self.target_loss:g} is below {loss:.5g}, the lowest predicted for "
+                "these tokens and batches; raise one of them"
+            )
+        return chosen.schedule, chosen.rate
+
+    def _optimised(self, search: "_Search", rate: Rate) -> "_Candidate":
+        """The batch and the rate improved in turn, from the best constant."""
+        batches = search.choices if self.batch is None else (self.batch,)
+        constants = [BatchSchedule.constant(batch) for batch in batches]
+        score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
+        for _ in range(ROUNDS):
+            before = score
+            if self.optimise != "batch":
+                rates = _rates(rate, search.fit.rates[0])
+                options = [chosen, *(chosen._replace(rate=r) for r in rates)]
+                options += [chosen._replace(schedule=s) for s in constants]
+                score, chosen = search.best(options)
+            if self.optimise != "lr":
+                score, chosen = _improved(search, chosen)
+            if score >= before or self.optimise == "batch":
+                break
+        return chosen
+
+
+def assumed_rate(fit: CurveFit, tokens: int) -> Rate:
+    """The rate where none is given: constant, at the largest one measured."""
+    return Rate(fit.rates[1], tokens)
+
+
+def _rates(rate: Rate, least: float) -> list[Rate]:
+    """The family of rates up to this one's peak that a trainer knows."""
+    longest = rate.total - rate.warmup
+    decays = [(0, SHAPES[0]), *itertools.product((round(x * longest) for x in SHARES), SHAPES)]
+    return [
+        replace(rate, peak=peak * rate.peak, decay=decay, shape=shape, floor=0.0)
+        for peak in PEAKS
+        if peak == 1 or peak * rate.peak >= least
+        for decay, shape in decays
+    ]
+
+
+def _improved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
+    """The best of constants, late switches and the free optimum in stages; then moved."""
+    rate, tokens = chosen.rate, search.tokens
+    ideal = free_batches(search.fit, tokens, rate, search.choices, search.target)
+    places = (GRID[1:] + GRID[:-1]) / 2 * tokens
+    followed = BatchSchedule.follow(
+        lambda count: math.exp(np.interp(count, places, np.log(ideal))),
+        tokens,
+        search.stages,
+        allowed=search.choices,
+    )
+    schedules = [followed, *map(BatchSchedule.constant, search.choices)]
+    if search.stages > 1:
+        ladder = search.choices[:: max(1, len(search.choices) // 6)]
+        schedules += [
+            BatchSchedule.late_switch(first, last, round(share * tokens))
+            for first, last in itertools.combinations(ladder, 2)
+            for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
+        ]
+    _, best = search.best([chosen, *(_Candidate(s, rate) for s in schedules)])
+    ends = [_moved(search, start) for start in (best, _Candidate(followed, rate))]
+    return min(ends, key=lambda end: end[0])
+
+
+def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
+    """Downhill, one start or batch at a time."""
+    score, chosen = search.best([chosen])
+    for _ in range(ROUNDS):
+        before = score
+        moved = [chosen._replace(schedule=s) for s in _neighbours(chosen.schedule, search)]
+        score, chosen = search.best([chosen, *moved])
+        if score >= before:
+            break
+    return score, chosen
+
+
+def _neighbours(schedule: BatchSchedule, search: _Search) -> list[BatchSchedule]:
+    """Schedules with one start or one batch moved, or a stage put between two."""
+    starts, batches = schedule.starts, schedule.batches
+    moved = []
+    for i in range(len(batches)):
+        place = search.choices.index(batches[i]) if batches[i] in search.choices else None
+        for step in (-4, -1, 1, 4):
+            if place is not None and 0 <= place + step < len(search.choices):
+                other = search.choices[place + step]
+                moved.append(BatchSchedule(starts, (*batches[:i], other, *batches[i + 1 :])))
+        if i:
+            end = starts[i + 1] if i + 1 < len(starts) else search.tokens
+            between = min(
+                search.choices, key=lambda b: abs(b * b / batches[i - 1] / batches[i] - 1)
+            )
+            first = starts[i] - (starts[i] - starts[i - 1]) // 10
+            if len(batches) < search.stages and between not in batches and first > starts[i - 1]:
+                inserted = (*starts[:i], first, *starts[i:])
+                moved.append(BatchSchedule(inserted, (*batches[:i], between, *batches[i:])))
+            for share in (-0.3, -0.1, -0.03, 0.03, 0.1, 0.3):
+                side = end - starts[i] if share > 0 else starts[i] - starts[i - 1]
+                start = starts[i] + round(share * side)
+                start = round(start, 4 - len(str(start)))  # to be read and typed
+                if starts[i - 1] < start < end:
+                    moved.append(BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches))
+    return moved

@@ -1,0 +1,77 @@
+"""What a fitted law of loss curves expects of a schedule, whichever policy made it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bss.laws import CurveFit
+from bss.laws.functional.values import predict
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+from bss.schedules.rates import Rate
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The prediction for a schedule, beside the best constant batch (derived here).
+
+    Attributes:
+        predicted_loss: at the end, in nats.
+        constant_batch: the constant of the lowest predicted loss, at the same rate.
+        constant_loss: predicted of it with as many tokens.
+        saved_at_equal_steps: share of the tokens that the constant takes in as many steps.
+        saved_at_equal_loss: share of the tokens that the constant needs for the predicted loss;
+            None where it never gets there.
+    """
+
+    predicted_loss: float
+    constant_batch: int
+    constant_loss: float
+    saved_at_equal_steps: float
+    saved_at_equal_loss: float | None
+
+
+def outlook(
+    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, constants: Sequence[int]
+) -> Outlook:
+    """Asks the law of a schedule, and of the best of constant batches beside it.
+
+    Raises:
+        InputError: the fit does not identify what the schedule or the rate changes.
+    """
+    losses = [
+        float(predict(fit, BatchSchedule.constant(size), tokens, rate)[0]) for size in constants
+    ]
+    batch = constants[losses.index(min(losses))]
+    constant = BatchSchedule.constant(batch)
+
+    def constant_loss(log_tokens: float) -> float:
+        factor = math.exp(log_tokens) / tokens
+        total, warmup, decay = (round(factor * x) for x in (rate.total, rate.warmup, rate.decay))
+        scaled = replace(rate, total=total, warmup=warmup, decay=min(decay, total - warmup))
+        return float(predict(fit, constant, round(math.exp(log_tokens)), scaled)[0])
+
+    loss = float(predict(fit, schedule, tokens, rate)[0])
+    per_step = batch * fit.seq_len
+    needed = _first_below(constant_loss, loss, math.log(tokens), per_step)
+    plan = resolve(schedule, tokens, fit.seq_len)
+    return Outlook(
+        predicted_loss=loss,
+        constant_batch=batch,
+        constant_loss=min(losses),
+        saved_at_equal_steps=1 - plan.tokens / (plan.steps * per_step),
+        saved_at_equal_loss=None if needed is None else 1 - plan.tokens / needed,
+    )
+
+
+def _first_below(
+    function: Callable[[float], float], level: float, middle: float, least: float
+) -> float | None:
+    """e^x at which a falling function of x first meets a level, to 1e-4; None beyond ×1000."""
+    low, high = math.log(2 * least), middle + math.log(1000)
+    if function(high) > level:
+        return None
+    for _ in range(20):
+        x = (low + high) / 2
+        low, high = (low, x) if function(x) <= level else (x, high)
+    return math.exp(high)

@@ -1,0 +1,152 @@
+"""Ideas by name: those registered here, or `package.module:ATTRIBUTE` of a user's own."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self, TypeVar, get_args
+
+from bss.errors import InputError
+
+T = TypeVar("T")
+
+
+class Registry(dict[str, T]):
+    """Values of one kind by registered name; a user's own, by where they are imported from.
+
+    Attributes:
+        kind: what they are, as the field is called in an error message.
+        of: the class that a user's own must be an instance of; `type[X]` for a class under X.
+        loaded: a user's own that were asked for, by name.
+
+    Examples:
+        >>> Registry("number", {"one": 1})["one"], Registry("number", {})["math:tau"]
+        (1, 6.283185307179586)
+    """
+
+    def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
+        super().__init__(known)
+        self.kind, self.of = kind, of
+        self.loaded: dict[str, T] = {}
+
+    def __missing__(self, name: str) -> T:
+        """The value that `package.module:ATTRIBUTE` names; else those there are are told."""
+        if ":" in name:
+            found = load(name, self.kind)
+            self._check(name, found)
+            self.loaded[name] = found
+            return found
+        near = difflib.get_close_matches(name, self, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(
+            f"{self.kind}: {name!r} is unknown; {hint}choose one of {', '.join(self)}, "
+            "or name your own as package.module:ATTRIBUTE"
+        )
+
+    def _check(self, name: str, found: Any) -> None:
+        if bases := get_args(self.of):
+            right = isinstance(found, type) and issubclass(found, bases)
+            expected = f"a class made of {bases[0].__name__}"
+        else:
+            right, expected = isinstance(found, self.of), getattr(self.of, "__name__", self.of)
+        if not right:
+            raise InputError(f"{self.kind}: {name} is {type(found).__name__}; expected {expected}")
+
+    def name_of(self, value: T) -> str:
+        """The name of a value: registered, loaded before, or else its `path_of`."""
+        for name, known in (*self.items(), *self.loaded.items()):
+            if known == value:
+                return name
+        return path_of(value, self.kind)
+
+
+class Chosen:
+    """A config whose class is named by an entry of its dict, under `key`.
+
+    The base of all that can be chosen there says where they are registered; the first of them is
+    meant where the key is absent. `bss.values` reads and writes them by these hooks.
+    """
+
+    key: ClassVar[str]
+
+    @classmethod
+    def choices(cls) -> Registry[Any]:
+        """Those registered, by name."""
+        raise NotImplementedError
+
+    @property
+    def chosen(self) -> str:
+        """The registered name of its class, or where a worker process imports it from."""
+        return self.choices().name_of(type(self))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether its class is the one meant where none is named."""
+        return self.chosen == next(iter(self.choices()))
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The fields that change nothing beside the others; none unless its class says so."""
+        return ()
+
+    def effective(self) -> Self:
+        """The same without settings that change nothing, each at its default."""
+        plain: Any = {name: getattr(type(self), name) for name in self.unused}
+        return replace(self, **plain) if plain else self  # type: ignore[type-var]
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type:
+        """The class that a dict names."""
+        choices = cls.choices()
+        return choices[str(entry.get(cls.key, next(iter(choices))))]
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """Its fields, without the name of the class."""
+        entry.pop(cls.key, None)
+        return entry
+
+    def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Its fields behind the name of the class."""
+        return {self.key: self.chosen, **fields}
+
+
+def load(path: str, kind: str) -> Any:
+    """What `package.module:ATTRIBUTE` names; the working directory is searched last.
+
+    Raises:
+        InputError: no such module or attribute, or the module fails.
+    """
+    module, _, attribute = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # a user's module may fail in any way
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(
+            f"{kind}: {path} cannot be imported ({told}); expected package.module:ATTRIBUTE"
+        ) from None
+    return found
+
+
+def path_of(value: Any, kind: str) -> str:
+    """`module:QUALNAME` of a class, a function or a module's own value, for another process.
+
+    Raises:
+        InputError: it was defined in a script, a notebook's cell or a function.
+    """
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if name is None and module in sys.modules:
+        values = vars(sys.modules[module])
+        name = next((key for key, found in values.items() if found is value), None)
+    if module in (None, "__main__") or name is None or "<locals>" in name:
+        raise InputError(
+            f"{kind}: {name or value!r} cannot be imported by a worker process; define it in a "
+            "module of its own and name it package.module:ATTRIBUTE"
+        )
+    return f"{module}:{name}"

@@ -1,0 +1,261 @@
+"""The short answer of a report: plain sentences made from the numbers, and nothing else."""
+
+import math
+from typing import Any
+
+from bss.laws import TableFit
+from bss.laws.fitting.estimate import Estimate
+from bss.plots.contenders import loss_noun, millinats
+from bss.points.rates import told as rate_text
+from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
+from bss.report.results import Results
+from bss.units import format_tokens
+
+
+def short_answer(results: Results) -> list[str]:
+    """Which batch schedule wins at each ending, B_opt, and which law to believe.
+
+    What the results cannot answer is left out.
+    """
+    answers = []
+    if results.contenders is not None:
+        rows = by_ending(results.contenders)
+        noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
+        answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
+        answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
+    if results.schedule is not None:
+        answers.append(_optimal_batch(results, results.schedule["law"]))
+    if "" in results.comparisons:
+        answers.append(_best_law(results.comparisons[""]))
+    if results.table_fit is not None and results.table_fit.status == "converged":
+        answers.append(_final_batch(results.table_fit))
+    return [answer for answer in answers if answer]
+
+
+def interval_text(estimate: Estimate) -> str:
+    """A value with its interval, the interval or a bound alone, or a dash.
+
+    Examples:
+        >>> interval_text(Estimate(4.2, 3.9, 4.6)), interval_text(Estimate(None, None, 2215.4))
+        ('4.2 (3.9 to 4.6)', '< 2,220')
+    """
+    value, low, high = (
+        x if x is None else digits(x) for x in (estimate.value, estimate.low, estimate.high)
+    )
+    interval = f"{low} to {high}" if low and high else None
+    if value:
+        return f"{value} ({interval})" if interval else value
+    bounds = [f"{sign} {end}" for sign, end in ((">", low), ("<", high)) if end]
+    return interval or ", ".join(bounds) or "–"
+
+
+def digits(value: float) -> str:
+    """A value to three digits, with an exponent only where it is very large or small."""
+    return f"{rounded(value, 3):,}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
+def over(estimate: Estimate, unit: float) -> Estimate:
+    """The estimate in units of so much."""
+    value, low, high = (x and x / unit for x in (estimate.value, estimate.low, estimate.high))
+    return Estimate(value, low, high)
+
+
+def rounded(count: float, places: int = 4) -> int:
+    """A count to so many digits."""
+    return int(float(f"{count:.{places}g}"))
+
+
+def peak_text(rate: float) -> str:
+    """A peak rate to three digits: logs miss the peak itself by a little."""
+    return rate_text(float(f"{rate:.3g}"))
+
+
+def fit_warnings(results: Results) -> list[str]:
+    """What the fits warn of, each line once with its law; what is not identified is told apart."""
+    laws = [law for group in results.fits.values() for law in group.items()]
+    others = {"law of loss curves": results.curve_fit, "law of final losses": results.table_fit}
+    laws += [(law, fit) for law, fit in others.items() if fit is not None]
+    told = [
+        text if text.startswith(f"{law}: ") else f"{law}: {text}"
+        for law, fit in laws
+        for text in fit.warnings
+        if ": unidentified: " not in text
+    ]
+    return list(dict.fromkeys(told))
+
+
+def unidentified(results: Results) -> list[str]:
+    """What the fits cannot tell, and why, a sentence for each reason."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for group, laws in results.fits.items():
+        for law, fit in laws.items():
+            where = f"by the {law} law{f', {group}' if group else ''}"
+            for found in fit.fits:
+                for name, estimate in found.batches.items():
+                    if estimate.value is None:
+                        why = estimate.note or found.status
+                        told.setdefault((f"{name} {where}", why), []).append(
+                            f"{found.target_loss:g}"
+                        )
+    lines = [
+        f"{what} at {', '.join(losses)} nats: {_reason(why)}"
+        for (what, why), losses in told.items()
+    ]
+    for name, why in results.curve_fit.unidentified.items() if results.curve_fit else ():
+        lines.append(f"{name} of the law of loss curves: {_reason(why)}")
+    for at in results.table_fit.optima if results.table_fit else ():
+        if at.batch.value is None:
+            size, budget = (format_tokens(rounded(count)) for count in (at.params, at.tokens))
+            where = f"B_opt of final losses at N = {size}, D = {budget}"
+            lines.append(f"{where}: {_reason(at.batch.note)}")
+    return lines
+
+
+def _reason(note: str) -> str:
+    return note.removeprefix("unidentified: ") or "the runs do not tell"
+
+
+def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
+    when, tokens = ENDINGS[ending].when, budget or max(row.tokens for row in rows)
+    first, best = rows[0], next((row for row in rows if row.best), None)
+    told = (
+        f"{when} and {format_tokens(round(tokens))} tokens, {_name(first)} has the lowest {noun}, "
+        f"{first.loss:.4f} nats"
+    )
+    if best is None:
+        return f"{told}; no constant batch finished to compare it with."
+    if first is best:
+        if any(row.role not in CONSTANT_ROLES for row in rows):
+            told += ": no schedule beats the best constant batch"
+    elif first.role in CONSTANT_ROLES:
+        told += (
+            f", {_apart(first.difference)} {_name(best)}, which has the lowest held-out loss "
+            "of the constants"
+        )
+    else:
+        told += f", {_apart(first.difference)} the best {_name(best)} ({best.loss:.4f})"
+    others = [
+        f"{_name(row)} ends {_apart(row.difference)} {_name(best)}"
+        for row in rows
+        if row.role not in CONSTANT_ROLES and row is not first
+    ]
+    sentences = [told, " and ".join(others), _equal_steps(rows)]
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
+
+
+def _equal_steps(rows: list[Standing]) -> str:
+    """The derived schedule against the constant that takes the most nearly equal steps."""
+    derived = next((row for row in rows if row.role == "schedule"), None)
+    constants = [row for row in rows if row.role in CONSTANT_ROLES]
+    if derived is None or not constants:
+        return ""
+    control = min(constants, key=lambda row: abs(math.log(row.steps / derived.steps)))
+    steps = f"{control.steps:,} steps to the schedule's {derived.steps:,}"
+    if control.best:
+        return f"{_name(control)} is also the constant of most nearly equal steps ({steps})"
+    return (
+        f"against the constant of most nearly equal steps, batch {control.batch} ({steps}), "
+        f"the derived schedule ends {_apart(derived.loss - control.loss)}"
+    )
+
+
+def _name(row: Standing) -> str:
+    roles = {"schedule": "derived schedule", "late": "late switch", "policy": f"policy {row.name}"}
+    if row.role in roles:
+        return f"the {roles[row.role]} ({row.batch})"
+    return f"constant batch {row.batch.removeprefix('0:')}"
+
+
+def _apart(difference: float) -> str:
+    return f"{abs(difference):.4f} nats {'below' if difference < 0 else 'above'}"
+
+
+def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
+    """How far the differences can be trusted: one seed, or several."""
+    told = [
+        f"{millinats(row.difference, row.error)} × 10⁻³ nats {ENDINGS[ending].when} ({row.verdict})"
+        for ending, rows in standings.items()
+        for row in rows
+        if row.role == "schedule" and row.error is not None
+    ]
+    if told:
+        return (
+            f"Over {seeds} seeds, differences are paired by seed and given with 95% intervals, "
+            "adjusted for how many are compared: the derived schedule against the best constant, "
+            f"{', '.join(told)}."
+        )
+    return (
+        "Every run has one seed, so the differences between runs have no error bar. Read small "
+        "ones as such: another seed may turn them round."
+    )
+
+
+def _optimal_batch(results: Results, law: str) -> str:
+    fit = results.fits.get("", {}).get(law)
+    if fit is None:
+        return ""
+    name, count = fit.law.name, len(fit.fits)
+    known = [
+        f"{digits(estimate.value)} at {found.target_loss:g}"
+        for found in fit.fits
+        if found.status == "converged" and (estimate := found.batches.get("B_opt"))
+        if estimate.value is not None
+    ]
+    if not known:
+        return f"The {name} law identifies B_opt at none of {count} target losses."
+    rest = count - len(known)
+    unknown = f"; at {rest} of {count} targets it is unidentified" if rest else ""
+    return (
+        f"The batch that reaches a loss with the fewest tokens, B_opt by the {name} law, in "
+        f"sequences: {', '.join(known)} nats{unknown}.{_caution(results, name)}"
+    )
+
+
+def _final_batch(fit: TableFit) -> str:
+    """The best batch for the largest model and budget at which it is identified."""
+    count, known = len(fit.optima), [at for at in fit.optima if at.batch.value is not None]
+    if not known:
+        return f"Final losses identify the best batch at none of {count} model sizes and budgets."
+    at = max(known, key=lambda at: (at.params, at.tokens))
+    size, budget = (format_tokens(rounded(counted, 3)) for counted in (at.params, at.tokens))
+    unit, noun = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
+    best = interval_text(over(at.batch, unit))
+    return (
+        f"By final losses the best batch at N = {size} and D = {budget} tokens is {best} {noun}; "
+        f"of {count} model sizes and budgets, {len(known)} identify it, and this is the largest."
+    )
+
+
+def _caution(results: Results, law: str) -> str:
+    """A warning where the law that B_opt is read from is not the one that predicts best."""
+    comparison = results.comparisons.get("", {"table": [], "winner": ""})
+    errors = {row["law"]: row["interior_loss"] for row in comparison["table"]}
+    winner = comparison["winner"]
+    if law not in errors:
+        return " This law could not be judged on left-out batches, so read it with care."
+    if law == winner:
+        return ""
+    return (
+        f" Read it with care: on left-out batches this law errs by {errors[law]:.4f} nats, the "
+        f"{winner} by {errors[winner]:.4f}."
+    )
+
+
+def _best_law(comparison: dict[str, Any]) -> str:
+    table, winner = comparison["table"], comparison["winner"]
+    if not table:
+        return "Too few batches to say which law predicts left-out batches best."
+    best = table[0]
+    told = (
+        f"Of {len(table)} laws, the {best['law']} predicts left-out batches best, with an rms "
+        f"error of {best['interior_loss']:.4f} nats"
+        if len(table) > 1
+        else f"Only the {best['law']} law could be judged on left-out batches; its rms error is "
+        f"{best['interior_loss']:.4f} nats"
+    )
+    if winner != best["law"]:
+        told += f"; the {winner} is simpler and as good within one standard error"
+    if comparison["left_out"]:
+        left = ", ".join(comparison["left_out"])
+        told += f". Too few batches to judge: {left}"
+    return f"{told}."

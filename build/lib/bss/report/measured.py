@@ -1,0 +1,230 @@
+"""What a run table says by itself: points, laws and a schedule, each of them or why there is none.
+
+Everything is made as the commands make it (points, fit es, fit curve, fit table, schedule).
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
+from bss.laws.es import FAMILIES
+from bss.laws.es.values import Comparison
+from bss.laws.final_loss.table import final_losses
+from bss.laws.fitting.estimate import Options
+from bss.points import rates
+from bss.points.batches import alike
+from bss.points.curve import default_targets, evaluated, points
+from bss.points.design import design_warnings
+from bss.policies.derived import derive_schedule
+from bss.policies.functional_best import FunctionalBest, assumed_rate
+from bss.policies.policy import Basis, Limits
+from bss.report.results import Results
+from bss.schedules.batch import BatchSchedule
+from bss.tables import loss_column
+
+SPREAD = 1.2  # budgets nearer than this ratio are one
+STAGES = 4
+HIGH = 1.2  # times the lowest loss: a run that ends above has diverged
+SHOWN = ["run", "batch", "target_loss", "steps", "tokens_to_target", "reached"]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class How:
+    """How points are measured and laws are fitted; see `bss.points.curve` and `bss.laws`.
+
+    Attributes:
+        targets: losses in nats; chosen where there are none.
+        smooth: window over a noisy loss, in tokens.
+        warmup: tokens of warm-up of the rate.
+        since: tokens before which losses tell the law of loss curves nothing.
+        resamples: refits of a bootstrap.
+    """
+
+    targets: Sequence[float] = ()
+    smooth: int | None = None
+    warmup: int = 0
+    since: int = 0
+    resamples: int = 100
+
+
+@dataclass
+class _Found:
+    """What was found so far, what was said meanwhile, and why the rest was not."""
+
+    remarks: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, section: str, make: Callable[[], Value]) -> Value | None:
+        """What is made, or None, with the reason noted under its section."""
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                return make()
+            except InputError as error:
+                self.missing[section] = str(error)
+                return None
+            finally:
+                self.remarks += [str(one.message) for one in said]
+
+
+def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -> Results:
+    """Results of a run table.
+
+    Args:
+        runs: as `bss.tables.check_runs` returns it.
+        experiment: the title of the page, the command that makes it and versions.
+        how: targets, smoothing, refits.
+    """
+    runs, found = _with_rates(runs), _Found(_ended_high(runs))
+    same = alike(runs)
+    measured = found.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
+    fits: dict[str, EsFit] = {}
+    chosen: EsFit | None = None
+    comparison: Comparison | None = None
+    if measured is not None:
+        measured, told = measured
+        found.remarks += [*_left_out(runs, same), *told]
+        section, options = "Which law predicts batches it has not seen", Options(how.resamples)
+        chosen = found.attempt(section, partial(fit_es, measured, options=options))
+        if chosen is not None:
+            comparison, fits = chosen.comparison, {chosen.name: chosen}
+            if comparison is None:
+                found.missing[section] = chosen.choice
+        for law in FAMILIES:
+            if law.name not in fits:
+                make = partial(fit_es, measured, law, options=options)
+                fit = found.attempt(f"E(S), {law.name} law", make)
+                fits |= {} if fit is None else {law.name: fit}
+    varied = _varied(runs)
+    curve = found.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
+    table = found.attempt("The law of final losses", partial(_table_fit, runs, how))
+    make = partial(_schedule, same, measured, chosen, curve)
+    schedule = found.attempt("The schedule", make)
+    return Results(
+        experiment=experiment,
+        runs=runs,
+        points=measured,
+        fits={"": fits} if fits else {},
+        comparisons={"": asdict(comparison)} if comparison else {},
+        curve_fit=curve,
+        schedule=schedule,
+        contenders=None,
+        throughput=None,
+        tables={} if measured is None else {"points": measured.loc[:, SHOWN]},
+        pictures={},
+        table_fit=table,
+        varied=varied,
+        warmup=how.warmup,
+        remarks=tuple(dict.fromkeys(found.remarks)),
+        missing=found.missing,
+    )
+
+
+def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the peak rate of each in every row, where one is known."""
+    peaks = {str(name): rates.peak_rate(run) for name, run in runs.groupby("run", sort=False)}
+    one = rates.near_as_one(peaks.values())
+    if not one:
+        return runs
+    return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
+
+
+def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
+    """Points of runs of one batch each, and what their rates mean."""
+    if same.empty:
+        raise InputError("no run keeps one batch throughout")
+    runs, told = evaluated(same)
+    targets = how.targets or default_targets(runs, warmup_tokens=how.warmup, smooth=how.smooth)
+    measured = points(runs, targets, smooth=how.smooth)
+    traps = [*design_warnings(runs, measured), *rates.rate_warnings(runs, measured)]
+    return measured, [*told, *traps]
+
+
+def _ended_high(runs: pd.DataFrame) -> list[str]:
+    """The runs whose last loss is far above their lowest."""
+    losses = runs.loc[runs[loss_column(runs)].notna()].groupby("run", sort=False)[loss_column(runs)]
+    last, lowest = losses.last(), losses.min()
+    high = last.index[last > HIGH * lowest]
+    if high.empty:
+        return []
+    told = f"{high[0]}, {last[high[0]]:.3g} after {lowest[high[0]]:.3g} nats"
+    return [f"{len(high)} of {len(last)} runs end far above their lowest loss (the first: {told})"]
+
+
+def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:
+    constant = sum(len(set(run["batch"])) == 1 for _, run in runs.groupby("run"))
+    used = len(set(same["run"]))
+    told = (
+        f"E(S) is of {used} of {constant} runs of one batch: those of one model, sequence length "
+        "and peak rate with the most batches"
+    )
+    return [told] if used < constant else []
+
+
+def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
+    """The runs whose batch changes, or whose rate does after its peak; None where there is none."""
+    changing = [
+        name
+        for name, run in runs.groupby("run", sort=False)
+        if len(set(run["batch"])) > 1 or _falls(run)
+    ]
+    return runs.loc[runs["run"].isin(changing)] if changing else None
+
+
+def _falls(run: pd.DataFrame) -> bool:
+    if "lr" not in run:
+        return False
+    rate = pd.Series(pd.to_numeric(run["lr"], errors="coerce"), dtype=float).dropna().to_numpy()
+    return len(rate) > 0 and bool(rate[-1] < (1 - rates.NEAR) * rate.max())
+
+
+def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, how: How) -> CurveFit:
+    if varied is None:
+        raise InputError("no run changes its batch, nor its rate after the peak")
+    return fit_curve(runs, warmup=how.warmup, since=how.since, options=Options(how.resamples))
+
+
+def _table_fit(runs: pd.DataFrame, how: How) -> TableFit:
+    """The law of the last losses of the runs of one batch."""
+    losses = final_losses(runs)
+    budgets = losses["tokens"].to_numpy(float)
+    one_budget = losses.empty or budgets.max() < SPREAD * budgets.min()
+    if one_budget and len(set(losses["params"])) < 2:
+        raise InputError("all runs of one batch end at one model size and one budget")
+    return fit_table(losses, options=Options(max(how.resamples, 10)))
+
+
+def _schedule(
+    same: pd.DataFrame,
+    measured: pd.DataFrame | None,
+    fit: EsFit | None,
+    curve: CurveFit | None,
+) -> dict[str, Any]:
+    """The schedule that the points call for, or else the law of loss curves, and its rate."""
+    limits = Limits(STAGES)
+    if measured is not None:
+        seq_len, tokens = int(same["seq_len"].iloc[0]), max(int(n) for n in same["tokens"])
+        found = derive_schedule(fit, measured, tokens, limits)
+        return _told(*found, tokens, seq_len, rates.one_rate(measured))
+    if curve is None:
+        raise InputError("no points and no law of loss curves to make one of")
+    rate = assumed_rate(curve, curve.tokens)
+    basis = Basis(curve.seq_len, curve, rate=rate)
+    schedule, rate = FunctionalBest().search(basis, curve.tokens, limits)
+    note = "the lowest loss that the law of loss curves predicts at equal tokens"
+    return _told(schedule, "functional", note, curve.tokens, curve.seq_len, rate.peak)
+
+
+def _told(
+    schedule: BatchSchedule, law: str, note: str, tokens: int, seq_len: int, lr: float | None
+) -> dict[str, Any]:
+    made = {"batch": str(schedule), "law": law, "note": note}
+    return made | {"tokens": tokens, "seq_len": seq_len, "lr": lr, "warmup": 0}

@@ -1,0 +1,204 @@
+"""What an experiment leaves in its results directory, read and checked.
+
+Only experiment.json is needed. The files of E(S) and its schedules are known by name and shown as
+figures; other tables and pictures are kept as they are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.files import read_json
+from bss.laws import CurveFit, EsFit, TableFit
+from bss.points.standings import ENDINGS, ROLES
+from bss.tables import read_points, read_runs
+
+EXPERIMENT = (
+    "title", "command", "commit", "date", "device", "cores", "seconds", "trained_tokens",
+    "evaluated_tokens", "versions", "config",
+)  # fmt: skip
+SCHEDULE = ("batch", "law", "tokens", "seq_len", "lr", "warmup", "note")
+CONTENDERS = (
+    "name", "batch", "rate", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
+)  # fmt: skip
+THROUGHPUT = (
+    "run", "name", "batch", "tokens", "tokens_per_second", "mfu", "programs", "recompilations",
+)  # fmt: skip
+COMPARISON = ("table", "winner", "left_out")
+TYPES = {
+    "contenders.csv": dict.fromkeys(("name", "batch", "run", "rate", "role"), str),
+    "throughput.csv": {"run": str, "name": str},
+}
+HINT = "run the experiment again to rewrite it"
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment's results; None or empty where a file is not there.
+
+    Attributes:
+        experiment: what was asked, and with what it was answered.
+        runs: run table.
+        points: table of points of these runs.
+        fits: fitted laws E(S) by name, by the name of their group; "" where there are no groups.
+        comparisons: of the laws of each group, as `bss.laws.es.compare.Comparison.to_dict` has it.
+        curve_fit: the functional law of loss curves.
+        schedule: the derived schedule and the settings it was trained with.
+        contenders: final losses, a row per run.
+        throughput: speed, a row per batch of a run.
+        tables: all other tables, by file name.
+        pictures: PNG files, by file name.
+        table_fit: the law of final losses.
+        varied: of a run table, the runs whose batch or rate changes.
+        warmup: of a run table, tokens of warm-up of the rate.
+        remarks: what was said while these were made.
+        missing: why a section is not there, in one line, by its title.
+    """
+
+    experiment: dict[str, Any]
+    runs: pd.DataFrame | None
+    points: pd.DataFrame | None
+    fits: dict[str, dict[str, EsFit]]
+    comparisons: dict[str, dict[str, Any]]
+    curve_fit: CurveFit | None
+    schedule: dict[str, Any] | None
+    contenders: pd.DataFrame | None
+    throughput: pd.DataFrame | None
+    tables: dict[str, pd.DataFrame]
+    pictures: dict[str, bytes]
+    table_fit: TableFit | None = None
+    varied: pd.DataFrame | None = None
+    warmup: int = 0
+    remarks: tuple[str, ...] = ()
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def read_results(directory: Path) -> Results:
+    """Read a results directory.
+
+    Raises:
+        InputError: there is no experiment.json, or a file is damaged or lacks something; it names
+            the file.
+    """
+    experiment = _json(directory / "experiment.json", EXPERIMENT)
+    files = {path.name: path for path in sorted(directory.iterdir())}
+    tables = {name: _table(path) for name, path in files.items() if path.suffix == ".csv"}
+    fits, comparisons = _fits(directory / "fits.json") if "fits.json" in files else ({}, {})
+    if "comparison.json" in files:
+        comparisons[""] = _json(files["comparison.json"], COMPARISON)
+    curve = _json(files["fit.json"]) if "fit.json" in files else {}
+    fitted = "" in fits and tables.pop("points.csv", None) is not None
+    return Results(
+        experiment=experiment,
+        runs=read_runs(files["runs.parquet"]) if "runs.parquet" in files else None,
+        points=read_points(files["points.csv"]) if fitted else None,
+        fits=fits,
+        comparisons=comparisons,
+        curve_fit=CurveFit.from_dict(curve) if curve.get("kind") == "curve" else None,
+        schedule=_json(files["schedule.json"], SCHEDULE) if "schedule.json" in files else None,
+        contenders=_contenders(tables, directory / "contenders.csv"),
+        throughput=_known(tables, directory / "throughput.csv", THROUGHPUT),
+        tables={name: table for name, table in tables.items() if len(table)},
+        pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
+        table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
+        missing=_missing(files, fits, comparisons, curve.get("kind")),
+    )
+
+
+def _missing(
+    files: Mapping[str, Path], fits: Mapping, comparisons: Mapping, fitted: str | None
+) -> dict[str, str]:
+    """The sections for which a results directory has no file, and which file that is."""
+    there = {
+        "Loss against tokens": ("runs.parquet", "runs.parquet" in files),
+        "E(S), tokens against steps to a loss": ("points.csv with a fit in fits.json", bool(fits)),
+        "Which law predicts batches it has not seen": ("comparison.json", bool(comparisons)),
+        "The law of loss curves": ("fit.json of `bss fit curve`", fitted == "curve"),
+        "The law of final losses": ("fit.json of `bss fit table`", fitted == "table"),
+        "The schedule": ("schedule.json", "schedule.json" in files),
+        "Contenders at equal tokens": ("contenders.csv", "contenders.csv" in files),
+        "Throughput and compilations": ("throughput.csv", "throughput.csv" in files),
+    }
+    return {title: f"no {file}" for title, (file, found) in there.items() if not found}
+
+
+def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    value = read_json(path, HINT)
+    if missing := [key for key in needed if key not in value]:
+        raise InputError(f"{path}: lacks {', '.join(missing)}; {HINT}")
+    return value
+
+
+def _fits(path: Path) -> tuple[dict[str, dict[str, EsFit]], dict[str, dict[str, Any]]]:
+    """The fits E(S) of a file and the comparisons of their laws, by the names of their groups."""
+    fits: dict[str, dict[str, EsFit]] = {}
+    comparisons: dict[str, dict[str, Any]] = {}
+    try:
+        for names, entry in _entries(_json(path)):
+            if set(COMPARISON) <= set(entry):
+                comparisons[", ".join(names)] = entry
+            elif entry["kind"] == "es":
+                fits.setdefault(", ".join(names[:-1]), {})[names[-1]] = EsFit.from_dict(entry)
+    except (InputError, TypeError, AttributeError, KeyError) as error:
+        raise InputError(f"{path}: {error}; write the fits again") from None
+    return fits, comparisons
+
+
+def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Fits and comparisons at any depth, each with the names that lead to it."""
+    if "kind" in entry or set(COMPARISON) <= set(entry):
+        yield names, entry
+        return
+    for name, value in entry.items():
+        if isinstance(value, dict):
+            inside = names if name in ("fits", "fit", "comparison") else (*names, name)
+            yield from _entries(value, inside)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, dtype=TYPES.get(path.name))  # type: ignore[arg-type]
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: is damaged ({reason}); {HINT}") from None
+
+
+def _known(
+    tables: dict[str, pd.DataFrame], path: Path, columns: Sequence[str]
+) -> pd.DataFrame | None:
+    """Takes a table out of all; None where there is none, or one of other things."""
+    table = tables.get(path.name)
+    if table is None or (len(table) and not set(columns) & set(table)):
+        return None
+    missing = [column for column in columns if column not in table]
+    if missing or table.empty:
+        lacks = f"columns {', '.join(missing)}" if missing else "rows"
+        raise InputError(f"{path}: lacks {lacks}; {HINT}")
+    for column in set(columns) - set(TYPES.get(path.name, ())):
+        if not pd.api.types.is_numeric_dtype(table[column]):
+            raise InputError(f"{path}: {column} holds text that is no number; correct it")
+    return tables.pop(path.name)
+
+
+def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
+    """The contenders of one contest; a table of several, by variation, stays as it is."""
+    if "variation" in tables.get(path.name, ()):
+        return None
+    table = _known(tables, path, CONTENDERS)
+    if table is None:
+        return None
+    for column, known in (("rate", ENDINGS), ("role", ROLES)):
+        for value in set(table[column]) - set(known):
+            raise InputError(f"{path}: {column} {value!r} is unknown; write {' or '.join(known)}")
+    for row in np.flatnonzero(table.duplicated(["name", "rate", "seed"]))[:1]:
+        raise InputError(
+            f"{path}: {table['name'][row]!r} is there twice for one rate and seed; drop one row"
+        )
+    return table

@@ -1,0 +1,197 @@
+"""The tables of a report's page: what results say in rows and cells of text."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.laws import CurveFit, EsFit, TableFit
+from bss.plots.contenders import difference_text
+from bss.points.standings import ENDINGS, by_ending, compared_loss
+from bss.report.findings import digits, interval_text, over, peak_text, rounded
+from bss.tables import loss_column
+from bss.units import format_tokens
+
+MOST_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page: the first column is text, the others are numbers.
+
+    Attributes:
+        columns: their names.
+        rows: cells, row by row.
+        strong: rows to set in bold.
+        left_out: rows of the file that are not shown.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    strong: Sequence[bool] = ()
+    left_out: int = 0
+
+
+def runs_table(runs: pd.DataFrame) -> Table:
+    """What was run: a row for each model and sequence length, of how many runs."""
+    column = loss_column(runs)
+    keys = [key for key in ("model", "params", "seq_len") if key in runs]
+    groups = list(runs.groupby(keys, dropna=False, sort=False))
+    rows = []
+    for _, group in groups[:MOST_ROWS]:
+        first = group.iloc[0]
+        peaks = group["peak_lr"].to_numpy(float) if "peak_lr" in group else []
+        ends = group.groupby("run", sort=False).tail(1)
+        rows.append(
+            [
+                str(first.get("model", "all")),
+                number(first.get("params"), ",.0f"),
+                number(first["seq_len"], ",.0f"),
+                f"{len(ends):,}",
+                _range(group["batch"], "{:,.10g}".format),
+                _range(peaks, peak_text),
+                _range(ends["tokens"], lambda count: format_tokens(rounded(count, 3))),
+                number(group[column].min(), ".4f"),
+            ]
+        )
+    noun = "held-out" if column == "eval_loss" else "training"
+    columns = [
+        "model", "N (parameters)", "sequence length (tokens)", "runs", "batch (sequences)",
+        "peak learning rate", "tokens consumed", f"lowest {noun} loss (nats)",
+    ]  # fmt: skip
+    return Table(columns, rows, (), len(groups) - len(rows))
+
+
+def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
+    """The lowest and highest value, and how many there are that differ as text."""
+    numbers = np.unique(np.asarray(values, float))
+    known = list(dict.fromkeys(text(x) for x in numbers[np.isfinite(numbers)].tolist()))
+    if len(known) < 3:
+        return ", ".join(known) or "–"
+    return f"{known[0]} to {known[-1]} ({len(known)})"
+
+
+def batch_table(fits: Mapping[str, EsFit]) -> Table:
+    """Critical batches of each law at each target loss, highest loss first."""
+    ordered = sorted(fits.items(), key=lambda item: "B_opt" not in item[1].law.batches)
+    names = [(law, name) for law, fit in ordered for name in reversed(fit.law.batches)]
+    losses = sorted({f.target_loss for fit in fits.values() for f in fit.fits})[::-1]
+    rows = []
+    for loss in losses:
+        row = [f"{loss:g}"]
+        for law, name in names:
+            found = next((f for f in fits[law].fits if f.target_loss == loss), None)
+            good = found is not None and found.status == "converged" and name in found.batches
+            row.append(interval_text(found.batches[name]) if found and good else "–")
+        rows.append(row)
+    return Table(["loss (nats)", *(f"{name}, {law}" for law, name in names)], rows)
+
+
+def comparison_table(comparison: Mapping[str, Any]) -> Table:
+    """How well each law predicts left-out batches; the chosen one is strong."""
+    columns = {
+        "law": ("law", ""),
+        "parameters": ("parameters", ""),
+        "points": ("points", ""),
+        "interior_loss": ("rms error in loss (nats)", ".4f"),
+        "interior_log_E": ("rms error in log E", ".3f"),
+        "edge_log_E": ("the same at the edges", ".3f"),
+    }
+    entries = comparison["table"]
+    rows = [[number(e[key], form) for key, (_, form) in columns.items()] for e in entries]
+    strong = [entry["law"] == comparison["winner"] for entry in entries]
+    return Table([title for title, _ in columns.values()], rows, strong)
+
+
+def parameter_table(fit: CurveFit) -> Table:
+    """The parameters of a law of loss curves, with intervals."""
+    rows = [[name, interval_text(e), e.note] for name, e in fit.parameters.items()]
+    return Table(["parameter", "value", "note"], rows)
+
+
+def optima_table(fit: TableFit) -> Table:
+    """The best batch at each size and budget, and the batches as good."""
+    unit = fit.seq_len or 1
+    rows = [
+        [
+            format_tokens(rounded(at.params)),
+            format_tokens(rounded(at.tokens)),
+            interval_text(over(at.batch, unit)),
+            " to ".join(
+                "–" if x is None else digits(x / unit) for x in (at.wider.low, at.wider.high)
+            ),
+        ]
+        for at in fit.optima
+    ]
+    counted = "sequences" if fit.seq_len else "tokens"
+    return Table(["N", "D (tokens)", f"B_opt ({counted})", "within .005 nats of the best"], rows)
+
+
+def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:
+    """The standings of each ending, by its title."""
+    tested = compared_loss(contenders) == "test_loss"
+    columns = ["contender", "batch", "tokens", "steps", "held-out loss"]
+    columns += ["test loss"] * tested + ["difference (10⁻³ nats)"]
+    found = {}
+    for ending, rows in by_ending(contenders).items():
+        cells = [
+            [
+                row.name,
+                row.batch,
+                f"{row.tokens:,}",
+                f"{row.steps:,}",
+                f"{row.eval_loss:.4f}",
+                *[f"{row.loss:.4f}"] * tested,
+                difference_text(row),
+            ]
+            for row in rows
+        ]
+        strong = [row.role == "schedule" for row in rows]
+        found[ENDINGS[ending].title] = Table(columns, cells, strong)
+    return found
+
+
+def throughput_table(throughput: pd.DataFrame) -> Table:
+    """A row per contender's run, its batches side by side."""
+    rows = []
+    for _, run in throughput.groupby("run", sort=False):
+        speeds = zip(run["batch"], run["tokens_per_second"], strict=True)
+        use = [number(share, ".1%") for share in run["mfu"] if np.isfinite(share)]
+        first = run.iloc[0]
+        rows.append(
+            [
+                str(first["name"]),
+                f"{run['tokens'].to_numpy().sum():,.0f}",
+                ", ".join(f"{batch:g}: {speed:,.0f}" for batch, speed in speeds),
+                ", ".join(use) or "–",
+                f"{first['programs']:g}",
+                f"{first['recompilations']:g}",
+            ]
+        )
+    columns = [
+        "run", "tokens trained", "batch: tokens per second", "model FLOP utilisation", "programs",
+        "recompilations",
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def plain_table(table: pd.DataFrame) -> Table:
+    """The first rows of a table as it is."""
+    shown = table.head(MOST_ROWS)
+    rows = [[_plain(value) for value in row] for row in shown.astype(object).to_numpy().tolist()]
+    return Table([str(column) for column in table], rows, (), len(table) - len(shown))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    return number(value, ",.0f" if 1e5 <= abs(value) < 1e15 else ",.6g")
+
+
+def number(value: Any, form: str) -> str:
+    """A number as text, a dash where there is none."""
+    return "–" if value is None or value != value else format(value, form)

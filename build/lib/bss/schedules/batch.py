@@ -1,0 +1,290 @@
+"""BatchSchedule: the batch size as a piecewise constant function of a count.
+
+The count is tokens consumed (samples in the regression theory), never steps, so that a schedule
+means the same at every batch size. The notation "0:8 2M:16 6M:32" reads "batch 8 from the start,
+16 from 2M tokens, 32 from 6M"; Megatron-LM writes its schedules the same way.
+"""
+
+import itertools
+import math
+import operator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.units import format_tokens, parse_tokens
+
+
+@dataclass(frozen=True)
+class BatchSchedule:
+    """Batch `batches[i]` from count `starts[i]` to `starts[i + 1]`; the last one has no end.
+
+    Neighbours of equal batch are merged on construction, so that schedules which are equal as
+    functions are equal as values; what is no such schedule is refused.
+
+    Attributes:
+        starts: counts, strictly increasing, the first 0.
+        batches: sequences per step, each at least 1.
+
+    Examples:
+        >>> schedule = BatchSchedule((0, 2_000_000), (8, 16))
+        >>> schedule(1_999_999), schedule(2_000_000), str(schedule)
+        (8, 16, '0:8 2M:16')
+    """
+
+    starts: tuple[int, ...]
+    batches: tuple[int, ...]
+
+    def __post_init__(self):
+        starts = [_integer(start, "batch schedule start") for start in self.starts]
+        batches = [_positive(batch, "batch") for batch in self.batches]
+        if not starts or len(starts) != len(batches):
+            raise InputError(
+                f"batch schedule: {len(starts)} starts for {len(batches)} batches; "
+                "give one start for every batch, and at least one"
+            )
+        if starts[0] != 0:
+            raise InputError(
+                f"batch schedule: starts at {format_tokens(starts[0])}; the first start must be 0"
+            )
+        for before, after in itertools.pairwise(starts):
+            if after <= before:
+                raise InputError(
+                    f"batch schedule: start {format_tokens(after)} follows "
+                    f"{format_tokens(before)}; write starts in increasing order"
+                )
+        kept = [i for i, batch in enumerate(batches) if i == 0 or batch != batches[i - 1]]
+        object.__setattr__(self, "starts", tuple(starts[i] for i in kept))
+        object.__setattr__(self, "batches", tuple(batches[i] for i in kept))
+
+    def __call__(self, count: int) -> int:
+        """The batch, in sequences, in force at a count of 0 or more."""
+        if count < 0:
+            raise InputError(f"batch schedule: asked at {count}; counts are 0 or more")
+        return self.batches[bisect_right(self.starts, count) - 1]
+
+    def __str__(self) -> str:
+        """The notation, exact: `BatchSchedule.parse(str(schedule)) == schedule`."""
+        if len(self.batches) == 1:
+            return str(self.batches[0])
+        pairs = zip(self.starts, self.batches, strict=True)
+        return " ".join(f"{format_tokens(start)}:{batch}" for start, batch in pairs)
+
+    @property
+    def constant_batch(self) -> int:
+        """The batch of a schedule that has only one; InputError where it changes."""
+        if len(self.batches) != 1:
+            raise InputError(f"batch: {self} changes on the way; expected one batch throughout")
+        return self.batches[0]
+
+    def mean_batch(self, total: int) -> float:
+        """The constant batch that takes as many steps over `total` counts (derived here).
+
+        The harmonic mean weighted by counts, total / Σ length_i / batch_i, without the rounding
+        of segments to whole steps.
+
+        Examples:
+            >>> BatchSchedule((0, 50), (1, 4)).mean_batch(100)
+            1.6
+        """
+        _positive(total, "total")
+        ends = [min(end, total) for end in (*self.starts[1:], total)]
+        lengths = [max(0, end - start) for start, end in zip(self.starts, ends, strict=True)]
+        steps = sum(Fraction(n, batch) for n, batch in zip(lengths, self.batches, strict=True))
+        return float(total / steps)
+
+    @classmethod
+    def parse(cls, text: str, total: int | None = None) -> Self:
+        """Read the notation: "0:8 2M:16 6M:32", "0:1 50%:8", or "8" for a constant batch.
+
+        Starts are as in `bss.units.parse_tokens`; `total` is what one in percent is a share of.
+        Any other text is an InputError.
+        """
+        pairs = [pair.partition(":") for pair in text.split()]
+        if len(pairs) == 1 and not pairs[0][1]:
+            pairs = [("0", ":", pairs[0][0])]
+        for start, _, batch in pairs:
+            if not start or not batch.isascii() or not batch.isdigit() or len(batch) > 18:
+                raise InputError(
+                    f"batch: {start}:{batch} is no start:batch pair; write it like '0:8 2M:16'"
+                )
+        starts = [parse_tokens(s, field="batch schedule start", total=total) for s, _, _ in pairs]
+        return cls(tuple(starts), tuple(int(batch) for _, _, batch in pairs))
+
+    @classmethod
+    def constant(cls, batch: int) -> Self:
+        """One batch throughout."""
+        return cls((0,), (batch,))
+
+    @classmethod
+    def stages(cls, batches: Sequence[int], total: int) -> Self:
+        """The batches in turn, each for an equal share of `total` counts (rounded down).
+
+        For stages of given lengths, give their starts: `BatchSchedule(starts, batches)`.
+        """
+        n = len(batches)
+        return cls(tuple(total * i // n for i in range(n)), tuple(batches))
+
+    @classmethod
+    def linear(cls, first: int, last: int, over: int, increment: int) -> Self:
+        """A ramp from `first` to `last` in equal increments, `last` reached at count `over`.
+
+        The increments come at equal distances, as in Megatron-LM's `--rampup-batch-size`.
+        """
+        _positive(increment, "increment")
+        n, rest = divmod(abs(last - first), increment)
+        if rest or not n:
+            raise InputError(
+                f"increment: {increment} does not lead from batch {first} to {last}; "
+                f"choose a divisor of their difference, {abs(last - first)}"
+            )
+        sign = 1 if last > first else -1
+        return cls(
+            tuple(over * i // n for i in range(n + 1)),
+            tuple(first + sign * increment * i for i in range(n + 1)),
+        )
+
+    @classmethod
+    def doubling(cls, first: int, every: int, times: int) -> Self:
+        """Twice the batch at every `every` counts, `times` times."""
+        return cls(
+            tuple(every * i for i in range(times + 1)),
+            tuple(first * 2**i for i in range(times + 1)),
+        )
+
+    @classmethod
+    def late_switch(cls, first: int, last: int, at: int) -> Self:
+        """Batch `first` up to count `at`, `last` from there on."""
+        return cls((0, at), (first, last))
+
+    @classmethod
+    def follow(
+        cls,
+        function: Callable[[int], float],
+        total: int,
+        stages: int,
+        *,
+        multiple_of: int = 1,
+        allowed: Sequence[int] | None = None,
+    ) -> Self:
+        """Follow a function of the count in at most `stages` constant stages.
+
+        The stages minimise the worst error |log(batch / function)| over [0, total), among all
+        piecewise constant functions with that many pieces and these batches, up to the
+        resolution of a grid of counts (derived here). For a monotone function and free batches
+        that puts the boundaries at log-equal levels of the function, and each batch at the
+        geometric middle of its stage. The function's values are first brought within the allowed
+        batches, so that a function which starts at zero can be followed.
+
+        Args:
+            function: count in [0, total) to the ideal batch in sequences, a finite number.
+            total: the count up to which to follow.
+            stages: how many stages at most; fewer where more would not lower the worst error.
+            multiple_of: batches are multiples of this one ...
+            allowed: ... unless the batches to choose from are given.
+
+        Raises:
+            InputError: the function gives NaN or an infinity, or an argument is not positive.
+        """
+        for field, value in (("total", total), ("stages", stages), ("multiple_of", multiple_of)):
+            _positive(value, field)
+        choices = sorted({_positive(batch, "allowed batch") for batch in allowed or ()})
+
+        def ideal(count: int) -> float:
+            value = float(function(count))
+            if not math.isfinite(value):
+                raise InputError(f"batch function: {value} at count {count}; it must be finite")
+            return min(max(value, choices[0]), choices[-1]) if choices else max(value, multiple_of)
+
+        def nearest(value: float) -> int:
+            """The allowed batch closest to a value in log."""
+            if choices:
+                i = bisect_left(choices, value)
+                around = choices[max(i - 1, 0) : i + 1]
+            else:
+                lower = max(1, math.floor(value / multiple_of)) * multiple_of
+                around = [lower, lower + multiple_of]
+            return min(around, key=lambda batch: abs(math.log(batch / value)))
+
+        grid = _grid(total)
+        values = [ideal(count) for count in grid]
+        firsts, batches = _best_stages(values, stages, nearest)
+        starts = [0]
+        for first, before, after in zip(firsts[1:], batches, batches[1:], strict=False):
+            middle = math.sqrt(before * after)
+            exact = _crossing(ideal, middle, after > before, grid[first - 1], grid[first])
+            starts.append(max(_three_digits(exact), starts[-1] + 1))
+        return cls(tuple(starts), tuple(batches))
+
+
+def _grid(total: int) -> list[int]:
+    """Counts of [0, total), dense both linearly and in log: the functions are powers of it."""
+    linear = np.linspace(0, total - 1, 1025)
+    logarithmic = np.geomspace(1, total, 1025) - 1
+    return sorted({min(int(count), total - 1) for count in (*linear, *logarithmic)})
+
+
+def _best_stages(
+    values: list[float], stages: int, nearest: Callable[[float], int]
+) -> tuple[list[int], list[int]]:
+    """First index and batch of each stage; the worst log error is as small as can be.
+
+    For a given error the stages that each reach as far as they can are the fewest, so bisecting
+    the error finds the smallest one for which the number suffices.
+    """
+
+    def within(error: float) -> tuple[list[int], list[int]]:
+        firsts, batches = [0], [nearest(values[0])]
+        low = high = values[0]
+        for i, value in enumerate(values):
+            low, high = min(low, value), max(high, value)
+            batch = nearest(math.sqrt(low * high))
+            if max(math.log(high / batch), math.log(batch / low)) > error:
+                firsts.append(i)
+                batches.append(nearest(value))
+                low = high = value
+            else:
+                batches[-1] = batch
+        return firsts, batches
+
+    floor = max(abs(math.log(nearest(value) / value)) for value in values)
+    low, high = floor, floor + math.log(max(values) / min(values))
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if len(within(middle)[0]) <= stages else (middle, high)
+    return within(high * (1 + 1e-12) + 1e-12)
+
+
+def _crossing(
+    ideal: Callable[[int], float], level: float, rising: bool, before: int, after: int
+) -> int:
+    """The first count in (before, after] at which the function is past the level."""
+    while after - before > 1:
+        middle = (before + after) // 2
+        past = (ideal(middle) >= level) if rising else (ideal(middle) <= level)
+        before, after = (before, middle) if past else (middle, after)
+    return after
+
+
+def _three_digits(count: int) -> int:
+    """The count to three significant digits, so that a schedule can be read and typed."""
+    return round(count, 3 - len(str(count)))
+
+
+def _integer(value: int, field: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{field}: {value!r} is no integer; write a whole number") from None
+
+
+def _positive(value: int, field: str) -> int:
+    number = _integer(value, field)
+    if number < 1:
+        raise InputError(f"{field}: {value} is not positive; write an integer of at least 1")
+    return number

@@ -1,0 +1,144 @@
+"""What learning rate, weight decay and betas do when the batch changes.
+
+A rule is a function, registered here or a user's own as `package.module:ATTRIBUTE`: of the learning
+rate from B/B_ref to a factor, of weight decay from B/B_ref and that factor to one of its own.
+
+The square-root rule for the rate is the usual one for Adam, the linear one that for SGD
+(arXiv 2505.23971 uses both so). Betas kept as half-lives in tokens follow Marek et al.
+(arXiv 2507.07101): beta2' = beta2^(B'/B).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bss.errors import InputError, check
+from bss.registry import Registry
+
+LR_RULES: Registry[Callable[[float], float]] = Registry(
+    "coupling lr",
+    {"none": lambda ratio: 1.0, "sqrt": math.sqrt, "linear": lambda ratio: ratio},
+    Callable,
+)
+DECAY_RULES: Registry[Callable[[float, float], float]] = Registry(
+    "coupling weight_decay_rule",
+    {"none": lambda ratio, factor: 1.0, "per_token": lambda ratio, factor: ratio / factor},
+    Callable,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one optimizer step is done with, as float64 numbers.
+
+    Attributes:
+        lr: learning rate.
+        beta1: decay of the first moment, per step.
+        beta2: decay of the second moment, per step.
+        weight_decay: decoupled, so that the step shrinks a weight by lr · weight_decay.
+    """
+
+    lr: float
+    beta1: float
+    beta2: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """How the settings of a step depend on its batch B; values out of range are refused.
+
+    Attributes:
+        lr: the rule of the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear"
+            B/B_ref, or a user's own.
+        reference_batch: B_ref in sequences, the batch at which the scheduled rate and the weight
+            decay are meant as given; needed by every rule but "none".
+        weight_decay: λ at the reference batch.
+        weight_decay_rule: "none" keeps λ. "per_token" keeps the shrinkage per token, lr·λ/B to
+            first order in lr·λ, at what it is at B_ref with the scheduled rate:
+            λ_B = λ · (B/B_ref) / (the factor on the rate) (derived here), which keeps the AdamW
+            timescale B/(lr·λ) in tokens. Or a user's own.
+        beta1, beta2: per step, whatever the batch ...
+        beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
+            beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
+    """
+
+    lr: str = "none"
+    reference_batch: int | None = None
+    weight_decay: float = 0.0
+    weight_decay_rule: str = "none"
+    beta1: float = 0.9
+    beta2: float = 0.95
+    beta1_half_life: float | None = None
+    beta2_half_life: float | None = None
+
+    def __post_init__(self):
+        check_rules(self.lr, self.weight_decay_rule)
+        for field in ("lr", "weight_decay_rule"):
+            rule = getattr(self, field)
+            if rule != "none" and self.reference_batch is None:
+                raise InputError(
+                    f"reference_batch: missing; {field} {rule!r} scales relative to it"
+                )
+        if self.reference_batch is not None:
+            check(self.reference_batch >= 1, "reference_batch", self.reference_batch, "1 or more")
+        check(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "0 or more")
+        for name in ("beta1", "beta2"):
+            beta, tokens = getattr(self, name), getattr(self, f"{name}_half_life")
+            check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
+            if tokens is not None:
+                check(0 < tokens < math.inf, f"{name}_half_life", tokens, "a positive count")
+
+    def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
+        """The settings of a step of this batch, in sequences; `lr` is the rate before coupling.
+
+        Examples:
+            >>> coupling = Coupling(lr="sqrt", reference_batch=8, beta2_half_life=4096)
+            >>> coupling.settings(1e-3, 32, 128)
+            Settings(lr=0.002, beta1=0.9, beta2=0.5, weight_decay=0.0)
+        """
+        ratio = batch / (self.reference_batch or batch)
+        factor = LR_RULES[self.lr](ratio)
+        tokens = batch * seq_len
+        return Settings(
+            lr=lr * factor,
+            beta1=_beta(self.beta1, self.beta1_half_life, tokens),
+            beta2=_beta(self.beta2, self.beta2_half_life, tokens),
+            weight_decay=self.weight_decay * DECAY_RULES[self.weight_decay_rule](ratio, factor),
+        )
+
+
+def check_rules(lr: str, weight_decay: str) -> None:
+    """Refuses rules that are neither registered nor can be imported."""
+    _ = LR_RULES[lr], DECAY_RULES[weight_decay]
+
+
+def idle_rules(
+    lr: str, weight_decay_rule: str, weight_decay: float, ratios: Sequence[float]
+) -> tuple[str, ...]:
+    """Which of "lr_coupling" and "weight_decay_coupling" change nothing, at these B/B_ref."""
+    factors = [LR_RULES[lr](ratio) for ratio in ratios]
+    decays = [DECAY_RULES[weight_decay_rule](*pair) for pair in zip(ratios, factors, strict=True)]
+    idle = {
+        "lr_coupling": set(factors) == {1},
+        "weight_decay_coupling": not weight_decay or set(decays) == {1},
+    }
+    return tuple(name for name, changes_nothing in idle.items() if changes_nothing)
+
+
+def half_life(beta: float, batch_tokens: int) -> float:
+    """The half-life, in tokens, of an average with this beta per step of so many tokens.
+
+    Beta lies strictly between 0 and 1 (arXiv 2507.07101).
+
+    Examples:
+        >>> round(half_life(0.95, 1024))
+        13838
+    """
+    if not 0 < beta < 1:
+        raise InputError(f"beta: {beta} has no half-life; write 0 < beta < 1")
+    return batch_tokens * math.log(0.5) / math.log(beta)
+
+
+def _beta(beta: float, half_life_tokens: float | None, tokens: int) -> float:
+    return beta if half_life_tokens is None else 2.0 ** (-tokens / half_life_tokens)

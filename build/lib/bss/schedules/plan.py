@@ -1,0 +1,229 @@
+"""Plan: batch schedule and learning rate resolved over a token budget into integer segments.
+
+The only place where steps are derived from tokens for a run of ours. Every map between the two is
+exact, in Python integers, and takes O(log segments), for budgets of 10^13 tokens as for 10^4.
+All rules here are derived here:
+
+- a switch of the batch takes effect at the first step that starts at or after it;
+- a step's learning rate is the schedule at the step's midpoint token;
+- trailing tokens that fill no batch are the remainder, and are not trained on.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bss.errors import InputError, check
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.coupling import Coupling, Settings
+from bss.units import format_tokens
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive steps of one batch.
+
+    Attributes:
+        start_tokens: position at which its first step starts.
+        end_tokens: position at which its last step ends.
+        batch: sequences per step.
+        steps: how many.
+        start_step: steps of the plan before it.
+        lr_start: learning rate of its first step, coupling included.
+        lr_end: of its last step.
+    """
+
+    start_tokens: int
+    end_tokens: int
+    batch: int
+    steps: int
+    start_step: int
+    lr_start: float
+    lr_end: float
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """One step: its number, the position at which it starts, and what it is done with."""
+
+    step: int
+    tokens: int
+    batch: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do at each step from position `start` to `budget`; made by `resolve`.
+
+    Positions are tokens consumed since the start of the schedule; steps are counted from 0 at
+    `start`, which is above 0 for a branch of another run.
+
+    Attributes:
+        schedule: the batch schedule it resolves.
+        seq_len: tokens per sequence.
+        start: position of the first step.
+        budget: position at which the tokens run out.
+        rate: learning rate as a function of the position; None where none was given.
+        coupling: what the settings do when the batch changes.
+        segments: in order, at least one; neighbours differ in batch.
+    """
+
+    schedule: BatchSchedule
+    seq_len: int
+    start: int
+    budget: int
+    rate: Callable[[Any], Any] | None
+    coupling: Coupling
+    segments: tuple[Segment, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole plan."""
+        return self.segments[-1].start_step + self.segments[-1].steps
+
+    @property
+    def tokens(self) -> int:
+        """Position at which the last step ends."""
+        return self.segments[-1].end_tokens
+
+    @property
+    def remainder_tokens(self) -> int:
+        """Tokens at the end of the budget that fill no batch."""
+        return self.budget - self.tokens
+
+    def step_at(self, tokens: int) -> int:
+        """How many steps are complete at a position in [start, budget]."""
+        if not self.start <= tokens <= self.budget:
+            raise InputError(
+                f"tokens: {tokens} is outside the plan; "
+                f"write a position from {self.start} to {self.budget}"
+            )
+        i = bisect_right(self.segments, tokens, key=lambda s: s.start_tokens) - 1
+        segment = self.segments[i]
+        done = (tokens - segment.start_tokens) // (segment.batch * self.seq_len)
+        return segment.start_step + min(done, segment.steps)
+
+    def tokens_at(self, step: int) -> int:
+        """The position at which a step starts; for `step == steps`, where the last one ends."""
+        if not 0 <= step <= self.steps:
+            raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps}")
+        segment = self._segment(step)
+        return segment.start_tokens + (step - segment.start_step) * segment.batch * self.seq_len
+
+    def next_boundary(self, tokens: int) -> int:
+        """The first position at or after `tokens` at which a step starts or the last one ends.
+
+        In the remainder, where no step starts any more, the end of the last step.
+        """
+        step = self.step_at(tokens)
+        boundary = self.tokens_at(step)
+        return boundary if boundary >= tokens or step == self.steps else self.tokens_at(step + 1)
+
+    def at(self, step: int) -> StepSpec:
+        """Everything about one step, 0 <= step < steps."""
+        if not 0 <= step < self.steps:
+            raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps - 1}")
+        segment, tokens = self._segment(step), self.tokens_at(step)
+        settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
+        return StepSpec(step, tokens, segment.batch, settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan for JSON: segments and totals."""
+        totals = ("steps", "tokens", "remainder_tokens")
+        segments = [
+            {name: value for name, value in asdict(segment).items() if name != "start_step"}
+            for segment in self.segments
+        ]
+        return {"segments": segments, **{name: getattr(self, name) for name in totals}}
+
+    def _segment(self, step: int) -> Segment:
+        return self.segments[bisect_right(self.segments, step, key=lambda s: s.start_step) - 1]
+
+
+def resolve(
+    schedule: BatchSchedule,
+    tokens: int,
+    seq_len: int,
+    *,
+    rate: Callable[[Any], Any] | None = None,
+    coupling: Coupling | None = None,
+    start: int = 0,
+) -> Plan:
+    """Resolve a batch schedule over a token budget.
+
+    Args:
+        schedule: batch in sequences as a function of the position in tokens.
+        tokens: the budget: the position at which the tokens run out.
+        seq_len: tokens per sequence.
+        rate: learning rate as a function of the position, such as `bss.schedules.rates.wsd`.
+            Without one the plan's rates are multiples of it: 1, and what the coupling makes of 1.
+        coupling: what the settings do when the batch changes; nothing by default.
+        start: the position at which the plan begins, above 0 for a branch.
+
+    Raises:
+        InputError: an argument is out of range, or the budget does not hold a single step.
+
+    Examples:
+        >>> plan = resolve(BatchSchedule.parse("0:8 2M:16"), 3_000_000, 128)
+        >>> [(s.batch, s.steps) for s in plan.segments], plan.remainder_tokens
+        ([(8, 1954), (16, 487)], 1728)
+    """
+    check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
+    if start < 0 or tokens < 1:
+        raise InputError(f"tokens: from {start} to {tokens} given; write a positive budget")
+    coupling = coupling or Coupling()
+    segments: list[Segment] = []
+    for position, batch, steps in _stretches(schedule, tokens, seq_len, start):
+        end = position + steps * batch * seq_len
+        first, last = (
+            _settings(rate, coupling, at, batch, seq_len).lr
+            for at in (position, end - batch * seq_len)
+        )
+        before = segments[-1].start_step + segments[-1].steps if segments else 0
+        segments.append(Segment(position, end, batch, steps, before, first, last))
+    if not segments:
+        raise InputError(
+            f"tokens: {format_tokens(tokens)} holds no step of {schedule(start)} sequences of "
+            f"{seq_len} tokens from position {format_tokens(start)}; raise tokens"
+        )
+    return Plan(schedule, seq_len, start, tokens, rate, coupling, tuple(segments))
+
+
+def _stretches(
+    schedule: BatchSchedule, budget: int, seq_len: int, start: int
+) -> list[tuple[int, int, int]]:
+    """Position, batch and steps of each run of steps of one batch, in order."""
+    stretches: list[tuple[int, int, int]] = []
+    position = start
+    while True:
+        batch = schedule(position)
+        size = batch * seq_len
+        steps = (budget - position) // size
+        if steps < 1:
+            return stretches
+        i = bisect_right(schedule.starts, position)
+        if i < len(schedule.starts):
+            steps = min(steps, -((position - schedule.starts[i]) // size))
+        # A stage that begins and ends within one step is never seen, so the batch past it can be
+        # the one before it.
+        if stretches and stretches[-1][1] == batch:
+            first, _, before = stretches.pop()
+            stretches.append((first, batch, before + steps))
+        else:
+            stretches.append((position, batch, steps))
+        position += steps * size
+
+
+def _settings(
+    rate: Callable[[Any], Any] | None, coupling: Coupling, tokens: int, batch: int, seq_len: int
+) -> Settings:
+    midpoint = (2 * tokens + batch * seq_len) / 2
+    lr = 1.0 if rate is None else float(rate(midpoint))
+    if not 0 <= lr < math.inf:
+        raise InputError(
+            f"rate: {lr:g} at {midpoint:,.0f} tokens; expected a finite one of 0 or more"
+        )
+    return coupling.settings(lr, batch, seq_len)

@@ -1,0 +1,173 @@
+"""What a learning rate is: which settings of a run it takes, and the function of tokens it makes.
+
+A rate that does not take `tokens` cannot know where the run stops, so nobody has to be told that it
+does not depend on it.
+"""
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bss.errors import InputError
+
+SETTINGS = ("tokens", "warmup", "decay", "shape", "floor")
+"""What a rate may take of a `ScheduleConfig`: where the run stops, and lengths, in tokens."""
+LOOKS = 32
+"""Places at which a user's rate is looked at before anything is trained."""
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """A learning rate as an idea, made of any function of tokens, so of any optax schedule.
+
+    Attributes:
+        make: from the peak, and by their names those of SETTINGS that it takes, to the rate, a
+            callable of the tokens consumed. What it does not take has no effect. What it makes may
+            also have `stages`, a `bss.schedules.rates.Rate` for trainers that have settings for
+            one, and `code`, as `Rate.code`.
+        stable: from settings, by their names, to the length of the part of the rate, from 0 on,
+            that is the same wherever the run stops; by default 0. Unused without `tokens`.
+        late: settings that have no effect in that part.
+
+    Raises:
+        InputError: on construction, if one of the functions takes what is no setting.
+
+    Examples:
+        >>> import optax
+        >>> cooled = LearningRate(lambda peak, tokens: optax.linear_schedule(peak, 0, tokens))
+        >>> cooled.takes, float(cooled.make(1.0, tokens=100)(75))
+        (('tokens',), 0.25)
+    """
+
+    make: Callable[..., Callable[[Any], Any]]
+    stable: Callable[..., float] | None = None
+    late: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.takes, self._stable_takes
+
+    @cached_property
+    def takes(self) -> tuple[str, ...]:
+        """Those of SETTINGS that it is made of."""
+        return _taken("make", self.make, 1)
+
+    @cached_property
+    def _stable_takes(self) -> tuple[str, ...]:
+        return _taken("stable", self.stable, 0) if self.stable else ()
+
+    def stable_tokens(self, settings: Mapping[str, Any]) -> float:
+        """Tokens up to which it is the same wherever the run stops; infinite where that is all."""
+        if "tokens" not in self.takes:
+            return math.inf
+        given = {name: settings[name] for name in self._stable_takes}
+        length = self.stable(**given) if self.stable else 0
+        return math.inf if length >= settings["tokens"] else length
+
+    def effects(self, settings: Mapping[str, Any], *, stable: bool = False) -> tuple[str, ...]:
+        """Those of SETTINGS that have an effect, in the run or only in its stable part."""
+        stable = stable or self.stable_tokens(settings) == math.inf
+        without = ("tokens", *self.late) if stable else ()
+        return tuple(name for name in self.takes if name not in without)
+
+    def __call__(self, name: str, peak: float, settings: Mapping[str, Any]) -> Callable[[Any], Any]:
+        """The rate of a run.
+
+        Args:
+            name: of this idea, for errors and exports.
+            peak: the largest rate.
+            settings: all SETTINGS.
+
+        Raises:
+            InputError: it cannot be made, or is no finite number of 0 or more somewhere.
+        """
+        given = {key: settings[key] for key in self.takes}
+        rate = _told(name, lambda: self.make(peak, **given))
+        if not callable(rate):
+            raise InputError(
+                f"rate: {name} makes {type(rate).__name__}; expected a function of the tokens"
+            )
+        if hasattr(rate, "code"):
+            return rate
+        own = OwnRate(name, peak, tuple(given.items()), rate)
+        for look in range(LOOKS):
+            own((look + 0.5) / LOOKS * settings["tokens"])
+        return own
+
+
+@dataclass(frozen=True)
+class OwnRate:
+    """A user's function of tokens, asked on the host and checked; traced, it is the function.
+
+    Attributes:
+        name: `package.module:ATTRIBUTE` of its idea.
+        peak, settings: that it was made with.
+        rate: the function.
+    """
+
+    name: str
+    peak: float
+    settings: tuple[tuple[str, Any], ...]
+    rate: Callable[[Any], Any]
+
+    def __call__(self, count: Any) -> Any:
+        """The rate at a count, of its shape; in float64 for a number or a NumPy array.
+
+        Raises:
+            InputError: it fails there, or is no finite number of 0 or more.
+        """
+        jax = sys.modules.get("jax")
+        if jax and isinstance(count, jax.Array):
+            return self.rate(count)
+        # On an accelerator the answer would wait for the steps that are being done there.
+        on_host: AbstractContextManager[Any] = jax.default_device("cpu") if jax else nullcontext()
+        with on_host:
+            value = _told(self.name, lambda: np.asarray(self.rate(count), float)[()])
+        good = np.isfinite(value) & (value >= 0)
+        if not np.all(good):
+            at, bad = (np.broadcast_to(x, np.shape(good))[~good].flat[0] for x in (count, value))
+            raise InputError(
+                f"rate: {self.name} is {bad:g} at {at:,.0f} tokens; "
+                "expected a finite number of 0 or more"
+            )
+        return value
+
+    def code(self) -> Iterator[str]:
+        """See `bss.schedules.rates.Rate.code`; the user's module must be importable there."""
+        module, _, attribute = self.name.partition(":")
+        given = "".join(f", {key}={value!r}" for key, value in self.settings)
+        yield f"from {module} import {attribute.partition('.')[0]}"
+        yield f"value = float({attribute}.make({self.peak!r}{given})(middle))"
+
+
+def _taken(field: str, function: Callable[..., Any], first: int) -> tuple[str, ...]:
+    """The settings that a function takes, after its first parameters."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise InputError(f"rate: {field} is {function!r}; expected a function") from None
+    if len(parameters) < first:
+        raise InputError(f"rate: {field} takes nothing; expected the peak first")
+    for parameter in parameters[first:]:
+        if parameter.name not in SETTINGS and parameter.default is parameter.empty:
+            raise InputError(
+                f"rate: {field} takes {parameter}; expected some of {', '.join(SETTINGS)}"
+            )
+    return tuple(p.name for p in parameters[first:] if p.name in SETTINGS)
+
+
+def _told(name: str, ask: Callable[[], Any]) -> Any:
+    """What a user's function answers; how it fails is told in one line."""
+    try:
+        return ask()
+    except InputError:
+        raise
+    except Exception as error:  # a user's function may fail in any way
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"rate: {name} fails ({told}); correct it") from None

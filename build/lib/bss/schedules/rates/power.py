@@ -1,0 +1,64 @@
+"""A power law of the tokens after the warmup, with a decay at the end where one is asked for.
+
+The exponent is that of Shen et al., "Power Scheduler" (arXiv 2408.13359), who found it the same
+over token counts and batches. Theirs, a·n^b, is cut off at a largest rate; here the peak is given,
+and the power begins where the warmup ends (derived here).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bss.errors import InputError
+from bss.schedules.rates.base import LearningRate
+from bss.schedules.rates.wsd import LATE, Rate, Shape, numbers
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """The rate peak · (warmup / count)^exponent after the warmup, as a callable of a count.
+
+    Attributes:
+        within: its warmup, which is above 0, its peak and its decay.
+        exponent: of the fall, above 0.
+
+    Examples:
+        >>> rate = PowerLaw(Rate(peak=1.0, total=64, warmup=4), exponent=0.5)
+        >>> [float(rate(count)) for count in (0, 2, 4, 16, 64)]
+        [0.0, 0.5, 1.0, 0.5, 0.25]
+    """
+
+    within: Rate
+    exponent: float
+
+    def __post_init__(self) -> None:
+        if not self.within.warmup:
+            raise InputError(
+                "warmup: 0; a power law of the tokens begins where it ends, so give one"
+            )
+
+    def __call__(self, count: Any) -> Any:
+        """The rate at a count, as `Rate`."""
+        real, xp = numbers(count)
+        behind = xp.maximum(real, float(self.within.warmup))
+        return self.within(count) * (self.within.warmup / behind) ** self.exponent
+
+    def code(self) -> Iterator[str]:
+        """See `Rate.code`."""
+        yield from self.within.code()
+        warmup = self.within.warmup
+        yield f"value *= ({warmup!r} / max(middle, {warmup!r})) ** {self.exponent!r}"
+
+
+def power_law(exponent: float) -> LearningRate:
+    """The idea of a power law, whose stable part ends where the decay begins."""
+
+    def make(
+        peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
+    ) -> PowerLaw:
+        return PowerLaw(Rate(peak, tokens, warmup, decay, shape, floor), exponent)
+
+    return LearningRate(make, stable=lambda tokens, decay: tokens - decay, late=LATE)
+
+
+POWER = power_law(0.51)

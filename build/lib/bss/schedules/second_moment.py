@@ -1,0 +1,54 @@
+"""Rules of beta2 that leave a second moment too few steps at some batch.
+
+A half-life kept in tokens (arXiv 2507.07101) is fewer steps at a larger batch: where one step takes
+as many tokens, beta2 is .5, and the second moment is hardly more than the newest gradient. A sweep
+that says nothing of it compares batches by what beta2 does to them (derived here).
+"""
+
+from collections.abc import Iterable
+
+from bss.schedules.coupling import Coupling, half_life
+from bss.schedules.plan import Plan
+
+STEPS = 3
+"""Half-life, in steps, below which a rule is told."""
+
+
+def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
+    """What to tell of each rule that keeps second moments for fewer than STEPS steps, by its name.
+
+    Args:
+        plans: of runs whose optimizers have a second moment.
+
+    Examples:
+        >>> from bss.schedules.batch import BatchSchedule
+        >>> from bss.schedules.plan import resolve
+        >>> plan = resolve(
+        ...     BatchSchedule.constant(64), 10**6, 64, coupling=Coupling(beta2_half_life=7000)
+        ... )
+        >>> print(*short_second_moments([plan]).values())
+        beta2_half_life 7,000 makes beta2 0.667 at batch 64, a half-life of 1.7 steps; make it \
+12,288 tokens or more, or keep beta2 per step
+    """
+    worst: dict[str, tuple[float, str]] = {}
+    for plan in plans:
+        for segment in plan.segments:
+            beta2 = plan.coupling.settings(1.0, segment.batch, plan.seq_len).beta2
+            steps = half_life(beta2, 1) if beta2 else 0.0
+            name = _name(plan.coupling)
+            if steps < min(STEPS, worst.get(name, (STEPS,))[0]):
+                told = f"makes beta2 {beta2:.3g} at batch {segment.batch:,}, a half-life of"
+                mend = _mend(plan.coupling, segment.batch * plan.seq_len)
+                worst[name] = steps, f"{name} {told} {steps:.2g} steps; {mend}"
+    return {name: told for name, (_, told) in worst.items()}
+
+
+def _name(coupling: Coupling) -> str:
+    tokens = coupling.beta2_half_life
+    return f"beta2 {coupling.beta2:g}" if tokens is None else f"beta2_half_life {tokens:,.10g}"
+
+
+def _mend(coupling: Coupling, batch_tokens: int) -> str:
+    if coupling.beta2_half_life is None:
+        return f"raise it to {2 ** (-1 / STEPS):.3g} or more"
+    return f"make it {STEPS * batch_tokens:,} tokens or more, or keep beta2 per step"

@@ -1,0 +1,118 @@
+"""The axes of a sweep and changes of its setup, as a config or a command line writes them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from bss.errors import InputError
+from bss.registry import load
+from bss.sweeps.grid import Axis, product, seeded
+
+_AXIS = "write PATH=VALUE,VALUE, as schedule.batch=4,8"
+_SET = "write PATH=VALUE, as optimizer.lr=2e-3"
+_TEXT = ("data.corpus", "data.tokenizer", "data.content")
+
+
+def read_axes(written: Any, more: Sequence[str] = ()) -> list[Axis]:
+    """The axes of a sweep, checked but for what their fields take; the last is the fastest.
+
+    A `seed` is that of the data order too, unless an axis says otherwise.
+
+    Args:
+        written: {"schedule.batch": [4, 8], ...} for every combination, nested or by dotted names; a
+            list of overlays; a function from a run to runs; or "module:AXIS" for any of these.
+        more: axes of a command line, each "schedule.batch=4,8".
+
+    Raises:
+        InputError: an axis without values, two on one field, or what is no axis.
+
+    Examples:
+        >>> read_axes({"schedule": {"batch": [4, 8]}}, ["data.seed=1"])
+        [[{'schedule.batch': 4, 'data.seed': 1}, {'schedule.batch': 8, 'data.seed': 1}]]
+    """
+    if isinstance(written, str):
+        written = load(written, "axes")
+    added = [_parsed_axis(text) for text in more]
+    if isinstance(written, Mapping) or not written:
+        return _combined([*_flat(written or {}), *added])
+    first = cast(Axis, written) if callable(written) else _overlays(written)
+    taken = [] if callable(first) else sorted({name for one in first for name in one})
+    return [first, *_combined(added, taken)]
+
+
+def parse_set(text: str) -> tuple[list[str], Any]:
+    """ "optimizer.lr=2e-3" as its path and its value."""
+    name, value = _halves(text, "--set", _SET)
+    return name.split("."), _value(value)
+
+
+def _parsed_axis(text: str) -> tuple[str, list[Any]]:
+    name, value = _halves(text, "--axis", _AXIS)
+    listed = value.startswith("[")
+    values = _value(value) if listed else [_value(one) for one in value.split(",") if one.strip()]
+    return name, _values(name, values)
+
+
+def _halves(text: str, option: str, expected: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not name or not equals:
+        raise InputError(f"{option} {text!r}: {expected}")
+    return name, value
+
+
+def _value(text: str) -> Any:
+    """JSON where it is that, else the text itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text.strip()
+
+
+def _flat(written: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, list[Any]]]:
+    for key, value in written.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{group}{key}.")
+        else:
+            yield f"{group}{key}", _values(f"{group}{key}", value)
+
+
+def _values(name: str, values: Any) -> list[Any]:
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"axis {name} is {values!r}; expected a list of values, as [4, 8]")
+    found = list(values)
+    if not found:
+        raise InputError(f"axis {name} has no values; {_AXIS}, or leave the axis out")
+    return found
+
+
+def _overlays(written: Any) -> list[Mapping[str, Any]]:
+    found = list(written) if isinstance(written, Iterable) else []
+    if not found or not all(isinstance(one, Mapping) for one in found):
+        raise InputError(
+            f"axes are {written!r}; expected fields with lists of values, a list of overlays as "
+            '[{"schedule.batch": 4}], or "module:AXIS"'
+        )
+    for one in found:
+        _refuse_text(one)
+    return found
+
+
+def _combined(axes: Sequence[tuple[str, list[Any]]], taken: Sequence[str] = ()) -> list[Axis]:
+    names = [*taken, *(name for name, _ in axes)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise InputError(f"axis {twice} is there twice; give one, with the values of both")
+    _refuse_text(names)
+    if not axes:
+        return []
+    own_order = "seed" in names and "data.seed" not in names
+    return [(seeded if own_order and "seed" not in taken else product)(dict(axes))]
+
+
+def _refuse_text(names: Iterable[str]) -> None:
+    for name in names:
+        if name in _TEXT:
+            raise InputError(
+                f"axis {name}: all runs of a sweep read one text; sweep each by itself"
+            )

@@ -1,0 +1,196 @@
+"""The Ray engine: workers on every node of a cluster, as actors that this process assigns.
+
+A worker is the process of the local engine, started by an actor on its node. Which run goes where
+is decided here, not by Ray: a run whose actor or node was lost goes on from its checkpoint in
+another slot.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bss import install
+from bss.errors import InputError
+from bss.machines.slots import Slot, uses_cpu
+from bss.sweeps.engine import WorkerEngine, WorkerLost
+from bss.sweeps.nodes import NodeWorker, held_probe
+from bss.sweeps.setup import EngineConfig
+from bss.sweeps.workers import Event
+from bss.training.execution import Execution
+from bss.training.status import RunStatus
+
+_CONNECT_SECONDS = 10
+_START_SECONDS = 120
+
+
+class RayEngine(WorkerEngine):
+    """Trains runs on the nodes of a Ray cluster, which it has for itself."""
+
+    def __init__(
+        self,
+        address: str = "",
+        *,
+        workers: int = 0,
+        devices: int = 1,
+        pin: bool = True,
+        fleet: int = 1,
+        retries: int = 2,
+    ):
+        """Connects; see `bss.sweeps.setup.EngineConfig`.
+
+        Raises:
+            InputError: Ray is not installed, the cluster does not answer, or no node has as many
+                devices.
+        """
+        super().__init__(fleet=fleet, retries=retries)
+        self._most, self._pin = workers, pin
+        self._ray = _connected(address)
+        self._refused: dict[str, str] = {}
+        self._told: set[str] = set()
+        kinds = () if uses_cpu() else ("GPU", "TPU")
+        self._kind = next((k for k in kinds if any(self._counts(k))), "CPU")
+        self._devices = devices if self._kind in kinds else 1
+        if not any(count >= self._devices for count in self._counts(self._kind)):
+            most = max(self._counts(self._kind), default=0)
+            self.close()
+            raise InputError(
+                f"setup.engine.devices is {self._devices}; no node of the Ray cluster has more "
+                f"than {most} {self._kind}s: ask for no more"
+            )
+
+    @classmethod
+    def of(cls, config: EngineConfig) -> "RayEngine":
+        """The engine that a config asks for."""
+        return cls(
+            config.address,
+            workers=config.workers,
+            devices=config.devices or config.fsdp,
+            pin=config.pin,
+            fleet=config.fleet,
+            retries=config.retries,
+        )
+
+    def slots(self) -> Sequence[Slot]:
+        """Those of the nodes that live and lack nothing, the first of every node first."""
+        for node in self._refused.keys() - self._told:
+            self._told.add(node)
+            warnings.warn(f"{self._refused[node]}; it is left out", RuntimeWarning, stacklevel=2)
+        found = []
+        for node in self._nodes():
+            count = int(node["Resources"].get(self._kind, 0)) // self._devices
+            name = f"{node['NodeManagerHostname']}-{node['NodeID'][:6]}"
+            pinned = self._pin and self._kind == "CPU"
+            environment = {"JAX_PLATFORMS": "cpu"} if uses_cpu() else {}
+            found += [
+                Slot(f"{name}-{i}", i if pinned else None, environment, node["NodeID"])
+                for i in range(count)
+            ]
+        found.sort(key=lambda slot: int(slot.name.rpartition("-")[2]))
+        return found[: self._most or None]
+
+    def start(self, slot: Slot, log: Path, execution: Execution) -> "_RayWorker":
+        """Starts a worker on the slot's node; one that lacks something is used no more."""
+        actor = self._ray.remote(NodeWorker).options(**self._placed(slot)).remote()
+        here = Path.cwd()
+        try:
+            with held_probe(Path(execution.runs)) as probe:
+                started = actor.start.remote(slot, log.absolute(), here, probe, execution.data)
+                lack = self._ray.get(started, timeout=_START_SECONDS)
+        except (self._ray.exceptions.RayError, OSError) as error:
+            told = str(error).splitlines()[0] if str(error) else ""
+            lack = f"starts no worker ({type(error).__name__}: {told})"
+        if lack:
+            self._refused[slot.node] = f"node {slot.name.rpartition('-')[0]} {lack}"
+            raise WorkerLost(RunStatus("failed", message=lack), begun=False)
+        return _RayWorker(self._ray, actor)
+
+    def nowhere(self, runs: int) -> str:
+        """Says what the nodes lack."""
+        told = "; ".join(self._refused.values()) or "no node is left"
+        return f"engine ray: {told}; {runs} runs are left, the same command continues"
+
+    def close(self) -> None:
+        """Ends the workers, and leaves the cluster."""
+        super().close()
+        self._ray.shutdown()
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        nodes = self._ray.nodes()
+        return [n for n in nodes if n["Alive"] and n["NodeID"] not in self._refused]
+
+    def _counts(self, kind: str) -> list[int]:
+        return [int(node["Resources"].get(kind, 0)) for node in self._nodes()]
+
+    def _placed(self, slot: Slot) -> dict[str, Any]:
+        """Options of an actor in a slot: its node and what it takes there."""
+        strategies = self._ray.util.scheduling_strategies
+        on_node = strategies.NodeAffinitySchedulingStrategy(slot.node, soft=False)
+        taken = {
+            "CPU": {"num_cpus": 1},
+            "GPU": {"num_cpus": 0, "num_gpus": self._devices},
+            "TPU": {"num_cpus": 0, "resources": {"TPU": self._devices}},
+        }[self._kind]
+        # A call waits while the worker trains; others stop and close it.
+        return {"scheduling_strategy": on_node, "max_concurrency": 3, **taken}
+
+
+class _RayWorker:
+    """A worker on a node; see `bss.sweeps.workers.Worker`."""
+
+    def __init__(self, ray: Any, actor: Any):
+        self._ray, self._actor = ray, actor
+
+    def train(self, job: dict[str, Any]) -> Iterator[Event]:
+        with contextlib.suppress(self._ray.exceptions.RayError):  # the last event is missing then
+            for event in self._actor.train.options(num_returns="streaming").remote(job):
+                yield self._ray.get(event)
+
+    def stop(self) -> None:
+        self._actor.stop.remote()
+
+    def close(self) -> None:
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.get(self._actor.close.remote(), timeout=_START_SECONDS)
+        self._ray.kill(self._actor)
+
+
+def _connected(address: str) -> Any:
+    """Ray, connected to a cluster."""
+    try:
+        import ray  # pyright: ignore[reportMissingImports]
+        import ray.util.scheduling_strategies  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError:
+        raise InputError(
+            f"engine ray: Ray is not installed; {install('ray')}, on every node"
+        ) from None
+    address = address or os.environ.get("RAY_ADDRESS", "")
+    if address not in ("", "auto", "local"):
+        _check_reachable(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of a cluster that starts here
+    ours = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address or None, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        told = str(error).splitlines()[0]
+        raise InputError(f"setup.engine.address: Ray cannot be reached ({told})") from None
+    signal.signal(signal.SIGTERM, ours)  # Ray has put its own in its place
+    return ray
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself waits for long, and tells in many lines."""
+    host, _, port = address.rpartition(":")
+    expected = "write HOST:PORT, which `ray start --head` prints"
+    if not host or not port.isdigit():
+        raise InputError(f"setup.engine.address is {address!r}; {expected}")
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InputError(
+            f"setup.engine.address: no Ray cluster answers at {address} ({error}); {expected}"
+        ) from None

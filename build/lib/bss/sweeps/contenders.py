@@ -1,0 +1,154 @@
+"""Who competes: constants, growing schedules and late switches, tuned alike.
+
+Every contender is tried at the rates of the batch in the grid that is nearest its mean batch, or
+nearest its first batch where its rate follows the batch (LR × sqrt) or where it branches from that
+batch's trunk. So none has more trials than another, and constants are no straw men.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from bss.schedules.batch import BatchSchedule
+from bss.sweeps.branching import decay_branch, late_switch
+from bss.sweeps.grid import overlay, seeded
+from bss.training.config import RunConfig
+from bss.training.status import RunStatus
+
+Rates = Mapping[int, tuple[float, ...]]
+"""The learning rates that each batch of a grid is tried at."""
+
+
+@dataclass(frozen=True)
+class BatchRates:
+    """One constant batch, in sequences, and the learning rates it is tried at."""
+
+    batch: int
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A run in a comparison.
+
+    Attributes:
+        name: what runs of other seeds and rates share.
+        role: "constant", "average", "schedule" or "late".
+        ending: of its learning rate: "constant", "decay" or "cosine".
+        run: what is trained.
+    """
+
+    name: str
+    role: str
+    ending: str
+    run: RunConfig
+
+
+def rates_near(rates: Rates, batch: float) -> tuple[float, ...]:
+    """The rates of the batch in the grid that is nearest in ratio."""
+    return rates[min(rates, key=lambda known: abs(math.log(known / batch)))]
+
+
+def constants(
+    base: RunConfig, batch: int, rates: Sequence[float], seeds: Sequence[int]
+) -> Iterator[RunConfig]:
+    """One constant-rate run of a batch for each rate and seed."""
+    for changes in seeded({"seed": seeds, "optimizer.lr": rates}):
+        yield overlay(base, {**changes, "schedule.batch": str(batch)})
+
+
+def constant_contenders(
+    base: RunConfig, rates: Rates, seeds: Sequence[int], schedules: Sequence[BatchSchedule]
+) -> Iterator[Contender]:
+    """Every constant of the grid, and the one with the mean batch of each schedule.
+
+    The mean batch, rounded to whole sequences, takes about as many steps as its schedule.
+    """
+    horizon = base.schedule.tokens
+    averages = {max(1, round(schedule.mean_batch(horizon))) for schedule in schedules}
+    for batch in sorted({*rates, *averages}):
+        role = "constant" if batch in rates else "average"
+        for run in constants(base, batch, rates_near(rates, batch), seeds):
+            yield Contender(f"constant {batch}", role, "constant", run)
+
+
+def growing_contenders(
+    base: RunConfig,
+    rates: Rates,
+    seeds: Sequence[int],
+    name: str,
+    schedule: BatchSchedule,
+    couplings: Sequence[str] = ("none",),
+) -> Iterator[Contender]:
+    """A schedule trained from the start, with its rate kept or following the batch."""
+    first, average = schedule.batches[0], schedule.mean_batch(base.schedule.tokens)
+    for coupling in couplings:
+        changes = {"schedule.batch": str(schedule), "schedule.lr_coupling": coupling}
+        tried = rates_near(rates, first if coupling == "sqrt" else average)
+        for run in constants(base, first, tried, seeds):
+            yield Contender(_coupled(name, coupling), "schedule", "constant", overlay(run, changes))
+
+
+def late_contenders(
+    base: RunConfig,
+    rates: Rates,
+    seeds: Sequence[int],
+    schedule: BatchSchedule,
+    couplings: Sequence[str] = ("none",),
+    name: str = "late",
+) -> Iterator[Contender]:
+    """A switch from one batch to another, branched from the trunk of the first."""
+    (first, last), at = schedule.batches, schedule.starts[1]
+    for coupling in couplings:
+        label = _coupled(f"{name} {first} → {last}", coupling)
+        changes = {"schedule.lr_coupling": coupling}
+        for trunk in constants(base, first, rates_near(rates, first), seeds):
+            run = overlay(late_switch(trunk, at, last), changes)
+            yield Contender(label, "late", "constant", run)
+
+
+def decaying(contender: Contender, decay: float) -> Contender:
+    """The contender with the last part of its tokens decayed to zero, from its own checkpoint."""
+    return replace(contender, ending="decay", run=decay_branch(contender.run, decay))
+
+
+def contender_table(
+    contenders: Sequence[Contender], statuses: Mapping[str, RunStatus]
+) -> pd.DataFrame:
+    """Final losses at equal tokens; the test split is one no choice was made on.
+
+    A run at constant rate counts a second time with its first weight average.
+
+    Args:
+        contenders: whose runs finished.
+        statuses: of their runs, by id.
+    """
+    rows = []
+    for contender in contenders:
+        run, status = contender.run, statuses[contender.run.id]
+        losses = {contender.ending: ""}
+        if contender.ending == "constant" and run.averages:
+            losses["averaged"] = f"_avg_{run.averages[0]}"
+        rows += [
+            {
+                "name": contender.name,
+                "role": contender.role,
+                "batch": str(run.schedule.batch),
+                "rate": ending,
+                "run": run.id,
+                "seed": run.seed,
+                "tokens": status.tokens,
+                "steps": status.step,
+                "eval_loss": status.losses[f"eval_loss{suffix}"],
+                "test_loss": status.losses[f"test_loss{suffix}"],
+                "peak_lr": run.optimizer.lr,
+            }
+            for ending, suffix in losses.items()
+        ]
+    return pd.DataFrame(rows)
+
+
+def _coupled(name: str, coupling: str) -> str:
+    return f"{name}, LR × sqrt" if coupling == "sqrt" else name

@@ -1,0 +1,200 @@
+"""Engines: what trains the runs of a sweep. Those with workers feed them from one queue.
+
+A branch waits for its parent. Finished runs are no-ops, a diverged run is recorded and the sweep
+goes on, a run whose worker was lost is tried again; an interrupt saves every run and leaves.
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bss.errors import InputError
+from bss.machines.slots import Slot
+from bss.sweeps.progress import Progress
+from bss.sweeps.queue import Queue, Statuses
+from bss.sweeps.setup import EngineConfig
+from bss.sweeps.workers import Event, Worker
+from bss.training.config import RunConfig
+from bss.training.directory import is_being_written, run_path
+from bss.training.execution import Execution
+from bss.training.status import RunStatus
+from bss.values import from_dict, to_dict
+
+_LOOK_SECONDS = 5
+_LOCK_SECONDS = 100  # a server of files keeps the locks of a machine that is gone for 90
+
+
+class Engine(ABC):
+    """What trains the runs of a sweep."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, config: EngineConfig) -> "Engine":
+        """The engine that a config asks for; InputError where it cannot be had."""
+
+    @abstractmethod
+    def train(
+        self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
+    ) -> Statuses:
+        """Trains all runs; returns each run's final status by id.
+
+        A run whose parent did not finish has the status "skipped"; one that was refused, or whose
+        worker was lost too often, has "failed" and a message.
+        """
+
+    def close(self) -> None:  # noqa: B027 - an engine may hold nothing
+        """Lets go of what it holds."""
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class WorkerLost(Exception):
+    """A worker is no more.
+
+    Attributes:
+        status: of the runs that it trained, if they are not tried again.
+        begun: whether it was given them.
+    """
+
+    def __init__(self, status: RunStatus, *, begun: bool = True):
+        super().__init__(status.message)
+        self.status, self.begun = status, begun
+
+
+class WorkerEngine(Engine):
+    """Trains runs with workers in slots, kept from sweep to sweep; what those are, a kind says."""
+
+    def __init__(self, *, fleet: int = 1, retries: int = 0):
+        """Starts nothing yet.
+
+        Args:
+            fleet: how many runs of one shape a worker trains side by side, at most.
+            retries: how often a run is tried again whose worker was lost.
+        """
+        self.fleet, self.retries = fleet, retries
+        self._workers: dict[Slot, Worker] = {}
+        self._starting = threading.Lock()
+        self._interrupted = False
+
+    @abstractmethod
+    def slots(self) -> Sequence[Slot]:
+        """Where workers can be, at this moment."""
+
+    @abstractmethod
+    def start(self, slot: Slot, log: Path, execution: Execution) -> Worker:
+        """Starts a worker in a slot; WorkerLost where none can be."""
+
+    def train(
+        self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
+    ) -> Statuses:
+        """See `Engine.train`."""
+        self._interrupted = False
+        progress = progress or Progress("runs", quiet=True)
+        queue = Queue(runs, execution, progress, self.fleet)
+        training: dict[Future[Statuses], tuple[Slot, list[RunConfig]]] = {}
+        with progress, ThreadPoolExecutor(max(len(runs), 1)) as pool:
+            try:
+                while queue.waiting or training:
+                    busy = {slot for slot, _ in training.values()}
+                    free = [slot for slot in self.slots() if slot not in busy]
+                    for slot, group in zip(free, queue.take(len(free)), strict=False):
+                        job = slot, group, queue.is_fleet(group), execution, progress
+                        training[pool.submit(self._train_some, *job)] = slot, group
+                    if queue.waiting and not training:
+                        raise InputError(self.nowhere(len(queue.waiting)))
+                    for future in wait(training, _LOOK_SECONDS, FIRST_COMPLETED).done:
+                        self._end(queue, training.pop(future)[1], future)
+            except BaseException:
+                self._interrupt()
+                raise
+        return queue.statuses
+
+    def nowhere(self, runs: int) -> str:
+        """Says that no slot is left for so many runs."""
+        return f"no slot is left for {runs} runs; the same command continues"
+
+    def close(self) -> None:
+        """Ends the workers."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda worker: worker.close(), self._workers.values()))
+        self._workers.clear()
+
+    def _end(self, queue: Queue, group: Sequence[RunConfig], future: Future[Statuses]) -> None:
+        """Tells the queue what became of a group; also of an error of the engine itself."""
+        try:
+            outcomes = future.result()
+        except WorkerLost as lost:
+            if lost.begun:
+                queue.lose(group, lost.status, self.retries)
+            else:
+                queue.put_back(group)
+            return
+        except Exception as error:  # others may wait for these runs
+            failed = RunStatus("failed", message=f"{type(error).__name__}: {error}")
+            outcomes = {run.id: failed for run in group}
+        for run in group:
+            queue.finish(run, outcomes[run.id])
+
+    def _train_some(
+        self,
+        slot: Slot,
+        runs: Sequence[RunConfig],
+        fleet: bool,
+        execution: Execution,
+        progress: Progress,
+    ) -> Statuses:
+        log = Path(execution.runs) / "logs" / f"worker-{slot.name}.log"
+        worker = self._worker(slot, log, execution)
+        starts = {run.id: run.start for run in runs}
+        job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
+        last: Event = {}
+        for event in worker.train({**job, "fleet": fleet}):
+            if event["event"] == "progress":
+                progress.update(event["run"], event["tokens"] - starts[event["run"]])
+            else:
+                last = event
+        told = last.get("event")
+        if told == "done":
+            ended = last["statuses"].items()
+            return {run: from_dict(RunStatus, one, strict=False) for run, one in ended}
+        if told == "failed":
+            return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
+        with self._starting:
+            del self._workers[slot]
+        worker.close()
+        self._await_locks(runs, execution)
+        if told == "interrupted":
+            raise WorkerLost(RunStatus("interrupted"))
+        raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} died; see {log}"))
+
+    def _await_locks(self, runs: Sequence[RunConfig], execution: Execution) -> None:
+        """Returns when nobody writes the directories of runs: a lost worker may still save."""
+        paths = [run_path(execution.runs, run) for run in runs]
+        until = time.monotonic() + _LOCK_SECONDS
+        while any(map(is_being_written, paths)) and time.monotonic() < until:
+            time.sleep(0.2)
+
+    def _worker(self, slot: Slot, log: Path, execution: Execution) -> Worker:
+        if self._interrupted:
+            raise InterruptedError("the sweep was asked to stop")
+        worker = self._workers.get(slot) or self.start(slot, log, execution)
+        with self._starting:
+            self._workers[slot] = worker
+            if self._interrupted:
+                worker.stop()
+        return worker
+
+    def _interrupt(self) -> None:
+        with self._starting:
+            self._interrupted = True
+            for worker in self._workers.values():
+                worker.stop()

@@ -1,0 +1,50 @@
+"""What runs cost before they start: tokens trained and evaluated, FLOPs, hours of a device."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bss.sweeps.grid import distinct
+from bss.training.config import RunConfig
+from bss.units import format_tokens
+
+
+@dataclass(frozen=True)
+class Price:
+    """The cost of some runs, equal ones once.
+
+    Attributes:
+        runs: how many.
+        trained: tokens they train on, each from its own start.
+        evaluated: held-out tokens they evaluate, once for the weights and each average.
+        flops: of the matrix products of both.
+    """
+
+    runs: int
+    trained: int
+    evaluated: int
+    flops: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {format_tokens(self.trained)} tokens trained, "
+            f"{format_tokens(self.evaluated)} evaluated, {self.flops:.2g} FLOPs"
+        )
+
+
+def price(runs: Sequence[RunConfig]) -> Price:
+    """What a list of runs costs; no data are read."""
+    runs = distinct(runs)
+    trained, evaluated, flops = 0, 0, 0.0
+    for run in runs:
+        tokens = run.plan().tokens - run.start
+        along = len(run.evaluation_tokens()) * run.evaluation.tokens
+        held_out = (1 + len(run.averages)) * (along + run.evaluation.test_tokens)
+        trained, evaluated = trained + tokens, evaluated + held_out
+        flops += tokens * run.model.training_flops_per_token(run.data.seq_len)
+        flops += held_out * run.model.forward_flops_per_token(run.data.seq_len)
+    return Price(len(runs), trained, evaluated, flops)
+
+
+def hours(flops: float, peak_flops: float, mfu: float) -> float:
+    """Hours of one device that reaches a part `mfu` of its peak FLOP/s."""
+    return flops / (peak_flops * mfu) / 3600

@@ -1,0 +1,81 @@
+"""Live progress of a sweep: one bar over all its tokens, with the time left."""
+
+import threading
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from bss.units import format_tokens
+
+_PLAIN_SECONDS = 15
+
+
+class Progress:
+    """Tokens trained over all runs of a sweep. On a terminal a bar, elsewhere a line at times."""
+
+    def __init__(self, title: str, *, quiet: bool = False):
+        self._title = title
+        self._done: dict[str, int] = {}
+        self._tokens: dict[str, int] = {}
+        self._ended: dict[str, str] = {}
+        self._started = self._printed = time.monotonic()
+        self._already = 0
+        self._lock = threading.Lock()
+        self._console = Console(stderr=True, quiet=quiet)
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=self._console,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=None, state="")
+
+    def __enter__(self) -> "Progress":
+        self._already = sum(self._done.values())
+        self._started = time.monotonic()
+        self._bar.start()
+        self._show()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._show(last=True)
+        self._bar.stop()
+
+    def add(self, run: str, tokens: int) -> None:
+        """One more run of so many tokens."""
+        self._done[run], self._tokens[run] = 0, tokens
+
+    def update(self, run: str, tokens: int) -> None:
+        """A run has consumed so many of its tokens."""
+        with self._lock:
+            self._done[run] = tokens
+            self._show()
+
+    def finish(self, run: str, status: str) -> None:
+        """A run has ended with a status."""
+        with self._lock:
+            self._ended[run] = status
+            self._done[run] = self._tokens[run]
+            self._show()
+
+    def _show(self, *, last: bool = False) -> None:
+        total, done = sum(self._tokens.values()), sum(self._done.values())
+        bad = sum(status != "finished" for status in self._ended.values())
+        state = f"{len(self._ended)}/{len(self._tokens)} runs"
+        state += f", {bad} not finished" if bad else ""
+        seconds = time.monotonic() - self._started
+        rate = (done - self._already) / seconds if seconds > 1 else 0
+        state += f", {format_tokens(done // 10_000 * 10_000)} of {format_tokens(total)} tokens"
+        state += f", {rate / 1000:.1f}k/s" if rate else ""
+        self._bar.update(self._task, completed=done, total=total, state=state)
+        if self._bar.disable and (last or time.monotonic() - self._printed > _PLAIN_SECONDS):
+            self._printed = time.monotonic()
+            left = f", {(total - done) / rate / 60:.1f} min left" if rate and not last else ""
+            self._console.print(f"{self._title}: {state}{left}", highlight=False, soft_wrap=True)

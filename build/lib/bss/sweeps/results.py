@@ -1,0 +1,124 @@
+"""The results directory of a study: tables, figures, and the record of how they were made."""
+
+import datetime
+import json
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bss import version as own_version
+from bss.errors import InputError
+from bss.files import read_json, write_json
+from bss.machines.slots import cores
+from bss.sweeps.price import price
+from bss.sweeps.trainer import Trainer
+from bss.tables import write_table
+from bss.training.execution import commit, machine
+from bss.training.processes import say
+from bss.values import to_dict
+
+
+class Results:
+    """What a study writes, and the clock of the call that fills it.
+
+    Attributes:
+        directory: of the results.
+    """
+
+    def __init__(self, study: Any, title: str = "", *, option: str = "--config.results"):
+        """Begins a study.
+
+        Args:
+            study: a dataclass with a results directory, and a title where none is given.
+            title: of what is found.
+            option: that names the directory.
+
+        Raises:
+            InputError: the directory holds the results of another study; names a field.
+        """
+        self.directory = Path(study.results)
+        self._study, self._title = study, title or study.title
+        self._started = time.monotonic()
+        _check_same(self.directory, to_dict(study), option)
+
+    def write(self, files: dict[str, Any], trainer: Trainer | None = None, **told: Any) -> None:
+        """Writes the record and the files; each by its suffix.
+
+        Args:
+            files: values for JSON, data frames (CSV or Parquet) and figures (PNG) by name.
+            trainer: of the runs behind them.
+            told: what the record says beside title and provenance.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        record = {"title": self._title, **told, **self._provenance(trainer)}
+        for name, value in {"experiment.json": record, **files}.items():
+            path = self.directory / name
+            if path.suffix == ".json":
+                write_json(path, to_dict(value))
+            elif path.suffix == ".png":
+                value.savefig(path, dpi=150)
+            else:
+                write_table(value, path)
+        minutes = (time.monotonic() - self._started) / 60
+        say(f"done in {minutes:.1f} min; tables in {self.directory}")
+
+    def _provenance(self, trainer: Trainer | None) -> dict[str, Any]:
+        """Command, commit, device, date, price.
+
+        `seconds` are those of this call, to which finished runs cost nothing; `training_seconds`
+        those of all steps of all runs, without evaluation, compilation and saving, each on its
+        worker.
+        """
+        runs = [*trainer.finished.values()] if trainer else []
+        spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
+        cost = price(runs)
+        return {
+            "command": " ".join([program(), *sys.argv[1:]]),
+            "commit": commit(),
+            "date": datetime.date.today().isoformat(),
+            "device": machine(),
+            "cores": cores(),
+            "seconds": round(time.monotonic() - self._started, 1),
+            "training_seconds": round(sum(spent)),
+            "trained_tokens": cost.trained,
+            "evaluated_tokens": cost.evaluated,
+            "versions": {
+                "bss": own_version(),
+                **{p: version(p) for p in ("jax", "flax", "optax", "numpy")},
+            },
+            "config": to_dict(self._study),
+        }
+
+
+def program() -> str:
+    """What is being run: a module as `python -m` names it, or a script."""
+    spec = sys.modules["__main__"].__spec__
+    return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
+
+
+def _check_same(directory: Path, config: Any, option: str) -> None:
+    """Refuses to overwrite the results of another study."""
+    try:
+        held = read_json(directory / "experiment.json", "name a results directory")["config"]
+    except (InputError, KeyError):
+        return
+    ours = json.loads(json.dumps(config))
+    for name in (name for name in ours if name != "results"):
+        if _differ(held.get(name, ours[name]), ours[name], name):
+            raise InputError(
+                f"results: {directory} holds another study ({name} differs); "
+                f"choose another {option}, or move that one away"
+            )
+
+
+def _differ(held: Any, ours: Any, name: str) -> bool:
+    """Whether values of a config do; a field added since says nothing, nor does the engine.
+
+    A model is compared as a whole: another's fields are others.
+    """
+    if name == "model" or not isinstance(held, dict) or not isinstance(ours, dict):
+        return held != ours
+    shared = ours.keys() & held.keys() - {"engine"}
+    return any(_differ(held[name], ours[name], name) for name in shared)

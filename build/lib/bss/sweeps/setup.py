@@ -1,0 +1,120 @@
+"""What the runs of a sweep are made of, as a config's `setup` writes it."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from bss.models.sizes import SIZES
+from bss.models.written import Written, group_of, model_of
+from bss.schedules.config import ScheduleConfig
+from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.execution import Execution
+from bss.training.optimizers import AdamW, Optimizer
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither.
+
+    Attributes:
+        corpus: by name, "files:PATH/**/*.txt", or package.module:ATTRIBUTE; see `bss.data.corpora`.
+        tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
+        root: folder of all prepared corpora.
+        seq_len: targets per sequence, in tokens.
+    """
+
+    corpus: str = "stdlib"
+    tokenizer: str = "bytes"
+    root: str = "data"
+    seq_len: int = 128
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How a sweep is executed.
+
+    Attributes:
+        runs: directory of run directories.
+        workers: processes; 0 for one in every slot: for every `devices` accelerators, else cores.
+        pin: a core for each worker, where there is no accelerator.
+        retries: how often a run is tried again whose worker, or its machine, was lost.
+        address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
+            this machine, or a new one.
+        fleet: how many runs of one shape a worker trains side by side in one program; of models
+            too small to fill a device.
+        buckets: ladder of bucket sizes in sequences.
+        checkpoint_seconds: between checkpoints; see `Execution`.
+        devices: accelerators that a run needs, for itself; 0 for `fsdp`, or for its share where
+            `workers` says how many there are.
+        fit, fsdp, whole_gradient, evaluation_bucket, repeatable, attention: see `Execution`.
+        machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
+    """
+
+    runs: str = "runs"
+    workers: int = 0
+    pin: bool = True
+    retries: int = 2
+    address: str = ""
+    fleet: int = 1
+    buckets: tuple[int, ...] = ()
+    checkpoint_seconds: float = 60.0
+    fit: bool = False
+    devices: int = 0
+    fsdp: int = 1
+    whole_gradient: bool = False
+    evaluation_bucket: int = 32
+    repeatable: bool = False
+    attention: str = "auto"
+    machine: str = ""
+
+    def execution(self, data: str = "") -> Execution:
+        """Where and how its runs are trained, on the token shards of a directory."""
+        shared = {f.name for f in fields(self)} & {f.name for f in fields(Execution)}
+        cache = str(Path(self.runs) / "compiled")
+        own = {name: getattr(self, name) for name in shared}
+        return Execution(data=data, compilation_cache=cache, **own)
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """What a run is made of.
+
+    Attributes:
+        model: a named size, a group of fields, or a family's value; see `bss.models.written`.
+        text: what it reads.
+        optimizer: at the first batch of the schedule.
+        schedule: tokens, batch and learning rate.
+        evaluation: of held-out tokens along the run.
+        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
+    """
+
+    model: Written = "nano"
+    text: TextConfig = field(default_factory=TextConfig)
+    optimizer: Optimizer = field(default_factory=AdamW)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    averages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, str) and self.model not in SIZES:
+            object.__setattr__(self, "model", group_of(self.model))
+        model_of(self.model)  # refused before a corpus is prepared for it
+
+
+@dataclass(frozen=True)
+class Setup(RunSetup):
+    """The run that a sweep overlays, and what trains."""
+
+    engine: EngineConfig = field(default_factory=EngineConfig)
+
+
+def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
+    """The run that a sweep overlays; without its data, enough to price it."""
+    text = setup.text
+    return RunConfig(
+        model_of(setup.model, vocab_size),
+        DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
+        setup.optimizer,
+        setup.schedule,
+        setup.evaluation,
+        setup.averages,
+    )

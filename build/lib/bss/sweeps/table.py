@@ -1,0 +1,178 @@
+"""The index over run directories: what is there, its curves as a tidy run table, where runs end."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bss.errors import InputError
+from bss.sweeps.grid import distinct
+from bss.training.config import RunConfig
+from bss.training.directory import (
+    is_being_written,
+    parent_path,
+    read_config,
+    read_curve,
+    read_status,
+    run_path,
+)
+from bss.training.status import RunStatus
+from bss.values import to_dict
+
+
+def list_runs(runs: Path) -> list[dict[str, Any]]:
+    """One record per run directory: id, status, tokens of stop, batch, lr, seeds, loss.
+
+    A run that says it is running, with no process that writes it, was killed: "interrupted".
+
+    Raises:
+        InputError: where `runs` is no directory.
+    """
+    if not runs.is_dir():
+        raise InputError(f"runs directory {runs} does not exist; name the one a sweep wrote")
+    records = []
+    for path in sorted(p.parent for p in runs.glob("*/config.json")):
+        run, status = read_config(path), read_status(path)
+        rows, s, state = read_curve(path), run.schedule, status.status
+        if state == "running" and not is_being_written(path):
+            state = "interrupted"
+        records.append(
+            {
+                "run": run.id,
+                "status": state,
+                "tokens": status.tokens,
+                "stop": s.tokens,
+                "batch": str(s.batch),
+                "peak_lr": run.optimizer.lr,
+                "rate": s.told_rate,
+                "seed": run.seed,
+                "data_seed": run.data.seed,
+                "parent": run.parent.run if run.parent else None,
+                "eval_loss": rows[-1]["eval_loss"] if rows else None,
+            }
+        )
+    return records
+
+
+def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
+    """A run's rows with those of its parents before the fork."""
+    rows = read_curve(run_path(runs, run))
+    if run.parent is None:
+        return rows
+    before = lineage_curve(runs, read_config(parent_path(runs, run.parent)))
+    return [row for row in before if row["tokens"] <= run.parent.tokens] + rows
+
+
+def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
+    """The tidy run table of some runs: their identity beside every row of their curves.
+
+    A branch's curve begins with its parent's, so its tokens and steps count from zero. Fields that
+    differ among the runs follow as columns, by their dotted names; see `differing`.
+
+    Raises:
+        InputError: where there are no runs.
+    """
+    if not chosen:
+        raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
+    varied = differing(chosen)
+    rows = []
+    for run in chosen:
+        known, own = _identity(run), varied[run.id]
+        rows += [known | row | own for row in lineage_curve(runs, run)]
+    return pd.DataFrame(rows)
+
+
+def trained_table(
+    runs: Path, *, need_finished: bool = True, only_finished: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
+    """The run table of every run of a directory that was trained, and how many did not finish.
+
+    Those are in it as far as they went, but for `only_finished`.
+
+    Raises:
+        InputError: no run was trained, or none finished where one must have.
+    """
+    found = [file.parent for file in sorted(runs.glob("*/config.json"))]
+    chosen = distinct(read_config(path) for path in found if read_curve(path))
+    if not chosen:
+        raise InputError(
+            f"{runs}: there is no run table, no experiment.json and no run that was trained; "
+            "name a table of `bss import`, a results directory or a directory of runs"
+        )
+    states = Counter(str(record["status"]) for record in list_runs(runs))
+    others = [f"{count} {state}" for state, count in sorted(states.items()) if state != "finished"]
+    if need_finished and not states["finished"]:
+        raise InputError(f"{runs}: no run finished ({', '.join(others)}); train one to its end")
+    if only_finished:
+        chosen = [run for run in chosen if read_status(run_path(runs, run)).status == "finished"]
+    done = "left out" if only_finished else "read as far as they went"
+    told = f"{', '.join(others)} of {states.total()} runs: {done}"
+    return run_table(runs, chosen), [told] if others else []
+
+
+def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:
+    """Where finished runs ended, a row a run.
+
+    Args:
+        runs: that finished.
+        statuses: of each, by id.
+
+    Returns:
+        Identity as in a run table, batch (the schedule, as text), stop and the fields that differ;
+        then tokens, steps, eval_loss and test_loss with their weight averages, seconds.
+    """
+    varied, rows = differing(runs), []
+    for run in runs:
+        status = statuses[run.id]
+        losses = {name: loss for name, loss in status.losses.items() if name != "loss"}
+        schedule = {"batch": str(run.schedule.batch), "stop": run.schedule.tokens}
+        ended = {"tokens": status.tokens, "steps": status.step, **losses, "seconds": status.seconds}
+        rows.append(_identity(run) | schedule | varied[run.id] | ended)
+    return pd.DataFrame(rows)
+
+
+def differing(runs: Iterable[RunConfig]) -> dict[str, dict[str, Any]]:
+    """The fields in which some runs differ, by dotted name, and the parent, for each run's id.
+
+    Fields that are columns of every run table are left out. A list is told as text, and what a run
+    does not have as None.
+    """
+    flat = {run.id: dict(_dotted(to_dict(run))) for run in runs}
+    names = dict.fromkeys(name for fields in flat.values() for name in fields)
+    varied = [
+        name
+        for name in names
+        if name not in _IDENTITY and len({fields.get(name) for fields in flat.values()}) > 1
+    ]
+    return {
+        run: {_COLUMNS.get(name, name): fields.get(name) for name in varied}
+        for run, fields in flat.items()
+    }
+
+
+_IDENTITY = ("seed", "data.seed", "data.seq_len", "optimizer.lr")
+_COLUMNS = {"parent.run": "parent"}
+
+
+def _identity(run: RunConfig) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "model": run.model.label,
+        "params": run.model.counts().non_embedding,
+        "seq_len": run.data.seq_len,
+        "seed": run.seed,
+        "data_seed": run.data.seed,
+        "peak_lr": run.optimizer.lr,
+    }
+
+
+def _dotted(fields: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a run's nested fields by their dotted names."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{group}{name}.")
+        elif value is not None:
+            told = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            yield f"{group}{name}", told

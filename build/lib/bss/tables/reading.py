@@ -1,0 +1,112 @@
+"""How a user's table is read: what it calls its columns, what it leaves out, how it writes counts.
+
+`--columns params=N,batch=gbsz --seq-len 4096` on the command line is a Reading here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError, check
+from bss.tables.columns import Origin, need
+from bss.units import parse_tokens
+
+COUNTS = (
+    "params", "tokens", "batch", "batch_tokens", "seq_len", "step", "steps", "budget_tokens",
+    "tokens_to_target",
+)  # fmt: skip
+"""Columns that may be written with a suffix, as 350M, 1.5B or 2^20."""
+
+COLUMNS = (
+    *COUNTS, "run", "model", "params_m", "loss", "eval_loss", "lr", "peak_lr", "seed", "data_seed",
+    "target_loss", "kind", "reached", "resolution", "hyper",
+)  # fmt: skip
+"""Columns that the readers of tables know."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a table calls its columns, and the sequence length that it does not tell.
+
+    Attributes:
+        columns: the table's name of a column, by the name it has here. A column that the table
+            already has under that name gives way.
+        seq_len: tokens per sequence, where the table has no such column.
+
+    Raises:
+        InputError: on construction: a name unknown here, one of the table's used twice, or a
+            sequence length below 1.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    seq_len: int | None = None
+
+    def __post_init__(self) -> None:
+        check(self.seq_len is None or self.seq_len >= 1, "seq_len", self.seq_len, "1 or more")
+        for ours, theirs in self.columns.items():
+            if ours not in COLUMNS:
+                near = get_close_matches(ours, COLUMNS, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(COLUMNS)}"
+                raise InputError(f"columns: {ours}={theirs}: no column is called {ours}; {hint}")
+        named = list(self.columns.values())
+        for theirs in named:
+            if named.count(theirs) > 1:
+                raise InputError(f"columns: {theirs} is named twice; give it one meaning")
+
+    @classmethod
+    def parse(cls, text: str | None, seq_len: int | None = None) -> "Reading":
+        """A reading from names as text.
+
+        Raises:
+            InputError: the text is no list of OURS=THEIRS, or names a column twice.
+
+        Examples:
+            >>> Reading.parse("params=N,batch=gbsz").columns
+            {'params': 'N', 'batch': 'gbsz'}
+        """
+        columns: dict[str, str] = {}
+        for part in text.split(",") if text is not None else ():
+            ours, _, theirs = (side.strip() for side in part.partition("="))
+            if not ours or not theirs:
+                raise InputError(f"columns: {part!r}: expected OURS=THEIRS, as params=N,batch=gbsz")
+            if ours in columns:
+                raise InputError(f"columns: {ours} is given twice; give it one name")
+            columns[ours] = theirs
+        return cls(columns, seq_len)
+
+    def theirs(self, column: str) -> str:
+        """What the table calls a column."""
+        return self.columns.get(column, column)
+
+    def read(self, frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
+        """The table with our names, the sequence length that was given, and counts as numbers.
+
+        Raises:
+            InputError: the table lacks a column that was named, or contradicts the length.
+        """
+        need(frame, origin, *self.columns.values())
+        kept = set(self.columns.values())
+        frame = frame.drop(columns=[c for c in self.columns if c in frame and c not in kept])
+        frame = frame.rename(columns={theirs: ours for ours, theirs in self.columns.items()})
+        for column in COUNTS:
+            if column in frame and not pd.api.types.is_numeric_dtype(frame[column]):
+                frame[column] = pd.Series([_count(value) for value in frame[column]], frame.index)
+        if self.seq_len is None:
+            return frame
+        if "seq_len" not in frame:
+            return frame.assign(seq_len=self.seq_len)
+        for i in np.flatnonzero(frame["seq_len"].notna() & (frame["seq_len"] != self.seq_len))[:1]:
+            told = f"seq_len is {frame['seq_len'].iloc[i]}, but {self.seq_len} was given"
+            origin.refuse(i, f"{told}; leave the option out, or correct one of them")
+        return frame.assign(seq_len=self.seq_len)
+
+
+def _count(value: object) -> object:
+    """A count written as text; what is none stays, for the check of its column to refuse."""
+    try:
+        return parse_tokens(value) if isinstance(value, str) else value
+    except InputError:
+        return value

@@ -1,0 +1,176 @@
+"""The run table: loss curves of many runs, ours and those of other trainers.
+
+Ours has the columns run, model, params, seq_len, seed, data_seed, peak_lr, step, tokens, batch, lr,
+loss, and eval_loss, grad_norm, seconds, ... where they were measured. A user's needs only what
+`check_runs` says.
+
+Beside Plan the only place that turns steps into tokens: here for curves of other trainers, by
+integrating the batch that each step used (derived here). A row's batch is the batch of the steps
+since the row before; the first row's, of the steps since step 0.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.tables.columns import Origin, counts, need, positive, row_names
+from bss.tables.reading import Reading
+from bss.tables.storage import read_table
+
+
+def read_runs(
+    path: str | Path, reading: Reading | None = None, *, need_loss: bool = True
+) -> pd.DataFrame:
+    """Read and check a run table from CSV (lines that begin with # are comments) or Parquet.
+
+    Args:
+        path: of the file.
+        reading: what it calls its columns.
+        need_loss: as in `check_runs`.
+
+    Returns:
+        As `check_runs`.
+
+    Raises:
+        InputError: the file cannot be read, or `check_runs` refuses a line.
+    """
+    return _checked_runs(*read_table(path, reading), need_loss)
+
+
+def check_runs(
+    frame: pd.DataFrame, source: str = "runs", *, need_loss: bool = True
+) -> pd.DataFrame:
+    """Check a table of loss curves and derive what it lacks.
+
+    Needed are run, batch (sequences), loss or eval_loss (nats per token), one of step or tokens,
+    and one of seq_len or batch_tokens; any other column is passed on. A row may lack the loss
+    where it has an eval_loss.
+
+    Args:
+        frame: rows of a run in order; runs may alternate.
+        source: what to call the table in an error message.
+        need_loss: refuse rows without a loss; else they are of the schedule alone, their loss NaN.
+
+    Returns:
+        A new frame with columns run (text), step, tokens, batch, seq_len (int64) and loss, the
+        loss being the eval_loss where there is no other.
+
+    Raises:
+        InputError: a column is missing; a value is missing, not finite, not positive or (of a
+            count) not whole; a run's rows repeat or go back; columns contradict each other. It
+            names the row, the first being 1.
+    """
+    return _checked_runs(frame, Origin(source, row_names(frame)), need_loss)
+
+
+def loss_column(frame: pd.DataFrame) -> str:
+    """The column to evaluate a run by: held-out loss where there is one, else training loss."""
+    return "eval_loss" if "eval_loss" in frame else "loss"
+
+
+def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.DataFrame:
+    losses = [("loss", "eval_loss")] if need_loss else []
+    counted = ("step", "tokens"), ("seq_len", "batch_tokens")
+    need(frame, origin, "run", "batch", *losses, *counted)
+    if frame.empty:
+        raise InputError(f"{origin.source}: has no rows; write at least one")
+    runs = frame.reset_index(drop=True)
+    for i in np.flatnonzero(runs["run"].isna())[:1]:
+        origin.refuse(i, "run is missing; name the run of every row")
+    runs["run"] = runs["run"].astype(str)
+    runs["batch"] = counts(runs, "batch", origin)
+    runs["seq_len"] = _sequence_lengths(runs, origin)
+    for column in ("step", "tokens"):
+        if column in runs:
+            runs[column] = counts(runs, column, origin, least=0)
+    _check_losses(runs, origin, need_loss)
+    if len(runs["run"].unique()) == 1:
+        return _integrated(runs, origin)
+    pieces = [_integrated(run, origin) for _, run in runs.groupby("run", sort=False)]
+    return pd.concat(pieces).sort_index()
+
+
+def _integrated(run: pd.DataFrame, origin: Origin) -> pd.DataFrame:
+    """One run, in order, with steps or tokens derived from the other, or compared with it."""
+    for column in ("step", "tokens"):
+        if column in run:
+            _refuse_going_back(run, column, origin)
+    size = run["batch"].to_numpy() * run["seq_len"].to_numpy()
+    if "tokens" not in run:
+        taken = np.diff(run["step"].to_numpy(), prepend=0)
+        return run.assign(tokens=np.cumsum(taken * size))
+    if "step" in run:
+        _refuse_contradiction(run, size, origin)
+        return run
+    consumed = np.diff(run["tokens"].to_numpy(), prepend=0)
+    derived = run.assign(step=np.rint(np.cumsum(consumed / size)).astype(np.int64))
+    _refuse_going_back(derived, "step", origin)
+    return derived
+
+
+def _refuse_contradiction(run: pd.DataFrame, size: np.ndarray, origin: Origin) -> None:
+    """Refuse tokens that differ from steps times batch by a whole step, since the first row.
+
+    The first row is free, because a branch or a cut-off file does not begin at token 0, but a
+    step takes at least a sequence. Between rows of two batches the switch may be anywhere.
+    """
+    step, tokens = run["step"].to_numpy(), run["tokens"].to_numpy()
+    taken, before = np.diff(step), np.minimum(size[:-1], size[1:])
+    least = np.concatenate([[0], np.cumsum(taken * before)])
+    most = np.concatenate([[0], np.cumsum(taken * np.maximum(size[:-1], size[1:]))])
+    since = tokens - tokens[0]
+    wrong = (since <= least - size) | (since >= most + size)
+    wrong[0] = tokens[0] < step[0] * run["seq_len"].iloc[0]
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        row, start = int(run.index[i]), origin.rows[run.index[0]]
+        expected = f"{least[i]}" if least[i] == most[i] else f"{least[i]} to {most[i]}"
+        told = (
+            f"tokens {tokens[0]} are fewer than a sequence for each of {step[0]} steps"
+            if i == 0
+            else f"{since[i]} tokens since {start}, but its steps and batches make {expected}"
+        )
+        origin.refuse(row, f"{told}; correct step, tokens, batch or seq_len")
+
+
+def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
+    if "batch_tokens" not in runs:
+        return counts(runs, "seq_len", origin)
+    size = counts(runs, "batch_tokens", origin)
+    batch = runs["batch"].to_numpy()
+    lengths, rule = size // batch, "a multiple of batch"
+    if "seq_len" in runs:
+        lengths, rule = counts(runs, "seq_len", origin), "batch times seq_len"
+    for i in np.flatnonzero(size != batch * lengths)[:1]:
+        told = f"batch_tokens {size[i]} is not {rule} (batch {batch[i]})"
+        origin.refuse(i, f"{told}; correct one of them")
+    return lengths
+
+
+def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
+    """Make the loss columns numbers, none infinite; a row has one of them where it needs it.
+
+    An eval_loss of no row is no column.
+    """
+    columns = [column for column in ("loss", "eval_loss") if column in runs]
+    losses = {column: positive(runs, column, origin, missing_ok=True) for column in columns}
+    lacking = np.all([np.isnan(values) for values in losses.values()], axis=0) & need_loss
+    for i in np.flatnonzero(lacking)[:1]:
+        origin.refuse(i, f"{columns[0]} is missing or NaN; drop the rows after divergence")
+    for column in ("loss", *columns):
+        runs[column] = losses.get(column, losses.get("eval_loss", np.nan))
+    if "eval_loss" in losses and np.isnan(losses["eval_loss"]).all():
+        del runs["eval_loss"]
+
+
+def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:
+    values, name = run[column].to_numpy(), run["run"].iloc[0]
+    for i in np.flatnonzero(np.diff(values) <= 0)[:1]:
+        earlier, row = origin.rows[run.index[i]], int(run.index[i + 1])
+        if values[i + 1] == values[i]:
+            told = f"{column} {values[i]} of run {name} was given in {earlier}; drop one"
+        else:
+            told = f"{column} {values[i + 1]} of run {name} follows {values[i]}; sort the rows"
+        origin.refuse(row, told)

@@ -1,0 +1,103 @@
+"""Tables read from CSV and Parquet, and written whole or not at all."""
+
+import csv
+import io
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bss.errors import InputError
+from bss.files import replacing
+from bss.tables.columns import Origin, row_names
+from bss.tables.reading import Reading
+
+NAMES = ("run", "model", "commit", "registration")
+"""Columns of text, though all of it may be digits."""
+
+
+def write_table(frame: pd.DataFrame, path: str | Path) -> None:
+    """Write a table as CSV or Parquet, whole or not at all.
+
+    Raises:
+        InputError: the name ends in neither .csv nor .parquet, or its directory does not exist.
+    """
+    path = Path(path)
+    check_name(path)
+    with replacing(path) as temporary:
+        if path.suffix == ".csv":
+            frame.to_csv(temporary, index=False)
+        else:
+            frame.to_parquet(temporary, index=False)
+
+
+def check_name(path: Path) -> None:
+    """Refuses a name that no table can be written to.
+
+    Raises:
+        InputError: it ends in neither .csv nor .parquet, its directory does not exist, or it is
+            one.
+    """
+    if not path.parent.is_dir():
+        raise InputError(f"table: {path.parent} is no directory; make it, or write elsewhere")
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(f"table: {path} has an unknown ending; write it as .csv or .parquet")
+    if path.is_dir():
+        raise InputError(f"table: {path} is a directory; name a file in it, or another")
+
+
+def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.DataFrame, Origin]:
+    """A table, and its origin; lines of CSV that begin with # are comments.
+
+    Args:
+        path: CSV or Parquet.
+        reading: what it calls its columns; by default as they are called here.
+
+    Raises:
+        InputError: the file cannot be read, a line has too many or too few values, a column is
+            there twice, or `Reading.read` refuses it.
+    """
+    path, reading = Path(path), reading or Reading()
+    try:
+        frame, rows = _parquet(path) if path.suffix == ".parquet" else _csv(path, reading)
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, ValueError, csv.Error) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
+    origin = Origin(str(path), rows)
+    return reading.read(frame, origin), origin
+
+
+def _parquet(path: Path) -> tuple[pd.DataFrame, Sequence[str]]:
+    frame = pd.read_parquet(path).reset_index(drop=True)
+    return frame, row_names(frame)
+
+
+def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
+    """A frame, its names as they are written, and the lines of its rows."""
+    numbered = [
+        (number, line)
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    _refuse_ragged(path, numbered)
+    names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in NAMES}
+    text = io.StringIO("\n".join(line for _, line in numbered))
+    frame = pd.read_csv(text, dtype=names, index_col=False)
+    return frame, [f"line {number}" for number, _ in numbered[1:]]
+
+
+def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
+    rows = list(csv.reader(line for _, line in numbered))
+    for column in rows[0] if rows else ():
+        if rows[0].count(column) > 1:
+            raise InputError(f"{path}: column {column!r} is there twice; rename one")
+    widths = [len(values) for values in rows]
+    for (number, _), width in zip(numbered, widths, strict=False):
+        if width != widths[0]:
+            raise InputError(
+                f"{path}, line {number}: {width} values for {widths[0]} columns; correct the line"
+            )

@@ -1,0 +1,87 @@
+"""The law under decayed learning rates: constant, WSD and exponential, each at its best peak.
+
+Li et al. (arXiv 2509.19189) at batch 1 and infinite width: with D samples a constant rate reaches
+D^−s/(1+s); a decay does better, by logarithms less than the best power of the task where it takes
+the whole run. Here the rate falls exponentially from its peak to peak/D over the last part of the
+samples; in intrinsic time such a fall is a straight line (derived here).
+"""
+
+import math
+
+import numpy as np
+
+from bss.errors import check
+from bss.theory.exponents import exponents, regime
+from bss.theory.fsl import Drive, Law, law_curve, limit_law
+from bss.theory.search import minimum
+
+GRID = 30
+_SMALLEST = math.exp(-14)  # of the largest rate
+_TOLERANCE = 1e-6
+
+
+def decayed_risk(law: Law, peak: float, data: float, share: float) -> float:
+    """The law's risk after D samples one at a time.
+
+    Args:
+        law: which.
+        peak: η before the decay.
+        data: D.
+        share: part of the samples over which the rate decays: 0 for a constant rate, 1 for an
+            exponential one, between them WSD.
+    """
+    _check(data, share)
+    stable = (1 - share) * data * peak
+    if share == 0:
+        drive, end = Drive(lambda t: np.full_like(t, peak)), stable
+    else:
+        fall = math.log(data) / (share * data)
+        edges = (stable,) if share < 1 else ()
+        drive = Drive(lambda t: peak - fall * np.maximum(t - stable, 0), edges)
+        end = stable + peak * (1 - 1 / data) / fall
+    return float(law_curve(law, drive, [end], tolerance=_TOLERANCE)[0])
+
+
+def best_peak(
+    source: float, capacity: float, data: float, share: float, *, largest: float = 1.0
+) -> tuple[float, float]:
+    """The peak rate up to `largest` with the lowest risk, and that risk; noise of variance 1.
+
+    Arguments as in `decayed_risk`; the law is that of infinite width.
+    """
+    _check(data, share)
+    law = limit_law(source, capacity, 1.0, largest * data * (1 + 1e-9))
+
+    def risk(log_peak: float) -> float:
+        return decayed_risk(law, math.exp(log_peak), data, share)
+
+    grid = np.linspace(math.log(largest * _SMALLEST), math.log(largest), GRID)
+    place, lowest = minimum(risk, grid, np.array([risk(at) for at in grid]))
+    return math.exp(place), lowest
+
+
+def decay_order(source: float, capacity: float, data: np.ndarray, share: float) -> np.ndarray:
+    """The order of the best risk [N] in D, `data` [N], up to a constant (Li et al.).
+
+    Constant D^−s/(1+s). Exponential (D/log D)^p with p the power of the optimum, −s for hard and
+    −sβ/(1+sβ) for easy tasks. WSD D^p for hard, D^p (log D)^((sβ−s)/(1+sβ)) for easy. Which it
+    is, `share` tells as in `decayed_risk`.
+
+    Examples:
+        >>> budgets = np.array([1e4, 1e8])
+        >>> ratio = np.divide(*decay_order(0.5, 4, budgets, 0.2))
+        >>> round(float(ratio), 6)
+        100.0
+    """
+    theory, signal = exponents(source, capacity), source * capacity
+    if share == 0:
+        return data**theory.constant_loss
+    if share == 1:
+        return (data / np.log(data)) ** theory.loss
+    logs = 0.0 if regime(source, capacity) == "hard" else (signal - source) / (1 + signal)
+    return data**theory.loss * np.log(data) ** logs
+
+
+def _check(data: float, share: float) -> None:
+    check(1 < data < math.inf, "data", data, "a number of samples above 1")
+    check(0 <= share <= 1, "share", share, "a part of the samples, 0 to 1")

@@ -1,0 +1,123 @@
+"""What the theory says of powers: regimes, exponents in the data budget, slopes of measurements.
+
+Wang et al. (arXiv 2602.14208) for schedules, Li et al. (arXiv 2509.19189) for the two regimes. All
+of them hold as the budget goes to infinity; near s = 1 − 1/β they set in slowly.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import t as student
+
+from bss.theory.regression import check_exponents
+
+Regime = Literal["easy", "hard"]
+
+
+def regime(source: float, capacity: float) -> Regime:
+    """Hard where s ≤ 1 − 1/β (Li et al.): the target outlasts the memory of the noise."""
+    check_exponents(source, capacity)
+    return "hard" if source <= 1 - 1 / capacity else "easy"
+
+
+@dataclass(frozen=True)
+class Exponents:
+    """Exponents of the data budget D in the optimum, unless another variable is named.
+
+    Attributes:
+        loss: excess risk of the optimal schedule.
+        horizon: its intrinsic time T*.
+        growth_fraction: the part of T* in which the batch is above the minimum.
+        peak_batch: its last batch, when nothing bounds it from above.
+        constant_loss: excess risk of the best constant batch.
+        switch: D − P*, the data after the best switch between two batches; 1 where P* = 0.
+        catch_up_gap: gap to the large batch against steps δ after a switch, for δ ≪ t_switch.
+        catch_up_time: steps until the gap is down to the signal, against t_switch.
+    """
+
+    loss: float
+    horizon: float
+    growth_fraction: float
+    peak_batch: float
+    constant_loss: float
+    switch: float
+    catch_up_gap: float
+    catch_up_time: float
+
+
+def exponents(source: float, capacity: float) -> Exponents:
+    """The exponents of a task (Wang et al.; the catch-up's derived here).
+
+    Raises:
+        InputError: source ≤ 0 or capacity ≤ 1.
+
+    Examples:
+        >>> hard = exponents(0.3, 4)
+        >>> round(hard.switch, 3), hard.loss, hard.peak_batch
+        (0.743, -0.3, 0.65)
+    """
+    hard = regime(source, capacity) == "hard"
+    memory = 1 - 1 / capacity
+    signal = source * capacity
+    return Exponents(
+        loss=-source if hard else -signal / (1 + signal),
+        horizon=1.0 if hard else capacity / (1 + signal),
+        growth_fraction=-(memory - source) / (1 + memory) if hard else 0.0,
+        peak_batch=(1 + source) / 2 if hard else (0.5 + signal) / (1 + signal),
+        constant_loss=-source / (1 + source),
+        switch=(1 + source) / (1 + memory) if hard else 1.0,
+        catch_up_gap=-memory,
+        catch_up_time=source / memory,
+    )
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Source s and capacity β of a task."""
+
+    source: float
+    capacity: float
+
+    @property
+    def regime(self) -> Regime:
+        """Easy or hard."""
+        return regime(self.source, self.capacity)
+
+    @property
+    def exponents(self) -> Exponents:
+        """Those of its optimum."""
+        return exponents(self.source, self.capacity)
+
+    def __str__(self) -> str:
+        return f"{self.regime}, s = {self.source:g}, β = {self.capacity:g}"
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A slope in log–log, with the interval of a straight line's least-squares fit.
+
+    The interval says how straight the line is; a bend from small budgets shifts it as a whole.
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.90
+
+
+def slope(x: np.ndarray, y: np.ndarray, *, level: float = 0.90) -> Slope:
+    """Fits log y against log x, [N], positive, with an interval of nominal coverage `level`.
+
+    At least two x must be distinct; of two points the interval is open.
+    """
+    log_x, log_y = np.log(x) - np.mean(np.log(x)), np.log(y)
+    value = float(log_x @ log_y / (log_x @ log_x))
+    residuals = log_y - log_y.mean() - value * log_x
+    freedom = len(log_x) - 2
+    if not freedom:
+        return Slope(value, -math.inf, math.inf, level)
+    error = math.sqrt(float(residuals @ residuals) / freedom / float(log_x @ log_x))
+    reach = float(student.ppf((1 + level) / 2, freedom)) * error
+    return Slope(value, value - reach, value + reach, level)

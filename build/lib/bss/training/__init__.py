@@ -1,0 +1,1 @@
+"""One training run: config, step, buckets, loop, evaluation, checkpoints, run directory."""

@@ -1,0 +1,188 @@
+"""Where and how a run is executed: nothing here changes what is computed, up to rounding."""
+
+import os
+import platform
+import subprocess
+import timeit
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from bss.errors import check_least
+from bss.machines.targets import target_of
+from bss.schedules.plan import Plan
+from bss.training.bucketing import Ladder
+from bss.training.config import RunConfig
+from bss.training.mesh import on_gpus
+
+NOT_COMPUTED = ("commit", "registration")
+"""What execution.json records beside that on which the numbers hang."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How to execute a run.
+
+    Attributes:
+        runs: directory of run directories.
+        data: directory of the token shards.
+        buckets: ladder of bucket sizes in sequences; empty for any up to 32.
+        fit: choose them by memory, found by compiling: of `buckets`, or of any size where it is
+            empty, those that the devices hold.
+        devices: how many devices of each process share a bucket; 0 means all.
+        fsdp: how many of them split the weights, the optimizer's state and the averages; a divisor
+            of `devices`. 1 where each holds them whole.
+        whole_gradient: with `fsdp`, every device adds up a whole float32 gradient, and they meet
+            once a step; else each keeps a part, and they meet in every layer and bucket.
+        checkpoint_seconds: between checkpoints; longer where a save holds up the steps for more
+            than a 20th of that. 0 saves at every step.
+        forks: token counts at which a checkpoint is kept for branches.
+        evaluation_bucket: sequences evaluated at once on each device.
+        compilation_cache: directory of JAX's persistent compilation cache; empty for none.
+        registration: SHA-256 of the predictions that the run is to be scored by; empty for none.
+        repeatable: on GPUs only operations that give the same bits every time; some are slower.
+            CPUs and TPUs have no others.
+        attention: the kernel that computes it: "cudnn", "splash", "reference", one of a user's own
+            as `package.module:ATTRIBUTE`, or "auto" for the first of these that the device, the
+            model and its sequences allow.
+    """
+
+    runs: str = "runs"
+    data: str = "data/stdlib-bytes"
+    buckets: tuple[int, ...] = ()
+    fit: bool = False
+    devices: int = 0
+    fsdp: int = 1
+    whole_gradient: bool = False
+    checkpoint_seconds: float = 60.0
+    forks: tuple[int, ...] = ()
+    evaluation_bucket: int = 32
+    compilation_cache: str = ""
+    registration: str = ""
+    repeatable: bool = False
+    attention: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_least("execution", self, devices=0, fsdp=1, checkpoint_seconds=0, evaluation_bucket=1)
+
+    def ladder(self, run: RunConfig) -> Ladder:
+        """The buckets that a run's steps may be done in."""
+        return Ladder(self.buckets, run.noise_scale.split)
+
+    def plan(self, run: RunConfig) -> Plan:
+        """The run's plan; InputError where there is none, or a batch is a multiple of no bucket."""
+        plan = run.plan()
+        self.ladder(run).capacity(plan)
+        return plan
+
+    def attention_of(self, run: RunConfig, mesh: Mesh) -> str:
+        """The attention kernel of a run's programs; InputError where that asked for cannot be."""
+        seq_lens = {run.data.seq_len, run.evaluation.seq_len or run.data.seq_len}
+        return run.model.choose_attention(self.attention, mesh.devices.flat[0], seq_lens)
+
+
+def compiler_options(execution: Execution, mesh: Mesh) -> dict[str, Any]:
+    """What the compiler is told besides the program."""
+    if execution.repeatable and on_gpus(mesh):
+        return {"xla_gpu_deterministic_ops": True}
+    return {}
+
+
+def use_compilation_cache(execution: Execution) -> None:
+    """Keeps compiled programs on disk, where the execution names a directory for them."""
+    if execution.compilation_cache:
+        jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@cache
+def peak_flops() -> float | None:
+    """Peak FLOP/s of one device; None for an accelerator that is not in the table of targets.
+
+    Of a CPU: the best of eight float32 matrix products of 1024 x 1024, measured here and now.
+    """
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        target = target_of(device.device_kind)
+        return target and target.peak_flops
+    x = jnp.ones((1024, 1024), jnp.float32)
+    product = jax.jit(jnp.matmul).lower(x, x).compile()
+    seconds = timeit.repeat(lambda: product(x, x).block_until_ready(), repeat=8, number=1)
+    return 2 * 1024**3 / min(seconds)
+
+
+@cache
+def commit() -> str:
+    """The repository's commit, "+" behind it where the tree differs; "" outside a checkout.
+
+    A copy without its history, as in a container, is told by the variable BSS_COMMIT.
+    """
+    if told := os.environ.get("BSS_COMMIT"):
+        return told
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def machine() -> str:
+    """The device's kind and the host's processor, for the record beside a result."""
+    return f"{jax.local_devices()[0].device_kind} ({_processor()})"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown processor"
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
+def describe(
+    mesh: Mesh, execution: Execution, attention: str = "reference", fleet: int = 1
+) -> dict[str, Any]:
+    """What execution.json records; `attention` was chosen, `fleet` runs are trained side by side.
+
+    Two executions repeat bit-identically if their records are equal but for NOT_COMPUTED.
+    """
+    device = jax.local_devices()[0]
+    registered = {"registration": execution.registration} if execution.registration else {}
+    return {
+        "device": device.device_kind,
+        "platform": device.platform,
+        "devices": mesh.size,
+        "processes": jax.process_count(),
+        "fsdp": execution.fsdp,
+        "whole_gradient": execution.whole_gradient,
+        "fleet": fleet,
+        "buckets": list(execution.buckets),
+        "evaluation_bucket": execution.evaluation_bucket,
+        "repeatable": execution.repeatable,
+        "attention": attention,
+        "cores": _cores(),
+        "machine": platform.machine(),
+        "commit": commit(),
+        **registered,
+        "python": platform.python_version(),
+        "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
+    }
+
+
+def _cores() -> int:
+    """Cores this process may run on; XLA on CPU rounds differently with their number."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,148 @@
+"""Where a run's sequences come from: token shards on the host, or the synthetic language.
+
+Both address sequences by position alone, so that batch size, buckets and restarts never change
+which sequence comes when.
+"""
+
+import functools
+from pathlib import Path
+from typing import Protocol
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.data import synthetic
+from bss.data.log_bilinear import SyntheticLanguage
+from bss.data.shards import Shards, open_shards
+from bss.errors import InputError
+from bss.training.config import DataConfig, RunConfig
+from bss.training.mesh import by_position, own_columns
+
+SYNTHETIC = "synthetic"
+"""The content of a data config whose sequences are the synthetic language's."""
+
+_SEED_STRIDE = 1 << 48
+_BLOCK = 1024
+
+
+class Source(Protocol):
+    """Training and held-out sequences of one run."""
+
+    def check(self, sequences: int) -> None:
+        """Refuses a run that needs more sequences than there are."""
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """Sequences from `position` on, on the devices.
+
+        Returns:
+            int32 [capacity, bucket, T+1], split over the devices along the bucket; only the first
+            `count` sequences count.
+        """
+        ...
+
+    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
+        """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
+        ...
+
+    def bytes_per_token(self) -> float | None:
+        """Of the validation split; None where tokens are no text."""
+
+
+class TextSource:
+    """Sequences of memory-mapped token shards, cut and shuffled on the host."""
+
+    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh):
+        from bss.data.stream import Stream  # here, so that only text needs grain
+
+        self._shards, self._data = shards, data
+        self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
+        self._mesh = mesh
+        self.check = self._stream.check
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """See `Source`; the sequences that do not count are zeros."""
+        self.check(position + count)
+        shape = capacity, bucket, self._data.seq_len + 1
+        return by_position(lambda n: self._stream.at(position + n), count, shape, self._mesh)
+
+    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
+        """See `Source`."""
+        from bss.data.stream import held_out
+
+        return held_out(self._shards, split, seq_len, tokens)
+
+    def bytes_per_token(self) -> float | None:
+        """See `Source`."""
+        return self._shards.bytes_per_token("validation")
+
+
+class SyntheticSource:
+    """Sequences of the synthetic language, made on the devices a block at a time.
+
+    The data seed moves the positions, 2^48 apart, and leaves the language as it is.
+    """
+
+    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh):
+        self._language, self._offset = language, data.seed * _SEED_STRIDE
+        self._mesh = mesh
+        self._block = functools.lru_cache(maxsize=4)(self._made)
+
+    def _made(self, index: int, first: int, bucket: int, columns: tuple[int, ...]) -> np.ndarray:
+        """Block `index` of the sequences in some columns of the buckets from position `first` on.
+
+        Returns:
+            int32 [_BLOCK, T+1].
+        """
+        turns, column = np.divmod(index * _BLOCK + np.arange(_BLOCK), len(columns))
+        places = (first + bucket * turns + np.take(columns, column)).astype(np.uint64)
+        return np.asarray(synthetic.at(self._language, np.uint64(self._offset) + places))
+
+    def check(self, sequences: int) -> None:
+        """See `Source`; the language is endless, but two data seeds must not meet."""
+        if sequences > _SEED_STRIDE:
+            raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """See `Source`; the sequences that do not count are zeros."""
+        columns, width = tuple(own_columns(self._mesh, bucket).tolist()), bucket
+        if len(columns) == bucket:  # all of them: one row of blocks serves every bucket
+            columns, width = (0,), 1
+        turns, first = divmod(position, width)
+
+        def rows(numbers: np.ndarray) -> np.ndarray:
+            start = turns * len(columns)
+            indices = range(start // _BLOCK, (start + len(numbers) - 1) // _BLOCK + 1)
+            blocks = [self._block(index, first, width, columns) for index in indices]
+            return np.concatenate(blocks)[start % _BLOCK :][: len(numbers)]
+
+        shape = capacity, bucket, self._language.seq_len + 1
+        return by_position(rows, count, shape, self._mesh)
+
+    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
+        """See `Source`; the language depends on the length of its sequences."""
+        if seq_len != self._language.seq_len:
+            raise InputError(
+                f"evaluation.seq_len is {seq_len}; the synthetic language of this run has "
+                f"sequences of {self._language.seq_len}, so leave it out"
+            )
+        return synthetic.held_out(self._language, split, tokens)
+
+    def bytes_per_token(self) -> float | None:
+        """See `Source`."""
+        return None
+
+
+def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
+    """The source of a run.
+
+    Raises:
+        InputError: missing, damaged or changed shards.
+    """
+    data = run.data
+    if data.content == SYNTHETIC:
+        language = SyntheticLanguage(run.model.vocab_size, data.seq_len)
+        return SyntheticSource(language, data, mesh)
+    opened = open_shards(shards)
+    opened.require(data.content)
+    return TextSource(opened, data, mesh)

@@ -1,0 +1,86 @@
+"""Token counts and their text ("250M", "1.5B", "2^20", "20%"), parsed and printed in one place.
+
+Counts are exact Python integers at any size: 10^13 tokens are beyond int32 and float32.
+"""
+
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+from bss.errors import InputError
+
+SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+LARGEST = 2**63 - 1  # so that every count fits the int64 columns of the tables
+
+_NUMBER = re.compile(
+    r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e\+?([0-9]{1,2}))?([kmbt%]?)", re.IGNORECASE
+)
+_POWER = re.compile(r"2\^([0-9]{1,2})")
+
+
+def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = None) -> int:
+    """The exact count that a text means.
+
+    Args:
+        text: "250M", "1.5B", "200K", "1e6", "2^20" or an integer; decimal suffixes K, M, B, T in
+            either case. "20%" where a total is given; a share that is no whole count is rounded
+            down.
+        field: the name of the setting, for the error message.
+        total: what a percentage is a share of.
+
+    Returns:
+        A count in [0, 2^63).
+
+    Raises:
+        InputError: the text is no such count, or is negative, fractional or too large.
+
+    Examples:
+        >>> parse_tokens("1.5B"), parse_tokens("2^20"), parse_tokens("20%", total=1001)
+        (1500000000, 1048576, 200)
+    """
+    if isinstance(text, bool) or not isinstance(text, int | str):
+        raise InputError(f"{field}: {text!r} is no count; write an integer or a text like 250M")
+    count = text if isinstance(text, int) else _count(text.strip(), field, total)
+    if count < 0:
+        raise InputError(f"{field}: {text} is negative; write a count of 0 or more")
+    if count > LARGEST:
+        raise InputError(f"{field}: {text} is too large; write a count below 2^63")
+    return count
+
+
+def format_tokens(count: int) -> str:
+    """The shortest text that parses back to exactly this count.
+
+    Examples:
+        >>> format_tokens(250_000_000), format_tokens(1_500), format_tokens(123_456)
+        ('250M', '1.5K', '123456')
+    """
+    texts = [
+        f"{(Decimal(count) / unit).normalize():f}{suffix}"
+        for suffix, unit in SUFFIXES.items()
+        if unit <= max(count, 1)
+    ]
+    return min(reversed(texts), key=len)
+
+
+def _count(text: str, field: str, total: int | None) -> int:
+    if power := _POWER.fullmatch(text):
+        return 2 ** int(power[1])
+    number = _NUMBER.fullmatch(text)
+    if number is None or len(text) > 40:
+        raise InputError(
+            f"{field}: {text[:40]!r} is no count of 0 or more; "
+            "write it like 250M, 1.5B, 200K, 1e6, 2^20 or 123456"
+        )
+    value, suffix = Fraction(Decimal(number[1])) * 10 ** int(number[2] or 0), number[3].upper()
+    if suffix == "%":
+        if total is None:
+            raise InputError(f"{field}: {text} is a share of nothing here; write a count like 250M")
+        if value > 100:
+            raise InputError(f"{field}: {text} is more than the whole; write at most 100%")
+        return math.floor(value * total / 100)
+    count = value * SUFFIXES[suffix]
+    if count.denominator != 1:
+        raise InputError(f"{field}: {text} is no whole number; write an exact count")
+    return int(count)

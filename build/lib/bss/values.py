@@ -1,0 +1,163 @@
+"""Configs and fits as plain nested dicts and back, by their types.
+
+A class may shape its own form: `parse` and `str` make a text of a value, metadata `key` names a
+field there, `encoded` and `decoded` change the fields' dict after and before, and `variant` chooses
+the class by an entry.
+"""
+
+import dataclasses
+import difflib
+import functools
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.units import parse_tokens
+
+T = TypeVar("T")
+
+
+def to_dict(value: Any) -> Any:
+    """A value as nested dicts, tuples, lists, numbers and text, ready for JSON."""
+    if hasattr(type(value), "parse"):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        plain = {_key(f): to_dict(getattr(value, f.name)) for f in fields}
+        return value.encoded(plain) if hasattr(value, "encoded") else plain  # type: ignore[attr-defined]
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return to_dict(value._asdict())  # type: ignore[attr-defined]
+    if isinstance(value, Mapping):
+        return {key: to_dict(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(to_dict(v) for v in value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
+def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True) -> T:
+    """Builds a dataclass or NamedTuple from a nested mapping, by the types of its fields.
+
+    Args:
+        cls: what to build.
+        entry: its fields by name. Integers may be written as token counts ("10M").
+        where: path of the entry, ending in a point, for error messages.
+        strict: refuse unknown keys, and null in place of a number; else the one is ignored and the
+            other NaN, as JSON has no NaN: so fits are read.
+
+    Raises:
+        InputError: naming the path, its value and what is expected.
+    """
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{where.rstrip('.')} is {entry!r}; expected a group of fields")
+    kind: Any = cls.variant(entry) if hasattr(cls, "variant") else cls  # type: ignore[attr-defined]
+    if hasattr(kind, "decoded"):
+        entry = kind.decoded(dict(entry))
+    names, hints = _fields(kind)
+    for key in entry if strict else ():
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(hints)}"
+            raise InputError(f"{where}{key} is not a field of {kind.__name__}; {hint}")
+    given = {
+        names[key]: _value(hints[key], value, f"{where}{key}", strict)
+        for key, value in entry.items()
+        if key in hints
+    }
+    try:
+        return kind(**given)
+    except TypeError as error:
+        missing = str(error).rsplit(": ", 1)[-1]
+        raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[dict[str, str], dict[str, Any]]:
+    """By the key of each field, its name and its type."""
+    hints = typing.get_type_hints(kind)
+    names = {name: name for name in hints}
+    if dataclasses.is_dataclass(kind):  # whose class variables are no fields
+        names = {_key(f): f.name for f in dataclasses.fields(kind)}
+    return names, {key: hints[name] for key, name in names.items() if name in hints}
+
+
+def _key(field: dataclasses.Field) -> str:
+    return field.metadata.get("key", field.name)
+
+
+def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
+    """A value of an annotated type."""
+    origin, members = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin is Literal:
+        if value not in members:
+            known = ", ".join(map(str, members))
+            raise InputError(f"{where} is {value!r}; expected one of {known}")
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _union(members, value, where, strict)
+    if origin in (tuple, list):
+        return _sequence(origin, members, value, where, strict)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise InputError(f"{where} is {value!r}; expected a group of fields")
+        return {key: _value(members[1], v, f"{where}.{key}", strict) for key, v in value.items()}
+    if kind is np.ndarray:
+        return np.array([math.nan if v is None else v for v in value])
+    if hasattr(kind, "parse"):
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, str):
+            raise InputError(f"{where} is {value!r}; expected a text")
+        return kind.parse(value)
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+        return from_dict(typing.cast(type, kind), value, f"{where}.", strict=strict)
+    return _scalar(kind, value, where, strict)
+
+
+def _union(members: tuple[Any, ...], value: Any, where: str, strict: bool) -> Any:
+    """The first member that takes the value; the error of the one nearest to it."""
+    if value is None and type(None) in members:
+        return None
+    errors = []
+    for member in (m for m in members if m is not type(None)):
+        try:
+            return _value(member, value, where, strict)
+        except InputError as error:
+            errors.append(error)
+    if len(errors) > 1 and not isinstance(value, Mapping):
+        names = " or ".join(getattr(m, "__name__", str(m)) for m in members if m is not type(None))
+        raise InputError(f"{where} is {value!r}; expected {names}")
+    raise errors[-1]
+
+
+def _sequence(origin: Any, members: tuple[Any, ...], value: Any, where: str, strict: bool) -> Any:
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{where} is {value!r}; expected a list")
+    repeated = origin is list or members[-1] is Ellipsis
+    kinds = members[:1] * len(value) if repeated else members
+    if len(kinds) != len(value):
+        raise InputError(f"{where} has {len(value)} values; expected {len(kinds)}")
+    pairs = enumerate(zip(kinds, value, strict=True))
+    return origin(_value(kind, v, f"{where}[{i}]", strict) for i, (kind, v) in pairs)
+
+
+def _scalar(kind: type, value: Any, where: str, strict: bool) -> Any:
+    if kind is int and isinstance(value, str):
+        return parse_tokens(value, field=where)
+    if kind is float and value is None and not strict:
+        return math.nan
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InputError(f"{where} is {value!r}; expected {kind.__name__}")
+    if isinstance(value, float) and strict and not math.isfinite(value):
+        raise InputError(f"{where} is {value}; expected a finite number")
+    return value
