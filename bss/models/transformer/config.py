@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bss.errors import InputError
 from bss.models.family import Counts, Gather, LossSums, ModelFamily, Params, as_it_is
-from bss.values import to_dict
 
 if TYPE_CHECKING:
     import jax
@@ -85,6 +84,7 @@ class TransformerConfig(ModelFamily):
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """Its fields; those of the size of a `name` where they are not given."""
         from bss.models.sizes import named
+        from bss.values import to_dict  # loads numpy
 
         entry = super().decoded(entry)
         if "name" in entry:
