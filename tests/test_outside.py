@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import site
 import subprocess
 import sys
@@ -22,7 +23,11 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 def outside(tmp_path_factory):
     """A directory with the wheel in its .venv, which sees every other package of this one."""
     directory = tmp_path_factory.mktemp("outside")
-    build = "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", directory, ROOT
+    source = directory / "source"  # where a build may leave its own
+    shutil.copytree(ROOT / "bss", source / "bss")
+    for name in ("pyproject.toml", "requirements.txt", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, source)
+    build = "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", directory, source
     subprocess.run([sys.executable, "-m", *build], check=True)
     (wheel,) = directory.glob("*.whl")
     venv.create(directory / ".venv")
@@ -59,6 +64,53 @@ def test_a_sweep_on_ones_own_text_with_ones_own_rate(outside):
     run = json.loads(next(outside.glob("own/runs/*/config.json")).read_text())
     assert run["schedule"]["rate"] == "halving:RATE"
     assert (outside / "own/report.html").read_text().count("<svg") >= 3
+    _is_from_the_wheel(outside)
+
+
+CORPUS = """import pathlib
+from dataclasses import dataclass
+
+import bss
+
+
+@dataclass(frozen=True)
+class Chapters(bss.Corpus):
+    folder: str
+
+    def texts(self):
+        for path in sorted(pathlib.Path(self.folder).rglob("*.md")):
+            yield from path.read_text().split("\\n\\n\\n")
+
+
+CORPUS = Chapters("texts")
+"""
+OWN = {
+    "setup": {
+        "model": {"family": "bigram:Bigram", "width": 16},
+        "text": {"corpus": "chapters:CORPUS", "seq_len": 32},
+        "schedule": {"tokens": "20K"},
+        "evaluation": {"tokens": "1024", "first": "5K"},
+    },
+    "axes": {"model.width": [8, 16]},
+}
+
+
+@pytest.mark.slow
+def test_a_sweep_on_ones_own_corpus_with_ones_own_model(outside):
+    (outside / "chapters.py").write_text(CORPUS)
+    shutil.copy(ROOT / "tests/models/bigram.py", outside)
+    (outside / "models.json").write_text(json.dumps(OWN))
+    if not (outside / "texts").exists():
+        _texts(outside)
+    command = ".venv/bin/bss", "sweep", "models.json", "--out", "models"
+    done = subprocess.run(command, cwd=outside, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "2 runs finished" in done.stdout
+    finals = (outside / "models/finals.csv").read_text()
+    assert "Bigram" in finals
+
+
+def _is_from_the_wheel(outside: Path) -> None:
     where = [".venv/bin/python", "-c", "import bss; print(bss.__file__)"]
     found = subprocess.run(where, cwd=outside, capture_output=True, text=True, check=True).stdout
     assert found.startswith(str(outside))

@@ -1,1 +1,0 @@
-"""Steps against batch: critical batch sizes, their laws, other definitions."""

@@ -1,1 +1,0 @@
-"""Final losses over model size, tokens and batch, and the best batch by them."""

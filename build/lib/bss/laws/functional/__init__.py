@@ -1,1 +1,0 @@
-"""The functional law of loss curves under any schedule."""

@@ -1,1 +1,0 @@
-"""Machines, present or absent: what a device holds and how fast it is; programs compiled for it."""

@@ -1,1 +1,0 @@
-"""From loss curves to points, and what they say without a law."""

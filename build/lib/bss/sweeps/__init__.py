@@ -1,1 +1,0 @@
-"""Many runs: the grid, the index over run directories, the engine that trains them."""

@@ -1,1 +1,0 @@
-"""One training run: config, step, buckets, loop, evaluation, checkpoints, run directory."""
