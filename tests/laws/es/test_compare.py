@@ -17,15 +17,24 @@ def test_left_out_batches_tell_planted_laws_apart(planted, law):
     assert compare(points).winner == law
 
 
+# Laws that hold the planted one, or bend as it does, and may so predict as well.
+BESIDE = {
+    "surface": {"surface, m free", "surface, Adam clock"},
+    "hyperbola": {"piecewise", "lopsided valley"},
+    "piecewise": set(),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["surface", "hyperbola", "piecewise"])
-def test_left_out_batches_tell_planted_laws_apart_in_50_trials(planted, law):
-    winners = []
+@pytest.mark.parametrize("law", BESIDE)
+def test_the_planted_law_is_chosen_in_most_of_50_trials_and_none_that_is_unlike_it(planted, law):
+    level = []
     for seed in range(50):
         generator = np.random.default_rng(seed)
         points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
-        winners.append(compare(points).winner)
-    assert winners.count(law) >= 48
+        level += compare(points).level
+    assert level.count(law) >= 40
+    assert {*level} <= {law, *BESIDE[law]}
 
 
 def test_all_laws_predict_the_same_points_and_errors_are_of_the_noise(of_surface):

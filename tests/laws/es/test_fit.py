@@ -75,14 +75,17 @@ def trial(planted, seed, seeds=3, options=QUICK):
     pairs = [(e, t) for e, t in zip(estimates, truth, strict=True) if e.value is not None]
     assert len(pairs) >= 3
     errors = [abs(e.value / t - 1) for e, t in pairs]
-    covered = [e.low <= t <= e.high for e, t in pairs]
+    covered = [
+        np.nan if e.value is None else float(e.low <= t <= e.high)
+        for e, t in zip(estimates, truth, strict=True)
+    ]
     return errors, covered
 
 
 def test_noisy_surface_gives_b_opt_within_five_percent(planted):
     trials = [trial(planted, seed) for seed in range(8)]
     assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
-    assert np.mean(np.concatenate([covered for _, covered in trials])) > 0.6
+    assert np.nanmean(np.concatenate([covered for _, covered in trials])) > 0.6
 
 
 @pytest.mark.slow
@@ -90,7 +93,9 @@ def test_noisy_surface_gives_b_opt_within_five_percent(planted):
 def test_intervals_cover_at_their_level_in_200_trials(planted, seeds):
     trials = [trial(planted, seed, seeds, Options(seed=seed)) for seed in range(200)]
     assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
-    coverage = np.mean([covered for _, covered in trials], axis=0)
+    covered = np.array([covered for _, covered in trials])
+    assert np.isfinite(covered).mean() > 0.97  # the rest have their best batch at an end
+    coverage = np.nanmean(covered, axis=0)
     assert (coverage >= 0.80).all()
     assert (coverage <= 0.97).all()
 
