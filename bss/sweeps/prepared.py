@@ -17,7 +17,11 @@ def prepared_run(setup: RunSetup, engine: EngineConfig) -> tuple[RunConfig, Exec
     if text.corpus == SYNTHETIC:
         run, shards = planned_run(setup, content=SYNTHETIC), ""
     else:
-        prepared = in_turn(lambda: prepare(text.corpus, text.tokenizer, Path(text.root)))
+        prepared = in_turn(
+            lambda: prepare(
+                text.corpus, text.tokenizer, Path(text.root), text_feature=text.text_feature
+            )
+        )
         stream = Stream(prepared.tokens("train"), text.seq_len, seed=0)
         stream.check(setup.schedule.tokens // text.seq_len)
         run = planned_run(setup, prepared.vocab_size, prepared.content_hash)

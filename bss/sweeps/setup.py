@@ -20,12 +20,14 @@ class TextConfig:
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora.
         seq_len: targets per sequence, in tokens.
+        text_feature: the field of JSON lines, or the feature of a tfds data set, that is the text.
     """
 
     corpus: str = "stdlib"
     tokenizer: str = "bytes"
     root: str = "data"
     seq_len: int = 128
+    text_feature: str = "text"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""The text of a set-up becomes the shards of its runs."""
+
+import json
+
+import pytest
+
+from bss.errors import InputError
+from bss.sweeps.prepared import prepared_run
+from bss.sweeps.setup import EngineConfig, RunSetup, TextConfig
+from bss.values import from_dict
+
+BODY = "A note of its own, number {}, of a few words each.\n"
+
+
+@pytest.fixture
+def notes(tmp_path):
+    lines = [json.dumps({"id": n, "body": BODY.format(n) * 20}) for n in range(60)]
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines))
+
+    def setup(**text):
+        given = {"corpus": f"files:{tmp_path}/*.jsonl", "root": str(tmp_path / "data"), **text}
+        schedule = {"tokens": 2048, "batch": 2}
+        return from_dict(RunSetup, {"model": "pico", "text": given, "schedule": schedule})
+
+    return setup
+
+
+def test_lines_of_another_field_are_trained_on(notes):
+    run, execution = prepared_run(notes(text_feature="body", seq_len=32), EngineConfig())
+    assert run.data.content and run.model.vocab_size == 256
+    assert execution.data.startswith(notes().text.root)
+    assert TextConfig().text_feature == "text"
+
+
+def test_a_field_that_is_not_there_is_refused(notes):
+    with pytest.raises(InputError, match=r"notes.jsonl, line 1, has no text 'text' but id, body"):
+        prepared_run(notes(), EngineConfig())
