@@ -77,7 +77,21 @@ def _config(options: argparse.Namespace) -> "SweepConfig":
         engine = setup.setdefault("engine", {})
         if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
             engine["runs"] = str(Path(asked["results"]) / "runs")
-    return from_dict(SweepConfig, {**asked, "setup": setup})
+    config = from_dict(SweepConfig, {**asked, "setup": setup})
+    _refuse_without_effect(options.changes, config)
+    return config
+
+
+def _refuse_without_effect(changes: Sequence[str], config: "SweepConfig") -> None:
+    from bss.sweeps.axes import parse_set, read_axes
+
+    axes = [axis for axis in read_axes(config.axes, config.axis) if not callable(axis)]
+    varied = {name for axis in axes for overlay in axis for name in overlay}
+    for text in changes:
+        if (name := ".".join(parse_set(text)[0])) in varied:
+            raise InputError(
+                f"--set {text} has no effect: an axis varies {name}; change the config's axes"
+            )
 
 
 def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
@@ -106,7 +120,6 @@ def _priced(config: "SweepConfig") -> Output:
     names = list(varied[runs[0].id])
     shown = [
         (
-            run.id,
             run.seed,
             number(run.optimizer.lr),
             *varied[run.id].values(),
