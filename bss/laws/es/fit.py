@@ -21,7 +21,7 @@ from bss.laws.es.law import Law, Problem
 from bss.laws.es.settle import agreed, asked_for, by_vertices
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
 from bss.laws.es.vertices import best_at, outliers, valley_at
-from bss.laws.fitting.bootstrap import RunEffects, draw_errors, run_effects
+from bss.laws.fitting.bootstrap import RunEffects, redraw
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
 from bss.points.valley import Valley
@@ -204,9 +204,7 @@ def _bootstrap(
     box = lower, upper = problem.lower[index], problem.upper[index]
     free = (lower < upper) & ~found.at_bound[index]
     generator = np.random.default_rng([options.seed, index])
-    scatter = run_effects(error[used], slopes[used][:, free], runs[used])
-    noise = np.zeros((options.resamples, *used.shape))
-    noise[:, used] = draw_errors(scatter, runs[used], options.resamples, generator)
+    noise, scatter = redraw(error, slopes[..., free], used, runs, options.resamples, generator)
     scale = np.where(used, data["weight"], np.inf)
     resampled = {
         key: np.broadcast_to(value, (options.resamples, *np.shape(value)))

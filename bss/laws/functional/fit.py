@@ -245,7 +245,7 @@ def _bootstrap(
     free = (problem.lower < problem.upper) & ~found.solution.at_bound[0]
     limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
     kept, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
-    drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
+    drawn, _ = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(found.theta, (options.resamples, 1))
     return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
