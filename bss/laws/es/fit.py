@@ -177,13 +177,12 @@ def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> lis
     found = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(found.parameters):
-        data = problem.one(index)
         draws, residuals, scatter = _bootstrap(problem, found, index, rows, options)
         parts.append(
             _Part(
                 targets=targets if law.joint else targets[index : index + 1],
-                parameters=law.decoded(theta, data),
-                draws=law.decoded(draws, data),
+                parameters=law.decoded(theta, problem, index),
+                draws=law.decoded(draws, problem, index),
                 status="converged" if found.converged[index] else "not converged",
                 residuals=residuals,
                 scatter=scatter,
