@@ -1,7 +1,7 @@
 """bss advise: the best batch of a run before anything is trained, and what others cost."""
 
 import argparse
-import importlib
+import pkgutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,14 @@ from bss.errors import InputError, check
 from bss.rules import RULES, Setting
 from bss.rules.setting import non_embedding, sequences_of
 from bss.units import format_tokens, parse_tokens
+
+FITS = {
+    "es": "bss.advice.of_es:told",
+    "table": "bss.advice.of_table:told",
+    "curve": "bss.advice.of_curve:told",
+    "critical": "bss.advice.of_critical:told",
+}
+"""Per kind of fit, what reads the best batch from it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,9 +98,9 @@ def _told(options: argparse.Namespace, setting: Setting) -> Told:
         from bss.advice.published import published
 
         return published(setting)
-    entry = read_fit(options.fit, "advise")
-    room = importlib.import_module(f"bss.advice.of_{entry['kind']}")
-    return room.told(entry, setting, options.ending, str(options.fit))
+    entry = read_fit(options.fit, "advise", FITS)
+    read = pkgutil.resolve_name(FITS[entry["kind"]])
+    return read(entry, setting, options.ending, str(options.fit))
 
 
 def _payload(found: Advice, grow: Growth, notes: list[str]) -> dict[str, Any]:

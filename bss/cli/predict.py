@@ -1,11 +1,7 @@
-"""bss predict: what a fitted law says of a run that it has not seen, with an interval.
-
-Each kind of fit answers in a file of its own, registered here. What is predicted can be written
-down before the runs are trained, and scored after.
-"""
+"""bss predict: what a fitted law says of a run that it has not seen, with an interval."""
 
 import argparse
-import importlib
+import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,85 +10,59 @@ from bss.cli.reading import add_columns_argument
 from bss.cli.saved import read_fit
 from bss.errors import InputError
 
-REGISTERED = ("ids", "metric", "baseline", "exclude", "seed")
-"""Options that only --register has."""
-
-ASKED = {
-    "table": ("params", "tokens", "batch", "seq_len"),
+KINDS = {
+    "table": ("bss.cli.predict_table:predicted", ("params", "tokens", "batch", "seq_len")),
     "curve": (
-        *("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns", "register"),
-        *REGISTERED,
+        "bss.cli.predict_curve:predicted",
+        ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
     ),
-    "es": ("loss", "batch"),
-    "critical": ("params", "tokens"),
+    "es": ("bss.cli.predict_es:predicted", ("loss", "batch")),
+    "critical": ("bss.cli.predict_critical:predicted", ("params", "tokens")),
 }
-"""Per kind of fit, the options that say what is asked; others are refused."""
+"""Per kind of fit, what answers, and the options that say what is asked; others are refused."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss predict`."""
     add = parser.add_argument
-    add("--from", dest="fit", type=Path, help="a fit, as `bss fit --json` prints it")
     add("--params", help="of a table or critical fit: non-embedding parameters, as 350M")
+    add_schedule_arguments(parser)
+    add("--seq-len", type=int, help="of a table fit: tokens per sequence")
+    add("--loss", type=float, help="of an es fit: the target loss, in nats")
+    add_output_arguments(parser, run, plot=True)
+
+
+def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    """A fit, and what one of loss curves is asked: a schedule, or the runs of a table."""
+    add = parser.add_argument
+    told = "a fit, as `bss fit --json` prints it"
+    add("--from", dest="fit", type=Path, required=True, help=told)
     add("--tokens", help="budget, as 30B")
     add("--batch", help='sequences, as 256; of a curve fit also a schedule, as "0:8 2M:16"')
-    add("--seq-len", type=int, help="of a table fit: tokens per sequence")
     add("--lr", type=float, help="of a curve fit: peak learning rate")
     add("--warmup", help="of a curve fit: tokens, or a percentage of the budget")
     add("--decay", help="of a curve fit: tokens, or a percentage of the budget")
     add("--shape", help="of a curve fit: how the rate decays, as linear or cosine")
     add("--runs", type=Path, help="of a curve fit: a table with batch and lr; loss is optional")
     add_columns_argument(parser)
-    add("--loss", type=float, help="of an es fit: the target loss, in nats")
     add("--extrapolate", action="store_true", help="answer beyond what the fit was tested for")
-    add_registration_arguments(parser)
-    add_output_arguments(parser, run, plot=True)
-
-
-def add_registration_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those that write predictions down before their runs are trained, and score them after."""
-    add = parser.add_argument_group("written first").add_argument
-    add("--register", metavar="NAME", help="of a curve fit: write what is predicted to a file")
-    add("--predictions", type=Path, default=Path("results/predictions"), help="directory of these")
-    add("--ids", metavar="IDS", help="runs of the schedule asked, one a seed, with commas between")
-    add("--metric", help="the final loss that counts, as test_loss; eval_loss by default")
-    add("--baseline", metavar="NAME=LOSS", action="append", help="or =COLUMN of --runs; repeatable")
-    add("--exclude", metavar="TEXT", action="append", help="what is left out, and why; repeatable")
-    add("--seed", type=int, help="that the schedules were drawn from")
-    add("--score", metavar="NAME", help="a registration against --runs, a directory or a table")
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Answers by the kind of the fit; or scores what was registered."""
-    options_of = {name for names in ASKED.values() for name in names}
-    if options.score:
-        _refuse(options, {"fit", *options_of} - {"runs"}, "leave it out with --score")
-        return importlib.import_module("bss.cli.predict_score").scored(options)
-    if options.fit is None:
-        raise InputError("--from: missing; give a fit, or a registration to --score")
-    if not options.register:
-        _refuse(options, {*REGISTERED}, "it is told of a registration; give --register NAME too")
-    entry = read_fit(options.fit, "predict", ASKED)
+    """Answers by the kind of the fit."""
+    entry = read_fit(options.fit, "predict", KINDS)
     kind = entry["kind"]
-    told = ", ".join(f"--{name}" for name in ASKED[kind]).replace("_", "-")
-    _refuse(options, options_of - {*ASKED[kind]}, f"a fit of kind {kind} is asked with {told}")
-    return importlib.import_module(f"bss.cli.predict_{kind}").predicted(entry, options)
-
-
-def _refuse(options: argparse.Namespace, names: set[str], why: str) -> None:
-    """Refuses the first of some options that was given."""
-    for name in sorted(names):
+    answer, own = KINDS[kind]
+    for name in sorted({name for _, names in KINDS.values() for name in names} - {*own}):
         if getattr(options, name) is not None:
-            option = {"fit": "from"}.get(name, name).replace("_", "-")
-            raise InputError(f"--{option}: {why}")
+            told = ", ".join(f"--{one}" for one in own).replace("_", "-")
+            option = name.replace("_", "-")
+            raise InputError(f"--{option}: a fit of kind {kind} is asked with {told}")
+    return pkgutil.resolve_name(answer)(entry, options)
 
 
 def beyond(
-    name: str,
-    value: float,
-    fitted: Sequence[float],
-    options: argparse.Namespace,
-    unit: str = "times",
+    name: str, value: float, fitted: Sequence[float], *, extrapolate: bool, unit: str = "times"
 ) -> dict[str, float]:
     """How far an option's value is outside those that were fitted, by name; within them nothing.
 
@@ -104,7 +74,7 @@ def beyond(
         return {}
     side, end = ("above", high) if value > high else ("below", low)
     apart = max(value / end, end / value) if unit == "times" else abs(value - end)
-    if not options.extrapolate:
+    if not extrapolate:
         raise InputError(
             f"--{name} {number(value)} is {apart:.3g} {unit} {side} those fitted, {number(low)} to "
             f"{number(high)}; ask within them, or with --extrapolate"

@@ -34,7 +34,7 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
     tested = {variable: [getattr(curve, variable) for curve in curves] for variable in asked}
     outside: dict[str, float] = {}
     for variable, value in asked.items():
-        outside |= beyond(variable, value, tested[variable], options)
+        outside |= beyond(variable, value, tested[variable], extrapolate=options.extrapolate)
     found = predict(law, asked)
     payload = {"kind": "prediction", "of": "critical", **asked}
     payload |= {

@@ -1,14 +1,15 @@
 """bss predict, from a fit of loss curves: the loss of a schedule, or of the runs of a table."""
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from bss.cli.output import Output, Table, drawing, estimate, number
 from bss.cli.plan import check_peak, parse_budget
-from bss.cli.predict_register import of_runs, of_schedule, registered
 from bss.cli.reading import read_run_table
 from bss.errors import InputError
 from bss.laws import CurveFit
@@ -26,15 +27,44 @@ OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
 EARLY = 0.02  # of the longest run: no losses are drawn before it
 
 
+class OfSchedule(NamedTuple):
+    """What was printed of one schedule, and what it is made of."""
+
+    output: Output
+    batch: BatchSchedule
+    rate: rates.Rate
+    tokens: int
+    loss: Estimate
+    beyond: tuple[str, ...]
+
+
+class OfRuns(NamedTuple):
+    """What was printed of the runs of a table: rows, and the table."""
+
+    output: Output
+    rows: Sequence[dict[str, Any]]
+    table: pd.DataFrame
+
+
 def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
     """The loss at the end of a schedule, or of each run of a table, with its interval."""
+    return answer(read_curve_fit(entry, options.fit), options).output
+
+
+def read_curve_fit(entry: dict[str, Any], path: Path) -> CurveFit:
+    """A fit that can be asked, as its file has it."""
     fit = CurveFit.from_dict(entry)
     if fit.status == "not converged":
-        raise InputError(f"--from {options.fit}: the fit did not converge; fit other losses")
+        raise InputError(f"--from {path}: the fit did not converge; fit other losses")
+    return fit
+
+
+def answer(fit: CurveFit, options: argparse.Namespace) -> OfSchedule | OfRuns:
+    """What is predicted of the schedule, or of the runs, that the options ask for."""
     return _of_runs(fit, options) if options.runs else _of_schedule(fit, options)
 
 
-def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
+def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
     for name in ("batch", "tokens"):
         if getattr(options, name) is None:
             raise InputError(f"--{name}: missing; give a schedule (--batch, --tokens) or --runs")
@@ -64,13 +94,10 @@ def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
         return drawing("curves.predicted_curves", _bands(fit, curves), None)()
 
     output = Output(payload, [table], notes, figure=figure)
-    if not options.register:
-        return output
-    named = of_schedule(schedule, rate, payload["tokens"], loss, beyond, options)
-    return registered(output, fit, named, options)
+    return OfSchedule(output, schedule, rate, payload["tokens"], loss, beyond)
 
 
-def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
+def _of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
     for name in OF_SCHEDULE:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
@@ -111,11 +138,7 @@ def _of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
         return drawing("curves.predicted_curves", *drawn)()
 
     output = Output(payload | {"tested": tested(fit)}, [table], notes, figure=figure)
-    return (
-        registered(output, fit, of_runs(rows, runs, options), options)
-        if options.register
-        else output
-    )
+    return OfRuns(output, rows, runs)
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:

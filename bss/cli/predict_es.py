@@ -18,7 +18,8 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
     if options.loss is None or not options.loss > 0:
         raise InputError(f"--loss {options.loss}: expected the target loss in nats, as 2.5")
     losses = [target.target_loss for target in fit.fits]
-    outside = beyond("loss", options.loss, losses, options, "nats")
+    far = options.extrapolate
+    outside = beyond("loss", options.loss, losses, extrapolate=far, unit="nats")
     asked: dict[str, float] = {"loss": options.loss}
     if options.batch is None:
         found = best(fit, options.loss)
@@ -28,7 +29,7 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
             )
     else:
         batch = asked["batch"] = parse_tokens(options.batch, field="--batch")
-        outside |= beyond("batch", batch, fit.measured_batches, options)
+        outside |= beyond("batch", batch, fit.measured_batches, extrapolate=far)
         found = reach(fit, options.loss, batch)
     scatter, _ = lack_of_fit(fit)
     tested = {

@@ -11,7 +11,7 @@ FITS = ("es", "table", "curve", "critical")
 """Kinds of fits, each printed by `bss fit KIND --json`."""
 
 
-def read_fit(path: Path, command: str, kinds: Collection[str] = FITS) -> dict[str, Any]:
+def read_fit(path: Path, command: str, kinds: Collection[str]) -> dict[str, Any]:
     """The entry of a fit whose kind is one of those that a command reads.
 
     Raises:

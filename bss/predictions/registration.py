@@ -22,7 +22,7 @@ from bss.predictions.draw import Drawn, Ranges
 from bss.schedules.config import ScheduleConfig
 from bss.values import from_dict, to_dict
 
-HINT = "write one with `bss predict --register`"
+HINT = "write one with `bss register`"
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def register(registration: Registration, directory: Path) -> Path:
     """
     path = directory / f"{registration.name}.json"
     if path.exists():
-        raise InputError(f"--register {registration.name}: {path} is there, and the first counts")
+        raise InputError(f"register {registration.name}: {path} is there, and the first counts")
     for other in sorted(directory.glob("*.json")):
         entry = read_json(other, HINT)
         if entry.get("kind") == Registration.KIND:

@@ -150,14 +150,6 @@ class BatchSchedule:
         )
 
     @classmethod
-    def doubling(cls, first: int, every: int, times: int) -> Self:
-        """Twice the batch at every `every` counts, `times` times."""
-        return cls(
-            tuple(every * i for i in range(times + 1)),
-            tuple(first * 2**i for i in range(times + 1)),
-        )
-
-    @classmethod
     def late_switch(cls, first: int, last: int, at: int) -> Self:
         """Batch `first` up to count `at`, `last` from there on."""
         return cls((0, at), (first, last))

@@ -144,23 +144,6 @@ def optimum(budget: Budget) -> OptimalSchedule:
     return _with_multiplier(budget, math.exp(place))
 
 
-def closed_form(budget: Budget) -> OptimalSchedule:
-    """The leading order of the optimum for a large budget, without an upper bound (derived here).
-
-    A sample more at the end saves ησ²/C² of risk. Hard: it is taken from the stable phase, where
-    it costs s (1 + T)^−(1+s)/B_min, with T = ηD/B_min. Easy: the horizon ends where a moment more
-    of it lowers the signal as much as it raises the noise, so that T = (sD/(4βσ²))^{β/(1+sβ)}.
-    """
-    s, beta, lr = budget.source, budget.capacity, budget.lr
-    if regime(s, beta) == "hard":
-        horizon = lr * budget.data / budget.min_batch
-        multiplier = math.sqrt(lr * budget.noise * budget.min_batch / s) * horizon ** ((1 + s) / 2)
-    else:
-        horizon = (s * budget.data / (4 * beta * budget.noise)) ** (beta / (1 + s * beta))
-        multiplier = 2 * lr * budget.noise / s * horizon ** (s + 0.5 / beta)
-    return _with_multiplier(budget, multiplier)
-
-
 def constant_optimum(budget: Budget) -> tuple[float, float]:
     """The best constant batch within the bounds, and its risk."""
     largest = min(budget.max_batch, budget.data)

@@ -69,14 +69,9 @@ class Task:
         """½ Σ_{j>M} λ_j |θ*_j|², ≂ M^−sβ: what a model of M modes cannot learn (derived here).
 
         It adds to the excess risk. To the modes that are learnt, Gaussian features beyond them
-        are label noise of twice this variance; see `on_whole_target`.
+        are label noise of twice this variance.
         """
         return 0.5 * float(zeta(1 + self.source * self.capacity, self.modes + 1))
-
-
-def on_whole_target(task: Task) -> Task:
-    """The task whose label noise includes the part of the target beyond its M modes."""
-    return Task(task.source, task.capacity, task.modes, task.noise + 2 * task.approximation)
 
 
 def check_exponents(source: float, capacity: float) -> None:

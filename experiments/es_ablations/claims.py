@@ -30,7 +30,6 @@ BUCKETS = "Larger micro-batches at the same batch change nothing but rounding"
 SGD = "The plain surface misses left-out batches less under SGD than under Adam"
 WEIGHTS = {"constant": "raw weights", "averaged": "averaged weights"}
 Config = dict[str, Any]
-Pair = tuple[str, str]
 
 
 def claims(results: Path) -> list[Claim]:

@@ -21,7 +21,6 @@ ABOVE = "B_opt lies above the smallest batch measured"
 B_MIN = "B_min rises as the loss falls"
 STAGES = "E(S) has three stages"
 LAW = "The hyperbola predicts left-out batches better than the best surface"
-Pair = tuple[str, str]
 Config = dict[str, Any]
 
 

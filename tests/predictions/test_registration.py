@@ -31,7 +31,7 @@ BASELINE = "constant of equal steps"
 @pytest.fixture
 def arguments(lab):
     folders = "--runs", str(lab.runs), "--predictions", str(lab.file.parent)
-    return "predict", "--score", "six", *folders
+    return "score", "six", *folders
 
 
 def test_what_came_first_is_scored(lab, arguments, capsys):
@@ -57,7 +57,7 @@ def test_a_table_is_scored_as_its_run_directories(lab, arguments, capsys, tmp_pa
     table = outcomes(lab.runs, lab.registration.runs)
     table.to_csv(tmp_path / "ended.csv", index=False)
     told = printed(capsys, *arguments)
-    again = [*arguments[:4], str(tmp_path / "ended.csv"), *arguments[5:]]
+    again = [*arguments[:3], str(tmp_path / "ended.csv"), *arguments[4:]]
     assert printed(capsys, *again) == told
 
 
@@ -65,7 +65,7 @@ def test_a_commit_of_digits_is_read_as_text(lab, tmp_path, capsys, arguments):
     lab.train(lab.register(), lab.commit("predictions"))
     table = outcomes(lab.runs, lab.registration.runs).assign(commit="012345678901")
     table.to_csv(tmp_path / "ended.csv", index=False)
-    again = [*arguments[:4], str(tmp_path / "ended.csv"), *arguments[5:]]
+    again = [*arguments[:3], str(tmp_path / "ended.csv"), *arguments[4:]]
     assert "trained at commit 012345678901," in refused(capsys, *again)
 
 
@@ -187,7 +187,7 @@ def test_it_is_read_back(lab, planted_curves):
 
 def test_the_first_counts(lab):
     lab.register()
-    with pytest.raises(InputError, match=r"--register six: .*six.json is there, and the first"):
+    with pytest.raises(InputError, match=r"register six: .*six.json is there, and the first"):
         lab.register()
     run = lab.registration.runs[0]
     lab.registration = dataclasses.replace(lab.registration, name="other")

@@ -82,7 +82,6 @@ def test_nonsense_is_refused(text, says):
         (lambda: BatchSchedule.stages([1, 2, 3], 2), "increasing"),
         (lambda: BatchSchedule.linear(8, 32, 100, 7), "divisor"),
         (lambda: BatchSchedule.linear(8, 32, 100, 0), "increment"),
-        (lambda: BatchSchedule.doubling(8, 0, 3), "increasing"),
         (lambda: BatchSchedule.follow(lambda count: math.nan, 100, 2), "nan at count 0"),
         (lambda: BatchSchedule.follow(lambda count: 1.0, 0, 2), "total"),
         (lambda: BatchSchedule.follow(lambda count: 1.0, 9, 0), "stages"),
@@ -102,7 +101,6 @@ def test_bad_arguments_are_refused(make, says):
         (BatchSchedule.stages([8, 16, 32], 100), "0:8 33:16 66:32"),
         (BatchSchedule.linear(8, 32, 900, 8), "0:8 300:16 600:24 900:32"),
         (BatchSchedule.linear(32, 8, 900, 12), "0:32 450:20 900:8"),
-        (BatchSchedule.doubling(4, 1000, 3), "0:4 1K:8 2K:16 3K:32"),
         (BatchSchedule.late_switch(1, 512, 99_000), "0:1 99K:512"),
     ],
 )

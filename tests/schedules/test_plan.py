@@ -96,7 +96,8 @@ def test_the_whole_plan_of_three_stages():
 
 def test_ten_trillion_tokens_are_exact():
     budget = 10**13
-    schedule = BatchSchedule.doubling(1, budget // 11 + 1, 10)
+    starts = tuple((budget // 11 + 1) * i for i in range(11))
+    schedule = BatchSchedule(starts, tuple(2**i for i in range(11)))
     plan = resolve(schedule, budget, 2047, rate=rates.wsd(1.0, budget, 10**9, 10**12))
     assert len(plan.segments) == 11
     assert sum(s.steps * s.batch * 2047 for s in plan.segments) + plan.remainder_tokens == budget

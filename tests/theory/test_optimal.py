@@ -13,7 +13,6 @@ from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, water_
 from bss.theory.optimal import (
     Budget,
     batch_schedule,
-    closed_form,
     constant_optimum,
     data_left,
     optimum,
@@ -46,18 +45,6 @@ def test_exponents_of_the_optimum(source, capacity):
         assert slope(BUDGETS, np.array(values)).value == pytest.approx(
             getattr(theory, name), abs=0.02
         ), name
-
-
-@pytest.mark.parametrize(("source", "capacity"), [(0.3, 4), (0.5, 4), (1, 2), (1.5, 2)])
-def test_the_closed_form_is_the_leading_order(source, capacity):
-    errors = []
-    for data in (1e8, 1e16):
-        budget = Budget(source, capacity, data)
-        best, simple = optimum(budget), closed_form(budget)
-        assert best.risk <= simple.risk * (1 + 1e-12)
-        errors.append(abs(simple.multiplier / best.multiplier - 1))
-    assert errors[1] < 0.02
-    assert errors[1] < errors[0] / 3
 
 
 @given(

@@ -170,7 +170,7 @@ def _left_out(
         for j in range(i * count, (i + 1) * count):
             here = np.unique(problem.rows[j % count][out[j]])
             here = here[rows.reached[here] & np.isin(rows.target[here], targets)]
-            p = law.decoded(found.parameters[j], problem.one(j % count))
+            p = law.decoded(found.parameters[j], problem, j % count)
             with jax.enable_x64(True):
                 sequences = law.sequences(p, rows.batch[here], rows.target[here])
                 missed = np.log(np.asarray(sequences)) - np.log(rows.sequences[here])

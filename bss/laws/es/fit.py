@@ -21,7 +21,7 @@ from bss.laws.es.law import Law, Problem
 from bss.laws.es.settle import agreed, asked_for, by_vertices
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
 from bss.laws.es.vertices import best_at, outliers, valley_at
-from bss.laws.fitting.bootstrap import RunEffects, draw_errors, run_effects
+from bss.laws.fitting.bootstrap import RunEffects, redraw
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
 from bss.points.valley import Valley
@@ -177,13 +177,12 @@ def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> lis
     found = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(found.parameters):
-        data = problem.one(index)
         draws, residuals, scatter = _bootstrap(problem, found, index, rows, options)
         parts.append(
             _Part(
                 targets=targets if law.joint else targets[index : index + 1],
-                parameters=law.decoded(theta, data),
-                draws=law.decoded(draws, data),
+                parameters=law.decoded(theta, problem, index),
+                draws=law.decoded(draws, problem, index),
                 status="converged" if found.converged[index] else "not converged",
                 residuals=residuals,
                 scatter=scatter,
@@ -204,9 +203,7 @@ def _bootstrap(
     box = lower, upper = problem.lower[index], problem.upper[index]
     free = (lower < upper) & ~found.at_bound[index]
     generator = np.random.default_rng([options.seed, index])
-    scatter = run_effects(error[used], slopes[used][:, free], runs[used])
-    noise = np.zeros((options.resamples, *used.shape))
-    noise[:, used] = draw_errors(scatter, runs[used], options.resamples, generator)
+    noise, scatter = redraw(error, slopes[..., free], used, runs, options.resamples, generator)
     scale = np.where(used, data["weight"], np.inf)
     resampled = {
         key: np.broadcast_to(value, (options.resamples, *np.shape(value)))

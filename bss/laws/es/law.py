@@ -30,10 +30,11 @@ class Problem:
         residual: equal for members of a family, so that they share one compiled program.
         starts: [R, K, P].
         lower, upper: [R, P]; equal where a parameter is held fixed.
-        data: arrays [R, M] (and [R] where one value serves a problem); among them `observed`,
-            what the law is held against, `weight`, that turns its errors into the residuals, and
-            `reached`, 0 where the target was not, so that the residual is one-sided.
+        data: arrays [R, M]; among them `observed`, what the law is held against, `weight`, that
+            turns its errors into the residuals, and `reached`, 0 where the target was not, so that
+            the residual is one-sided.
         rows: [R, M], the design's row behind each of them; padding has weight 0.
+        units: [R, 2], in sequences or steps, what the data count E (a joint law: S) and B in.
     """
 
     residual: Residual
@@ -42,6 +43,7 @@ class Problem:
     upper: np.ndarray
     data: dict[str, np.ndarray]
     rows: np.ndarray
+    units: np.ndarray
 
     def one(self, index: int) -> dict[str, np.ndarray]:
         """The data of one of the problems."""
@@ -114,8 +116,8 @@ class Law:
         """
         raise NotImplementedError
 
-    def decoded(self, theta: np.ndarray, data: Mapping[str, Any]) -> Any:
-        """The parameters, of fitted numbers [..., P] of a problem and its data."""
+    def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
+        """The parameters in steps and sequences, of fitted numbers [..., P] of one problem."""
         raise NotImplementedError
 
     def sequences(self, p: Any, batch: Number, target: Number = None) -> Number:

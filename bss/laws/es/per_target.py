@@ -39,18 +39,18 @@ class PerTarget(Law):
 
     def problem(self, design: Design, targets: np.ndarray) -> Problem:
         """One problem per target."""
-        rows, data = _data(design, targets)
+        rows, data, units = _data(design, targets)
         starts, lower, upper = (
             np.array([box] * len(targets), np.float64)
             for box in (self.starts, self.lower, self.upper)
         )
-        return Problem(LogError(self), starts, lower, upper, data, rows)
+        return Problem(LogError(self), starts, lower, upper, data, rows, units)
 
-    def decoded(self, theta: np.ndarray, data: Mapping[str, Any]) -> Any:
+    def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
         """The parameters in steps and sequences."""
         with jax.enable_x64(True):
-            shape = self.shape(jnp.moveaxis(jnp.asarray(theta), -1, 0), data)
-            return self._scaled(map(np.asarray, shape), data["E_unit"], data["B_unit"])
+            shape = self.shape(jnp.moveaxis(jnp.asarray(theta), -1, 0), problem.one(index))
+            return self._scaled(map(np.asarray, shape), *problem.units[index])
 
     def in_tokens(self, p: Any, seq_len: int) -> dict[str, float]:
         """The parameters with E and B in tokens."""
@@ -78,8 +78,10 @@ class LogError:
         return residuals(error, data)
 
 
-def _data(design: Design, targets: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Rows [T, M] of each target, short ones padded, and their data in units of its best run."""
+def _data(
+    design: Design, targets: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+    """Rows [T, M] of each target, short ones padded, their data in units of its best run, these."""
     groups = [np.flatnonzero(design.target == target) for target in targets]
     width = max(len(group) for group in groups)
     rows = np.array([np.pad(group, (0, width - len(group)), mode="edge") for group in groups])
@@ -88,11 +90,10 @@ def _data(design: Design, targets: np.ndarray) -> tuple[np.ndarray, dict[str, np
     tokens = np.where(reached, design.sequences[rows], np.inf)
     best = np.take_along_axis(rows, tokens.argmin(axis=1)[:, None], axis=1)[:, 0]
     E_unit, B_unit = design.sequences[best], design.batch[best]
-    return rows, {
+    data = {
         "batch": design.batch[rows] / B_unit[:, None],
         "observed": np.log(design.sequences[rows] / E_unit[:, None]),
         "reached": reached.astype(float),
         "weight": design.slope[rows] / design.target[rows] * mask,
-        "E_unit": E_unit,
-        "B_unit": B_unit,
     }
+    return rows, data, np.stack([E_unit, B_unit], axis=1)

@@ -84,8 +84,6 @@ class Surface(Law):
             "observed": design.target,
             "reached": design.reached.astype(float),
             "weight": 1 / design.target,
-            "S_unit": np.array(S_unit),
-            "B_unit": np.array(B_unit),
         }
         return Problem(
             loss_error,
@@ -94,6 +92,7 @@ class Surface(Law):
             np.array([[bottom * (1 - 1e-4), 12.0, np.log(5.0), 8.0, m_box[1], phi_box[1]]]),
             {key: value[None] for key, value in data.items()},
             np.arange(len(batch))[None],
+            np.array([[S_unit, B_unit]]),
         )
 
     def _starts(
@@ -113,13 +112,14 @@ class Surface(Law):
             starts.append([floor, a, np.log(alpha), b, power, phi])
         return starts
 
-    def decoded(self, theta: np.ndarray, data: Mapping[str, Any]) -> Parameters:
+    def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Parameters:
         """The parameters in steps and sequences."""
+        S_unit, B_unit = problem.units[index]
         L_0, log_a, log_alpha, log_b, m, phi = np.moveaxis(theta, -1, 0)
         alpha = np.exp(log_alpha)
-        a = np.exp(log_a) * data["S_unit"] ** alpha
-        b = np.exp(log_b) * data["B_unit"] ** m
-        return Parameters(L_0, a, alpha, b, m, phi * data["B_unit"])
+        a = np.exp(log_a) * S_unit**alpha
+        b = np.exp(log_b) * B_unit**m
+        return Parameters(L_0, a, alpha, b, m, phi * B_unit)
 
     def loss(self, p: Parameters, steps: Number, batch: Number) -> Number:
         """The loss in nats after `steps` at a constant batch."""

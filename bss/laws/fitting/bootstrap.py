@@ -103,13 +103,14 @@ def redraw(
     runs: np.ndarray,
     count: int,
     generator: "np.random.Generator",
-) -> np.ndarray:
+) -> tuple[np.ndarray, RunEffects]:
     """Errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 
     Residuals [...] are those at the minimum, slopes [..., P] their derivatives by the free
-    parameters; `used` [...] tells which are measurements, `runs` [...] labels them.
+    parameters; `used` [...] tells which are measurements, `runs` [...] labels them. With what
+    they were drawn from.
     """
     drawn = np.zeros((count, *used.shape))
     effects = run_effects(residuals[used], slopes[used], runs[used])
     drawn[:, used] = draw_errors(effects, runs[used], count, generator)
-    return drawn
+    return drawn, effects

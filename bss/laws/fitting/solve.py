@@ -152,7 +152,7 @@ def solve_in_rounds(
 def linearize(
     residual: Residual, parameters: np.ndarray, data: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One problem's residuals [N] and their derivatives [N, P] at its parameters [P]."""
+    """One problem's residuals [...] and their derivatives [..., P] at its parameters [P]."""
     with jax.enable_x64(True):
         values, slopes = _linearize(residual, *float64((parameters, data)))
         return np.asarray(values), np.asarray(slopes)

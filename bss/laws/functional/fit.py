@@ -19,7 +19,14 @@ from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 from bss.laws.functional import problem as law_problem
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.law import CurveLaw
-from bss.laws.functional.problem import CLOCKS, NAMES, Problem, curve_problem, curve_residual
+from bss.laws.functional.problem import (
+    CLOCKS,
+    NAMES,
+    Problem,
+    curve_errors,
+    curve_problem,
+    curve_residual,
+)
 from bss.laws.functional.values import CurveFit
 
 OUTLIER = 5.0
@@ -136,7 +143,7 @@ def _fitted(
     """The fit of one clock, with its intervals."""
     options, found = options or Options(resamples=100), solved[clock]
     report(f"{clock} clock: {options.resamples} refits")
-    errors, slopes = _linearized(found.problem, found.theta)
+    errors, slopes = linearize(curve_errors, found.theta, found.problem.data)
     refits = _bootstrap(found, errors, slopes, options)
     parameters = _parameters(found, refits.parameters, clock, options.level)
     easy_by = _easy_by(found, refits.parameters, parameters, options.level)
@@ -227,14 +234,6 @@ def _silent(found: _Solved, draws: np.ndarray, level: float) -> bool:
     return bool(found.solution.at_bound[0, size] or high - low > np.log(WIDE))
 
 
-def _linearized(problem: Problem, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of log loss, [R, N], and their slopes, [R, N, P]; 0 where there is padding."""
-    raw = problem.data | {"huber": np.array(1e6)}
-    values, slopes = linearize(curve_residual, theta, raw)
-    shape = problem.data["observed"].shape
-    return values.reshape(shape), slopes.reshape(*shape, -1)
-
-
 def _bootstrap(
     found: _Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
 ) -> Solution:
@@ -245,7 +244,7 @@ def _bootstrap(
     free = (problem.lower < problem.upper) & ~found.solution.at_bound[0]
     limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
     kept, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
-    drawn = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
+    drawn, _ = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(found.theta, (options.resamples, 1))
     return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
@@ -258,7 +257,8 @@ def _left_out(problem: Problem, whole: np.ndarray) -> float:
     starts = np.repeat(whole, len(each), axis=0)
     fits = _solve(problem, starts, {"weight": weight}, rounds=3).parameters
     ends = (problem.data["weight"] > 0).sum(axis=1) - 1
-    return rms([_linearized(problem, theta)[0][i, ends[i]] for i, theta in enumerate(fits)])
+    errors = [linearize(curve_errors, theta, problem.data)[0] for theta in fits]
+    return rms([error[i, ends[i]] for i, error in enumerate(errors)])
 
 
 def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> dict[str, Estimate]:

@@ -96,7 +96,6 @@ def curve_problem(curves: Curves, clock: str) -> Problem:
         "readings": curves.readings,
         "observed": np.log(curves.loss),
         "weight": curves.weight,
-        "huber": np.array(HUBER),
     }
     free, losses = int((lower < upper).sum()), int(data["weight"].sum())
     if losses <= free:
@@ -130,11 +129,16 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
     )
 
 
-def curve_residual(theta, data):
-    """Errors of log loss, [R·N], linear past `huber` in their effect (pseudo-Huber)."""
+def curve_errors(theta, data):
+    """Errors of log loss, [R, N]; 0 where there is padding."""
     loss = curve_law.curve_losses(law_of(theta, jnp), data["pieces"], data["readings"])
-    error = (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
-    return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / data["huber"]) ** 2)))).ravel()
+    return (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
+
+
+def curve_residual(theta, data):
+    """The errors, [R·N], linear past HUBER in their effect (pseudo-Huber)."""
+    error = curve_errors(theta, data)
+    return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / HUBER) ** 2)))).ravel()
 
 
 def curve_starts(problem: Problem) -> np.ndarray:

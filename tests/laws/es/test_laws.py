@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.laws.es import LAWS
-from bss.laws.es.piecewise import outer_stages
+from bss.laws.es.piecewise import Piecewise, outer_stages
 from bss.laws.es.surface import Parameters as Surface
 
-SURFACE, PIECEWISE = LAWS["surface"], LAWS["piecewise"]
+SURFACE, PIECEWISE = LAWS["surface"], Piecewise("piecewise")
 SURFACES = [
     Surface(1.2, 10.0, 0.35, 2.6, 1.0, 0.0),
     Surface(1.2, 10.0, 0.35, 2.6, 0.5, 0.0),
@@ -40,8 +40,9 @@ def curve(law, steps):
 def of_shape(theta):
     """The three-stage law of fitted numbers where 0.8 is the smallest batch that met the target."""
     one = np.ones(1)
-    data = {"batch": 0.8 * one, "reached": one, "weight": one, "E_unit": 1.0, "B_unit": 1.0}
-    return PIECEWISE.decoded(np.array(theta), data)
+    data = {"batch": 0.8 * one, "reached": one, "weight": one}
+    with jax.enable_x64(True):
+        return PIECEWISE.parameters(*map(np.asarray, PIECEWISE.shape(np.array(theta), data)))
 
 
 @pytest.mark.parametrize("law", SURFACES)

@@ -1,12 +1,11 @@
-"""bss predict --score: what was registered, against the runs that were trained after."""
+"""bss score: what was registered, against the runs that were trained after."""
 
 import argparse
 from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import Output, Table, estimate, number
-from bss.errors import InputError
+from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import read_registration
 from bss.predictions.score import ALL, LAW, Score, Scored, score, score_entry
@@ -14,12 +13,22 @@ from bss.sweeps.outcomes import COLUMNS, outcomes
 from bss.tables.columns import need
 from bss.tables.storage import read_table
 
+PREDICTIONS = Path("results/predictions")
 
-def scored(options: argparse.Namespace) -> Output:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss score`."""
+    add = parser.add_argument
+    add("name", metavar="NAME", help="of the registration, as `bss register` wrote it")
+    told = "runs directory, or a table of how they ended"
+    add("--runs", type=Path, required=True, help=told)
+    add("--predictions", type=Path, default=PREDICTIONS, help="directory of registrations")
+    add_output_arguments(parser, run)
+
+
+def run(options: argparse.Namespace) -> Output:
     """Scores a registration once git has told that it came first."""
-    if options.runs is None:
-        raise InputError("--runs: missing; give the runs directory, or a table of how they ended")
-    file = options.predictions / f"{options.score}.json"
+    file = options.predictions / f"{options.name}.json"
     registration = read_registration(file)
     ended = _ended(options.runs, registration.runs)
     first = check_first(file, ended)

@@ -1,41 +1,61 @@
-"""bss predict --register: predictions of a curve fit, written down before the runs are trained."""
+"""bss register: predictions of a curve fit, written down before the runs are trained."""
 
 import argparse
 import dataclasses
 import datetime
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.cli.output import Output
+from bss.cli.output import Output, add_output_arguments
+from bss.cli.predict import add_schedule_arguments
+from bss.cli.predict_curve import OfRuns, OfSchedule, answer, read_curve_fit
+from bss.cli.saved import read_fit
+from bss.cli.score import PREDICTIONS
 from bss.errors import InputError
-from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.predictions.registration import Prediction, Registration, digest, register
-from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
-from bss.schedules.rates import Rate
 from bss.training.execution import commit
 
 
-def registered(
-    output: Output,
-    fit: CurveFit,
-    predictions: Sequence[Prediction],
-    options: argparse.Namespace,
-) -> Output:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss register`."""
+    add = parser.add_argument
+    add("name", metavar="NAME", help="of the file that the predictions are written to")
+    add_schedule_arguments(parser)
+    add("--predictions", type=Path, default=PREDICTIONS, help="directory of these files")
+    add("--ids", metavar="IDS", help="runs of the schedule asked, one a seed, with commas between")
+    add("--metric", default="eval_loss", help="the final loss that counts; eval_loss by default")
+    add("--baseline", metavar="NAME=LOSS", action="append", help="or =COLUMN of --runs; repeatable")
+    told = "what is left out, and why; repeatable"
+    add("--exclude", metavar="TEXT", action="append", default=[], help=told)
+    add("--seed", type=int, help="that the schedules were drawn from")
+    add_output_arguments(parser, run, plot=True)
+
+
+def run(options: argparse.Namespace) -> Output:
     """Writes predictions down; the output says where, and what their runs have to record."""
+    fit = read_curve_fit(read_fit(options.fit, "register", ("curve",)), options.fit)
+    found, baselines = answer(fit, options), _baselines(options.baseline or ())
+    if isinstance(found, OfSchedule):
+        predictions = [_of_schedule(found, options.ids, baselines)]
+    elif options.ids:
+        raise InputError("--ids: the runs of --runs have names; leave one of them out")
+    else:
+        predictions = _of_runs(found, baselines)
     path = register(
         Registration(
-            options.register,
-            options.metric or "eval_loss",
+            options.name,
+            options.metric,
             tuple(predictions),
             fit.to_dict(),
-            _baselines(options),
-            tuple(options.exclude or ()),
+            baselines,
+            tuple(options.exclude),
             options.seed,
             date=datetime.date.today().isoformat(),
             commit=commit(),
@@ -48,53 +68,41 @@ def registered(
         f"registered in {path} (schedules {len(predictions)}, runs {runs}); commit it, then train "
         f"with execution.registration {told['sha256']}"
     )
+    output = found.output
     payload = {**output.json, "registration": told}
     return dataclasses.replace(output, json=payload, notes=[*output.notes, note])
 
 
-def of_schedule(
-    batch: BatchSchedule,
-    rate: Rate,
-    tokens: int,
-    loss: Estimate,
-    beyond: tuple[str, ...],
-    options: argparse.Namespace,
-) -> tuple[Prediction]:
-    """The prediction of the schedule that the options ask for."""
-    if not options.ids:
+def _of_schedule(found: OfSchedule, ids: str | None, baselines: Mapping[str, str]) -> Prediction:
+    """The prediction of one schedule, for the runs that are named."""
+    if not ids:
         raise InputError("--ids: missing; name the runs that will be trained by it, as a1b2,c3d4")
-    values = {name: _number(text, name) for name, text in _baselines(options).items()}
+    rate = found.rate
     settings = ScheduleConfig(
         int(rate.total),
-        batch,
+        found.batch,
         warmup=int(rate.warmup),
         decay=int(rate.decay),
         shape=rate.shape,
     )
-    runs = tuple(options.ids.split(","))
-    return (
-        Prediction(
-            str(batch), runs, tokens, loss, values, rate.ending, rate.peak, settings, beyond
-        ),
+    return Prediction(
+        str(found.batch),
+        tuple(ids.split(",")),
+        found.tokens,
+        found.loss,
+        {name: _number(text, name) for name, text in baselines.items()},
+        rate.ending,
+        rate.peak,
+        settings,
+        found.beyond,
     )
 
 
-def of_runs(
-    rows: Sequence[Mapping[str, Any]], runs: pd.DataFrame, options: argparse.Namespace
-) -> list[Prediction]:
-    """Those of the runs of a table; runs of the same tokens, batches and rates are one schedule.
-
-    Args:
-        rows: what is predicted of each run, as the command prints it.
-        runs: the table; `schedule` and `ending` name both where it has them.
-        options: of the command.
-    """
-    if options.ids:
-        raise InputError("--ids: the runs of --runs have names; leave one of them out")
+def _of_runs(found: OfRuns, baselines: Mapping[str, str]) -> list[Prediction]:
+    """A prediction for each schedule of the table; `schedule` and `ending` name both, if there."""
     predictions: dict[str, Prediction] = {}
-    baselines = _baselines(options)
-    tables = {str(name): table for name, table in runs.groupby("run", sort=False)}
-    for row in rows:
+    tables = {str(name): table for name, table in found.table.groupby("run", sort=False)}
+    for row in found.rows:
         if row["measured"] is not None:
             raise InputError(f"run {row['run']}: has a loss; what is registered has none yet")
         table = tables[row["run"]]
@@ -126,10 +134,10 @@ def _schedule(table: pd.DataFrame) -> str:
     return str(table[kept].to_csv(index=False))
 
 
-def _baselines(options: argparse.Namespace) -> dict[str, str]:
+def _baselines(given: Sequence[str]) -> dict[str, str]:
     """Of each --baseline, what it is told to be: a loss, or a column."""
     told = {}
-    for text in options.baseline or ():
+    for text in given:
         name, _, value = (part.strip() for part in text.partition("="))
         if not name or not value or name in told:
             raise InputError(

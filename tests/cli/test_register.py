@@ -1,4 +1,4 @@
-"""bss predict --register: what is written of a schedule and of a table of runs, and refused."""
+"""bss register: what is written of a schedule and of a table of runs, and refused."""
 
 import dataclasses
 import json
@@ -16,12 +16,12 @@ SCHEDULE = ("--batch", "0:2 1M:8", "--tokens", "2M", "--warmup", "20K")
 
 @pytest.fixture
 def arguments(planted_curves, tmp_path):
-    """`bss predict` from the planted law, and where it registers."""
+    """`bss register` from the planted law, and where it writes."""
     fit = dataclasses.replace(planted_curves.fit, runs=9, left_out_rmse={"sgd": 2e-3})
     (tmp_path / "fit.json").write_text(json.dumps(fit.to_dict()))
     return (
-        *("predict", "--from", str(tmp_path / "fit.json")),
-        *("--predictions", str(tmp_path / "written"), "--register", "first"),
+        *("register", "first", "--from", str(tmp_path / "fit.json")),
+        *("--predictions", str(tmp_path / "written")),
     )
 
 
@@ -104,7 +104,6 @@ def test_schedules_are_called_as_the_table_calls_them(arguments, table, written,
         ((*SCHEDULE, "--ids", "a", "--baseline", "x=low"), "--baseline x: low is no loss"),
         ((*SCHEDULE, "--ids", "a", "--baseline", "x=-1"), "--baseline x: -1 is no loss"),
         ((*SCHEDULE, "--ids", "a,a"), "run a: is predicted twice"),
-        ((*SCHEDULE, "--ids", "a", "--score", "first"), "--batch: leave it out with --score"),
     ],
 )
 def test_what_cannot_be_registered_is_one_line(arguments, tmp_path, capsys, options, told):
@@ -122,8 +121,6 @@ def test_a_table_that_cannot_be_registered_is_one_line(arguments, table, capsys)
     assert "has a loss; what is registered has none yet" in refused(capsys, *arguments, *runs)
 
 
-def test_options_of_a_registration_need_one(arguments, capsys):
-    asked = (*arguments[:3], *SCHEDULE)
-    assert "--metric: it is told of a registration" in refused(capsys, *asked, "--metric", "loss")
-    assert "--from: missing" in refused(capsys, "predict", *SCHEDULE)
-    assert "--runs: missing" in refused(capsys, "predict", "--score", "first")
+def test_other_fits_are_not_registered(arguments, tmp_path, capsys):
+    (tmp_path / "fit.json").write_text('{"kind": "es"}')
+    assert "`bss register` reads fits of kind 'curve'" in refused(capsys, *arguments, *SCHEDULE)
