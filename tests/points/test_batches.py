@@ -32,8 +32,10 @@ def test_curves_meet_where_each_seed_does_within_two_standard_errors():
     at = (10.5, 11.5)
     large = [curve(8, seed, 3 + (x - 10), 3 + (x - 12)) for seed, x in enumerate(at)]
     never = [curve(32, seed, 4.0, 4.0) for seed in (0, 1)]
-    (met,) = meetings([*small, *large, *never], [(2, 8), (2, 32)]).itertuples()
-    assert (met.small, met.large, met.loss) == (2, 8, pytest.approx(3.0))
+    found = meetings([*small, *large, *never], [(2, 8), (2, 32)])
+    assert len(found) == 1
+    met = {name: float(found[name].iloc[0]) for name in found}
+    assert (met["small"], met["large"], met["loss"]) == (2, 8, pytest.approx(3.0))
     error = 2 * np.std(at, ddof=1) / np.sqrt(2)
-    found = np.log([met.low, met.tokens, met.high])  # pyright: ignore[reportArgumentType]
-    np.testing.assert_allclose(found, [11 - error, 11, 11 + error], atol=0.02)
+    ends = np.log([met[name] for name in ("low", "tokens", "high")])
+    np.testing.assert_allclose(ends, [11 - error, 11, 11 + error], atol=0.02)
