@@ -105,7 +105,6 @@ def test_bad_input_is_told_in_one_line(capsys, tmp_path, monkeypatch, arguments,
     assert says in refused(capsys, "advise", *arguments)
 
 
-def test_it_is_quick_and_loads_no_heavy_module():
-    modules, seconds = alone(*INSIDE, "--json")
+def test_it_loads_no_heavy_module():
+    modules = alone(*INSIDE, "--json")
     assert not modules & {"jax", "pandas", "scipy", "matplotlib", "numpy.random", "rich"}
-    assert seconds < 1

@@ -81,5 +81,5 @@ def test_a_second_moment_of_few_steps_is_told_and_exported(capsys):
 
 
 def test_it_loads_no_jax():
-    modules, _ = alone(*ACCEPTANCE)
+    modules = alone(*ACCEPTANCE)
     assert not modules & {"jax", "pandas", "scipy", "matplotlib"}

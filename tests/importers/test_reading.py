@@ -157,13 +157,12 @@ def test_a_thousand_runs_are_imported_in_little_memory(tmp_path):
     for i in range(1, 1000):
         (tmp_path / f"r{i}.csv").hardlink_to(tmp_path / "r0.csv")
     code = (
-        "import resource, sys, time; from bss.cli import main; main(sys.argv[1:]); "
-        "print(time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "import resource, sys; from bss.cli import main; main(sys.argv[1:]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     told = ["import", "olmo", str(tmp_path), "-o", str(tmp_path / "runs.parquet"), "--seq-len=64"]
     done = subprocess.run(
         [sys.executable, "-c", code, *told], capture_output=True, text=True, check=True
     )
-    seconds, kilobytes = map(float, done.stdout.splitlines()[-1].split())
-    assert seconds <= 30 and kilobytes <= 1e6
+    assert float(done.stdout.splitlines()[-1]) <= 1e6  # kilobytes
     assert pq.read_metadata(tmp_path / "runs.parquet").num_rows == 10**7

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bss.points.claims import Claim, claim, markdown, told, untestable
+from bss.points.claims import Claim, claim, equal, markdown, told, untestable
 from bss.points.contrasts import judge, over_seeds
 from bss.points.effects import exact
 from bss.values import from_dict, to_dict
@@ -80,3 +80,15 @@ def test_what_has_no_chance_is_told_without_an_interval():
     one = claim("it falls", "derived", "computed", effect, sign=-1, unit="nats", table="a.csv")
     assert one.verdict == "shown"
     assert told(one) == " (−0.250 nats)"
+
+
+@pytest.mark.parametrize(
+    ("mean", "matters", "verdict"),
+    [(0.001, 0.05, "shown"), (0.001, 0.0, "undecided"), (0.05, 0.02, "opposite shown")],
+)
+def test_equality_is_shown_only_where_an_effect_that_matters_would_have_been(
+    mean, matters, verdict
+):
+    effect = found(mean)
+    told = {"unit": "nats", "table": TABLE, "matters": matters}
+    assert equal("as good", "derived", "here", effect, **told).verdict == verdict

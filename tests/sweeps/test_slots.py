@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -106,14 +105,3 @@ def test_a_run_whose_worker_dies_too_often_has_failed(sweep, tiny_run):
     assert statuses[other.id].finished
     assert statuses[fatal.id].status == "failed"
     assert "worker 0 died; see " in statuses[fatal.id].message
-
-
-@pytest.mark.slow
-def test_two_slots_take_half_the_time(sweep, tiny_run):
-    tokens = [8192 * k for k in (4, 9, 3, 14, 2, 6, 1, 11)]
-    seconds = {}
-    for slots in (1, 2):
-        began = time.monotonic()
-        sweep(of_lengths(tiny_run, *tokens), workers=slots)
-        seconds[slots] = time.monotonic() - began
-    assert seconds[2] <= 0.55 * seconds[1]

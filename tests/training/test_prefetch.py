@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -56,9 +55,7 @@ def test_close_stops_the_thread_of_an_endless_source():
     prefetched = prefetch(itertools.count())  # pyright: ignore[reportArgumentType]
     assert next(iter(prefetched)) == 0
     assert threading.active_count() == before + 1
-    started = time.monotonic()
     prefetched.close()
-    assert time.monotonic() - started < 2
     assert threading.active_count() == before
 
 

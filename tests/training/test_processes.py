@@ -212,9 +212,7 @@ def killed(folder: Path, victim: int, ready, after: float) -> None:
         time.sleep(0.005)
     time.sleep(after)
     started[victim].kill()
-    at = time.monotonic()
     _, lines = started[1 - victim].communicate(timeout=60)
-    assert time.monotonic() - at < 45
     assert started[1 - victim].returncode not in (0, None), lines
     started[victim].communicate()
     assert started[victim].returncode == -signal.SIGKILL

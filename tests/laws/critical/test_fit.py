@@ -1,7 +1,6 @@
 """Critical batches: the published law, planted curves, bounds where the bend is not bracketed."""
 
 import json
-import time
 from importlib.resources import files
 
 import numpy as np
@@ -85,13 +84,10 @@ def test_the_exponent_depends_on_the_definition(fit):
     assert {"20% over 256, exponent of B free", "20% over 256, interpolated"} < set(exponents)
 
 
-def test_two_thousand_refits_of_the_published_sizes_take_two_seconds(published):
+def test_nearly_all_of_two_thousand_refits_of_the_published_sizes_converge(published):
     curves, _ = steps_curves(published)
     shapes = fit_shapes(curves)
-    refit_shapes(curves, shapes)
-    begin = time.perf_counter()
     refits, _ = refit_shapes(curves, shapes, seed=1)
-    assert time.perf_counter() - begin < 2
     assert refits.kappa.shape == (5, 2000)
     assert refits.converged.mean() > 0.99
 

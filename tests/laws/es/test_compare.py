@@ -1,8 +1,12 @@
+from collections import namedtuple
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from bss.errors import InputError
 from bss.laws.es.compare import compare
+from bss.laws.es.per_target import PerTarget
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +61,33 @@ def test_too_few_batches_and_unknown_laws_are_refused(planted):
         compare(points)
     with pytest.raises(InputError, match="'cubic' is unknown"):
         compare(points, ["cubic"])
+
+
+@dataclass(frozen=True)
+class Valley(PerTarget):
+    parameters, units = namedtuple("Parameters", "E_min B_opt"), ((1, 0), (0, 1))
+    batches, least = ("B_opt",), 3
+    starts, lower, upper = ((0.0, 0.0), (0.0, 2.0)), (-5.0, -5.0), (5.0, 5.0)
+
+    def sequences(self, p, batch, target=None):
+        return p.E_min * (batch / p.B_opt + p.B_opt / batch) / 2
+
+    def quantities(self, p, target=None):
+        S_opt = p.E_min / p.B_opt
+        return {"S_min": S_opt / 2, "E_min": p.E_min, "S_opt": S_opt, "B_opt": p.B_opt}
+
+
+@dataclass(frozen=True)
+class Loose(Valley):
+    """The same with a parameter that does nothing."""
+
+    parameters = namedtuple("Parameters", "E_min B_opt idle")
+    units, least = ((1, 0), (0, 1), (0, 0)), 3
+    starts = ((0.0, 0.0, 0.0), (0.0, 2.0, 0.0))
+    lower, upper = (-5.0, -5.0, -1.0), (5.0, 5.0, 1.0)
+
+
+def test_of_laws_that_tie_the_one_of_fewest_parameters_wins(planted):
+    points = planted.points(planted.laws["hyperbola"])
+    told = compare(points, [Loose("loose"), Valley("valley")])
+    assert told.winner == "valley"

@@ -34,6 +34,31 @@ def test_one_row_per_run_puts_all_variance_in_the_offset():
     assert effects.offset_dof == pytest.approx(3)
 
 
+@pytest.mark.parametrize("without", ["noise", "offset"])
+def test_a_variance_that_comes_out_negative_is_zero_and_the_other_carries_all(without):
+    runs, Z = np.repeat(np.arange(4), 3), np.repeat(np.eye(4), 3, axis=0)
+    column = np.array([0, 1, 2, 5, 3, 9, 1, 7, 4, 2, 8, 3.0])
+    design = np.stack([np.ones(12), column], axis=1)
+    left_over = np.eye(12) - design @ np.linalg.pinv(design)
+    mean = Z @ Z.T / 3
+    generator = np.random.default_rng(0)
+    for _ in range(1000):
+        errors = {
+            "noise": generator.standard_normal(4)[runs],
+            "offset": (np.eye(12) - mean) @ generator.standard_normal(12),
+        }[without]
+        residuals = left_over @ errors
+        effects = run_effects(residuals, design, runs)
+        if getattr(effects, without) == 0:
+            break
+    if without == "noise":  # what runs' offsets alone give between runs
+        between = np.trace(mean @ left_over @ Z @ Z.T @ left_over)
+        assert effects.offset**2 == pytest.approx(residuals @ mean @ residuals / between)
+    else:
+        assert effects.noise**2 == pytest.approx(residuals @ residuals / np.trace(left_over))
+    assert getattr(effects, without) == 0
+
+
 def test_draws_have_the_variances_inflated_by_few_degrees_of_freedom():
     runs = np.repeat(np.arange(4), 2)
     effects = RunEffects(offset=2.0, noise=0.5, offset_dof=10.0, noise_dof=1e6)
