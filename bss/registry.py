@@ -4,7 +4,7 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
@@ -93,7 +93,11 @@ class Chosen:
 
     def effective(self) -> Self:
         """The same without settings that change nothing, each at its default."""
-        plain: Any = {name: getattr(type(self), name) for name in self.unused}
+        return self.without(self.unused)
+
+    def without(self, names: Iterable[str]) -> Self:
+        """The same with some settings at their defaults."""
+        plain: Any = {name: getattr(type(self), name) for name in names}
         return replace(self, **plain) if plain else self  # type: ignore[type-var]
 
     @classmethod

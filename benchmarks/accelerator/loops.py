@@ -15,8 +15,7 @@ from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.directory import read_curve
 from bss.training.execution import Execution
-from bss.training.fleet import train_fleet
-from bss.training.loop import train
+from bss.training.loop import train, train_fleet
 from bss.training.optimizers import AdamW
 from bss.training.source import SYNTHETIC
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
@@ -27,7 +27,13 @@ class ScheduleConfig:
         lr_coupling: rule of the learning rate where the batch leaves `reference_batch`.
         weight_decay_coupling: the same of weight decay; both as in `bss.schedules.coupling`.
         reference_batch: in sequences; 0 means the first batch of the schedule.
+        traced: those in which runs of one program may differ if their plans have the same steps.
     """
+
+    traced: ClassVar[tuple[str, ...]] = (
+        *("batch", "rate", "warmup", "decay", "shape", "floor"),
+        *("lr_coupling", "weight_decay_coupling", "reference_batch"),
+    )
 
     tokens: int = 1_000_000
     batch: BatchSchedule = field(default=BatchSchedule.constant(8))

@@ -73,7 +73,6 @@ class Programs:
             InputError: where a bucket cannot be split over the devices of the mesh.
         """
         check_split(capacity, mesh)
-        self.capacity = capacity
         whole, split = replicated(mesh), sequence_sharding(mesh)
         wishes = wish_shapes(mesh)
         step = agreeing(step) if wishes else step
@@ -97,11 +96,14 @@ class Programs:
         }
         pool.shutdown(wait=False)
 
+    def __len__(self) -> int:
+        return len(self._futures)
+
     def wait(self) -> None:
         """Returns when all are compiled."""
         for bucket in self._futures:
             self.get(bucket)
 
-    def get(self, bucket: int):
+    def get(self, bucket: int) -> Any:
         """The compiled program of a bucket."""
         return self._futures[bucket].result()

@@ -11,7 +11,7 @@ import jax
 from jax.sharding import Mesh
 
 from bss.errors import InputError
-from bss.schedules.plan import Plan, StepSpec
+from bss.schedules.plan import Plan
 from bss.training.checkpoint import Checkpoints, missing_forks, restore_fork
 from bss.training.config import RunConfig
 from bss.training.directory import RunDirectory, parent_path, read_config, read_curve
@@ -72,6 +72,7 @@ class Ledger:
         position: where the run stands.
         saved_at: when it was saved last, on the monotonic clock.
         save_seconds: that its last save, or that of its fleet, held up the steps.
+        ended: whether it is written what became of the run.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Ledger:
         self.rows |= {segment.end_tokens for segment in plan.segments}
         self.position = Position(0)
         self.saved_at, self.save_seconds = time.monotonic(), 0.0
+        self.ended = False
 
     @property
     def first_step(self) -> int:
@@ -145,28 +147,27 @@ class Ledger:
         self.position.loss_sum += loss
         self.position.loss_steps += 1
 
-    def add_noise(self, spec: StepSpec, count: int, squares: float, grad_norm: float) -> None:
+    def add_noise(self, batch: int, count: int, squares: float, grad_norm: float) -> None:
         """The last step's part in the averages of the gradient noise scale.
 
         Args:
-            spec: of the step.
+            batch: of the step, in sequences.
             count: gradients that it sums.
             squares: the sum of their squared norms.
             grad_norm: of their mean.
         """
         position, half_life = self.position, self.run.noise_scale.half_life
-        moments = estimates(squares / count, grad_norm**2, spec.batch // count, count)
-        noise = update(position.noise, *moments, position.tokens - spec.tokens, half_life)
+        moments = estimates(squares / count, grad_norm**2, batch // count, count)
+        noise = update(position.noise, *moments, batch * self.plan.seq_len, half_life)
         position.noise_trace, position.noise_square = noise
 
-    def add_row(
-        self, spec: StepSpec, losses: Mapping[str, float], grad_norm: float, *, noise: bool
-    ) -> None:
+    def add_row(self, losses: Mapping[str, float], grad_norm: float, *, noise: bool) -> None:
         """A curve row behind a step; raises Diverged where a held-out loss is not finite.
 
         `noise` says whether the step's gradient noise can be told.
         """
         position = self.position
+        spec = self.plan.at(self.plan.step_at(position.tokens) - 1)
         if not all(map(math.isfinite, losses.values())):
             raise Diverged(position.tokens)
         row = {
@@ -229,6 +230,11 @@ class Ledger:
             recompilations,
             throughput(rows, peak, run.start),
         )
+
+    def end(self, status: RunStatus) -> None:
+        """Writes what became of the run."""
+        self.directory.write_status(status)
+        self.ended = True
 
     def diverged(self, tokens: int) -> RunStatus:
         """That the run diverged in the step that ended at these tokens."""

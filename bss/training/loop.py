@@ -1,15 +1,15 @@
-"""One run, from its config to its curve: restore, step, evaluate, checkpoint, finish.
+"""Runs, from their configs to their curves: opened, restored, stepped, ended.
 
-Everything is keyed by tokens consumed. Between two events (an evaluation, a fork point, a batch
-change) the loop only dispatches steps, and reads a step's metrics after the next is dispatched.
+A run is trained by itself, or side by side with others of its `fleet_key`: programs differ, all
+else is one.
 """
 
 import contextlib
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 import jax
@@ -17,29 +17,21 @@ from jax.sharding import Mesh
 
 from bss.errors import InputError
 from bss.schedules.plan import Plan
-from bss.training.buckets import check_split, compilations
+from bss.training.buckets import check_split
 from bss.training.checkpoint import missing_forks, open_checkpoints, saved
-from bss.training.config import RunConfig
+from bss.training.config import DataConfig, RunConfig
 from bss.training.directory import open_run, read_status, run_path
-from bss.training.execution import Execution, commit, peak_flops
-from bss.training.fsdp import gradients_a_bucket
+from bss.training.execution import Execution, commit
 from bss.training.largest import by_memory
-from bss.training.ledger import Diverged, Ledger, fork_points
+from bss.training.ledger import Ledger, fork_points
 from bss.training.mesh import make_mesh
-from bss.training.prefetch import StepInput, prefetch, step_inputs
-from bss.training.processes import Wish, check_same, in_turn, several, together, wished
+from bss.training.processes import check_same, in_turn, several, together
 from bss.training.session import Session
 from bss.training.source import Source, open_source
 from bss.training.status import RunStatus
-from bss.training.step import Metrics
+from bss.training.step import State, state_shapes
+from bss.training.steps import AllEnded, Interrupted, Report, Steps
 from bss.values import to_dict
-
-Report = Callable[[dict[str, Any]], None]
-REPORT_SECONDS = 0.5
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; its state is saved."""
 
 
 def train(
@@ -64,43 +56,103 @@ def train(
         InputError: bad config, data or directory.
         Interrupted: after saving, when asked to stop.
     """
-    path = run_path(execution.runs, run)
     if several():
         check_same(_facts(run, execution))
     plan = execution.plan(run)
-    if is_done(run, plan, execution):
-        return read_status(path)
-    mesh = together(lambda: make_mesh(execution.devices, execution.fsdp))
-    if execution.fit:
-        execution = together(lambda: by_memory(run, execution, plan, mesh))
-        check_same({"execution.fit: buckets by memory": execution.buckets})
-    source = together(lambda: _opened(run, execution, plan, mesh))
+    if not is_done(run, plan, execution):
+        mesh = together(lambda: make_mesh(execution.devices, execution.fsdp))
+        if execution.fit:
+            execution = together(lambda: by_memory(run, execution, plan, mesh))
+            check_same({"execution.fit: buckets by memory": execution.buckets})
+        _train([run], execution, mesh, report, stop or Event(), fleet=False)
+    return read_status(run_path(execution.runs, run))
+
+
+def train_fleet(
+    runs: Sequence[RunConfig],
+    execution: Execution,
+    *,
+    report: Report = lambda _: None,
+    stop: Event | None = None,
+) -> dict[str, RunStatus]:
+    """Trains runs of one `fleet_key` in one program; else as `train`, on one device.
+
+    Interrupted comes before the next dispatch. Returns the final status of each run, by id.
+    """
+    if several():
+        raise InputError("a fleet is trained by one process; train its runs one by one")
+    if execution.fsdp > 1:
+        raise InputError(
+            f"execution.fsdp is {execution.fsdp}; a fleet is trained with 1: set it so"
+        )
+    mesh = make_mesh(execution.devices)
+    if mesh.size > 1:
+        raise InputError(f"execution.devices is {mesh.size}; a fleet is trained on 1: set it so")
+    left = [run for run in runs if not is_done(run, execution.plan(run), execution)]
+    if left:
+        _train(left, execution, mesh, report, stop or Event(), fleet=True)
+    return {run.id: read_status(run_path(execution.runs, run)) for run in runs}
+
+
+def _train(
+    runs: Sequence[RunConfig],
+    execution: Execution,
+    mesh: Mesh,
+    report: Report,
+    stop: Event,
+    *,
+    fleet: bool,
+) -> None:
+    """Trains those that stand at the same tokens together, one such group after another."""
+    sources = together(lambda: _sources(runs, execution, mesh))
     with contextlib.ExitStack() as stack:
-        directory = together(lambda: stack.enter_context(open_run(path)))
-        in_turn(lambda: directory.check_config(run))
-        checkpoints = stack.enter_context(open_checkpoints(path))
-        ledger = Ledger(run, execution, plan, directory, checkpoints)
+        ledgers = [_ledger(run, execution, stack) for run in runs]
         try:
-            session = Session(ledger, source, mesh)
-            loop = _Loop(session, report, stop or Event())
-            loop.run()
-            tested, programs = session.test_losses(), len(session.programs.capacity)
-            status = ledger.finished(tested, mesh, programs, loop.recompilations)
-        except Diverged as diverged:
-            status = ledger.diverged(diverged.tokens)
-        except (InputError, OSError) as error:
-            with contextlib.suppress(OSError):  # a full disk has no room for a status either
-                directory.write_status(ledger.failed(str(error)))
+            shapes = state_shapes(runs[0], mesh)
+            restored = [(ledger, ledger.restore(shapes)) for ledger in ledgers]
+            restored.sort(key=_tokens)
+            for _, group in groupby(restored, key=_tokens):
+                with contextlib.suppress(AllEnded):
+                    Steps(Session([*group], sources, mesh, fleet=fleet), report, stop).run()
+        except Interrupted:
+            _tell(ledgers, lambda ledger: RunStatus("interrupted", ledger.position.tokens))
             raise
-        directory.write_status(status)
-        return status
+        except (InputError, OSError) as error:
+            message = str(error)
+            with contextlib.suppress(OSError):  # a full disk has no room for a status either
+                _tell(ledgers, lambda ledger: ledger.failed(message))
+            raise
 
 
-def _opened(run: RunConfig, execution: Execution, plan: Plan, mesh: Mesh) -> Source:
-    check_split(execution.ladder(run).capacity(plan), mesh)
-    source = open_source(run, Path(execution.data), mesh)
-    source.check(plan.tokens // run.data.seq_len)
-    return source
+def _tokens(restored: tuple[Ledger, State]) -> int:
+    return restored[0].position.tokens
+
+
+def _tell(ledgers: Sequence[Ledger], status: Callable[[Ledger], RunStatus]) -> None:
+    """Writes what became of the runs that have not ended."""
+    for ledger in ledgers:
+        if not ledger.ended:
+            ledger.end(status(ledger))
+
+
+def _ledger(run: RunConfig, execution: Execution, stack: contextlib.ExitStack) -> Ledger:
+    path = run_path(execution.runs, run)
+    directory = together(lambda: stack.enter_context(open_run(path)))
+    in_turn(lambda: directory.check_config(run))
+    checkpoints = stack.enter_context(open_checkpoints(path))
+    return Ledger(run, execution, execution.plan(run), directory, checkpoints)
+
+
+def _sources(
+    runs: Sequence[RunConfig], execution: Execution, mesh: Mesh
+) -> dict[DataConfig, Source]:
+    """By what a run reads; all have one plan's steps."""
+    plan, sources = execution.plan(runs[0]), dict[DataConfig, Source]()
+    check_split(execution.ladder(runs[0]).capacity(plan), mesh)
+    for run in {run.data: run for run in runs}.values():
+        sources[run.data] = source = open_source(run, Path(execution.data), mesh)
+        source.check(plan.tokens // run.data.seq_len)
+    return sources
 
 
 def _facts(run: RunConfig, execution: Execution) -> dict[str, Any]:
@@ -125,104 +177,3 @@ def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
     if not status.finished or status.tokens < plan.tokens:
         return False
     return not missing_forks(path, fork_points(run, plan, execution.forks))
-
-
-class _Loop:
-    """The steps that are left of a run, and what happens between them."""
-
-    def __init__(self, session: Session, report: Report, stop: Event):
-        self.session, self.ledger = session, session.ledger
-        self.report, self.stop = report, stop
-        self.recompilations = 0
-        self._wishes = {wish: wished(wish, session.mesh) for wish in Wish} if several() else {}
-        self._agreed = int(Wish.NOTHING)
-        self._unread: tuple[StepInput, Metrics] | None = None
-        # When a program with cuDNN's kernels is first executed, cuDNN captures, and does not
-        # execute, all that is started on the devices: nothing else may be.
-        self._busy, self._begun = Lock(), set[int]()
-        self._reported_at = time.monotonic()
-
-    def run(self) -> None:
-        """Runs the steps; between two events it does nothing but dispatch and read."""
-        session, ledger = self.session, self.ledger
-        events = ledger.rows | ledger.forks
-        peak_flops()  # takes a measurement on CPUs: not between two steps
-        ladder, half_lives = ledger.execution.ladder(ledger.run), ledger.run.averages
-        inputs = step_inputs(ledger.plan, ledger.first_step, session.source, ladder, half_lives)
-        compiled_before = compilations()
-        with contextlib.closing(prefetch(inputs, self._busy)) as prefetched:
-            self._clock = time.perf_counter()
-            for item in prefetched:
-                self._dispatch(item)
-                wish = self._agreed if self._wishes else self._wish()
-                if item.end_tokens in events or wish:
-                    self._handle(item, wish)
-        self.recompilations = compilations() - compiled_before
-        ledger.save(session.state)
-        ledger.checkpoints.wait()
-
-    def _dispatch(self, item: StepInput) -> None:
-        """Starts a step, then reads the one before it."""
-        session = self.session
-        waited = time.perf_counter()
-        program = session.programs.get(item.bucket)
-        self._clock += time.perf_counter() - waited
-        arguments = session.state, item.sequences_NxbxT1, item.buckets, item.settings
-        if self._wishes:
-            arguments += self._wishes[self._wish()]
-        if item.bucket in self._begun:
-            session.state, metrics = program(*arguments)
-        else:
-            with self._busy:
-                session.state, metrics = jax.block_until_ready(program(*arguments))
-            self._begun.add(item.bucket)
-        self._read()
-        self._unread = item, metrics
-        if time.monotonic() - self._reported_at > REPORT_SECONDS:
-            self._reported_at = time.monotonic()
-            self.report(self.ledger.standing(time.perf_counter() - self._clock))
-
-    def _read(self) -> float:
-        """Takes the last step's metrics from the device; returns its gradient norm."""
-        if self._unread is None:
-            return float("nan")
-        item, metrics = self._unread
-        metrics = jax.device_get(metrics)  # in one transfer
-        loss, grad_norm, update_norm = (float(x) for x in metrics[:3])
-        self.ledger.add_step(item.end_tokens, loss, grad_norm, update_norm)
-        self._unread = None
-        if metrics.wish is not None:
-            self._agreed = int(metrics.wish)
-        if metrics.squares is not None and self._shares(item) > 1:
-            self.ledger.add_noise(item.spec, self._shares(item), float(metrics.squares), grad_norm)
-        return grad_norm
-
-    def _shares(self, item: StepInput) -> int:
-        """How many gradients a step sums: for each bucket, one of those who make it together."""
-        one = self.ledger.execution.whole_gradient
-        return int(item.buckets) * gradients_a_bucket(self.session.mesh, one)
-
-    def _wish(self) -> Wish:
-        """What this process wants done, whatever is due for all."""
-        if self.stop.is_set():
-            return Wish.STOP
-        return Wish.SAVE if self.ledger.is_due() else Wish.NOTHING
-
-    def _handle(self, item: StepInput, wish: int) -> None:
-        """A curve row, a checkpoint, a stop: whatever is due after this step."""
-        session, ledger, tokens = self.session, self.ledger, item.end_tokens
-        grad_norm = self._read()
-        wish, self._agreed = max(wish, self._agreed), Wish.NOTHING
-        ledger.position.seconds += time.perf_counter() - self._clock
-        if tokens in ledger.rows:
-            noise = self._shares(item) > 1
-            with self._busy:
-                losses = session.losses()
-            ledger.add_row(item.spec, losses, grad_norm, noise=noise)
-        if tokens in ledger.forks or wish:
-            ledger.save(session.state)
-        if wish == Wish.STOP and tokens < ledger.plan.tokens:
-            ledger.checkpoints.wait()
-            ledger.directory.write_status(RunStatus("interrupted", tokens))
-            raise Interrupted(f"run {ledger.run.id} saved at {tokens} tokens")
-        self._clock = time.perf_counter()

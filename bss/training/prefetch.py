@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -19,15 +19,22 @@ T = TypeVar("T")
 _AHEAD = 3
 
 
-class StepInput(NamedTuple):
-    """Everything the program of one step takes besides the state, and the step's place."""
+class Dispatch(NamedTuple):
+    """Steps of one batch, without an event between them.
 
-    spec: StepSpec
-    end_tokens: int
-    bucket: int
-    sequences_NxbxT1: jax.Array
-    buckets: np.int32
-    settings: StepSettings
+    Attributes:
+        ends: tokens consumed after each.
+        batch: of each, in sequences.
+        buckets: in which each is done.
+        program: which of the programs takes them.
+        arguments: what it takes besides the state.
+    """
+
+    ends: tuple[int, ...]
+    batch: int
+    buckets: int
+    program: int
+    arguments: tuple[Any, ...]
 
 
 def step_inputs(
@@ -36,8 +43,8 @@ def step_inputs(
     source: Source,
     ladder: Ladder,
     half_lives: tuple[str, ...] = (),
-) -> Iterator[StepInput]:
-    """Inputs of the steps of a plan from `first` on.
+) -> Iterator[Dispatch]:
+    """The steps of a plan from `first` on, one by one: sequences, how many buckets, settings.
 
     A step takes the sequences from its position on: position is tokens over sequence length,
     whatever the batch was before. `half_lives` are those of the weight averages.
@@ -46,14 +53,10 @@ def step_inputs(
     for index in range(first, plan.steps):
         spec, end_tokens = plan.at(index), plan.tokens_at(index + 1)
         position, bucket = spec.tokens // plan.seq_len, ladder.bucket(spec.batch)
-        yield StepInput(
-            spec,
-            end_tokens,
-            bucket,
-            source.batch(position, spec.batch, capacity[bucket], bucket),
-            np.int32(spec.batch // bucket),
-            traced(spec, end_tokens, half_lives),
-        )
+        sequences_NxbxT1 = source.batch(position, spec.batch, capacity[bucket], bucket)
+        buckets, settings = spec.batch // bucket, traced(spec, end_tokens, half_lives)
+        arguments = sequences_NxbxT1, np.int32(buckets), settings
+        yield Dispatch((end_tokens,), spec.batch, buckets, bucket, arguments)
 
 
 def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> StepSettings:

@@ -1,49 +1,74 @@
-"""Everything a run needs before its first step: data, mesh, state, compiled programs."""
+"""Everything runs need before their next step: data, state, compiled programs."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jax.sharding import Mesh
 
 from bss.training.buckets import Programs
+from bss.training.config import DataConfig
 from bss.training.evaluation import HeldOut
 from bss.training.execution import compiler_options
+from bss.training.fleet import Dispatches, compile_steps, stack
 from bss.training.ledger import Ledger
 from bss.training.mesh import on_gpus
+from bss.training.prefetch import Dispatch, step_inputs
 from bss.training.source import Source
-from bss.training.step import make_step, state_shapes
+from bss.training.step import State, make_step, state_shapes
 
 
 class Session:
-    """One process's share of a run. Only `state` and the ledger's position change."""
+    """One process's share of runs that stand at the same tokens. Only `state` changes.
 
-    def __init__(self, ledger: Ledger, source: Source, mesh: Mesh):
-        """Restores or initialises the state, and starts compiling.
+    Attributes:
+        ledgers: the runs' books.
+        state: of a run; of a fleet, on a leading axis.
+        inputs: the steps that are left.
+        programs: those that take them, by their names in the inputs.
+        held_out: the evaluation.
+    """
+
+    inputs: Iterable[Dispatch]
+    programs: Programs | dict[int, Any]
+
+    def __init__(
+        self,
+        restored: Sequence[tuple[Ledger, State]],
+        sources: Mapping[DataConfig, Source],
+        mesh: Mesh,
+        *,
+        fleet: bool,
+    ):
+        """Starts compiling; a `fleet` is done by one program, one that is none is a run.
 
         Raises:
-            InputError: too little data, a missing fork point, a bucket the devices cannot share, an
-                attention kernel that they cannot run.
+            InputError: too little data, a bucket the devices cannot share, an attention kernel that
+                they cannot run.
         """
-        self.ledger, self.source, self.mesh = ledger, source, mesh
-        run, execution = ledger.run, ledger.execution
-        self._held_out = HeldOut(run, source)
+        self.ledgers, self.mesh = [ledger for ledger, _ in restored], mesh
+        run, execution, plan = (lead := self.ledgers[0]).run, lead.execution, lead.plan
+        source, options = sources[run.data], compiler_options(execution, mesh)
+        self.held_out = HeldOut(run, source)
         attention = execution.attention_of(run, mesh)
-        ledger.note_execution(mesh, attention)
-        shapes = state_shapes(run, mesh)
-        self.state = ledger.restore(shapes)
-        capacity = execution.ladder(run).capacity(ledger.plan)
-        options = compiler_options(execution, mesh)
-        step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
-        self.programs = Programs(step, shapes, capacity, run, mesh, options)
+        for ledger in self.ledgers:
+            ledger.note_execution(mesh, attention, len(self.ledgers))
+        if fleet:
+            self.state, shapes, self._pick = stack([state for _, state in restored], mesh)
+            self.inputs = Dispatches(self.ledgers, sources)
+            self.programs = compile_steps(self.inputs, shapes, mesh, options, attention)
+        else:
+            ((_, self.state),) = restored
+            shapes, self._pick = state_shapes(run, mesh), lambda state, _: state
+            ladder = execution.ladder(run)
+            self.inputs = step_inputs(plan, lead.first_step, source, ladder, run.averages)
+            step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
+            self.programs = Programs(step, shapes, ladder.capacity(plan), run, mesh, options)
         bucket = execution.evaluation_bucket
-        self._held_out.compile(mesh, bucket, shapes, options, attention)
-        if on_gpus(mesh):
+        self.held_out.compile(mesh, bucket, shapes, options, attention, fleet=fleet)
+        if on_gpus(mesh) and isinstance(self.programs, Programs):
             # Its compiler tries kernels on the device, and breaks what is being recorded there.
             self.programs.wait()
 
-    def losses(self) -> dict[str, Any]:
-        """Held-out losses of the weights and their averages, and bits per byte for text."""
-        return self._held_out.losses(self.state)
-
-    def test_losses(self) -> dict[str, Any]:
-        """The same on the test split, where the run asks for it."""
-        return self._held_out.test_losses(self.state)
+    def member(self, m: int) -> State:
+        """The state of the run at a place."""
+        return self._pick(self.state, m)

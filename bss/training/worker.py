@@ -63,8 +63,7 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
     from bss.errors import InputError
     from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
-    from bss.training.fleet import train_fleet
-    from bss.training.loop import Interrupted, train
+    from bss.training.loop import Interrupted, train, train_fleet
     from bss.values import from_dict, to_dict
 
     def answer(event: str, **details: Any) -> None:

@@ -11,8 +11,8 @@ from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
 from bss.training.config import Parent
 from bss.training.directory import read_curve, read_executions, read_status, run_path
-from bss.training.fleet import fleet_key, train_fleet
-from bss.training.loop import Interrupted, train
+from bss.training.fleet import fleet_key
+from bss.training.loop import Interrupted, train, train_fleet
 
 
 def members(run, **changes):
@@ -55,7 +55,7 @@ def test_every_run_has_the_numbers_that_it_has_alone(side_by_side, execution_in,
 
 def test_a_finished_fleet_is_a_no_op(side_by_side, monkeypatch):
     runs, execution, statuses = side_by_side
-    monkeypatch.setattr("bss.training.fleet.open_source", None)
+    monkeypatch.setattr("bss.training.loop.open_source", None)
     assert train_fleet(runs, execution) == statuses
 
 
@@ -112,7 +112,12 @@ def test_who_can_be_in_a_fleet(tiny_run, tiny_execution):
     assert one == others[0] == others[2]
     coupled = overlay(members(tiny_run)[0], {"optimizer.beta2_half_life": 700})
     assert fleet_key(coupled, tiny_execution) == one
-    for changes in ({"schedule.batch": "2"}, {"optimizer.clip": 0.5}, {"schedule.tokens": 4096}):
+    for changes in (
+        {"schedule.batch": "2"},
+        {"optimizer.clip": 0.5},
+        {"averages": ()},
+        {"schedule.tokens": 4096},
+    ):
         other = overlay(members(tiny_run)[0], changes)
         assert fleet_key(other, tiny_execution) != one
     measured = overlay(members(tiny_run)[0], {"noise_scale.half_life": 1000})

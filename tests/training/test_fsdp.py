@@ -18,9 +18,8 @@ from bss.models.transformer.config import TransformerConfig
 from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
 from bss.training.directory import read_curve
-from bss.training.fleet import train_fleet
 from bss.training.fsdp import gather, loss_by, specs
-from bss.training.loop import Interrupted, train
+from bss.training.loop import Interrupted, train, train_fleet
 from bss.training.mesh import FSDP, make_mesh, mesh_of
 from bss.training.optimizers import AdamW, Muon, ScheduleFree
 from bss.training.step import state_shapes

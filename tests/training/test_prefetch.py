@@ -19,9 +19,9 @@ def consumed(run, shards, first=0) -> np.ndarray:
     source = TextSource(shards, run.data, make_mesh(1))
     prefetched, taken = prefetch(step_inputs(plan, first, source, Ladder((1, 2, 4)))), []
     for item in prefetched:
-        used = np.asarray(item.sequences_NxbxT1)[: item.buckets]
+        used = np.asarray(item.arguments[0])[: item.buckets]
         taken.append(used.reshape(-1, run.data.seq_len + 1))
-        assert len(taken[-1]) == item.spec.batch
+        assert len(taken[-1]) == item.batch
     prefetched.close()
     return np.concatenate(taken)
 

@@ -52,10 +52,12 @@ class Optimizer(Chosen):
         weight_decay: decoupled; norms are not decayed.
         clip: global norm at which gradients are clipped; 0 clips nothing.
         second_moment: whether the class keeps one, so that beta2 matters.
+        traced: the settings in which runs of one program may differ: they reach it by StepSettings.
     """
 
     key: ClassVar[str] = "name"
     second_moment: ClassVar[bool] = True
+    traced: ClassVar[tuple[str, ...]] = ("lr", "beta1", "beta2", "beta2_half_life", "weight_decay")
 
     lr: float = 4e-3
     beta1: float = 0.9
