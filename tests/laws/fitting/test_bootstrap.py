@@ -42,6 +42,7 @@ def test_a_variance_that_comes_out_negative_is_zero_and_the_other_carries_all(wi
     left_over = np.eye(12) - design @ np.linalg.pinv(design)
     mean = Z @ Z.T / 3
     generator = np.random.default_rng(0)
+    residuals, effects = np.zeros(12), RunEffects(1.0, 1.0, 1.0, 1.0)
     for _ in range(1000):
         errors = {
             "noise": generator.standard_normal(4)[runs],
