@@ -89,8 +89,10 @@ def _parse_flags(arguments: list[str]) -> list[str]:
 def _inside_text(arguments: list[str]) -> str:
     """What is said of an option that names a field of what the config has as a text; else ""."""
     file = next((a.partition("=")[2] for a in arguments if a.startswith("--config=")), "")
-    for option in (a.partition("=")[0] for a in arguments if a.startswith("--config.") and file):
-        value: Any = read_config(file)
+    options = [a.partition("=")[0] for a in arguments if a.startswith("--config.")]
+    config = read_config(file) if file and options else {}
+    for option in options:
+        value: Any = config
         path = option.split(".")
         for at, name in enumerate(path[1:], 1):
             if isinstance(value, str):

@@ -13,12 +13,13 @@ from bss.cli.output import (
     add_output_arguments,
     drawing,
     estimate,
+    fit_options,
     number,
 )
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit, fit_critical
-from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerLaw, predict
 from bss.points.curve import default_targets, points
 from bss.tables import read_points
@@ -47,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Fits critical batch sizes."""
-    if options.resamples < 10:
-        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    how = fit_options(options)
     measured, told = _points(options)
     fit = fit_critical(
         without(measured, options.drop),
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> Output:
         reference=options.reference_batch,
         free_alpha=options.alpha == "free",
         unit=options.unit,
-        options=Options(options.resamples, options.level, options.seed),
+        options=how,
     )
     forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
     payload = fit.to_dict()

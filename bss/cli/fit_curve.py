@@ -10,13 +10,13 @@ from bss.cli.output import (
     add_output_arguments,
     drawing,
     estimate,
+    fit_options,
     number,
     progress,
 )
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
-from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
-from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.problem import CLOCKS
 from bss.tables.dropping import without
 from bss.units import parse_tokens
@@ -44,13 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Fits the law."""
-    if options.resamples < 10:
-        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    how = fit_options(options)
     runs, told = read_run_table(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
     runs = without(runs, options.drop)
-    how = Options(options.resamples, options.level, options.seed)
     with progress() as report:
         given = {"clock": options.clock, "warmup": warmup, "since": since}
         fit = fit_curve(runs, **given, options=how, report=report)

@@ -14,18 +14,17 @@ from bss.cli.output import (
     add_output_arguments,
     drawing,
     estimate,
+    fit_options,
     measured_tokens,
     number,
     progress,
 )
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
-from bss.errors import InputError
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.elsewhere import Optimum
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import final_losses, read_losses
 from bss.laws.final_loss.values import Outlier
-from bss.laws.fitting.estimate import Options
 
 KINDS = {
     "tokens": ("the largest budgets", "beyond"),
@@ -50,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Fits the law of final losses."""
-    if options.resamples < 10:
-        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    how = fit_options(options)
     table, said = _losses(options)
     with progress() as report:
         fit = fit_table(
@@ -59,7 +57,7 @@ def run(options: argparse.Namespace) -> Output:
             hold_out=tuple(options.hold_out),
             forms=options.form,
             drop=options.drop,
-            options=Options(options.resamples, options.level, options.seed),
+            options=how,
             progress=report,
         )
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))

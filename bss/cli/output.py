@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bss.errors import InputError
 from bss.units import format_tokens
+
+if TYPE_CHECKING:
+    from bss.laws.fitting.estimate import Options
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,20 @@ def add_fit_arguments(parser: argparse.ArgumentParser, *, resamples: int) -> Non
     add("--seed", type=int, default=0, help="of the bootstrap")
     told = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
     add("--drop", action="append", default=[], metavar="WHAT", help=told)
+
+
+def fit_options(options: argparse.Namespace) -> "Options":
+    """What `add_fit_arguments` was given; InputError of too few refits for an interval."""
+    from bss.laws.fitting.estimate import Options
+
+    check_resamples(options)
+    return Options(options.resamples, options.level, options.seed)
+
+
+def check_resamples(options: argparse.Namespace) -> None:
+    """InputError where --resamples are too few for an interval."""
+    if options.resamples < 10:
+        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
 
 
 def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:

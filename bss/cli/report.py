@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import Output, add_output_arguments
+from bss.cli.output import Output, add_output_arguments, check_resamples
 from bss.cli.points import (
     add_measuring_arguments,
     parse_targets,
     read_curves,
     smoothing,
 )
-from bss.errors import InputError
 from bss.units import parse_tokens
 
 
@@ -54,8 +53,7 @@ def _write(
     from bss.report.measured import How
     from bss.report.page import write_runs_report
 
-    if options.resamples < 10:
-        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+    check_resamples(options)
     how = How(
         targets=parse_targets(options.targets) if options.targets else (),
         smooth=smoothing(options),

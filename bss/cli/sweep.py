@@ -83,9 +83,9 @@ def _config(options: argparse.Namespace) -> "SweepConfig":
 
 
 def _refuse_without_effect(changes: Sequence[str], config: "SweepConfig") -> None:
-    from bss.sweeps.axes import parse_set, read_axes
+    from bss.sweeps.axes import parse_set
 
-    axes = [axis for axis in read_axes(config.axes, config.axis) if not callable(axis)]
+    axes = [axis for axis in config.every_axis() if not callable(axis)]
     varied = {name for axis in axes for overlay in axis for name in overlay}
     for text in changes:
         if (name := ".".join(parse_set(text)[0])) in varied:
@@ -110,12 +110,11 @@ def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
 
 def _priced(config: "SweepConfig") -> Output:
     """What the sweep costs, and of which runs it is."""
-    from bss.sweeps.axes import read_axes
     from bss.sweeps.price import price
     from bss.sweeps.sweep import planned
     from bss.sweeps.table import differing
 
-    runs = planned(config.setup, read_axes(config.axes, config.axis))
+    runs = planned(config.setup, config.every_axis())
     cost, varied = price(runs), differing(runs)
     names = list(varied[runs[0].id])
     shown = [

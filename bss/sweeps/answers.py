@@ -11,7 +11,6 @@ from bss.laws import EsFit, fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.measuring import measure_points
 from bss.report.page import write_report
-from bss.sweeps.axes import read_axes
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results
 from bss.sweeps.sweep import Sweep, SweepConfig, tables, trained
@@ -44,7 +43,7 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
         InputError: a mistake, or a directory that holds another sweep, before anything is trained;
             no run finished.
     """
-    axes = read_axes(config.axes, config.axis)
+    axes = config.every_axis()
     results = together(lambda: Results(config, option=option))
     runs, trainer = trained(config.setup, axes, ENGINES[config.engine], config.title)
     if not first():

@@ -59,6 +59,10 @@ class SweepConfig:
         if not (self.results or self.dry_run):
             raise InputError("results is empty; name a directory for the tables and the report")
 
+    def every_axis(self) -> list[Axis]:
+        """Those of `axes`, then those of `axis`, read."""
+        return read_axes(self.axes, self.axis)
+
 
 class Sweep(NamedTuple):
     """What a sweep measured: a row an evaluation of every run, and a row a finished run."""

@@ -8,7 +8,6 @@ continues.
 """
 
 from bss.sweeps.answers import run_sweep
-from bss.sweeps.axes import read_axes
 from bss.sweeps.price import price
 from bss.sweeps.sweep import SweepConfig, planned
 from bss.training.processes import say
@@ -18,7 +17,7 @@ from experiments.main import run_experiment
 def experiment(config: SweepConfig) -> None:
     """Trains the sweep and writes its tables and its report, or says what it costs."""
     if config.dry_run:
-        say(str(price(planned(config.setup, read_axes(config.axes, config.axis)))))
+        say(str(price(planned(config.setup, config.every_axis()))))
     elif answers := run_sweep(config):
         for text in answers.told:
             say(f"warning: {text}")

@@ -51,13 +51,13 @@ def fit_es(
     options, rows = options or Options(), design(points)
     at = {target: valley_at(rows, target, options.level) for target in rows.targets}
     vertices = {t: best_at(rows, t, valley, options.level) for t, valley in at.items()}
-    several = max(len(rows.reaching(target)) for target in rows.targets) >= FEWEST
+    most = max(len(rows.reaching(target)) for target in rows.targets)
     if law is not None:
         asked = Law.parse(law)
         found = asked_for(_fitted(rows, asked, vertices, options))
-        if several and asked.least_judged <= max(len(rows.reaching(t)) for t in rows.targets):
+        if most >= max(FEWEST, asked.least_judged):
             found = replace(found, comparison=_judged(rows, [asked]))
-    elif several:
+    elif most >= FEWEST:
         comparison = compared(rows, list(LAWS.values()))
         fits = [_fitted(rows, LAWS[name], vertices, options) for name in comparison.level]
         choice = AVERAGED if len(fits) > 1 else CHOSEN

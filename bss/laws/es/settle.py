@@ -20,8 +20,7 @@ def asked_for(fit: EsFit) -> EsFit:
     fits = []
     for at in fit.fits:
         own = at.batches.get("B_opt")
-        best = at.vertex if own is None else obeyed(at.vertex, own, fit.law.name)
-        fits.append(_with_best(at, best) if own is not None else at)
+        fits.append(at if own is None else _with_best(at, obeyed(at.vertex, own, fit.law.name)))
     return replace(fit, fits=tuple(fits))
 
 

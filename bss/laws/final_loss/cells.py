@@ -75,9 +75,8 @@ def _measured(points: LossPoints, rows: np.ndarray, *, first: bool) -> Measured:
     freedom, count = (points.freedom, points.count) if first else (0.0, points.count)
     single = points.noise**2 / float(np.mean(1 / count)) if freedom else 0.0
     freedom = int(min(freedom, ERRORS_KNOWN)) if np.isinf(freedom) else int(freedom)
-    measured = Measured.of_runs(points.batch[rows], points.loss[rows])
-    squares = single * freedom
-    return replace(measured, count=count[rows], squares=squares, freedom=freedom, typical=TYPICAL)
+    measured = Measured.of_runs(points.batch[rows], points.loss[rows], typical=TYPICAL)
+    return replace(measured, count=count[rows], squares=single * freedom, freedom=freedom)
 
 
 def without_outliers(
