@@ -18,8 +18,8 @@ import numpy as np
 
 from bss.files import write_json
 from bss.models.sizes import named
+from bss.provenance import commit, machine
 from bss.training.config import DataConfig, RunConfig
-from bss.training.execution import commit, machine
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import init_state, make_step
 
@@ -58,15 +58,6 @@ def main() -> None:
         products.append(seconds(lambda: product(matrix, matrix)))
 
     median = {key: statistics.median(values) for key, values in times.items()}
-    table = [
-        {
-            "batch": batch,
-            "tokens_per_second_buckets": round(batch * SEQ_LEN / median[batch, "buckets"]),
-            "tokens_per_second_whole": round(batch * SEQ_LEN / median[batch, "whole"]),
-            "time_ratio": round(median[batch, "buckets"] / median[batch, "whole"], 3),
-        }
-        for batch in BATCHES
-    ]
     result = {
         "command": "python -m benchmarks.buckets",
         "commit": commit(),
@@ -76,10 +67,21 @@ def main() -> None:
         "bucket": BUCKET,
         "rounds": ROUNDS,
         "matmul_gflops": round(2 * 1024**3 / statistics.median(products[2:]) / 1e9),
-        "table": table,
+        "table": [_row(batch, median) for batch in BATCHES],
     }
     write_json(Path("benchmarks/results/buckets.json"), result)
     print(json.dumps(result, indent=1))
+
+
+def _row(batch: int, median: dict[tuple[int, str], float]) -> dict[str, float]:
+    """Speed of a batch's steps, from the median seconds of its variants."""
+    buckets, whole = (median[batch, variant] for variant in ("buckets", "whole"))
+    return {
+        "batch": batch,
+        "tokens_per_second_buckets": round(batch * SEQ_LEN / buckets),
+        "tokens_per_second_whole": round(batch * SEQ_LEN / whole),
+        "time_ratio": round(buckets / whole, 3),
+    }
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from typing import Any
 
 from bss.files import read_json, write_json
 from bss.machines.absent import Machine, machine
-from bss.sweeps.fits import COMPILED, found, keys
+from bss.sweeps.fits import COMPILED, keys, program_of
 from bss.sweeps.programs import Job, jobs, setup_of
 from bss.sweeps.reading import read_config
-from bss.training.compiled import examine
+from bss.training.aot.compiled import examine
 
 CONFIGS = (
     *("configs/es_wsd.py:gpu", "configs/es_ablations.py:gpu", "configs/late_switch.py:gpu"),
@@ -66,7 +66,7 @@ def main() -> None:
 
 def _kept(job: Job, key: dict[str, Any], on: Machine, path: Path) -> dict[str, Any]:
     """The row of a program, from the table where it is there."""
-    if row := found(_read(path)["programs"], key):
+    if row := program_of(_read(path)["programs"], key):
         return row
     row = compiled(job, key, on)
     table = _read(path)  # again: others may compile besides

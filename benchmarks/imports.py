@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from bss.files import write_json
-from bss.training.execution import commit, machine
+from bss.provenance import commit, machine
 
 RUNS, ROWS, SEQ_LEN = 1000, 10_000, 1024
 KINDS = ("parquet", "csv", "jsonl")
@@ -64,19 +64,19 @@ def _imported(kind: str, runs: int) -> dict[str, float | str]:
         table = str(Path(scratch) / "runs.parquet")
         command = ["import", "auto", str(folder), "-o", table, "--seq-len", str(SEQ_LEN)]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        told = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", IMPORT, *command, "--run-regex", named, "--json"],
             check=True, capture_output=True, text=True,
         )  # fmt: skip
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert sum(run["rows"] for run in json.loads(told.stdout)["runs"]) == runs * ROWS
+        assert sum(run["rows"] for run in json.loads(process.stdout)["runs"]) == runs * ROWS
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         size = sum(file.stat().st_size for file in folder.iterdir())
     return {
         "kind": kind,
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu, 1),
-        "peak_memory_mb": round(int(told.stderr.split()[-1]) / 1024),
+        "peak_memory_mb": round(int(process.stderr.split()[-1]) / 1024),
         "size_mb": round(size / 1e6),
     }
 

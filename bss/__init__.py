@@ -14,12 +14,14 @@ everything else may change. A sweep, its law and the schedule that it calls for:
 A name is imported from its room once it is asked for, so that `import bss` loads nothing.
 """
 
+# ruff: noqa: F401 - the imports are for type checkers
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bss.data.corpus import Corpus
     from bss.errors import InputError
+    from bss.exports import export
     from bss.laws import (
         CriticalFit,
         CurveFit,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.config import ScheduleConfig
     from bss.schedules.coupling import Coupling
-    from bss.schedules.export import export
     from bss.schedules.plan import Plan
     from bss.schedules.plan import resolve as plan
     from bss.schedules.rates import LearningRate, Rate, cosine, wsd
@@ -53,104 +54,48 @@ if TYPE_CHECKING:
     from bss.training.config import EvaluationConfig, RunConfig
     from bss.training.optimizers import AdamW
 
-__all__ = [
-    "AdamW",
-    "BatchSchedule",
-    "Corpus",
-    "Coupling",
-    "CriticalFit",
-    "CurveFit",
-    "EngineConfig",
-    "EsFit",
-    "EvaluationConfig",
-    "InputError",
-    "LearningRate",
-    "Limits",
-    "Options",
-    "Plan",
-    "Rate",
-    "Reading",
-    "RunConfig",
-    "ScheduleConfig",
-    "Setup",
-    "Sweep",
-    "TableFit",
-    "TextConfig",
-    "check_losses",
-    "check_runs",
-    "cosine",
-    "default_targets",
-    "derive_schedule",
-    "export",
-    "fit_critical",
-    "fit_curve",
-    "fit_es",
-    "fit_table",
-    "list_runs",
-    "measure_points",
-    "overlay",
-    "plan",
-    "price",
-    "product",
-    "read_points",
-    "read_runs",
-    "sweep",
-    "train",
-    "version",
-    "write_report",
-    "write_table",
-    "wsd",
-    "zipped",
-]
-
-_ROOMS = {
-    "AdamW": "training.optimizers",
-    "BatchSchedule": "schedules.batch",
-    "Corpus": "data.corpus",
-    "Coupling": "schedules.coupling",
-    "CriticalFit": "laws",
-    "CurveFit": "laws",
-    "EngineConfig": "sweeps.setup",
-    "EsFit": "laws",
-    "EvaluationConfig": "training.config",
-    "InputError": "errors",
-    "LearningRate": "schedules.rates",
-    "Limits": "policies.policy",
-    "Options": "laws.fitting.estimate",
-    "Plan": "schedules.plan",
-    "Rate": "schedules.rates",
-    "Reading": "tables",
-    "RunConfig": "training.config",
-    "ScheduleConfig": "schedules.config",
-    "Setup": "sweeps.setup",
-    "Sweep": "sweeps.sweep",
-    "TableFit": "laws",
-    "TextConfig": "sweeps.setup",
-    "check_losses": "laws",
-    "check_runs": "tables",
-    "cosine": "schedules.rates",
-    "default_targets": "points.curve",
-    "derive_schedule": "policies.derived",
-    "export": "schedules.export",
-    "fit_critical": "laws",
-    "fit_curve": "laws",
-    "fit_es": "laws",
-    "fit_table": "laws",
-    "list_runs": "sweeps.table",
-    "measure_points": "points.measuring",
-    "overlay": "sweeps.grid",
-    "plan": "schedules.plan:resolve",
-    "price": "sweeps.price",
-    "product": "sweeps.grid",
-    "read_points": "tables",
-    "read_runs": "tables",
-    "sweep": "sweeps.sweep",
-    "train": "sweeps.sweep",
-    "write_report": "report.page",
-    "write_table": "tables",
-    "wsd": "schedules.rates",
-    "zipped": "sweeps.grid",
+_EXPORTS = {
+    "data.corpus": ("Corpus",),
+    "errors": ("InputError",),
+    "laws": (
+        "CriticalFit",
+        "CurveFit",
+        "EsFit",
+        "TableFit",
+        "check_losses",
+        "fit_critical",
+        "fit_curve",
+        "fit_es",
+        "fit_table",
+    ),
+    "laws.fitting.estimate": ("Options",),
+    "points.curve": ("default_targets",),
+    "points.measuring": ("measure_points",),
+    "policies.derived": ("derive_schedule",),
+    "policies.policy": ("Limits",),
+    "report.page": ("write_report",),
+    "schedules.batch": ("BatchSchedule",),
+    "schedules.config": ("ScheduleConfig",),
+    "schedules.coupling": ("Coupling",),
+    "exports": ("export",),
+    "schedules.plan": ("Plan", "plan"),
+    "schedules.rates": ("LearningRate", "Rate", "cosine", "wsd"),
+    "sweeps.grid": ("overlay", "product", "zipped"),
+    "sweeps.price": ("price",),
+    "sweeps.setup": ("EngineConfig", "Setup", "TextConfig"),
+    "sweeps.sweep": ("Sweep", "sweep", "train"),
+    "sweeps.table": ("list_runs",),
+    "tables": ("Reading", "check_runs", "read_points", "read_runs", "write_table"),
+    "training.config": ("EvaluationConfig", "RunConfig"),
+    "training.optimizers": ("AdamW",),
 }
+"""By room, the names that are exported: those of the imports above."""
+
+_ROOMS = {name: room for room, names in _EXPORTS.items() for name in names}
+_CALLED = {"plan": "resolve"}
+"""Names that are others in their room."""
+
+__all__ = sorted([*_ROOMS, "version"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 DISTRIBUTION = "batch-size-scaling"
 """What package indexes know it as; `bss` is somebody else's there."""
@@ -172,8 +117,8 @@ def __getattr__(name: str) -> Any:
     """What is exported, from its room."""
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room, _, inside = _ROOMS[name].partition(":")
-    return getattr(importlib.import_module(f"{__name__}.{room}"), inside or name)
+    room = importlib.import_module(f"{__name__}.{_ROOMS[name]}")
+    return getattr(room, _CALLED.get(name, name))
 
 
 def __dir__() -> list[str]:

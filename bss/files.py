@@ -64,8 +64,8 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{name}: there is no such file; {hint}") from None
     except json.JSONDecodeError as error:
-        told = f"line {error.lineno}, {error.msg}"
-        raise InputError(f"{name}: is not JSON ({told}); {hint}") from None
+        problem = f"line {error.lineno}, {error.msg}"
+        raise InputError(f"{name}: is not JSON ({problem}); {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{name}: cannot be read ({type(error).__name__}); {hint}") from None
     if not isinstance(value, dict):

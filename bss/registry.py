@@ -34,10 +34,10 @@ class Registry(dict[str, T]):
     def __missing__(self, name: str) -> T:
         """The value that `package.module:ATTRIBUTE` names; else those there are are told."""
         if ":" in name:
-            found = load(name, self.kind)
-            self._check(name, found)
-            self.loaded[name] = found
-            return found
+            value = load(name, self.kind)
+            self._check(name, value)
+            self.loaded[name] = value
+            return value
         near = difflib.get_close_matches(name, self, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(
@@ -45,14 +45,14 @@ class Registry(dict[str, T]):
             "or name your own as package.module:ATTRIBUTE"
         )
 
-    def _check(self, name: str, found: Any) -> None:
+    def _check(self, name: str, value: Any) -> None:
         if bases := get_args(self.of):
-            right = isinstance(found, type) and issubclass(found, bases)
+            right = isinstance(value, type) and issubclass(value, bases)
             expected = f"a class made of {bases[0].__name__}"
         else:
-            right, expected = isinstance(found, self.of), getattr(self.of, "__name__", self.of)
+            right, expected = isinstance(value, self.of), getattr(self.of, "__name__", self.of)
         if not right:
-            raise InputError(f"{self.kind}: {name} is {type(found).__name__}; expected {expected}")
+            raise InputError(f"{self.kind}: {name} is {type(value).__name__}; expected {expected}")
 
     def name_of(self, value: T) -> str:
         """The name of a value: registered, loaded before, or else its `path_of`."""
@@ -127,15 +127,15 @@ def load(path: str, kind: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except Exception as error:  # a user's module may fail in any way
-        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        problem = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
-            f"{kind}: {path} cannot be imported ({told}); expected package.module:ATTRIBUTE"
+            f"{kind}: {path} cannot be imported ({problem}); expected package.module:ATTRIBUTE"
         ) from None
-    return found
+    return value
 
 
 def path_of(value: Any, kind: str) -> str:
@@ -147,7 +147,7 @@ def path_of(value: Any, kind: str) -> str:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if name is None and module in sys.modules:
         values = vars(sys.modules[module])
-        name = next((key for key, found in values.items() if found is value), None)
+        name = next((key for key, known in values.items() if known is value), None)
     if module in (None, "__main__") or name is None or "<locals>" in name:
         raise InputError(
             f"{kind}: {name or value!r} cannot be imported by a worker process; define it in a "

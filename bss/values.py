@@ -11,7 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -39,6 +39,14 @@ def to_dict(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return value
+
+
+def dotted(fields: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested fields by their dotted names, a group before what is in it."""
+    for name, value in fields.items():
+        yield f"{group}{name}", value
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{group}{name}.")
 
 
 def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True) -> T:

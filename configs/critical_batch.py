@@ -62,13 +62,13 @@ def grid(
     0.37, as the best rates of a pilot did (pico, 62K and 124K tokens, batches of 64 to 4096
     tokens). beta2 has a half-life in tokens, but is not below 0.95.
     """
-    found = []
+    entries = []
     for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
         lowest = rate * (tokens / reference) ** 0.37 / 2 ** (tried // 2)
         rates = tuple(float(f"{lowest * 2**i:.3g}") for i in range(tried))
         beta2 = round(max(0.95, 2 ** (-tokens / half_life)), 5)
-        found.append({"tokens": tokens, "rates": rates, "beta2s": (beta2,)})
-    return found
+        entries.append({"tokens": tokens, "rates": rates, "beta2s": (beta2,)})
+    return entries
 
 
 def published_grid() -> list[dict]:

@@ -36,7 +36,10 @@ def changes(constants: tuple[str, ...], warmup: int) -> list[dict]:
     }
     return [
         {"name": "as in E(S) under WSD", "batches": (*constants, LATE, GROWING)},
-        *({"name": name, "batches": CONTEST, "changes": made} for name, made in changed.items()),
+        *(
+            {"name": name, "batches": CONTEST, "changes": fields}
+            for name, fields in changed.items()
+        ),
         {"name": "sequences × 4 at the switch", "batches": ("4", "0:4 70%:8"), "after": longer},
         {"name": "SGD", "batches": constants, "changes": plain_sgd},
     ]

@@ -60,14 +60,14 @@ def schedules(
         "ramp": f"0:{max(small // 2, 1)} 25%:{small} 50%:{2 * small} 75%:{last}",
     }
     rates = dict.fromkeys(batches, one) | {"late": late}
-    found = [{"name": name, "batch": batches[name], "rates": rates[name]} for name in batches]
-    found += from_es
+    entries = [{"name": name, "batch": batches[name], "rates": rates[name]} for name in batches]
+    entries += from_es
     for part, share in itertools.product(parts, LAST):
         at = part * (1 - share)
         if round(at, 3) not in (0.2, 0.504):  # early and middle serve them
             name, batch = f"last {share:.0%} of {part:.0%}", f"0:{small} {100 * at:.4g}%:{last}"
-            found.append({"name": name, "batch": batch, "rates": one, "until": part})
-    return found
+            entries.append({"name": name, "batch": batch, "rates": one, "until": part})
+    return entries
 
 
 def stages(small: int, last: int) -> str:

@@ -15,6 +15,7 @@ DEVICES = {
     "evaluation_bucket": 32,
     "repeatable": False,
     "attention": "auto",
+    "trackers": (),
 }
 """How an engine uses a machine; see `bss.sweeps.setup.EngineConfig`."""
 

@@ -15,6 +15,11 @@ from typing import NamedTuple
 from bss.files import write_json, write_text
 from bss.points.claims import Claim, markdown, summary
 from bss.values import to_dict
+from experiments.critical_batch import best_batch, noise, statements
+from experiments.es_wsd import claims as es_wsd
+from experiments.late_switch import claims as late_switch
+from experiments.second_moment import claims as second_moment
+from experiments.second_moment import growing
 from experiments.study import say
 
 EXPERIMENTS = (
@@ -48,66 +53,46 @@ class Question(NamedTuple):
 
 
 NANO = "99k parameters"
+HALF, WHOLE = f"{NANO}, 0.5M tokens", f"{NANO}, 1M tokens"
 PUBLISHED = "215M to 1.07B parameters, published"
-GROWS = "A batch that grows ends lower than the best constant batch"
-INSIDE = "At its own rate an end of the batches measured is worse than the best one between"
+ENDING = "rate$|weights$|decayed$|cosine$"
 ASKED = (
     Question(
         "Is batch 1 too small, at beta2 .95 per step and a tuned rate?",
-        INSIDE,
+        second_moment.INSIDE,
         "^0.95 per step, batch 1, (?!16|64)",
-        f"{NANO}, 0.5M tokens",
+        HALF,
     ),
     Question(
         "Is it, at one rate for all batches?",
-        INSIDE,
+        second_moment.INSIDE,
         "^0.95 per step, batch 1, 64-token",
         f"{NANO}, 2M tokens",
     ),
     Question(
-        "Does beta2 per step, not per token, hurt a small batch?",
-        "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one",
-        "",
-        f"{NANO}, 0.5M tokens",
+        "Does beta2 per step, not per token, hurt a small batch?", second_moment.MOVES, "", HALF
     ),
-    Question(
-        "Does a growing batch win at constant rate?", GROWS, "constant rate$", f"{NANO}, 1M tokens"
-    ),
-    Question("Does it with averaged weights?", GROWS, "averaged weights$", f"{NANO}, 1M tokens"),
-    Question("Does it after a decay to zero?", GROWS, "decayed$", f"{NANO}, 1M tokens"),
-    Question(
-        "Does following B_opt along the loss win?",
-        "Following B_opt ends lower than the best constant batch",
-        "^B_opt",
-        f"{NANO}, 1M tokens",
-    ),
-    Question(
-        "If the batch grows, is later better?",
-        "A late switch ends lower than an earlier one",
-        "rate$|weights$|decayed$|cosine$",
-        f"{NANO}, 1M tokens",
-    ),
+    Question("Does a growing batch win at constant rate?", growing.GROWS, "constant rate$", WHOLE),
+    Question("Does it with averaged weights?", growing.GROWS, "averaged weights$", WHOLE),
+    Question("Does it after a decay to zero?", growing.GROWS, "decayed$", WHOLE),
+    Question("Does following B_opt along the loss win?", es_wsd.FOLLOWS, "^B_opt", WHOLE),
+    Question("If the batch grows, is later better?", late_switch.EARLIER, ENDING, WHOLE),
     Question(
         "Is the rate best kept where the batch grows, not raised by the square root?",
-        "Where the batch changes, keeping the rate ends lower than × sqrt",
+        es_wsd.KEPT,
         "",
-        f"{NANO}, 1M tokens",
+        WHOLE,
     ),
-    Question(
-        "Does the best batch grow with the data?",
-        "The best batch grows with data at a fixed model",
-        "",
-        PUBLISHED,
-    ),
+    Question("Does the best batch grow with the data?", best_batch.BEST_DATA, "", PUBLISHED),
     Question(
         "Does the critical batch grow with model and data?",
-        "The critical batch grows with model and data together",
+        statements.GROWS,
         "",
         "7k to 62k parameters; 85M to 1.2B, published",
     ),
     Question(
         "Is the gradient noise scale that critical batch, within × 1.5?",
-        "The gradient noise scale is b/a of S = a + b/B, within × 1.5",
+        noise.IS_BEND,
         "",
         "7k to 62k parameters",
     ),
@@ -134,14 +119,14 @@ def answers(claims: Sequence[Claim]) -> str:
         "|---|---|---|---|",
     ]
     for text, statement, conditions, size in ASKED:
-        found = [
+        matching = [
             one
             for one in claims
             if one.statement == statement and re.search(conditions, one.condition)
         ]
-        if not found:
+        if not matching:
             raise ValueError(f"{text}: no claim {statement!r} under {conditions!r}")
-        verdicts, effect = summary(found)
+        verdicts, effect = summary(matching)
         rows.append(f"| {text} | {verdicts} | {effect} | {size} |")
     return "\n".join(rows)
 

@@ -17,7 +17,7 @@ from bss.machines.present import look_for_present
 from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
 from bss.sweeps.slurm import Written
-from bss.training.launch import Joining, joined, start
+from bss.training.devices.launch import Joining, joined, start
 from bss.values import from_dict
 from experiments.study import say
 
@@ -44,12 +44,12 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
         warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
-            asked = from_dict(study, json.loads(config.value.to_json_best_effort()))
+            values = from_dict(study, json.loads(config.value.to_json_best_effort()))
             joining = _joining() if joint else Joining()
             if joining.to_be_started:
                 sys.exit(start(joining.processes))
             with joined(joining):
-                experiment(asked)
+                experiment(values)
         except (InputError, OSError) as error:
             print(f"{_name()}: {_one_line(error)}", file=sys.stderr)
             sys.exit(2)
@@ -72,8 +72,8 @@ def _define_joining() -> None:
 
 
 def _joining() -> Joining:
-    told: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(Joining)}
-    return Joining(**told)
+    values: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(Joining)}
+    return Joining(**values)
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
@@ -81,8 +81,8 @@ def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         return flags.FLAGS(arguments)
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-        told = (isinstance(error, TypeError) and _inside_text(arguments)) or _one_line(error)
-        say(f"{_name()}: {told}; see the config's docstring")
+        message = (isinstance(error, TypeError) and _inside_text(arguments)) or _one_line(error)
+        say(f"{_name()}: {message}; see the config's docstring")
         sys.exit(2)
 
 
@@ -112,5 +112,5 @@ def _name() -> str:
 def _one_line(error: Exception) -> str:
     """An error of absl or ml_collections, which may carry a traceback, in one line."""
     lines = str(error).replace("\\n", "\n").splitlines()
-    told = [line.strip().rstrip(".") for line in lines if line.strip()]
-    return told[-1] if any("Traceback" in line for line in told) else " ".join(told)
+    messages = [line.strip().rstrip(".") for line in lines if line.strip()]
+    return messages[-1] if any("Traceback" in line for line in messages) else " ".join(messages)

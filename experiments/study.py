@@ -1,6 +1,7 @@
 """What all experiments share: the set-up of their runs, and the checks of their studies."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,14 +9,15 @@ from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.fits import told
+from bss.sweeps.fits import fits_line
 from bss.sweeps.prepared import prepared_run
 from bss.sweeps.price import hours
 from bss.sweeps.programs import jobs
 from bss.sweeps.setup import Setup
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
+from bss.training.devices.processes import say
 from bss.training.execution import Execution
-from bss.training.processes import say
 from bss.values import to_dict
 
 
@@ -38,6 +40,12 @@ def check_positive(study: Any, *names: str) -> None:
     for name in names:
         if not getattr(study, name) > 0:
             raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
+
+
+def check_names(field: str, names: Sequence[str]) -> None:
+    """Refuses a field without names, and a name that stands there twice."""
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"{field} are {list(names)}; expected at least one, each name once")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +78,19 @@ class SweepStudy:
 
     def open_engine(self) -> Engine:
         """What trains its runs; InputError where that cannot be had."""
-        return ENGINES[self.engine].of(self.setup.engine)
+        return ENGINES[self.engine](self.setup.engine)
+
+    def check_averages(self) -> None:
+        """Refuses a set-up without weight averages."""
+        if not self.setup.averages:
+            raise InputError('setup.averages are none; expected a half-life, as "4%"')
+
+    @contextmanager
+    def training(self, forks: Sequence[int] = ()) -> Iterator[tuple[RunConfig, Trainer]]:
+        """The run that its runs change, on shards prepared where missing, and what trains them."""
+        base, execution = base_run(self.setup)
+        with Trainer(self.open_engine(), execution, forks) as trainer:
+            yield base, trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +124,7 @@ class PricedStudy(SweepStudy):
     def say_fit(self) -> None:
         """Says whether its runs fit the machine that it names, where it names one."""
         if name := self.setup.engine.machine:
-            say(told(jobs(to_dict(self)), name))
+            say(fits_line(jobs(to_dict(self)), name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import Markdown
 
-from bss.points.claims import Claim, markdown
-from bss.points.claims import told as claim_told
+from bss.points.claims import Claim, effect_text, markdown
 from bss.points.standings import ENDINGS, Standing, by_ending
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,8 +57,8 @@ def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
     if not run:
         return {part: ROOT / "results" / experiment / part for part in parts}
     sizes = {part: "smoke" if run == "smoke" else part.split("_")[0] for part in parts}
-    made = {size: _run(experiment, size) for size in dict.fromkeys(sizes.values())}
-    return {part: made[size] for part, size in sizes.items()}
+    folders = {size: _run(experiment, size) for size in dict.fromkeys(sizes.values())}
+    return {part: folders[size] for part, size in sizes.items()}
 
 
 def _run(experiment: str, size: str) -> Path:
@@ -70,32 +69,6 @@ def _run(experiment: str, size: str) -> Path:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr.strip()[-1000:]}")
     return ROOT / importlib.import_module(f"configs.{experiment}").get_config(size).results
-
-
-def told(value: float, low: float, high: float, level: float, digits: int = 3) -> str:
-    """A number with its interval.
-
-    Examples:
-        >>> told(0.74751, 0.74002, 0.755, 0.9)
-        '0.748 (90%: 0.740 to 0.755)'
-        >>> told(-0.759, -0.7623, -0.7556, 0.9)
-        '−0.759 (90%: −0.762 to −0.756)'
-    """
-    numbers = (f"{x:,.{digits}f}".replace("-", "−") for x in (value, low, high))
-    middle, *ends = numbers
-    return f"{middle} ({level:.0%}: {' to '.join(ends)})"
-
-
-def verdict(value: float, expected: float, tolerance: float) -> str:
-    """Whether a number is within a tolerance of what was expected.
-
-    Examples:
-        >>> verdict(0.7475, 0.743, 0.02), verdict(0.8, 0.743, 0.02)
-        ('within 0.02 of 0.743', 'NOT within 0.02 of 0.743')
-    """
-    inside = math.isfinite(value) and abs(value - expected) <= tolerance
-    shown = f"{expected:.3f}".replace("-", "−")
-    return f"{'' if inside else 'NOT '}within {tolerance:g} of {shown}"
 
 
 def verdicts(claims: Iterable[Claim], table: str = "", words: str = "") -> str:
@@ -122,14 +95,14 @@ def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
         Text: a row a contender, best first at the first ending, a column an ending.
     """
 
-    def told(one: Standing) -> str:
+    def text(one: Standing) -> str:
         if one.best:
             return f"best constant, {one.loss:.4f}"
         error = "" if one.error is None else f" ± {1e3 * one.error:.1f}"
         return f"{1e3 * one.difference:+.1f}{error}".replace("-", "−")
 
     columns = {
-        ENDINGS[ending].short: {one.name: told(one) for one in rows}
+        ENDINGS[ending].short: {one.name: text(one) for one in rows}
         for ending, rows in by_ending(contenders).items()
     }
     return pd.DataFrame(columns).fillna("")
@@ -158,17 +131,17 @@ def said(claims: Iterable[Claim], *statements: str) -> Markdown:
 def _effect(one: Claim) -> str:
     if math.isnan(one.effect.estimate):
         return "–"
-    bound = "" if one.effect.low is None and one.effect.high is None else claim_told(one)
+    bound = "" if one.effect.low is None and one.effect.high is None else effect_text(one)
     return (bound or f" ({one.effect.estimate:+.4f} {one.unit})").strip(" ()").replace("-", "−")
 
 
 def _chances(one: Claim) -> str:
     """Both p after Holm, and the effect that would have been shown in 80% of such tables."""
-    found = one.effect.p_adjusted, one.effect.pooled_p_adjusted
-    if None in found:
+    chances = one.effect.p_adjusted, one.effect.pooled_p_adjusted
+    if None in chances:
         return "–"
     least = one.effect.smallest_effect
-    texts = ("<0.001" if p < 1e-3 else f"{p:.3f}" for p in found if p is not None)
+    texts = ("<0.001" if p < 1e-3 else f"{p:.3f}" for p in chances if p is not None)
     return ", ".join(texts) + (f" <br>*would show {least:.3f}*" if least else "")
 
 

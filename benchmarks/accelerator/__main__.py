@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.accelerator.cases import START, Case, Processes, full, tiny
 from benchmarks.accelerator.show import line, markdown, read_rows
 from bss.errors import InputError
-from bss.training.execution import commit
+from bss.provenance import commit
 
 RESULTS = Path("benchmarks/results/accelerator")
 OUT_OF_TIME = "out of time"
@@ -126,10 +126,10 @@ class _Process:
         assert self._process.stdout
         try:
             for text in self._process.stdout:
-                told = json.loads(text)
+                message = json.loads(text)
                 self._timer.cancel()
-                self._watch(told["case"])
-                yield told["case"], told["row"]
+                self._watch(message["case"])
+                yield message["case"], message["row"]
             self._process.wait()
         finally:
             self._timer.cancel()

@@ -13,10 +13,10 @@ from bss.models.sizes import named
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
-from bss.training.directory import read_curve
 from bss.training.execution import Execution
-from bss.training.loop import train, train_fleet
 from bss.training.optimizers import AdamW
+from bss.training.record.directory import read_curve
+from bss.training.running.loop import train, train_fleet
 from bss.training.source import SYNTHETIC
 
 STEPS, FLEET_STEPS = 20, 512

@@ -50,25 +50,25 @@ def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any] 
         try:
             module, function = MEASURES[case.what].split(":")
             loaded = importlib.import_module(f"benchmarks.accelerator.{module}")
-            for found in getattr(loaded, function)(**case.settings):
-                yield index, _row(case, found | {"took": round(time.monotonic() - start, 1)})
+            for numbers in getattr(loaded, function)(**case.settings):
+                yield index, _row(case, numbers | {"took": round(time.monotonic() - start, 1)})
         except ModuleNotFoundError as error:
             yield index, _row(case, {"not_measured": f"{error.name} is not installed"})
         except Exception as error:  # what one case dies of must not cost the others
             traceback.print_exc()
-            told = (str(error).splitlines() or [""])[0]
-            yield index, _row(case, {"error": f"{type(error).__name__}: {told}"})
+            message = (str(error).splitlines() or [""])[0]
+            yield index, _row(case, {"error": f"{type(error).__name__}: {message}"})
 
 
-def _row(case: Case, found: dict[str, Any]) -> dict[str, Any]:
-    return {"what": case.what, **case.settings, **found, **_provenance(case.what)}
+def _row(case: Case, numbers: dict[str, Any]) -> dict[str, Any]:
+    return {"what": case.what, **case.settings, **numbers, **_provenance(case.what)}
 
 
 def _provenance(what: str) -> dict[str, Any]:
     return {
         "device": _device("torch_rival" if what == "torch" else "trainer"),
         "date": datetime.datetime.now().isoformat(timespec="seconds"),
-        "versions": {package: found for package in _PACKAGES if (found := _version(package))},
+        "versions": {package: number for package in _PACKAGES if (number := _version(package))},
     }
 
 

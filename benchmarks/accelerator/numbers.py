@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.accelerator.timing import timed
 from benchmarks.accelerator.trainer import BUCKETS, Trainer, run_of, tokens
+from bss.training.devices.mesh import mesh_of
 from bss.training.execution import Execution
-from bss.training.mesh import mesh_of
 from bss.training.step import init_state
 
 STEPS = 20
@@ -24,9 +24,9 @@ def gradients(*, model: str, bucket: int, seq_len: int, attention: str) -> Itera
     embedding that was looked up.
     """
     exact_loss, exact = _gradients(model, bucket, seq_len, "reference", "float32")
-    loss, found = _gradients(model, bucket, seq_len, attention, "bfloat16")
-    errors = {name: _error(found[name], exact[name]) for name in exact}
-    rows, exact_rows = found["embedding"], exact["embedding"]
+    loss, ours = _gradients(model, bucket, seq_len, attention, "bfloat16")
+    errors = {name: _error(ours[name], exact[name]) for name in exact}
+    rows, exact_rows = ours["embedding"], exact["embedding"]
     size = np.linalg.norm(exact_rows, axis=-1)
     row_errors = np.linalg.norm(rows - exact_rows, axis=-1)[size > 0] / size[size > 0]
     worst = max(errors, key=lambda name: errors[name])
@@ -52,8 +52,8 @@ def _gradients(
         return loss_sums(params, sequences)[0] / (bucket * seq_len)
 
     with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
-        value, found = jax.jit(jax.value_and_grad(loss))(run.model.init(0), tokens(run, bucket))
-    named = jax.tree.leaves_with_path(found)
+        value, slopes = jax.jit(jax.value_and_grad(loss))(run.model.init(0), tokens(run, bucket))
+    named = jax.tree.leaves_with_path(slopes)
     arrays = {_name(path): np.asarray(array, np.float64) for path, array in named}
     return float(value), arrays
 
@@ -62,8 +62,8 @@ def _name(path: tuple[Any, ...]) -> str:
     return ".".join(str(entry.key) for entry in path)
 
 
-def _error(found: np.ndarray, exact: np.ndarray) -> float:
-    return float(np.linalg.norm(found - exact) / max(np.linalg.norm(exact), 1e-300))
+def _error(ours: np.ndarray, exact: np.ndarray) -> float:
+    return float(np.linalg.norm(ours - exact) / max(np.linalg.norm(exact), 1e-300))
 
 
 def repeats(
@@ -93,11 +93,11 @@ def host(*, model: str, bucket: int, seq_len: int, attention: str) -> Iterator[R
     with jax.default_device(here):
         fresh = jax.tree.map(np.asarray, init_state(run))
     execution = Execution(attention=attention)
-    found, exact = (
+    ours, exact = (
         _trained(Trainer(run, bucket, execution, device), fresh)[0]
         for device in (jax.local_devices()[0], here)
     )
-    yield {"steps": STEPS, "loss_difference": _relative(found, exact), "last_loss": exact[-1]}
+    yield {"steps": STEPS, "loss_difference": _relative(ours, exact), "last_loss": exact[-1]}
 
 
 def _trained(trainer: Trainer, fresh: Any = None) -> tuple[list[float], Any]:
@@ -111,5 +111,5 @@ def _trained(trainer: Trainer, fresh: Any = None) -> tuple[list[float], Any]:
     return [float(loss) for loss in losses], jax.tree.map(np.asarray, trainer.state.params)
 
 
-def _relative(found: list[float], exact: list[float]) -> float:
-    return max(abs(a - b) / abs(b) for a, b in zip(found, exact, strict=True))
+def _relative(ours: list[float], exact: list[float]) -> float:
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, exact, strict=True))

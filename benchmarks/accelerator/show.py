@@ -43,9 +43,9 @@ def _machine(row: Row) -> Iterable[str]:
     yield f"copies {row['bandwidth'] / 1e9:.3g} GB/s{_part(row, 'bandwidth', 'bandwidth')}"
 
 
-def _part(row: Row, peak: str, found: str) -> str:
+def _part(row: Row, peak: str, reached: str) -> str:
     most = row[f"peak_{peak}"]
-    return f" ({row[found] / most:.0%} of the data sheet's)" if most else ""
+    return f" ({row[reached] / most:.0%} of the data sheet's)" if most else ""
 
 
 def _step(row: Row) -> Iterable[str]:

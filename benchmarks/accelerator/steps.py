@@ -52,13 +52,13 @@ def step(
     device = jax.local_devices()[0]
     trainer = Trainer(run, bucket, Execution(attention=attention))
     before = memory_of(device).get("peak_bytes_in_use", 0)  # to choose kernels takes memory too
-    found = _compiled(trainer, bucket * seq_len)
+    row = _compiled(trainer, bucket * seq_len)
     for buckets in (1, BUCKETS):
         try:
             trainer.start()
             took = timed(lambda n=buckets: trainer.step(n), trainer.wait)
         except JaxRuntimeError as error:
-            yield {"buckets": buckets, **found, "error": str(error).splitlines()[0]}
+            yield {"buckets": buckets, **row, "error": str(error).splitlines()[0]}
             return
         count = buckets * bucket * seq_len
         target = target_of(device.device_kind)
@@ -71,7 +71,7 @@ def step(
             "spread": took.spread,
             "mfu": target and flops / target.peak_flops / took.seconds,
             "loss": float(trainer.metrics.loss),
-            **found,
+            **row,
             "device_peak_bytes": peak if peak > before else None,
             "device_peak_before_bytes": before,
         }
@@ -80,15 +80,15 @@ def step(
 def _compiled(trainer: Trainer, count: int) -> Row:
     """What the compiled program says: memory, FLOPs, and the roofline of one bucket."""
     run, target = trainer.run, target_of(jax.local_devices()[0].device_kind)
-    told = to_dict(memory(trainer.program, trainer.state_bytes, 0, target))
-    found = {**told, "compile_seconds": round(trainer.compile_seconds, 2)}
+    sizes = to_dict(memory(trainer.program, trainer.state_bytes, 0, target))
+    row = {**sizes, "compile_seconds": round(trainer.compile_seconds, 2)}
     try:
         reading = read(trainer.program)
     except Exception as error:  # a text that cannot be read must not cost the measurement
-        return {**found, "unread": f"{type(error).__name__}: {error}"}
+        return {**row, "unread": f"{type(error).__name__}: {error}"}
     model_flops = run.model.training_flops_per_token(run.data.seq_len) * count
-    found |= {"flops": reading.flops, "model_flops": model_flops, "bytes": reading.bytes}
-    found |= {"kernels": dict(reading.kernels), "found_attention": reading.attention}
-    found |= {"uncounted": reading.uncounted}
+    row |= {"flops": reading.flops, "model_flops": model_flops, "bytes": reading.bytes}
+    row |= {"kernels": dict(reading.kernels), "found_attention": reading.attention}
+    row |= {"uncounted": reading.uncounted}
     limit = target and bound(reading, target, count, model_flops, 1)
-    return {**found, "bound": limit and dataclasses.asdict(limit)}
+    return {**row, "bound": limit and dataclasses.asdict(limit)}

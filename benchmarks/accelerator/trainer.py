@@ -11,12 +11,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bss.models.sizes import named
-from bss.training.buckets import Programs
-from bss.training.checkpoint import abstract
 from bss.training.config import DataConfig, RunConfig
+from bss.training.devices.mesh import mesh_of, replicated, sequence_sharding
 from bss.training.execution import Execution, compiler_options
-from bss.training.mesh import mesh_of, replicated, sequence_sharding
 from bss.training.optimizers.base import StepSettings
+from bss.training.record.checkpoint import abstract
+from bss.training.running.buckets import Programs
 from bss.training.step import State, init_state, make_step
 
 BUCKETS = 2

@@ -7,6 +7,7 @@ a half-life of 7,000 tokens at every batch.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from bss.errors import InputError
@@ -15,7 +16,7 @@ Verdict = Literal["yes", "no", "undecided"]
 
 
 @dataclass(frozen=True)
-class Trained:
+class LossGap:
     """One claim: losses of a growing batch less those of the best constant one, in nats.
 
     Attributes:
@@ -44,9 +45,9 @@ class Ending:
     """
 
     words: str
-    best: Trained
+    best: LossGap
     steps: float
-    late: Trained
+    late: LossGap
 
 
 @dataclass(frozen=True)
@@ -64,39 +65,32 @@ class Growth:
     why: str
 
 
-_LAW = "The functional law's schedule ends lower than the best constant batch"
-_SWITCH = "A late switch ends lower than the best constant batch"
+_LAW = partial(LossGap, "The functional law's schedule ends lower than the best constant batch")
+_SWITCH = partial(LossGap, "A late switch ends lower than the best constant batch")
 ENDINGS: dict[str, Ending] = {
     "wsd": Ending(
         "WSD, the rate decayed to zero",
-        Trained(_LAW, "asked for WSD, decayed", "not shown", 0.000234, -0.000822, 0.001289),
+        _LAW("asked for WSD, decayed", "not shown", 0.000234, -0.000822, 0.001289),
         0.87,
-        Trained(_SWITCH, "4 → 32 at 70%, decayed", "opposite shown", 0.0402, 0.0052, 0.0752),
+        _SWITCH("4 → 32 at 70%, decayed", "opposite shown", 0.0402, 0.0052, 0.0752),
     ),
     "cosine": Ending(
         "cosine",
-        Trained(_LAW, "asked for cosine, cosine", "not shown", 0.0, 0.0, 0.0),
+        _LAW("asked for cosine, cosine", "not shown", 0.0, 0.0, 0.0),
         1.0,
-        Trained(_SWITCH, "4 → 32 at 70%, cosine", "opposite shown", 0.0463, 0.0058, 0.0869),
+        _SWITCH("4 → 32 at 70%, cosine", "opposite shown", 0.0463, 0.0058, 0.0869),
     ),
     "average": Ending(
         "weights averaged at a constant rate",
-        Trained(
-            _LAW,
-            "asked for constant rate, averaged weights",
-            "undecided",
-            -0.00296,
-            -0.00717,
-            0.00126,
-        ),
+        _LAW("asked for constant rate, averaged weights", "undecided", -0.00296, -0.00717, 0.00126),
         0.77,
-        Trained(_SWITCH, "4 → 32 at 70%, averaged weights", "undecided", 0.0252, -0.0087, 0.0590),
+        _SWITCH("4 → 32 at 70%, averaged weights", "undecided", 0.0252, -0.0087, 0.0590),
     ),
     "constant": Ending(
         "a constant rate to the end",
-        Trained(_LAW, "asked for constant rate, constant rate", "shown", -0.0779, -0.1063, -0.0495),
+        _LAW("asked for constant rate, constant rate", "shown", -0.0779, -0.1063, -0.0495),
         0.77,
-        Trained(_SWITCH, "4 → 32 at 70%, constant rate", "shown", -0.0321, -0.0626, -0.0016),
+        _SWITCH("4 → 32 at 70%, constant rate", "shown", -0.0321, -0.0626, -0.0016),
     ),
 }
 _MEANS: dict[str, Verdict] = {"shown": "yes", "opposite shown": "no", "not shown": "no"}
@@ -132,11 +126,11 @@ def growth(ending: str, beta2: float | None = None) -> Growth:
     )
     gain = 0.0 - best.effect  # of none 0, not -0
     if beta2 is not None:
-        told = f"with beta2 {beta2:g} per step at every batch nothing was measured; "
-        return Growth("undecided", gain, told + why)
+        unknown = f"with beta2 {beta2:g} per step at every batch nothing was measured; "
+        return Growth("undecided", gain, unknown + why)
     return Growth(_MEANS.get(best.verdict, "undecided"), gain, why)
 
 
-def _apart(one: Trained) -> str:
+def _apart(one: LossGap) -> str:
     side = "above" if one.effect >= 0 else "below"
     return f"{abs(one.effect):.4f} nats {side}"

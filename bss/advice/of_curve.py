@@ -1,10 +1,8 @@
 """What the functional law says of constant batches at a budget, of the model that was fitted."""
 
-from typing import Any
-
 import numpy as np
 
-from bss.advice.told import ONE_MODEL, Told, of_losses
+from bss.advice.fit_advice import ONE_MODEL, FitAdvice, of_losses
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
@@ -20,8 +18,8 @@ GRID = 33
 DECAY = 0.2  # of the budget, under WSD
 
 
-def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
-    """Of a fit as `bss fit curve --json` prints it, at one peak rate for all batches.
+def fit_advice(fit: CurveFit, setting: Setting, ending: str, name: str) -> FitAdvice:
+    """At one peak rate for all batches.
 
     What it says of budgets that none of its runs came near is no voice.
 
@@ -29,7 +27,6 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
         InputError: the runs had several rates and the setting has none, or the law says nothing of
             averaged weights.
     """
-    fit = CurveFit.from_dict(entry)
     tokens = int(setting.tokens)
     least, most = fit.batches
     batch = np.unique(np.geomspace(max(1, least), most, GRID).round().astype(int))
@@ -41,21 +38,22 @@ def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Tol
     notes = [one_rate, ONE_MODEL]
     if fit.unidentified:
         notes.append(f"the runs do not identify {', '.join(fit.unidentified)}")
-    found = of_losses(name, (batch * fit.seq_len).tolist(), loss.tolist(), fit.level, notes)
+    advice = of_losses(name, (batch * fit.seq_len).tolist(), loss.tolist(), fit.level, notes)
     beyond = untested(fit, curves)[int(np.argmin(loss))]
     if not beyond:
-        return found
+        return advice
     none = Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}")
     near = fit.since < tokens <= FAR * fit.tokens
-    voice = found.best.value if near else None
-    return Told(name, none, extrapolated=voice, notes=tuple(notes) if near else (ONE_MODEL,))
+    voice = advice.best.value if near else None
+    return FitAdvice(name, none, extrapolated=voice, notes=tuple(notes) if near else (ONE_MODEL,))
 
 
 def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
     least, most = fit.rates
     if setting.lr is None and least != most:
-        told = f"give the peak rate, of {least:.4g} to {most:.4g} measured"
-        raise InputError(f"--lr: missing; {told}")
+        raise InputError(
+            f"--lr: missing; give the peak rate, of {least:.4g} to {most:.4g} measured"
+        )
     peak, tokens = setting.lr or most, setting.tokens
     if ending == "average":
         raise InputError(

@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bss.advice.told import Told
+from bss.advice.fit_advice import FitAdvice
 from bss.laws import TableFit
-from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.elsewhere import CellOptimum
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.final_loss.values import Tested
 from bss.laws.fitting.estimate import Estimate
@@ -20,12 +19,7 @@ MOST = 3  # cells of a fit that are told
 SIZES = ("params", "tokens", "tokens_per_param")
 
 
-def told(entry: dict[str, Any], setting: Setting, ending: str, name: str) -> Told:
-    """Of a fit as `bss fit table --json` prints it."""
-    return of_table(TableFit.from_dict(entry), setting, name)
-
-
-def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
+def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAdvice:
     """B_opt, the batches as good, and what others lose; nothing where the fit was not tested.
 
     The batches are told a little farther than the losses: below the smallest model and budget as
@@ -41,7 +35,7 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
     if value is None or far:
         reason = f"not tested there: {far}" if far else _why_none(fit, setting, best)
         none = Estimate(None, level=best.level, note=reason)
-        return Told(name, none, extrapolated=value, runs=runs)
+        return FitAdvice(name, none, extrapolated=value, runs=runs)
     law = fit.law_at(N, D)
     shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
     alike = best.alike[0]
@@ -57,7 +51,7 @@ def of_table(fit: TableFit, setting: Setting, name: str) -> Told:
     notes = [f"losses are not known: {at.text}" for at in where if not at.tested]
     if setting.lr is not None:
         notes.append(f"losses are of rates tuned at each batch, not of {setting.lr:g} at all")
-    return Told(
+    return FitAdvice(
         name, best, alike.low, alike.high, lost, measured=measured, runs=runs, notes=tuple(notes)
     )
 
@@ -74,13 +68,11 @@ class _Distance:
     """How far a size lies outside of those measured.
 
     Attributes:
-        times: how far; 1 inside.
         tested: whether left-out runs were as far in that direction.
         near: whether they were so in either.
         text: for people.
     """
 
-    times: float
     tested: bool
     near: bool
     text: str
@@ -93,9 +85,9 @@ class _Distance:
         times, slack = max(above, below, 1.0), 1 + SAME_BUDGET
         side, end = ("above", seen.high) if above > 1 else ("below", seen.low)
         name = size.replace("tokens_per_param", "tokens per parameter")
-        told = f"{name} {_rounded(value)} is {times:.3g} times {side} those measured"
+        where = f"{name} {_rounded(value)} is {times:.3g} times {side} those measured"
         tested = above <= seen.reach * slack and below <= slack
-        return cls(times, tested, times <= seen.reach * slack, f"{told}, {_rounded(end)}")
+        return cls(tested, times <= seen.reach * slack, f"{where}, {_rounded(end)}")
 
 
 def _ratios(fit: TableFit) -> Tested:
@@ -110,7 +102,7 @@ def _rounded(count: float) -> str:
     return format_tokens(int(float(f"{count:.3g}"))) if count >= 1000 else f"{count:.3g}"
 
 
-def _apart(at: Optimum, setting: Setting) -> float:
+def _apart(at: CellOptimum, setting: Setting) -> float:
     """How far a measured (N, D) is from the one asked, in logarithms."""
     return math.hypot(math.log(at.params / setting.params), math.log(at.tokens / setting.tokens))
 
@@ -131,8 +123,8 @@ def _wanted(fit: TableFit, cell: int) -> str:
     where = f"at {_rounded(at.params)} and {_rounded(at.tokens)} tokens"
     if points.shared_rate(rows):
         i = max(int(np.flatnonzero(np.sort(batch) == least)[0]), 1)
-        told = " and ".join(f"{b:,.0f}" for b in np.sort(batch)[i - 1 : i + 1])
-        return f"other rates at batches {told} {where}: all batches share one"
+        pair = " and ".join(f"{b:,.0f}" for b in np.sort(batch)[i - 1 : i + 1])
+        return f"other rates at batches {pair} {where}: all batches share one"
     if at.batch.value is not None:
         return ""
     if len(batch) == 1 or at.batch.status != "end":
@@ -142,5 +134,5 @@ def _wanted(fit: TableFit, cell: int) -> str:
     return f"batches {ends[0]:,.0f} and {ends[1]:,.0f} {where}: {_reason(at)}"
 
 
-def _reason(at: Optimum) -> str:
+def _reason(at: CellOptimum) -> str:
     return at.batch.note.removeprefix("unidentified: ") or "no batch on both sides of the best"

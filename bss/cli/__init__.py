@@ -64,12 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="bss", description="Batch-size scaling laws.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    asked = given[0] if given and given[0] in _COMMANDS else None
-    if asked in _BRIEF and "numpy" not in sys.modules:
+    command = given[0] if given and given[0] in _COMMANDS else None
+    if command in _BRIEF and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name, text in _COMMANDS.items() if asked is None else [(asked, _COMMANDS[asked])]:
+    for name, text in _COMMANDS.items() if command is None else [(command, _COMMANDS[command])]:
         subparser = subparsers.add_parser(name, help=text, description=text)
-        if name == asked:  # import only the room that is asked for
+        if name == command:  # import only the room that is asked for
             module = f"{name}_" if keyword.iskeyword(name) else name
             importlib.import_module(f"bss.cli.{module}").add_arguments(subparser)
     options = parser.parse_args(given)

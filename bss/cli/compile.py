@@ -11,12 +11,11 @@ from bss.cli.output import Output, Table, add_output_arguments, emit, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
 from bss.machines.absent import Machine, known, machine
-from bss.values import from_dict
 
 if TYPE_CHECKING:
     from bss.sweeps.programs import Job
-    from bss.training.compiled import Examined
-    from bss.training.largest import Largest
+    from bss.training.aot.compiled import Examined
+    from bss.training.aot.largest import Largest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,31 +41,31 @@ def run(options: argparse.Namespace) -> Output:
         raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")
     from bss.sweeps.programs import jobs
     from bss.sweeps.reading import read_config
-    from bss.training.compiled import examine
+    from bss.training.aot.compiled import examine
 
     named_by = options.config or str(options.run_file)
     jobs = list(jobs(read_config(options.config)) if options.config else _of_file(options.run_file))
     own = {name: getattr(options, name) for name in ("attention", "fsdp", "whole_gradient")}
-    asked = {name: value for name, value in own.items() if value is not None}
-    jobs = [job.under(**asked) for job in jobs]
-    found: list[tuple[Job, Examined]] = []
+    changes = {name: value for name, value in own.items() if value is not None}
+    jobs = [job.under(**changes) for job in jobs]
+    examined: list[tuple[Job, Examined]] = []
     largest: list[tuple[Job, Largest]] = []
     with progress() as report:
         for job in jobs:
             report(f"compiling {job.model} for {on.name}")
             programs = examine(job.run, job.capacity, job.execution, on)
-            found += [(job, program) for program in programs]
+            examined += [(job, program) for program in programs]
             largest += [(job, one) for one in _largest(job, on)] if options.fit else []
-    output = _output(named_by, on, found, largest)
+    output = _output(named_by, on, examined, largest)
     if output.json["fits"] is False:
         emit(output, as_json=options.json, plot=None)
         sys.stdout.flush()
-        raise InputError(_refusal(on, found))
+        raise InputError(_refusal(on, examined))
     return output
 
 
 def _largest(job: "Job", on: Machine) -> "Iterator[Largest]":
-    from bss.training.largest import largest_bucket, remat_choices
+    from bss.training.aot.largest import largest_bucket, remat_choices
 
     for run in remat_choices(job.run):
         yield largest_bucket(run, job.execution, on)
@@ -74,12 +73,8 @@ def _largest(job: "Job", on: Machine) -> "Iterator[Largest]":
 
 def _of_file(path: Path) -> "Iterator[Job]":
     from bss.sweeps.programs import Job
-    from bss.training.config import RunConfig
-    from bss.training.execution import Execution
 
-    job = read_job(path)
-    config = from_dict(RunConfig, job.get("run", {}), "run.")
-    execution = from_dict(Execution, job.get("execution", {}), "execution.")
+    config, execution = read_job(path)
     capacity = execution.ladder(config).capacity(execution.plan(config))
     yield Job(config.model.label, config, execution, capacity)
 
@@ -87,22 +82,22 @@ def _of_file(path: Path) -> "Iterator[Job]":
 def _output(
     title: str,
     on: Machine,
-    found: "list[tuple[Job, Examined]]",
+    examined: "list[tuple[Job, Examined]]",
     largest: "list[tuple[Job, Largest]]",
 ) -> Output:
-    fitting = [one.memory.fits for _, one in found]
+    fitting = [one.memory.fits for _, one in examined]
     payload = {
         "machine": on.name,
         "devices": len(on.devices),
         "fits": None if None in fitting else all(fitting),
-        "programs": [{"model": job.model, **one.entry()} for job, one in found],
+        "programs": [{"model": job.model, **one.entry()} for job, one in examined],
         "versions": {name: version(name) for name in ("jax", "jaxlib")},
     }
     tables = [
         Table(
             f"{title} on {on.name}: memory of one device",
             ("program", "bucket", "state", "temporary", "peak", "fits", "compiled in"),
-            [(f"{job.model} {one.program}", *_memory_cells(one)) for job, one in found],
+            [(f"{job.model} {one.program}", *_memory_cells(one)) for job, one in examined],
         ),
         Table(
             "what it does, in one bucket of a step or one evaluation, and the roofline",
@@ -112,7 +107,7 @@ def _output(
             ),
             [
                 (f"{job.model} {one.program}", *_work_cells(one))
-                for job, one in found
+                for job, one in examined
                 if one.reading
             ],
         ),
@@ -153,23 +148,23 @@ def _work_cells(one: "Examined") -> list[Any]:
     return [*cells, time, f"{bound.tokens_per_second:,.0f}", f"{bound.mfu:.0%}"]
 
 
-def _refusal(on: Machine, found: "list[tuple[Job, Examined]]") -> str:
+def _refusal(on: Machine, examined: "list[tuple[Job, Examined]]") -> str:
     """What needs most of what does not fit, and what the smallest bucket needs with remat."""
-    from bss.training.largest import bucket_memory, remat_choices
+    from bss.training.aot.largest import bucket_memory, remat_choices
 
     assert on.target is not None
-    failed = [(job, one) for job, one in found if one.memory.fits is False]
+    failed = [(job, one) for job, one in examined if one.memory.fits is False]
     trained = [(job, one) for job, one in failed if one.program == "train"]
     job, worst = max(trained or failed, key=lambda pair: pair[1].memory.peak_bytes)
-    told = (
+    message = (
         f"does not fit {on.name}: {job.model}, {worst.program} in buckets of {worst.bucket}, needs "
         f"{worst.memory.peak_bytes / 1e9:.3g} GB of {on.target.memory / 1e9:.3g}"
     )
     if not trained:
-        return f"{told}; lower execution.evaluation_bucket"
+        return f"{message}; lower execution.evaluation_bucket"
     *_, remat = remat_choices(job.run)
     bucket = min(job.capacity)
     if remat is job.run and bucket == worst.bucket:
-        return told
+        return message
     needed = bucket_memory(remat, bucket, job.execution, on).peak_bytes / 1e9
-    return f"{told}; bucket {bucket} with remat needs {needed:.3g}"
+    return f"{message}; bucket {bucket} with remat needs {needed:.3g}"

@@ -6,21 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import (
-    Output,
-    Table,
-    add_fit_arguments,
-    add_output_arguments,
-    drawing,
-    estimate,
-    fit_options,
-    number,
-)
+from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.output import Output, Table, drawing, estimate, number
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import PowerLaw, predict
+from bss.laws.fitting.power import PowerFit, predict
 from bss.points.curve import default_targets, points
 from bss.tables import read_points
 from bss.tables.dropping import without
@@ -33,23 +25,22 @@ SYMBOLS = {"params": "N", "tokens": "D"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit critical`."""
     add = parser.add_argument
-    told = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; "
-    told += "or a runs directory"
-    add("points", type=Path, help=told)
+    text = "CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; "
+    text += "or a runs directory"
+    add("points", type=Path, help=text)
     add_reading_arguments(parser)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
     add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
-    add_fit_arguments(parser, resamples=2000)
-    add_output_arguments(parser, run, plot=True)
+    add_fit_arguments(parser, run, resamples=2000)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Fits critical batch sizes."""
     how = fit_options(options)
-    measured, told = _points(options)
+    measured, remarks = _points(options)
     fit = fit_critical(
         without(measured, options.drop),
         overhead=options.overhead,
@@ -67,7 +58,7 @@ def run(options: argparse.Namespace) -> Output:
         rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
     notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
-    notes += [f"warning: {text}" for text in (*fit.warnings, *told)]
+    notes += [f"warning: {text}" for text in (*fit.warnings, *remarks)]
     return Output(payload, tables, notes, figure=drawing("critical.critical_figure", fit))
 
 
@@ -80,10 +71,10 @@ def _points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
     file = given / "points.csv" if given.is_dir() else given
     if not given.is_dir() or file.is_file():
         return _one_budget(read_points(file, reading(options))), []
-    runs, told = read_run_table(given, reading(options))
+    runs, remarks = read_run_table(given, reading(options))
     models = runs.groupby("model") if "model" in runs else [("", runs)]
     tables = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
-    return _one_budget(pd.concat(tables, ignore_index=True)), told
+    return _one_budget(pd.concat(tables, ignore_index=True)), remarks
 
 
 def _one_budget(measured: pd.DataFrame) -> pd.DataFrame:
@@ -100,22 +91,18 @@ def _one_budget(measured: pd.DataFrame) -> pd.DataFrame:
 
 def models_table(fit: CriticalFit) -> Table:
     """One row per model and target."""
-    columns = ("model", "target", "S_min", "E_min", "B_crit", "CBS", "CBS interpolated", "noise")
-    rows = [
-        (
-            at.curve.model,
-            number(at.curve.target_loss),
-            number(at.S_min.value, 6),
-            number(at.E_min.value),
-            estimate(at.B_crit),
-            estimate(at.cbs),
-            estimate(at.interpolated),
-            f"{at.noise:.1%}",
-        )
-        for at in fit.fits
-    ]
     title = f"critical batch: {fit.overhead:.0%} over {fit.reference:g}; batches in {fit.unit}"
-    return Table(title, columns, rows)
+    cells = {
+        "model": lambda at: at.curve.model,
+        "target": lambda at: number(at.curve.target_loss),
+        "S_min": lambda at: number(at.S_min.value, 6),
+        "E_min": lambda at: number(at.E_min.value),
+        "B_crit": lambda at: estimate(at.B_crit),
+        "CBS": lambda at: estimate(at.cbs),
+        "CBS interpolated": lambda at: estimate(at.interpolated),
+        "noise": lambda at: f"{at.noise:.1%}",
+    }
+    return Table.of(title, fit.fits, cells)
 
 
 def definitions_table(fit: CriticalFit) -> Table:
@@ -130,7 +117,7 @@ def definitions_table(fit: CriticalFit) -> Table:
     return Table("the exponent depends on the definition", columns, rows)
 
 
-def law_line(law: PowerLaw) -> str:
+def law_line(law: PowerFit) -> str:
     """A law in a line, as CBS = 93.2·N^0.468 with its interval."""
     terms = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
     factors = [

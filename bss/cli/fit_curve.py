@@ -3,17 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bss.cli.output import (
-    Output,
-    Table,
-    add_fit_arguments,
-    add_output_arguments,
-    drawing,
-    estimate,
-    fit_options,
-    number,
-    progress,
-)
+from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.output import Output, Table, drawing, estimate, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Estimate
@@ -27,25 +18,24 @@ LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit curve`."""
     add = parser.add_argument
-    told = (
+    text = (
         "a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; missing where a "
         "row has the schedule alone), step or tokens, seq_len or batch_tokens; constant runs, and "
         "some that change batch or rate"
     )
-    add("runs", type=Path, help=told)
+    add("runs", type=Path, help=text)
     add_reading_arguments(parser)
     add("--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better")
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
-    told = "leave losses before out: tokens, or a percentage of the longest run"
-    add("--since", default="0", help=told)
-    add_fit_arguments(parser, resamples=100)
-    add_output_arguments(parser, run, plot=True)
+    text = "leave losses before out: tokens, or a percentage of the longest run"
+    add("--since", default="0", help=text)
+    add_fit_arguments(parser, run, resamples=100)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Fits the law."""
     how = fit_options(options)
-    runs, told = read_run_table(options.runs, reading(options), need_loss=False)
+    runs, remarks = read_run_table(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")
     since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
     runs = without(runs, options.drop)
@@ -62,7 +52,7 @@ def run(options: argparse.Namespace) -> Output:
             for name, error in fit.left_out_rmse.items()
         ),
         *([f"{_task(fit.easy_by)}: s − (q − 1) = {estimate(fit.easy_by)}"] * known),
-        *(f"warning: {text}" for text in (*fit.warnings, *told)),
+        *(f"warning: {text}" for text in (*fit.warnings, *remarks)),
     ]
     figure = drawing("curves.fitted_curves", fit, runs, warmup=warmup)
     return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)
@@ -83,6 +73,6 @@ def parameters_table(fit: CurveFit) -> Table:
         (name, estimate(value), number(float(law[name])), value.note.partition(":")[0])
         for name, value in fit.parameters.items()
     ]
-    told = fit.status if fit.identified or fit.status != "converged" else "noise unidentified"
-    title = f"functional scaling law, {fit.clock} clock, {told}"
+    status = fit.status if fit.identified or fit.status != "converged" else "noise unidentified"
+    title = f"functional scaling law, {fit.clock} clock, {status}"
     return Table(title, ("parameter", "estimate", "in predictions", ""), rows)

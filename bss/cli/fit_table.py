@@ -7,26 +7,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import (
-    Output,
-    Table,
-    add_fit_arguments,
-    add_output_arguments,
-    drawing,
-    estimate,
-    fit_options,
-    measured_tokens,
-    number,
-    progress,
-)
+from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.laws import TableFit, fit_table
-from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.best_batch import Alike
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import final_losses, read_losses
-from bss.laws.final_loss.values import Outlier
+from bss.laws.final_loss.values import OutlierRow
+from bss.laws.fitting.estimate import Estimate
 
-KINDS = {
+DIRECTIONS = {
     "tokens": ("the largest budgets", "beyond"),
     "params": ("the largest model", "beyond"),
     "cell": ("(N, D) in turn", "inside"),
@@ -35,16 +26,15 @@ KINDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit table`."""
-    told = "CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
-    told += "batch_tokens; lr where it was varied; or a runs directory"
-    parser.add_argument("runs", type=Path, help=told)
+    text = "CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or "
+    text += "batch_tokens; lr where it was varied; or a runs directory"
+    parser.add_argument("runs", type=Path, help=text)
     add_reading_arguments(parser)
-    told = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
-    parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=told)
-    told = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
-    parser.add_argument("--form", action="append", metavar="NAME", help=told)
-    add_fit_arguments(parser, resamples=300)
-    add_output_arguments(parser, run, plot=True)
+    text = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
+    parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=text)
+    text = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
+    parser.add_argument("--form", action="append", metavar="NAME", help=text)
+    add_fit_arguments(parser, run, resamples=300)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -62,14 +52,11 @@ def run(options: argparse.Namespace) -> Output:
         )
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))
     lack = fit.lack_of_fit
-    told = (
-        f"{lack.note}"
-        if lack.noise is None
-        else f"{lack.note} ({lack.noise:.2g}, p = {lack.p:.2g})"
-    )
+    judged = "" if lack.noise is None else f" ({lack.noise:.2g}, p = {lack.p:.2g})"
     notes = [
         fit.formula + "; S = D/B, sizes at the middle of the table",
-        f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; lack of fit: {told}",
+        f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; "
+        f"lack of fit: {lack.note}{judged}",
         _growth(fit),
         *(outlier_text(one, fit.seq_len) for one in fit.outliers),
         f"{fit.level:.0%} intervals: {fit.method}",
@@ -90,8 +77,8 @@ def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
 def left_out_table(fit: TableFit) -> Table:
     """Errors at runs that were not seen, extrapolation first; what a user asked for below."""
     rows = [
-        (told, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), fit.law(use).text)
-        for kind, (told, use) in KINDS.items()
+        (what, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), fit.law(use).text)
+        for kind, (what, use) in DIRECTIONS.items()
     ]
     rows += [
         (h.out, number(h.rmse, 2), number(h.near, 2), _weights(h.weights)) for h in fit.hold_out
@@ -119,24 +106,20 @@ def parameters_table(fit: TableFit) -> Table:
 
 def optima_table(fit: TableFit) -> Table:
     """The best batch at each size and budget, and the batches as good."""
-    unit, columns = fit.seq_len or 1, ("params", "tokens", "B_opt", "within .003 nats", ".005", "")
-    rows = [
-        (
-            measured_tokens(at.params),
-            measured_tokens(at.tokens),
-            _sizes([at.batch.value, at.batch.low, at.batch.high], unit),
-            _span(at, "indifference", unit),
-            _span(at, "wider", unit),
-            at.batch.note.removeprefix("unidentified: "),
-        )
-        for at in fit.optima
-    ]
-    told = "sequences = tokens" if fit.seq_len else "tokens"
-    title = f"best batch, {fit.level:.0%} intervals, in {told}; elsewhere by the {fit.best.source}"
-    return Table(title, columns, rows)
+    unit, counted = (fit.seq_len, "sequences = tokens") if fit.seq_len else (1, "tokens")
+    title = f"best batch, {fit.level:.0%} intervals, in {counted}"
+    cells = {
+        "params": lambda at: measured_tokens(at.params),
+        "tokens": lambda at: measured_tokens(at.tokens),
+        "B_opt": lambda at: _sizes(at.batch, unit),
+        "within .003 nats": lambda at: _span(at.indifference, unit),
+        ".005": lambda at: _span(at.wider, unit),
+        "": lambda at: at.batch.note.removeprefix("unidentified: "),
+    }
+    return Table.of(f"{title}; elsewhere by the {fit.best.source}", fit.optima, cells)
 
 
-def outlier_text(one: Outlier, seq_len: float | None) -> str:
+def outlier_text(one: OutlierRow, seq_len: float | None) -> str:
     """A row far from the others, as `--drop` takes it, and what it does."""
     name, size = (
         ("batch", one.batch_tokens / seq_len) if seq_len else ("batch_tokens", one.batch_tokens)
@@ -150,29 +133,31 @@ def outlier_text(one: Outlier, seq_len: float | None) -> str:
 
 
 def _growth(fit: TableFit) -> str:
-    found = fit.B_opt_exponents
-    if found["D"].value is None and found["N"].value is None:
-        return f"growth of B_opt {found['D'].note}"
+    exponents = fit.B_opt_exponents
+    if exponents["D"].value is None and exponents["N"].value is None:
+        return f"growth of B_opt {exponents['D'].note}"
     parts = [
-        f"{name}^{estimate(found[name])}" for name in ("N", "D") if found[name].value is not None
+        f"{name}^{estimate(exponents[name])}"
+        for name in ("N", "D")
+        if exponents[name].value is not None
     ]
-    less = found["D_less_N"]
+    less = exponents["D_less_N"]
     apart = f"; D's exponent less N's {estimate(less)}" if less.value is not None else ""
     return f"B_opt grows as {' · '.join(parts)}{apart}"
 
 
-def _span(at: Optimum, name: str, unit: float) -> str:
+def _span(alike: Alike, unit: float) -> str:
     """The batches as good as the best: in sequences, then in tokens."""
-    ends = getattr(at, name).low, getattr(at, name).high
+    ends = alike.low, alike.high
     low, high = (number(end / unit, 3) if end else "" for end in ends)
-    told = f"{low or '<'} – {high or '>'}"
+    span = f"{low or '<'} – {high or '>'}"
     if unit == 1 or None in ends:
-        return told
-    return f"{told} = {' – '.join(measured_tokens(end) for end in ends)}"
+        return span
+    return f"{span} = {' – '.join(measured_tokens(end) for end in ends)}"
 
 
-def _sizes(ends: list[float | None], unit: float) -> str:
-    value, low, high = (end and end / unit for end in ends)
+def _sizes(batch: Estimate, unit: float) -> str:
+    value, low, high = (end and end / unit for end in (batch.value, batch.low, batch.high))
     if value is None:
         bound = f"≥ {number(low, 3)}" if low else f"≤ {number(high, 3)}" if high else "–"
         return bound if low is None or high is None else f"{number(low, 3)} – {number(high, 3)}"

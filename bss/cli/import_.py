@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, progress
 from bss.errors import InputError
-from bss.importers import ANY, IMPORTERS, Log, Options, Report, import_runs, read_logs
+from bss.importers import ANY, IMPORTERS, Log, LogOptions, Report, import_runs, read_logs
 from bss.importers.batches import Batches, Unknown
 from bss.tables import Reading
 from bss.tables.appending import appending
@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("format", help=f"auto, {', '.join(IMPORTERS)}, or package.module:ATTRIBUTE of your own")
     add("paths", type=Path, nargs="+", metavar="PATH", help="files, or directories of them")
     add("-o", "--out", type=Path, required=True, help="the run table (.parquet or .csv)")
-    told = "batch in sequences of the runs of a name: 'big*=0:256 2B:512'; again for others"
-    add("--batch", action="append", default=[], metavar="[RUN_GLOB=]SCHEDULE", help=told)
+    text = "batch in sequences of the runs of a name: 'big*=0:256 2B:512'; again for others"
+    add("--batch", action="append", default=[], metavar="[RUN_GLOB=]SCHEDULE", help=text)
     add("--seq-len", type=int, help="tokens per sequence, where the log does not say it")
-    told = "searched in run names; its groups size, batch, lr, seed, run, … become columns"
-    add("--run-regex", metavar="REGEX", help=told)
-    told = "metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce,step=iter"
-    add("--columns", metavar="NAMES", help=told)
+    text = "searched in run names; its groups size, batch, lr, seed, run, … become columns"
+    add("--run-regex", metavar="REGEX", help=text)
+    text = "metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce,step=iter"
+    add("--columns", metavar="NAMES", help=text)
     add_output_arguments(parser, run)
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> Output:
     importer = ANY if options.format == "auto" else IMPORTERS[options.format]
     columns = Reading.parse(options.columns).columns
     batches = Batches.parse(options.batch)
-    given = Options(batches, options.seq_len, options.run_regex, columns)
+    given = LogOptions(batches, options.seq_len, options.run_regex, columns)
     with progress() as report:
         logs = list(read_logs(options.paths, importer, given))
         if options.out.resolve() in {Path(log.source).resolve() for log in logs}:
@@ -49,68 +49,64 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def _written(
-    logs: Sequence[Log], options: Options, out: Path, report: Callable[[str], None]
+    logs: Sequence[Log], options: LogOptions, out: Path, report: Callable[[str], None]
 ) -> list[Report]:
     """Writes the table; asks on a terminal for what neither logs nor options say, once each."""
     try:
         reports = []
         with appending(out) as table:
-            for frame, told in import_runs(logs, options):
-                report(told.run)
+            for frame, read in import_runs(logs, options):
+                report(read.run)
                 table.append(frame)
-                reports.append(told)
+                reports.append(read)
         return reports
     except Unknown as unknown:
-        if not sys.stdin.isatty() or unknown.field in options.asked:
+        if not sys.stdin.isatty() or unknown.field in options.answered:
             raise
         report("")
-        return _written(logs, _asked(options, unknown), out, report)
+        return _written(logs, _answered(options, unknown), out, report)
 
 
-def _asked(options: Options, unknown: Unknown) -> Options:
+def _answered(options: LogOptions, unknown: Unknown) -> LogOptions:
     """The options with the answer to the question of what is unknown."""
-    asked = (*options.asked, unknown.field)
+    fields = (*options.answered, unknown.field)
     if unknown.field == "seq_len":
         answer = input("tokens per sequence of the runs that do not say it: ")
         seq_len = parse_tokens(answer, field="tokens per sequence")
-        return replace(options, seq_len=seq_len, asked=asked)
+        return replace(options, seq_len=seq_len, answered=fields)
     answer = input("batch in sequences of the runs that do not say it, as 512 or 0:256 2B:512: ")
-    return replace(options, otherwise=Batches.parse([answer]), asked=asked)
+    return replace(options, otherwise=Batches.parse([answer]), answered=fields)
 
 
 def _output(reports: Sequence[Report], out: Path) -> Output:
-    columns = ("run", "rows", "of", "restarts", "merged", "batch", "tokens", "missing")
-    rows = [
-        (
-            told.run,
-            told.rows,
-            told.read,
-            told.restarts,
-            told.superseded + told.duplicates,
-            f"{told.batch} ({told.batch_from})",
-            measured_tokens(told.tokens),
-            ", ".join(told.missing) or "–",
-        )
-        for told in reports[:SHOWN]
-    ]
+    cells = {
+        "run": lambda report: report.run,
+        "rows": lambda report: report.rows,
+        "of": lambda report: report.read,
+        "restarts": lambda report: report.restarts,
+        "merged": lambda report: report.superseded + report.duplicates,
+        "batch": lambda report: f"{report.batch} ({report.batch_from})",
+        "tokens": lambda report: measured_tokens(report.tokens),
+        "missing": lambda report: ", ".join(report.missing) or "–",
+    }
     noted: dict[str, list[str]] = {}
-    for told in reports:
-        for note in told.notes:
-            noted.setdefault(note, []).append(told.run)
+    for imported in reports:
+        for note in imported.notes:
+            noted.setdefault(note, []).append(imported.run)
     notes = [
         f"{runs[0] if len(runs) == 1 else f'{len(runs)} runs'}: {note}"
         for note, runs in noted.items()
     ]
     notes += [
-        f"{told.run}: diverged; rows from {told.diverged_at} on are left out"
-        for told in reports
-        if told.diverged_at is not None
+        f"{imported.run}: diverged; rows from {imported.diverged_at} on are left out"
+        for imported in reports
+        if imported.diverged_at is not None
     ]
     if len(notes) > SHOWN:
         notes = [*notes[:SHOWN], f"and {len(notes) - SHOWN} more notes; --json tells all"]
-    if 0 < sum("eval_loss" in told.missing for told in reports) < len(reports):
+    if 0 < sum("eval_loss" in imported.missing for imported in reports) < len(reports):
         notes.append("warning: some runs have no eval_loss; what reads the table wants one of all")
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
-    total = f"{runs}, {sum(told.rows for told in reports)} rows in {out}"
-    json = {"out": str(out), "runs": [asdict(told) for told in reports]}
-    return Output(json, [Table("imported", columns, rows)], [*notes, total])
+    total = f"{runs}, {sum(imported.rows for imported in reports)} rows in {out}"
+    json = {"out": str(out), "runs": [asdict(imported) for imported in reports]}
+    return Output(json, [Table.of("imported", reports[:SHOWN], cells)], [*notes, total])

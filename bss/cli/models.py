@@ -1,7 +1,6 @@
 """bss models: the named sizes."""
 
 import argparse
-from dataclasses import asdict
 
 from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.models import sizes
@@ -17,20 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Lists the sizes."""
     rows = sizes.table(options.seq_len, options.vocab_size)
-    columns = ["model", "layers", "d_model", "heads", "vocab"]
-    columns += ["non-embedding", "total", "FLOPs/token"]
-    cells = [
-        (
-            r.name,
-            r.layers,
-            r.d_model,
-            r.heads,
-            r.vocab_size,
-            f"{r.non_embedding:,}",
-            f"{r.total:,}",
-            number(r.flops_per_token),
-        )
-        for r in rows
-    ]
+    cells = {
+        "model": lambda r: r["name"],
+        "layers": lambda r: r["layers"],
+        "d_model": lambda r: r["d_model"],
+        "heads": lambda r: r["heads"],
+        "vocab": lambda r: r["vocab_size"],
+        "non-embedding": lambda r: f"{r['non_embedding']:,}",
+        "total": lambda r: f"{r['total']:,}",
+        "FLOPs/token": lambda r: number(r["flops_per_token"]),
+    }
     title = f"named models; training FLOPs at {options.seq_len} tokens per sequence"
-    return Output({"models": [asdict(r) for r in rows]}, [Table(title, columns, cells)])
+    return Output({"models": rows}, [Table.of(title, rows, cells)])

@@ -9,22 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bss.cells import Table
 from bss.errors import InputError
 from bss.units import format_tokens
-
-if TYPE_CHECKING:
-    from bss.laws.fitting.estimate import Options
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table for people: column names, rows of cells."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -56,28 +45,9 @@ def add_output_arguments(
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
 
 
-def add_fit_arguments(parser: argparse.ArgumentParser, *, resamples: int) -> None:
-    """How the intervals of a fit are made, and the rows that it leaves out."""
-    add = parser.add_argument
-    add("--resamples", type=int, default=resamples, help="bootstrap refits")
-    add("--level", type=float, default=0.90, help="coverage of the intervals, by default 0.90")
-    add("--seed", type=int, default=0, help="of the bootstrap")
-    told = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
-    add("--drop", action="append", default=[], metavar="WHAT", help=told)
-
-
-def fit_options(options: argparse.Namespace) -> "Options":
-    """What `add_fit_arguments` was given; InputError of too few refits for an interval."""
-    from bss.laws.fitting.estimate import Options
-
-    check_resamples(options)
-    return Options(options.resamples, options.level, options.seed)
-
-
-def check_resamples(options: argparse.Namespace) -> None:
-    """InputError where --resamples are too few for an interval."""
-    if options.resamples < 10:
-        raise InputError(f"--resamples {options.resamples}: expected 10 or more")
+def option(name: str) -> str:
+    """A field's name as the command line writes it: "seq_len" as --seq-len."""
+    return f"--{name.replace('_', '-')}"
 
 
 def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
@@ -136,6 +106,19 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
+def with_error(value: float | None, error: float | None) -> str:
+    """A number with its standard error to two digits, where that is known.
+
+    Examples:
+        >>> with_error(1.87036, 0.01816), with_error(1.60071, None)
+        ('1.870 ± 0.018', '1.601')
+    """
+    if value is None or not error:
+        return number(value)
+    decimals = max(1 - math.floor(math.log10(error)), 0)
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
 def measured_tokens(value: float | None) -> str:
     """A measured count of tokens to four digits, a dash for none.
 
@@ -148,11 +131,11 @@ def measured_tokens(value: float | None) -> str:
     return format_tokens(int(float(f"{value:.4g}")))
 
 
-def estimate(told: Any) -> str:
+def estimate(one: Any) -> str:
     """An estimate (value, low, high) with its interval; a bound or a dash where it has no value."""
-    if told is None:
+    if one is None:
         return "–"
-    value, low, high = told.value, told.low, told.high
+    value, low, high = one.value, one.low, one.high
     if value is not None:
         unknown = low is None and high is None
         return number(value) + ("" if unknown else f" ({number(low)} – {number(high)})")

@@ -7,20 +7,18 @@ from typing import Any, get_args
 
 from bss.cli.output import Output, Table, add_output_arguments, drawing, number
 from bss.errors import InputError
+from bss.exports import EXPORTS, export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
-from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import RATES, Shape
 from bss.schedules.second_moment import short_second_moments
-from bss.training.bucketing import Ladder
+from bss.training.running.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
 OWN_DIVISORS = Ladder()
-TRAINERS = (
-    "deepspeed", "huggingface", "levanter", "maxtext", "megatron", "olmo-core", "torchtitan",
-)  # fmt: skip
+EXPORT_CHOICES = f"{', '.join(EXPORTS)}, or module:ATTRIBUTE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--buckets", help="ladder of bucket sizes, as 8,32")
     add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
     add("--beta2-half-life", help="of Adam's second moment, in tokens; else beta2 is per step")
-    add("--export", choices=TRAINERS, help="print another trainer's settings")
+    add("--export", help=f"print what configures a trainer: {EXPORT_CHOICES}")
     add_output_arguments(parser, run, plot=True)
 
 
@@ -46,11 +44,28 @@ def run(options: argparse.Namespace) -> Output:
     """Resolves the plan."""
     plan, ladder = resolve_options(options), parse_buckets(options.buckets)
     warn_of_second_moments(plan)
-    text = export(plan, options.export) if options.export else None
-    payload = {**plan_entry(plan, ladder), **({"export": text} if text else {})}
-    notes = plan_notes(plan, ladder)
-    figure = drawing("schedules.schedule_figure", plan)
-    return Output(payload, [plan_table(plan, ladder)], notes, text, figure)
+    return plan_output(plan, plan_entry(plan, ladder), options.export, ladder)
+
+
+def plan_output(
+    plan: Plan,
+    payload: dict[str, Any],
+    trainer: str | None,
+    ladder: Ladder = OWN_DIVISORS,
+) -> Output:
+    """A plan's table, totals and picture, or another trainer's settings in their place."""
+    text = export(plan, trainer) if trainer else None
+    totals = (
+        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
+        f"{len(ladder.capacity(plan))} compiled programs"
+    )
+    return Output(
+        payload | ({"export": text} if text else {}),
+        [_table(plan, ladder)],
+        [totals],
+        text,
+        drawing("schedules.schedule_figure", plan),
+    )
 
 
 def resolve_options(options: argparse.Namespace) -> Plan:
@@ -82,8 +97,8 @@ def resolve_options(options: argparse.Namespace) -> Plan:
 
 def warn_of_second_moments(plan: Plan) -> None:
     """Says on stderr what `bss.schedules.second_moment` tells of a plan."""
-    for told in short_second_moments([plan]).values():
-        print(f"warning: {told}", file=sys.stderr)
+    for message in short_second_moments([plan]).values():
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def parse_budget(text: str) -> int:
@@ -120,28 +135,16 @@ def plan_entry(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> dict[str, Any]:
     return {**entry, "programs": len(ladder.capacity(plan))}
 
 
-def plan_table(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> Table:
+def _table(plan: Plan, ladder: Ladder) -> Table:
     """The segments of a plan, a row each."""
-    columns = ["from tokens", "to tokens", "batch", "batch tokens", "steps", "bucket × n"]
-    columns += ["lr"] if plan.rate else []
-    rows = [
-        (
-            f"{s.start_tokens:,}",
-            f"{s.end_tokens:,}",
-            s.batch,
-            format_tokens(s.batch * plan.seq_len),
-            f"{s.steps:,}",
-            f"{ladder.bucket(s.batch)} × {s.batch // ladder.bucket(s.batch)}",
-            *([f"{number(s.lr_start)} → {number(s.lr_end)}"] if plan.rate else []),
-        )
-        for s in plan.segments
-    ]
-    return Table(f"plan of {format_tokens(plan.budget)} tokens", columns, rows)
-
-
-def plan_notes(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> list[str]:
-    """The totals of a plan, in a line."""
-    return [
-        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
-        f"{len(ladder.capacity(plan))} compiled programs"
-    ]
+    cells = {
+        "from tokens": lambda s: f"{s.start_tokens:,}",
+        "to tokens": lambda s: f"{s.end_tokens:,}",
+        "batch": lambda s: s.batch,
+        "batch tokens": lambda s: format_tokens(s.batch * plan.seq_len),
+        "steps": lambda s: f"{s.steps:,}",
+        "bucket × n": lambda s: f"{ladder.bucket(s.batch)} × {s.batch // ladder.bucket(s.batch)}",
+    }
+    if plan.rate:
+        cells["lr"] = lambda s: f"{number(s.lr_start)} → {number(s.lr_end)}"
+    return Table.of(f"plan of {format_tokens(plan.budget)} tokens", plan.segments, cells)

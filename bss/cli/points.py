@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
     """What `bss points` and the fits from curves share: the runs, the targets, the smoothing."""
-    told = "a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
-    told += "seq_len or batch_tokens"
-    parser.add_argument("runs", type=Path, help=told)
+    text = "a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens, "
+    text += "seq_len or batch_tokens"
+    parser.add_argument("runs", type=Path, help=text)
     add_measuring_arguments(parser)
-    told = "runs of one peak lr; by default, where a batch has several, the best at each target"
-    parser.add_argument("--at-rate", metavar="RATE", type=float, help=told)
+    text = "runs of one peak lr; by default, where a batch has several, the best at each target"
+    parser.add_argument("--at-rate", metavar="RATE", type=float, help=text)
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
     """How a run table is read, and its points are measured."""
     add_reading_arguments(parser)
     parser.add_argument("--targets", help="losses in nats, as 1.8,1.7; by default five are chosen")
-    told = "the training loss of all runs, where some have a held-out loss and others have not"
-    parser.add_argument("--training-loss", action="store_true", help=told)
+    text = "the training loss of all runs, where some have a held-out loss and others have not"
+    parser.add_argument("--training-loss", action="store_true", help=text)
     parser.add_argument("--smooth", help="window over a noisy training loss, in tokens")
     parser.add_argument("--warmup", default="0", help="tokens of warm-up, for default targets")
 
@@ -49,31 +50,29 @@ def run(options: argparse.Namespace) -> Output:
     if options.out:
         write_table(points, options.out)
     records = points.to_dict("records")
-    tuned = "trials" in points
-    columns = ("run", "batch", "target loss", "steps", "tokens", "known to")
-    columns += ("lr", "of tried", "bracketed") if tuned else ()
-    rows = [
-        (
-            row["run"],
-            number(row["batch"]),
-            number(row["target_loss"]),
-            ("" if row["reached"] else "> ") + number(row["steps"]),
-            ("" if row["reached"] else "> ") + measured_tokens(row["tokens_to_target"]),
-            f"{row['resolution']:.1%}" if row["reached"] else "not reached",
-            *(_rate_cells(row) if tuned else ()),
-        )
-        for row in records
-    ]
-    table = Table("steps and tokens to each target loss", columns, rows)
+    cells = {
+        "run": lambda row: row["run"],
+        "batch": lambda row: number(row["batch"]),
+        "target loss": lambda row: number(row["target_loss"]),
+        "steps": lambda row: _bound(row) + number(row["steps"]),
+        "tokens": lambda row: _bound(row) + measured_tokens(row["tokens_to_target"]),
+        "known to": lambda row: f"{row['resolution']:.1%}" if row["reached"] else "not reached",
+    }
+    if "trials" in points:  # of several rates: the best one, and whether others are on both sides
+        cells |= {
+            "lr": lambda row: (
+                rates.rate_text(row["peak_lr"]) if math.isfinite(row["peak_lr"]) else "–"
+            ),
+            "of tried": lambda row: f"{row['trials']}",
+            "bracketed": lambda row: "yes" if row["bracketed"] else "no",
+        }
+    table = Table.of("steps and tokens to each target loss", records, cells)
     notes = [f"warning: {text}" for text in warnings]
     return Output({"points": records, "warnings": warnings}, [table], notes)
 
 
-def _rate_cells(row: dict[str, Any]) -> tuple[str, str, str]:
-    """The rate that was chosen, of how many, and whether there were others on both sides."""
-    known = math.isfinite(row["peak_lr"])
-    chosen = rates.told(row["peak_lr"]) if known else "–"
-    return chosen, f"{row['trials']}", "yes" if row["bracketed"] else "no"
+def _bound(row: dict[Hashable, Any]) -> str:
+    return "" if row["reached"] else "> "
 
 
 def measured_points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
@@ -82,41 +81,33 @@ def measured_points(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str
     Where a batch has several peak rates the points are the envelope over them, unless --at-rate
     asks for one.
     """
-    runs, told = read_curves(options.runs, options)
-    points, measured = measure_points(
-        runs,
-        None if options.targets is None else parse_targets(options.targets),
-        warmup=parse_tokens(options.warmup, field="--warmup"),
-        smooth=smoothing(options),
-        at_rate=options.at_rate,
-    )
-    return points, [*told, *measured]
+    runs, remarks = read_curves(options.runs, options)
+    points, measured = measure_points(runs, **measuring(options), at_rate=options.at_rate)
+    return points, [*remarks, *measured]
 
 
 def read_curves(
     path: Path, options: argparse.Namespace, *, need_finished: bool = True
 ) -> tuple[pd.DataFrame, list[str]]:
     """The run table, with the losses that the options ask for, and what is said of it."""
-    runs, told = read_run_table(path, reading(options), need_finished=need_finished)
-    return chosen_losses(runs, options), told
+    runs, remarks = read_run_table(path, reading(options), need_finished=need_finished)
+    if options.training_loss and "eval_loss" in runs:
+        if runs["loss"].equals(runs["eval_loss"]):
+            raise InputError("--training-loss: the runs have held-out losses alone; leave it out")
+        runs = runs.drop(columns="eval_loss")
+    return runs, remarks
 
 
-def chosen_losses(runs: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
-    """A run table without its held-out losses, where the training loss is asked for."""
-    if not options.training_loss or "eval_loss" not in runs:
-        return runs
-    if runs["loss"].equals(runs["eval_loss"]):
-        raise InputError("--training-loss: the runs have held-out losses alone; leave it out")
-    return runs.drop(columns="eval_loss")
+def measuring(options: argparse.Namespace) -> dict[str, Any]:
+    """The targets (None for chosen ones), warm-up and window by which points are measured."""
+    return {
+        "targets": None if options.targets is None else _targets(options.targets),
+        "warmup": parse_tokens(options.warmup, field="--warmup"),
+        "smooth": parse_tokens(options.smooth, field="--smooth") if options.smooth else None,
+    }
 
 
-def smoothing(options: argparse.Namespace) -> int | None:
-    """The window over a noisy loss, in tokens."""
-    return parse_tokens(options.smooth, field="--smooth") if options.smooth else None
-
-
-def parse_targets(text: str) -> list[float]:
-    """ "1.8,1.7" as [1.8, 1.7]."""
+def _targets(text: str) -> list[float]:
     try:
         targets = [float(part) for part in text.split(",")]
     except ValueError:

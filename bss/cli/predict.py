@@ -1,25 +1,14 @@
 """bss predict: what a fitted law says of a run that it has not seen, with an interval."""
 
 import argparse
-import pkgutil
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
-from bss.cli.output import Output, add_output_arguments, number
+from bss.cli.kinds import KINDS, read_fit
+from bss.cli.output import Output, add_output_arguments, number, option
 from bss.cli.reading import add_columns_argument
-from bss.cli.saved import read_fit
 from bss.errors import InputError
-
-KINDS = {
-    "table": ("bss.cli.predict_table:predicted", ("params", "tokens", "batch", "seq_len")),
-    "curve": (
-        "bss.cli.predict_curve:predicted",
-        ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
-    ),
-    "es": ("bss.cli.predict_es:predicted", ("loss", "batch")),
-    "critical": ("bss.cli.predict_critical:predicted", ("params", "tokens")),
-}
-"""Per kind of fit, what answers, and the options that say what is asked; others are refused."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     """A fit, and what one of loss curves is asked: a schedule, or the runs of a table."""
     add = parser.add_argument
-    told = "a fit, as `bss fit --json` prints it"
-    add("--from", dest="fit", type=Path, required=True, help=told)
+    text = "a fit, as `bss fit --json` prints it"
+    add("--from", dest="fit", type=Path, required=True, help=text)
     add("--tokens", help="budget, as 30B")
     add("--batch", help='sequences, as 256; of a curve fit also a schedule, as "0:8 2M:16"')
     add("--lr", type=float, help="of a curve fit: peak learning rate")
@@ -50,15 +39,13 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Answers by the kind of the fit."""
-    entry = read_fit(options.fit, "predict", KINDS)
-    kind = entry["kind"]
-    answer, own = KINDS[kind]
-    for name in sorted({name for _, names in KINDS.values() for name in names} - {*own}):
+    fit = read_fit(options.fit, "predict")
+    own = KINDS[fit.KIND].options
+    for name in sorted({name for kind in KINDS.values() for name in kind.options} - {*own}):
         if getattr(options, name) is not None:
-            told = ", ".join(f"--{one}" for one in own).replace("_", "-")
-            option = name.replace("_", "-")
-            raise InputError(f"--{option}: a fit of kind {kind} is asked with {told}")
-    return pkgutil.resolve_name(answer)(entry, options)
+            others = ", ".join(map(option, own))
+            raise InputError(f"{option(name)}: a fit of kind {fit.KIND} is asked with {others}")
+    return import_module(f"bss.cli.predict_{fit.KIND}").predicted(fit, options)
 
 
 def beyond(

@@ -1,7 +1,6 @@
 """bss predict from `bss fit critical`: the critical batch at a model size or a budget."""
 
 import argparse
-from typing import Any
 
 from bss.cli.fit_critical import law_line
 from bss.cli.output import Output, Table, drawing, estimate
@@ -13,32 +12,31 @@ from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 
 
-def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
+def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
     """By the law in what is given: --params, --tokens or both."""
-    fit = CriticalFit.from_dict(entry)
     given = {"params": options.params, "tokens": options.tokens}
-    asked = {
+    point = {
         name: parse_tokens(text, field=f"--{name}")
         for name, text in given.items()
         if text is not None
     }
-    if not asked:
+    if not point:
         raise InputError("--params or --tokens: a critical fit is asked with one, as 7B")
-    name = "joint" if len(asked) == 2 else next(iter(asked))
+    name = "joint" if len(point) == 2 else next(iter(point))
     if name not in fit.laws:
         why = fit.joint_refused if name == "joint" else f"no law in {name}"
         known = ", ".join(fit.laws) or "none"
         raise InputError(f"--from: {why}; the laws of this fit: {known}")
     law = fit.laws[name]
     curves = [at.curve for at in fit.fits if at.cbs.value is not None]
-    tested = {variable: [getattr(curve, variable) for curve in curves] for variable in asked}
+    tested = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
     outside: dict[str, float] = {}
-    for variable, value in asked.items():
+    for variable, value in point.items():
         outside |= beyond(variable, value, tested[variable], extrapolate=options.extrapolate)
-    found = predict(law, asked)
-    payload = {"kind": "prediction", "of": "critical", **asked}
+    critical = predict(law, point)
+    payload = {"kind": "prediction", "of": "critical", **point}
     payload |= {
-        "critical_batch": to_dict(found),
+        "critical_batch": to_dict(critical),
         "unit": fit.unit,
         "overhead": fit.overhead,
         "reference_batch": fit.reference,
@@ -49,10 +47,10 @@ def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
             "beyond": outside,
         },
     }
-    title = ", ".join(f"{variable} {format_tokens(value)}" for variable, value in asked.items())
-    row = (f"critical batch in {fit.unit}", estimate(found), found.note)
+    title = ", ".join(f"{variable} {format_tokens(value)}" for variable, value in point.items())
+    row = (f"critical batch in {fit.unit}", estimate(critical), critical.note)
     table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
     notes = [law_line(law)]
     notes += [f"warning: {n} {by:.3g} times outside those fitted" for n, by in outside.items()]
-    figure = drawing("predictions.critical_figure", fit, *next(iter(asked.items())))
-    return Output(payload, [table], notes, figure=figure if len(asked) == 1 else None)
+    figure = drawing("predictions.critical_figure", fit, *next(iter(point.items())))
+    return Output(payload, [table], notes, figure=figure if len(point) == 1 else None)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.output import Output, Table, estimate, number
 from bss.cli.plan import check_peak, parse_budget
 from bss.cli.reading import read_run_table
 from bss.errors import InputError
@@ -38,33 +38,38 @@ class OfSchedule(NamedTuple):
     beyond: tuple[str, ...]
 
 
+class PredictedRun(NamedTuple):
+    """The loss at the end of a run, and what was measured there, if anything."""
+
+    run: str
+    tokens: int
+    loss: Estimate
+    measured: float | None
+    error: float | None
+    extrapolates: tuple[str, ...]
+
+
 class OfRuns(NamedTuple):
-    """What was printed of the runs of a table: rows, and the table."""
+    """What was printed of the runs of a table, these, and the table."""
 
     output: Output
-    rows: Sequence[dict[str, Any]]
+    runs: Sequence[PredictedRun]
     table: pd.DataFrame
 
 
-def predicted(entry: dict[str, Any], options: argparse.Namespace) -> Output:
+def predicted(fit: CurveFit, options: argparse.Namespace) -> Output:
     """The loss at the end of a schedule, or of each run of a table, with its interval."""
-    return answer(read_curve_fit(entry, options.fit), options).output
+    return (of_runs if options.runs else of_schedule)(fit, options).output
 
 
-def read_curve_fit(entry: dict[str, Any], path: Path) -> CurveFit:
-    """A fit that can be asked, as its file has it."""
-    fit = CurveFit.from_dict(entry)
+def _check_converged(fit: CurveFit, path: Path) -> None:
     if fit.status == "not converged":
         raise InputError(f"--from {path}: the fit did not converge; fit other losses")
-    return fit
 
 
-def answer(fit: CurveFit, options: argparse.Namespace) -> OfSchedule | OfRuns:
-    """What is predicted of the schedule, or of the runs, that the options ask for."""
-    return _of_runs(fit, options) if options.runs else _of_schedule(fit, options)
-
-
-def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
+def of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
+    """The loss at the end of the schedule that the options ask for."""
+    _check_converged(fit, options.fit)
     for name in ("batch", "tokens"):
         if getattr(options, name) is None:
             raise InputError(f"--{name}: missing; give a schedule (--batch, --tokens) or --runs")
@@ -88,57 +93,55 @@ def _of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
     row = (str(schedule), format_tokens(tokens), f"{steps:,}", estimate(loss))
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
     table = Table("predicted loss, nats per token", columns, [row])
-    notes = [*_notes(fit), *(f"beyond what was tested: {told}" for told in beyond)]
-
-    def figure() -> Any:
-        return drawing("curves.predicted_curves", _bands(fit, curves), None)()
-
-    output = Output(payload, [table], notes, figure=figure)
+    notes = [*_notes(fit), *(f"beyond what was tested: {what}" for what in beyond)]
+    output = Output(payload, [table], notes, figure=lambda: _figure(_bands(fit, curves), None))
     return OfSchedule(output, schedule, rate, payload["tokens"], loss, beyond)
 
 
-def _of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
+def of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
+    """The loss at the end of each run of the table that the options name."""
+    _check_converged(fit, options.fit)
     for name in OF_SCHEDULE:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
     reading = Reading.parse(options.columns, fit.seq_len)
-    runs, told = read_run_table(options.runs, reading, need_loss=False)
+    table, remarks = read_run_table(options.runs, reading, need_loss=False)
     warmup = parse_tokens(options.warmup or "0", field="--warmup")
-    ends = curves_of(runs, warmup=warmup, ends=True)
+    ends = curves_of(table, warmup=warmup, ends=True)
     beyond = _beyond(fit, ends, options.extrapolate)
-    rows = []
+    runs = []
     for i, loss in enumerate(last_losses(fit, ends)):
         measured = float(ends.loss[i, 0]) if np.isfinite(ends.loss[i, 0]) else None
-        row = {"run": ends.runs[i], "tokens": int(ends.tokens[i, 0]), "loss": to_dict(loss)}
         error = None if measured is None else (loss.value or 0) - measured
-        rows.append(row | {"measured": measured, "error": error, "extrapolates": list(beyond[i])})
-    errors = [row["error"] for row in rows if row["error"] is not None]
+        tokens = int(ends.tokens[i, 0])
+        runs.append(PredictedRun(ends.runs[i], tokens, loss, measured, error, beyond[i]))
+    errors = [run.error for run in runs if run.error is not None]
     rmse = float(np.sqrt(np.mean(np.square(errors)))) if errors else None
-    payload = {"kind": "prediction", "of": "curve", "runs": rows, "rmse": rmse}
-    cells = [
-        (
-            row["run"],
-            format_tokens(row["tokens"]),
-            estimate(Estimate(**row["loss"])),
-            number(row["measured"]),
-            "–" if row["error"] is None else f"{row['error']:+.4f}",
-        )
-        for row in rows
-    ]
-    columns = ("run", "tokens", f"predicted ({fit.level:.0%})", "measured", "error")
-    notes = [*_notes(fit), *(f"warning: {text}" for text in told)]
+    payload = {"kind": "prediction", "of": "curve", "runs": to_dict(runs), "rmse": rmse}
+    cells = {
+        "run": lambda one: one.run,
+        "tokens": lambda one: format_tokens(one.tokens),
+        f"predicted ({fit.level:.0%})": lambda one: estimate(one.loss),
+        "measured": lambda one: number(one.measured),
+        "error": lambda one: "–" if one.error is None else f"{one.error:+.4f}",
+    }
+    notes = [*_notes(fit), *(f"warning: {text}" for text in remarks)]
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
-    notes += [
-        f"{row['run']}, beyond what was tested: {x}" for row in rows for x in row["extrapolates"]
-    ]
-    table = Table("predicted losses at the last loss of each run, nats", columns, cells)
+    notes += [f"{one.run}, beyond what was tested: {x}" for one in runs for x in one.extrapolates]
+    title = "predicted losses at the last loss of each run, nats"
+    output = Output(
+        payload | {"tested": tested(fit)},
+        [Table.of(title, runs, cells)],
+        notes,
+        figure=lambda: _figure(_bands(fit, ends), _measured(fit, table, warmup, ends)),
+    )
+    return OfRuns(output, runs, table)
 
-    def figure() -> Any:
-        drawn = _bands(fit, ends), _measured(fit, runs, warmup, ends)
-        return drawing("curves.predicted_curves", *drawn)()
 
-    output = Output(payload | {"tested": tested(fit)}, [table], notes, figure=figure)
-    return OfRuns(output, rows, runs)
+def _figure(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Any:
+    from bss.plots.curves import predicted_curves
+
+    return predicted_curves(bands, measured)
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:
@@ -160,14 +163,14 @@ def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate
 
 def _beyond(fit: CurveFit, curves: Curves, extrapolate: bool) -> list[tuple[str, ...]]:
     """What is beyond what the fit was tested for, of each run; refused unless it was asked for."""
-    found = untested(fit, curves)
-    for run, told in zip(curves.runs, found, strict=True):
-        if told and not extrapolate:
+    beyond = untested(fit, curves)
+    for run, exceeded in zip(curves.runs, beyond, strict=True):
+        if exceeded and not extrapolate:
             raise InputError(
-                f"run {run}: beyond what the fit was tested for: {'; '.join(told)}; ask within it, "
-                "or with --extrapolate"
+                f"run {run}: beyond what the fit was tested for: {'; '.join(exceeded)}; "
+                "ask within it, or with --extrapolate"
             )
-    return found
+    return beyond
 
 
 def _notes(fit: CurveFit) -> list[str]:
@@ -180,11 +183,9 @@ def _notes(fit: CurveFit) -> list[str]:
 def _bands(fit: CurveFit, ends: Curves) -> pd.DataFrame:
     """Predictions along runs, where the fit has losses: run, tokens, predicted, low, high."""
     curves, tokens = along(ends)
-    names = np.broadcast_to(np.array(curves.runs, object)[:, None], tokens.shape)
-    columns = dict(zip(("predicted", "low", "high"), forecast(fit, curves), strict=True))
-    columns = {"run": names, "tokens": tokens} | columns
+    predicted, low, high = forecast(fit, curves)
     used = tokens >= max(fit.since, EARLY * tokens.max())
-    return pd.DataFrame({name: values[used] for name, values in columns.items()})
+    return curves.table(used, tokens=tokens, predicted=predicted, low=low, high=high)
 
 
 def _measured(fit: CurveFit, runs: pd.DataFrame, warmup: int, ends: Curves) -> pd.DataFrame | None:
@@ -193,7 +194,4 @@ def _measured(fit: CurveFit, runs: pd.DataFrame, warmup: int, ends: Curves) -> p
     if not np.any(np.isfinite(ends.loss[:, 0]) & (ends.tokens[:, 0] > max(first, warmup))):
         return None
     curves = curves_of(runs, warmup=warmup, since=first)
-    seen = curves.weight > 0
-    names = np.broadcast_to(np.array(curves.runs, object)[:, None], seen.shape)
-    columns = {"run": names, "tokens": curves.tokens, "loss": curves.loss}
-    return pd.DataFrame({name: values[seen] for name, values in columns.items()})
+    return curves.table(curves.weight > 0, tokens=curves.tokens, loss=curves.loss)

@@ -1,20 +1,17 @@
 """bss predict of a table fit: the loss of one run, and the best batch for its model and budget."""
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 from bss.cli.output import Output, Table, drawing, estimate, number
 from bss.errors import InputError
 from bss.laws import TableFit
-from bss.laws.final_loss.values import Prediction
+from bss.laws.final_loss.values import LossPrediction
 from bss.units import parse_tokens
 from bss.values import to_dict
 
 
-def predicted(entry: Mapping[str, Any], options: argparse.Namespace) -> Output:
+def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
     """The answer at --params, --tokens and --batch; without --batch at the best one."""
-    fit = TableFit.from_dict(dict(entry))
     for name in ("params", "tokens"):
         if getattr(options, name) is None:
             raise InputError(f"--{name}: missing; a table fit is asked at --params and --tokens")
@@ -29,7 +26,7 @@ def predicted(entry: Mapping[str, Any], options: argparse.Namespace) -> Output:
         raise InputError("--seq-len: missing; the table has none, so say what a sequence holds")
     else:
         size = parse_tokens(options.batch, field="--batch") * seq_len
-    found = fit.prediction(params, tokens, size, extrapolate=options.extrapolate)
+    prediction = fit.prediction(params, tokens, size, extrapolate=options.extrapolate)
     seen = {name: to_dict(size) for name, size in fit.tested.items()}
     payload = {
         "kind": "prediction",
@@ -38,28 +35,28 @@ def predicted(entry: Mapping[str, Any], options: argparse.Namespace) -> Output:
         "tokens": tokens,
         "batch_tokens": size,
         "seq_len": seq_len,
-        **to_dict(found),
-        "tested": {"left_out": found.error, "beyond": found.beyond, **seen},
+        **to_dict(prediction),
+        "tested": {"left_out": prediction.error, "beyond": prediction.beyond, **seen},
     }
-    figure = drawing("final_loss.prediction_figure", fit, params, tokens, size, found)
-    return Output(payload, [_table(found, seq_len)], _notes(found), figure=figure)
+    figure = drawing("final_loss.prediction_figure", fit, params, tokens, size, prediction)
+    return Output(payload, [_table(prediction, seq_len)], _notes(prediction), figure=figure)
 
 
-def _table(found: Prediction, seq_len: float | None) -> Table:
+def _table(prediction: LossPrediction, seq_len: float | None) -> Table:
     unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
     alike = [
         (f"batches within {one.rise:g} nats", f"{_size(one.low, unit)} – {_size(one.high, unit)}")
-        for one in found.best_batch.alike
+        for one in prediction.best_batch.alike
     ]
-    at = found.best_batch
+    at = prediction.best_batch
     best = (_size(end, unit) for end in (at.value, at.low, at.high))
     rows = [
-        ("loss, nats", estimate(found.loss)),
+        ("loss, nats", estimate(prediction.loss)),
         (f"best batch, {noun}", "{} ({} – {})".format(*best)),
         *alike,
-        ("given up against the best batch, nats", f"{found.given_up:.2g}"),
+        ("given up against the best batch, nats", f"{prediction.given_up:.2g}"),
     ]
-    title = f"{found.form}; {found.loss.level:.0%} intervals"
+    title = f"{prediction.form}; {prediction.loss.level:.0%} intervals"
     return Table(title, ("", "prediction"), rows)
 
 
@@ -67,13 +64,13 @@ def _size(batch: float | None, unit: float) -> str:
     return "–" if not batch else number(batch / unit, 3)
 
 
-def _notes(found: Prediction) -> list[str]:
+def _notes(prediction: LossPrediction) -> list[str]:
     notes = []
-    if found.error is not None:
-        where = "beyond the table" if found.beyond else "inside the table"
-        notes.append(f"rms error at left-out runs {where}: {found.error:.2g} nats")
-    for name, times in found.beyond.items():
+    if prediction.error is not None:
+        where = "beyond the table" if prediction.beyond else "inside the table"
+        notes.append(f"rms error at left-out runs {where}: {prediction.error:.2g} nats")
+    for name, times in prediction.beyond.items():
         notes.append(f"warning: {name} {times:.3g} times outside what was measured")
-    if found.best_batch.note:
-        notes.append(f"best batch {found.best_batch.note}")
+    if prediction.best_batch.note:
+        notes.append(f"best batch {prediction.best_batch.note}")
     return notes

@@ -16,8 +16,8 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_columns_argument(parser: argparse.ArgumentParser) -> None:
     """Adds --columns alone, to a command whose sequence length comes from elsewhere."""
-    told = "what the table calls its columns, OURS=THEIRS: params=N,tokens=D,batch=gbsz"
-    parser.add_argument("--columns", metavar="NAMES", help=told)
+    text = "what the table calls its columns, OURS=THEIRS: params=N,tokens=D,batch=gbsz"
+    parser.add_argument("--columns", metavar="NAMES", help=text)
 
 
 def reading(options: argparse.Namespace) -> Reading:
@@ -50,9 +50,9 @@ def read_run_table(
     if not path.is_dir() or file.is_file():
         return read_runs(file, how, need_loss=need_loss), []
     from bss.sweeps.table import trained_table
-    from bss.tables.columns import Origin, row_names
+    from bss.tables.columns import Origin
 
     finished = {"need_finished": need_finished, "only_finished": only_finished}
-    frame, told = trained_table(path, **finished)
-    frame = how.read(frame, Origin(str(path), row_names(frame)))
-    return check_runs(frame, str(path), need_loss=need_loss), told
+    frame, remarks = trained_table(path, **finished)
+    frame = how.read(frame, Origin(str(path)))
+    return check_runs(frame, str(path), need_loss=need_loss), remarks

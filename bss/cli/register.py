@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.cli.kinds import read_fit
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.predict import add_schedule_arguments
-from bss.cli.predict_curve import OfRuns, OfSchedule, answer, read_curve_fit
-from bss.cli.saved import read_fit
+from bss.cli.predict_curve import OfRuns, OfSchedule, of_runs, of_schedule
 from bss.cli.score import PREDICTIONS
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
 from bss.predictions.registration import Prediction, Registration, digest, register
+from bss.provenance import commit
 from bss.schedules.config import ScheduleConfig
-from bss.training.execution import commit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,22 +31,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ids", metavar="IDS", help="runs of the schedule asked, one a seed, with commas between")
     add("--metric", default="eval_loss", help="the final loss that counts; eval_loss by default")
     add("--baseline", metavar="NAME=LOSS", action="append", help="or =COLUMN of --runs; repeatable")
-    told = "what is left out, and why; repeatable"
-    add("--exclude", metavar="TEXT", action="append", default=[], help=told)
+    text = "what is left out, and why; repeatable"
+    add("--exclude", metavar="TEXT", action="append", default=[], help=text)
     add("--seed", type=int, help="that the schedules were drawn from")
     add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Writes predictions down; the output says where, and what their runs have to record."""
-    fit = read_curve_fit(read_fit(options.fit, "register", ("curve",)), options.fit)
-    found, baselines = answer(fit, options), _baselines(options.baseline or ())
-    if isinstance(found, OfSchedule):
-        predictions = [_of_schedule(found, options.ids, baselines)]
+    fit = read_fit(options.fit, "register", ("curve",))
+    baselines = _baselines(options.baseline or ())
+    if not options.runs:
+        answer = of_schedule(fit, options)
+        predictions = [_of_schedule(answer, options.ids, baselines)]
     elif options.ids:
         raise InputError("--ids: the runs of --runs have names; leave one of them out")
     else:
-        predictions = _of_runs(found, baselines)
+        answer = of_runs(fit, options)
+        predictions = _of_runs(answer, baselines)
     path = register(
         Registration(
             options.name,
@@ -63,88 +64,89 @@ def run(options: argparse.Namespace) -> Output:
         options.predictions,
     )
     runs = sum(len(one.runs) for one in predictions)
-    told = {"file": str(path), "sha256": digest(path), "schedules": len(predictions), "runs": runs}
+    sha, count = digest(path), len(predictions)
+    entry = {"file": str(path), "sha256": sha, "schedules": count, "runs": runs}
     note = (
-        f"registered in {path} (schedules {len(predictions)}, runs {runs}); commit it, then train "
-        f"with execution.registration {told['sha256']}"
+        f"registered in {path} (schedules {count}, runs {runs}); commit it, then train "
+        f"with execution.registration {sha}"
     )
-    output = found.output
-    payload = {**output.json, "registration": told}
+    output = answer.output
+    payload = {**output.json, "registration": entry}
     return dataclasses.replace(output, json=payload, notes=[*output.notes, note])
 
 
-def _of_schedule(found: OfSchedule, ids: str | None, baselines: Mapping[str, str]) -> Prediction:
+def _of_schedule(answer: OfSchedule, ids: str | None, baselines: Mapping[str, str]) -> Prediction:
     """The prediction of one schedule, for the runs that are named."""
     if not ids:
         raise InputError("--ids: missing; name the runs that will be trained by it, as a1b2,c3d4")
-    rate = found.rate
+    rate = answer.rate
     settings = ScheduleConfig(
         int(rate.total),
-        found.batch,
+        answer.batch,
         warmup=int(rate.warmup),
         decay=int(rate.decay),
         shape=rate.shape,
     )
     return Prediction(
-        str(found.batch),
+        str(answer.batch),
         tuple(ids.split(",")),
-        found.tokens,
-        found.loss,
+        answer.tokens,
+        answer.loss,
         {name: _number(text, name) for name, text in baselines.items()},
         rate.ending,
         rate.peak,
         settings,
-        found.beyond,
+        answer.beyond,
     )
 
 
-def _of_runs(found: OfRuns, baselines: Mapping[str, str]) -> list[Prediction]:
+def _of_runs(answer: OfRuns, baselines: Mapping[str, str]) -> list[Prediction]:
     """A prediction for each schedule of the table; `schedule` and `ending` name both, if there."""
     predictions: dict[str, Prediction] = {}
-    tables = {str(name): table for name, table in found.table.groupby("run", sort=False)}
-    for row in found.rows:
-        if row["measured"] is not None:
-            raise InputError(f"run {row['run']}: has a loss; what is registered has none yet")
-        table = tables[row["run"]]
+    tables = {str(name): table for name, table in answer.table.groupby("run", sort=False)}
+    for one in answer.runs:
+        if one.measured is not None:
+            raise InputError(f"run {one.run}: has a loss; what is registered has none yet")
+        table = tables[one.run]
         key = _schedule(table)
         if key in predictions:
-            more = (*predictions[key].runs, row["run"])
+            more = (*predictions[key].runs, one.run)
             predictions[key] = dataclasses.replace(predictions[key], runs=more)
             continue
         last = table.iloc[-1]
         rates = [name for name in ("lr", "peak_lr") if name in table]
         predictions[key] = Prediction(
-            str(last.get("schedule", row["run"])),
-            (row["run"],),
-            row["tokens"],
-            Estimate(**row["loss"]),
-            {name: _cell(last, told, name) for name, told in baselines.items()},
+            str(last.get("schedule", one.run)),
+            (one.run,),
+            one.tokens,
+            one.loss,
+            {name: _cell(last, column, name) for name, column in baselines.items()},
             str(last.get("ending", "")),
             float(np.max(table[rates[0]].to_numpy(float))) if rates else None,
-            extrapolates=tuple(row["extrapolates"]),
+            extrapolates=one.extrapolates,
         )
     return list(predictions.values())
 
 
 def _schedule(table: pd.DataFrame) -> str:
     """What two runs of one schedule share."""
-    kept = [
+    columns = [
         name for name in ("schedule", "ending", "tokens", "batch", "lr", "peak_lr") if name in table
     ]
-    return str(table[kept].to_csv(index=False))
+    return str(table[columns].to_csv(index=False))
 
 
 def _baselines(given: Sequence[str]) -> dict[str, str]:
     """Of each --baseline, what it is told to be: a loss, or a column."""
-    told = {}
+    rules = {}
     for text in given:
         name, _, value = (part.strip() for part in text.partition("="))
-        if not name or not value or name in told:
+        if not name or not value or name in rules:
             raise InputError(
                 f"--baseline {text}: expected NAME=LOSS or NAME=COLUMN, each name once"
             )
-        told[name] = value
-    return told
+        rules[name] = value
+    return rules
 
 
 def _cell(row: pd.Series, column: str, name: str) -> float:
@@ -153,11 +155,11 @@ def _cell(row: pd.Series, column: str, name: str) -> float:
     return _number(row[column], name)
 
 
-def _number(told: Any, name: str) -> float:
+def _number(loss: Any, name: str) -> float:
     try:
-        value = float(told)
+        value = float(loss)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise InputError(f"--baseline {name}: {told} is no loss; give one in nats, as 1.93")
+        raise InputError(f"--baseline {name}: {loss} is no loss; give one in nats, as 1.93")
     return value

@@ -7,26 +7,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import Output, add_output_arguments, check_resamples
-from bss.cli.points import (
-    add_measuring_arguments,
-    parse_targets,
-    read_curves,
-    smoothing,
-)
+from bss.cli.fitting import check_resamples
+from bss.cli.output import Output, add_output_arguments
+from bss.cli.points import add_measuring_arguments, measuring, read_curves
 from bss.units import parse_tokens
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss report`."""
-    told = "a run table (CSV or Parquet, as `bss import` writes it), a directory of runs, or the "
-    told += "results directory of an experiment"
-    parser.add_argument("source", metavar="RUNS|RESULTS", type=Path, help=told)
-    told = "the page; by default report.html in the directory, or beside the table under its name"
-    parser.add_argument("-o", dest="file", type=Path, help=told)
+    text = "a run table (CSV or Parquet, as `bss import` writes it), a directory of runs, or the "
+    text += "results directory of an experiment"
+    parser.add_argument("source", metavar="RUNS|RESULTS", type=Path, help=text)
+    text = "the page; by default report.html in the directory, or beside the table under its name"
+    parser.add_argument("-o", dest="file", type=Path, help=text)
     add_measuring_arguments(parser)
-    told = "losses before are not read by the law of loss curves: tokens, or a percentage"
-    parser.add_argument("--since", default="0", help=told)
+    text = "losses before are not read by the law of loss curves: tokens, or a percentage"
+    parser.add_argument("--since", default="0", help=text)
     parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
     add_output_arguments(parser, run)
 
@@ -42,26 +38,20 @@ def run(options: argparse.Namespace) -> Output:
     else:
         inside = source.is_dir()
         file = options.file or (source / "report.html" if inside else source.with_suffix(".html"))
-        runs, told = read_curves(source, options, need_finished=False)
-        _write(runs, options, file, told)
+        runs, remarks = read_curves(source, options, need_finished=False)
+        _write(runs, options, file, remarks)
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
 def _write(
-    runs: pd.DataFrame, options: argparse.Namespace, file: Path, told: Sequence[str]
+    runs: pd.DataFrame, options: argparse.Namespace, file: Path, remarks: Sequence[str]
 ) -> None:
     from bss.report.measured import How
     from bss.report.page import write_runs_report
 
-    check_resamples(options)
-    how = How(
-        targets=parse_targets(options.targets) if options.targets else (),
-        smooth=smoothing(options),
-        warmup=parse_tokens(options.warmup, field="--warmup"),
-        since=parse_tokens(
-            options.since, field="--since", total=max(int(n) for n in runs["tokens"])
-        ),
-        resamples=options.resamples,
-    )
+    check_resamples(options.resamples)
+    longest = max(int(n) for n in runs["tokens"])
+    since = parse_tokens(options.since, field="--since", total=longest)
+    how = How(**measuring(options), since=since, resamples=options.resamples)
     command = f"bss report {shlex.quote(str(options.source))}"
-    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file, told)
+    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file, remarks)

@@ -2,13 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
-from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.cli.output import Output, Table, add_output_arguments, number, option
 from bss.errors import InputError
 from bss.rules import RULES, SCALINGS, Answer, Change, Hyperparameters, Setting, answers
-from bss.rules.setting import sequences_of
 from bss.units import format_tokens, parse_tokens
 
 _REFERENCE = ("beta1", "beta2", "epsilon", "weight_decay")
@@ -30,20 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--to", metavar="TOKENS", help="a new batch: what scaling rules make of the reference")
     add("--to-tokens", metavar="TOKENS", help="a new budget, from that of --tokens")
     for name in _REFERENCE:
-        add(f"--{name.replace('_', '-')}", type=float, help="of the reference of --to")
+        add(option(name), type=float, help="of the reference of --to")
     add("--ramp", help="print that of a published run at this budget, as llama-3-405b")
     add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Asks every rule."""
-    setting = _setting(options)
-    told = answers(setting, options.rule or RULES)
-    tables, notes = [rules_table(told, setting)], [note_of(a) for a in told]
+    setting = setting_of(options)
+    said = answers(setting, options.rule or RULES)
+    tables, notes = [rules_table(said, setting)], [note_of(answer) for answer in said]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},
-        "rules": [_entry(answer) for answer in told],
+        "rules": [rule_entry(answer) for answer in said],
     }
     if options.to or options.to_tokens:
         scaled, refused = _scaled(options, setting)
@@ -59,48 +58,52 @@ def run(options: argparse.Namespace) -> Output:
     return Output(payload, tables, [note for note in notes if note])
 
 
-def _setting(options: argparse.Namespace) -> Setting:
-    counts = {
-        name: None if text is None else parse_tokens(text, field=f"--{name.replace('_', '-')}")
-        for name in ("params", "tokens", "noise_scale", "batch_tokens")
-        for text in [getattr(options, name)]
-    }
-    others = {
-        name: getattr(options, name) for name in ("seq_len", "flops", "d_model", "loss", "lr")
-    }
-    return Setting(**counts, **others)
+def setting_of(options: argparse.Namespace, **known: float) -> Setting:
+    """The setting by the options that are called as its fields, but for what is known."""
+    given: dict[str, Any] = {f.name: getattr(options, f.name, None) for f in fields(Setting)}
+    for name, value in (given | known).items():
+        given[name] = parse_tokens(value, field=option(name)) if isinstance(value, str) else value
+    return Setting(**given)
 
 
-def _entry(answer: Answer) -> dict[str, Any]:
+def rule_entry(answer: Answer) -> dict[str, Any]:
     """An answer with its hyperparameters beside the rest, as JSON has it."""
     entry = asdict(answer)
-    return {"name": entry.pop("name"), "source": entry.pop("source"), **entry.pop("told"), **entry}
+    head = {name: entry.pop(name) for name in ("name", "source")}
+    return {**head, **entry.pop("hyperparameters"), **entry}
 
 
-def rules_table(told: Sequence[Answer], setting: Setting) -> Table:
+def rules_table(said: Sequence[Answer], setting: Setting) -> Table:
     """What each rule says, with its range and source."""
     title = (
         f"rules at {setting.params:,.0f} parameters, {format_tokens(int(setting.tokens))} tokens, "
         f"{setting.compute:.3g} FLOPs"
     )
-    columns = ["rule", "batch", "tokens", f"× {setting.seq_len}", "lr", "beta2", "weight decay"]
-    rows = []
-    for answer in told:
-        said = answer.told
-        batch = said.batch_tokens
-        sequences = None if batch is None else sequences_of(batch, setting.seq_len)
-        numbers = (batch, sequences, said.lr, said.beta2, said.weight_decay)
-        within = {True: "yes", False: "no", None: "–"}[answer.in_range]
-        told_of = (*(number(value) for value in numbers), within, answer.source)
-        rows.append((answer.name, answer.batch or "–", *told_of))
-    return Table(title, [*columns, "in range", "source"], rows)
+    cells = {
+        "rule": lambda answer: answer.name,
+        "batch": lambda answer: answer.batch or "–",
+        "tokens": lambda answer: size_text(answer.hyperparameters.batch_tokens),
+        f"× {setting.seq_len}": lambda a: size_text(
+            a.hyperparameters.batch_tokens, setting.seq_len
+        ),
+        "lr": lambda answer: number(answer.hyperparameters.lr),
+        "beta2": lambda answer: number(answer.hyperparameters.beta2),
+        "weight decay": lambda answer: number(answer.hyperparameters.weight_decay),
+        "in range": lambda answer: {True: "yes", False: "no", None: "–"}[answer.in_range],
+        "source": lambda answer: answer.source,
+    }
+    return Table.of(title, said, cells)
+
+
+def size_text(batch_tokens: float | None, seq_len: int = 1) -> str:
+    """A batch in sequences of so many tokens."""
+    return number(batch_tokens and batch_tokens / seq_len)
 
 
 def note_of(answer: Answer) -> str:
     """What a rule lacks, or where it is asked beyond its range; empty for neither."""
     if answer.missing:
-        needed = ", ".join(f"--{name.replace('_', '-')}" for name in answer.missing)
-        return f"{answer.name}: needs {needed}"
+        return f"{answer.name}: needs {', '.join(map(option, answer.missing))}"
     return f"{answer.name}: {'; '.join(answer.outside)}" if answer.outside else ""
 
 
@@ -123,11 +126,11 @@ def _scaled(
     scaled, refused = [], []
     for name, scaling in SCALINGS.items():
         try:
-            told = scaling(reference, change)
+            scaled_to = scaling(reference, change)
         except InputError as error:
             refused.append(f"{name}: {error}")
         else:
-            scaled.append({"name": name, "source": scaling.source, **asdict(told)})
+            scaled.append({"name": name, "source": scaling.source, **asdict(scaled_to)})
     return scaled, refused
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.cli.output import Output, Table, add_output_arguments, number, with_error
 from bss.sweeps.table import list_runs
 from bss.units import format_tokens
 
@@ -18,22 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Lists the runs."""
     records = list_runs(options.directory)
-    columns = ("run", "status", "tokens", "of", "batch", "rate", "peak lr", "seed", "held-out loss")
-    rows = [
-        (
-            r["run"],
-            r["status"],
-            f"{r['tokens']:,}",
-            format_tokens(r["stop"]),
-            r["batch"],
-            r["rate"] + (f" from {r['parent']}" if r["parent"] else ""),
-            number(r["peak_lr"]),
-            r["seed"],
-            number(r["eval_loss"]),
-        )
-        for r in records
-    ]
+    cells = {
+        "run": lambda r: r["run"],
+        "status": lambda r: r["status"],
+        "tokens": lambda r: f"{r['tokens']:,}",
+        "of": lambda r: format_tokens(r["stop"]),
+        "batch": lambda r: r["batch"],
+        "rate": lambda r: r["rate"] + (f" from {r['parent']}" if r["parent"] else ""),
+        "peak lr": lambda r: number(r["peak_lr"]),
+        "seed": lambda r: r["seed"],
+        "held-out loss": lambda r: with_error(r["eval_loss"], r["eval_loss_se"]),
+    }
     counts = Counter(r["status"] for r in records)
     note = ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "no runs"
     payload = {"runs": records, "counts": counts}
-    return Output(payload, [Table(str(options.directory), columns, rows)], [note])
+    return Output(payload, [Table.of(str(options.directory), records, cells)], [note])

@@ -1,33 +1,25 @@
 """bss schedule: a fitted law into a batch schedule, ready to train or to export."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from bss.cli.output import Output, add_output_arguments, drawing, number
-from bss.cli.plan import TRAINERS, check_peak, parse_budget, plan_entry, plan_notes, plan_table
-from bss.cli.saved import read_fit
+from bss.cli.kinds import KINDS, fit_of, read_entry
+from bss.cli.output import Output, add_output_arguments, number
+from bss.cli.plan import EXPORT_CHOICES, check_peak, parse_budget, plan_entry, plan_output
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit
+from bss.laws import CurveFit
 from bss.policies import POLICIES, policy_named
-from bss.policies.functional_best import FunctionalBest, assumed_rate
+from bss.policies.functional_best import assumed_rate
 from bss.policies.outlook import Outlook, outlook
-from bss.policies.policy import Basis, Limits, Policy
+from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.export import export
 from bss.schedules.plan import Plan, resolve
 from bss.tables import Reading, read_points
 from bss.units import format_tokens, parse_tokens
 
 FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
-SEARCH = "functional-best"
-FITS: dict[str, tuple[type[CurveFit | TableFit | EsFit], str]] = {
-    "curve": (CurveFit, SEARCH),
-    "table": (TableFit, "best-batch"),
-    "es": (EsFit, "follow-optimum"),
-}
-"""Per kind, what is read, and the policy that is meant where none is named."""
 SEARCHED = {"optimise": "optimise", "batch": "batch", "loss": "target_loss"}
 
 
@@ -49,68 +41,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
     add("--batch", type=int, help="of a `fit curve`: the constant batch of --optimise lr")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
-    add("--export", choices=TRAINERS, help="print another trainer's settings")
+    add("--export", help=f"print what configures a trainer: {EXPORT_CHOICES}")
     add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Derives the schedule and its plan."""
-    entry = read_fit(options.fit, "schedule", FITS)
+    readable = [name for name, kind in KINDS.items() if kind.policy]
+    entry = read_entry(options.fit, "schedule", readable)
+    kind = KINDS[entry["kind"]]
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
-    read, default = FITS[entry["kind"]]
-    name = options.policy or default
-    policy, fit = _policy(options, name), read.from_dict(entry)
+    name = options.policy or kind.policy
+    policy, fit = _policy(options, name), fit_of(entry)
     if fit.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
     seq_len = int(fit.seq_len)
-    if isinstance(fit, CurveFit):
+    if kind.predicts_schedules:
         rate = rate or assumed_rate(fit, tokens)
     points = options.points and read_points(options.points, Reading(seq_len=seq_len))
     basis = Basis(seq_len, fit, points, rate)
     within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
     limits = Limits(options.stages, options.multiple_of, **within)
-    if isinstance(policy, FunctionalBest):
-        schedule, rate = policy.search(basis, tokens, limits)
-    else:
-        schedule = policy(basis, tokens, limits)
+    schedule, rate = schedule_and_rate(policy, basis, tokens, limits)
     if not isinstance(schedule, BatchSchedule):
         raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
     plan = resolve(schedule, tokens, seq_len, rate=rate)
-    text = export(plan, options.export) if options.export else None
     payload = {
         "kind": "schedule",
         "policy": name,
         "batch": str(schedule),
-        "law": fit.law.name if isinstance(fit, EsFit) else fit.KIND,
+        "law": fit.law_name,
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan_entry(plan),
-        **({"export": text} if text else {}),
     }
-    notes = [f'--batch "{schedule}"', *plan_notes(plan)]
-    if isinstance(fit, CurveFit) and rate is not None:
-        constants = limits.within(basis.measured).ladder()
-        expected = outlook(fit, schedule, tokens, rate, constants)
-        payload |= {
-            "optimised": options.optimise or "batch",
-            "lr": asdict(rate),
-            **asdict(expected),
-            "extrapolation": tokens / fit.tokens,
-        }
-        notes[1:1] = _expected(expected, rate)
-        notes += _warnings(fit, plan)
-    figure = drawing("schedules.schedule_figure", plan)
-    return Output(payload, [plan_table(plan)], notes, text, figure)
+    output = plan_output(plan, payload, options.export)
+    printed = f'--batch "{schedule}"'
+    if not kind.predicts_schedules or rate is None:
+        return replace(output, notes=[printed, *output.notes])
+    constants = limits.within(basis.measured).ladder()
+    expected = outlook(fit, schedule, tokens, rate, constants)
+    payload = {
+        **output.json,
+        "optimised": options.optimise or "batch",
+        "lr": asdict(rate),
+        **asdict(expected),
+        "extrapolation": tokens / fit.tokens,
+    }
+    notes = [printed, *_expected(expected, rate), *output.notes, *_warnings(fit, plan)]
+    return replace(output, json=payload, notes=notes)
 
 
 def _policy(options: argparse.Namespace, name: str) -> Policy:
     """The policy with its settings; those of a search have options of their own."""
     given = [option for option in SEARCHED if getattr(options, option) is not None]
     settings = [f"{SEARCHED[option]}={getattr(options, option)}" for option in given]
-    if given and name != SEARCH:
+    if given and not hasattr(POLICIES[name], "optimise"):
+        search = KINDS["curve"].policy
         raise InputError(
-            f"--{given[0]}: is of --policy {SEARCH}, for a fit of `bss fit curve`; leave it out"
+            f"--{given[0]}: is of --policy {search}, for a fit of `bss fit curve`; leave it out"
         )
     return policy_named(name, [*options.set, *settings])
 
@@ -141,14 +131,14 @@ def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
 def _warnings(fit: CurveFit, plan: Plan) -> list[str]:
     """Where the law is asked beyond what was measured."""
     (low, high), tokens = fit.batches, plan.budget
-    told = []
+    warnings = []
     if not all(low <= batch <= high for batch in plan.schedule.batches):
-        told.append(f"warning: beyond the batches that were measured, {low:g} to {high:g}")
+        warnings.append(f"warning: beyond the batches that were measured, {low:g} to {high:g}")
     if tokens <= fit.since:
-        told.append(f"warning: the fit is of losses after {format_tokens(fit.since)} tokens")
+        warnings.append(f"warning: the fit is of losses after {format_tokens(fit.since)} tokens")
     if tokens > FAR * fit.tokens:
-        told.append(
+        warnings.append(
             f"warning: {tokens / fit.tokens:,.3g} times the longest run of the fit, "
             f"{format_tokens(fit.tokens)}; the law extrapolates"
         )
-    return told
+    return warnings

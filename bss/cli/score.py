@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss score`."""
     add = parser.add_argument
     add("name", metavar="NAME", help="of the registration, as `bss register` wrote it")
-    told = "runs directory, or a table of how they ended"
-    add("--runs", type=Path, required=True, help=told)
+    text = "runs directory, or a table of how they ended"
+    add("--runs", type=Path, required=True, help=text)
     add("--predictions", type=Path, default=PREDICTIONS, help="directory of registrations")
     add_output_arguments(parser, run)
 
@@ -32,9 +32,9 @@ def run(options: argparse.Namespace) -> Output:
     registration = read_registration(file)
     ended = _ended(options.runs, registration.runs)
     first = check_first(file, ended)
-    found = score(registration, ended)
-    entry = score_entry(found, file, first)
-    return Output(entry, [*_tables(found)], _notes(found, file, first))
+    scores = score(registration, ended)
+    entry = score_entry(scores, file, first)
+    return Output(entry, [*_tables(scores)], _notes(scores, file, first))
 
 
 def _ended(runs: Path, registered: list[str]) -> pd.DataFrame:
@@ -47,26 +47,26 @@ def _ended(runs: Path, registered: list[str]) -> pd.DataFrame:
     return table.loc[table["run"].isin(registered)]
 
 
-def _tables(found: Score) -> list[Table]:
+def _tables(scores: Score) -> list[Table]:
     each = [
         (one.name, one.ending, number(one.predicted[LAW]), number(one.measured), _told(one))
-        for one in found.schedules
+        for one in scores.schedules
     ]
     judged = [
         (ending, name, *map(estimate, (one.error, one.coverage, one.rank, one.differences)))
-        for ending, predictors in found.judged.items()
+        for ending, predictors in scores.judged.items()
         for name, one in predictors.items()
     ]
     compared = [
         (ending, name, estimate(less))
-        for ending, pairs in found.compared.items()
+        for ending, pairs in scores.compared.items()
         for name, less in pairs.items()
     ]
-    covers = f"in its {found.nominal:.0%}"
+    covers = f"in its {scores.nominal:.0%}"
     columns = ("ending", "by", "median |error|, %", covers, "rank correlation", "differences")
-    title = f"{len(found.schedules)} schedules; {found.level:.0%} intervals over schedules"
+    title = f"{len(scores.schedules)} schedules; {scores.level:.0%} intervals over schedules"
     return [
-        Table(found.metric, ("schedule", "ending", "predicted", "measured", covers), each),
+        Table(scores.metric, ("schedule", "ending", "predicted", "measured", covers), each),
         Table(title, columns, judged),
         *([Table("mean |error|, %", ("ending", "A - B", "A - B"), compared)] if compared else []),
     ]
@@ -76,17 +76,17 @@ def _told(one: Scored) -> str:
     return "failed" if one.measured is None else "yes" if one.covered else "no"
 
 
-def _notes(found: Score, file: Path, first: str) -> list[str]:
+def _notes(scores: Score, file: Path, first: str) -> list[str]:
     notes = [f"{file} was committed in {first[:12]}, and every run came after"]
-    for failure in found.failures:
+    for failure in scores.failures:
         notes.append(f"failed: run {failure.run} of {failure.schedule}: {failure.why}")
-    failed = sum(one.measured is None for one in found.schedules)
+    failed = sum(one.measured is None for one in scores.schedules)
     if failed:
         notes.append(
-            f"{failed} of {len(found.schedules)} schedules failed, by {len(found.failures)} of "
-            f"{found.runs} runs; their error is infinite, ranks and differences are of the others"
+            f"{failed} of {len(scores.schedules)} schedules failed, by {len(scores.failures)} of "
+            f"{scores.runs} runs; their error is infinite, ranks and differences are of the others"
         )
-    for name, less in found.compared[ALL].items():
+    for name, less in scores.compared[ALL].items():
         if less.low is not None and less.high is not None:
             sign = "lower" if less.high < 0 else "higher" if less.low > 0 else "not shown to differ"
             notes.append(f"{name}: error {sign}, {estimate(less)} % of the loss")

@@ -24,12 +24,12 @@ DEFAULT_RUNS = "runs"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss sweep`."""
     add = parser.add_argument
-    told = 'FILE.json, FILE.py or FILE.py:SIZE: {"setup": {...}, "axes": {"schedule.batch": [4]}}'
-    add("config", help=told)
-    told = "change the setup, as optimizer.lr=2e-3; again for more"
-    add("--set", metavar="PATH=VALUE", action="append", default=[], dest="changes", help=told)
-    told = "one more axis, as schedule.batch=4,8,16; every combination is trained"
-    add("--axis", metavar="PATH=VALUES", action="append", default=[], dest="axes", help=told)
+    text = 'FILE.json, FILE.py or FILE.py:SIZE: {"setup": {...}, "axes": {"schedule.batch": [4]}}'
+    add("config", help=text)
+    text = "change the setup, as optimizer.lr=2e-3; again for more"
+    add("--set", metavar="PATH=VALUE", action="append", default=[], dest="changes", help=text)
+    text = "one more axis, as schedule.batch=4,8,16; every combination is trained"
+    add("--axis", metavar="PATH=VALUES", action="append", default=[], dest="axes", help=text)
     add("--out", metavar="DIR", type=Path, help="its tables and report; its runs in DIR/runs")
     add("--dry-run", action="store_true", help="say what it costs, and train nothing")
     add_output_arguments(parser, run)
@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> Output | int:
         print(f"bss sweep: {written}", file=sys.stderr)
         return os.EX_TEMPFAIL
     except KeyboardInterrupt:
-        told = "interrupted; every run is saved, the same command continues"
-        print(f"bss sweep: {told}", file=sys.stderr)
+        message = "interrupted; every run is saved, the same command continues"
+        print(f"bss sweep: {message}", file=sys.stderr)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -65,19 +65,19 @@ def _config(options: argparse.Namespace) -> "SweepConfig":
     from bss.sweeps.sweep import SweepConfig
     from bss.values import from_dict
 
-    asked = {"results": "", **read_config(options.config, "config")}
-    asked |= {"results": str(options.out or asked["results"]), "dry_run": options.dry_run}
-    if not (asked["results"] or options.dry_run):
+    entry = {"results": "", **read_config(options.config, "config")}
+    entry |= {"results": str(options.out or entry["results"]), "dry_run": options.dry_run}
+    if not (entry["results"] or options.dry_run):
         raise InputError("--out is missing; name a directory for the tables and the report")
-    axis, setup = asked.get("axis", ()), copy.deepcopy(asked.get("setup", {}))
+    axis, setup = entry.get("axis", ()), copy.deepcopy(entry.get("setup", {}))
     if isinstance(axis, list | tuple):  # what is not as it should be is refused below
-        asked["axis"] = [*axis, *options.axes]
+        entry["axis"] = [*axis, *options.axes]
     if isinstance(setup, dict):
         _change(setup, options.changes)
         engine = setup.setdefault("engine", {})
         if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
-            engine["runs"] = str(Path(asked["results"]) / "runs")
-    config = from_dict(SweepConfig, {**asked, "setup": setup})
+            engine["runs"] = str(Path(entry["results"]) / "runs")
+    config = from_dict(SweepConfig, {**entry, "setup": setup})
     _refuse_without_effect(options.changes, config)
     return config
 
@@ -132,7 +132,7 @@ def _priced(config: "SweepConfig") -> Output:
 
 
 def _output(answers: "Answers") -> Output:
-    from bss.cli.fit import es_table
+    from bss.cli.fit_es import es_table
 
     finals, fit = answers.swept.finals, answers.fit
     best = finals.loc[finals["eval_loss"].idxmin()]
@@ -140,9 +140,9 @@ def _output(answers: "Answers") -> Output:
         "report": str(answers.report),
         "runs": list(finals["run"]),
         "fit": fit and fit.to_dict(),
-        "warnings": answers.told,
+        "warnings": answers.remarks,
     }
-    notes = [f"warning: {text}" for text in answers.told]
+    notes = [f"warning: {text}" for text in answers.remarks]
     lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
     notes += [f"{len(finals)} runs finished; lowest held-out loss {lowest}"]
     notes += [f"report: {answers.report}"]

@@ -148,17 +148,19 @@ def run_optimal(options: argparse.Namespace) -> Output:
             name: getattr(best, name) for name in ("steps", "risk", "peak_batch", "growth_fraction")
         },
     }
-    rows = [
-        (format_tokens(s.start_tokens), f"{s.batch:,}", f"{s.steps:,}", f"{s.start_step:,}")
-        for s in plan.segments
-    ]
+    cells = {
+        "from sample": lambda s: format_tokens(s.start_tokens),
+        "batch": lambda s: f"{s.batch:,}",
+        "steps": lambda s: f"{s.steps:,}",
+        "first step": lambda s: f"{s.start_step:,}",
+    }
     notes = [
         f"{kind} task; the batch leaves its minimum after {share:.2%} of the data",
         f"risk by the law {number(risk, 6)}; {number(best.risk, 6)} if the batch varies freely",
         f"excess risk {number(exact, 6)} by the exact recursion with {options.modes} modes",
         f'--batch "{plan.schedule}"',
     ]
-    table = Table("optimal batch schedule", ("from sample", "batch", "steps", "first step"), rows)
+    table = Table.of("optimal batch schedule", plan.segments, cells)
     figure = drawing("theory.optimal_figure", {"the task": best}, plan)
     return Output(payload, [table], notes, figure=figure)
 
@@ -177,21 +179,17 @@ def run_switch(options: argparse.Namespace) -> Output:
         "exponent": asdict(measured) if measured else None,
         "theory": theory,
     }
-    columns = ("budget", "switch at", "share of the budget", "excess risk")
-    rows = [
-        (
-            format_tokens(switch.data),
-            format_tokens(round(switch.switch_data)),
-            f"{switch.fraction:.2%}",
-            number(switch.risk, 6),
-        )
-        for switch in switches
-    ]
+    cells = {
+        "budget": lambda switch: format_tokens(switch.data),
+        "switch at": lambda switch: format_tokens(round(switch.switch_data)),
+        "share of the budget": lambda switch: f"{switch.fraction:.2%}",
+        "excess risk": lambda switch: number(switch.risk, 6),
+    }
     title = f"best switch from batch {run.first} to {run.last}, {payload['regime']} task"
     note = f"D − P* ∝ D^γ: γ = {estimate(measured)} measured, {number(theory)} in theory"
     name = "exact recursion"
     figure = drawing("theory.switch_figure", {name: switches}, {name: theory})
-    return Output(payload, [Table(title, columns, rows)], [note], figure=figure)
+    return Output(payload, [Table.of(title, switches, cells)], [note], figure=figure)
 
 
 def run_critical(options: argparse.Namespace) -> Output:

@@ -6,17 +6,19 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.cli.output import Output, Table, add_output_arguments, number, with_error
 from bss.cli.plan import warn_of_second_moments
 from bss.errors import InputError
 from bss.files import read_json
 from bss.units import format_tokens
-from bss.values import to_dict
+from bss.values import from_dict, to_dict
 
 if TYPE_CHECKING:
-    from bss.training.status import RunStatus
+    from bss.training.config import RunConfig
+    from bss.training.execution import Execution
+    from bss.training.record.status import RunStatus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output | int:
     """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
-    from bss.training.launch import Joining, joined, start
+    from bss.training.devices.launch import Joining, joined, start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
     if joining.to_be_started:
@@ -44,33 +46,20 @@ def run(options: argparse.Namespace) -> Output | int:
 
 
 def _train(options: argparse.Namespace) -> Output | int:
-    job = read_job(options.config)
+    config, execution = read_job(options.config)
+    from bss.sweeps.joint import train_each
     from bss.sweeps.progress import Progress
-    from bss.training.config import RunConfig
-    from bss.training.execution import Execution, use_compilation_cache
-    from bss.training.loop import Interrupted, train
-    from bss.training.processes import first
-    from bss.values import from_dict
+    from bss.training.devices.processes import first
+    from bss.training.running.loop import Interrupted
 
-    config = from_dict(RunConfig, job.get("run", {}), "run.")
-    execution = from_dict(Execution, job.get("execution", {}), "execution.")
-    use_compilation_cache(execution)
     if config.optimizer.second_moment:
         warn_of_second_moments(config.plan())
     stop = Event()
     for number_ in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number_, lambda *_: stop.set())
     progress = Progress(f"run {config.id}", quiet=options.json or not first())
-    progress.add(config.id, execution.plan(config).tokens - config.start)
     try:
-        with progress:
-            status = train(
-                config,
-                execution,
-                report=lambda p: progress.update(config.id, p["tokens"] - config.start),
-                stop=stop,
-            )
-            progress.finish(config.id, status.status)
+        status = train_each([config], execution, progress, stop)[config.id]
     except Interrupted as interrupted:
         print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
         return 143
@@ -81,31 +70,33 @@ def _output(run: str, status: "RunStatus") -> Output:
     payload = {"run": run, **to_dict(status)}
     if not status.finished:
         last = status.last_checkpoint
-        kept = "no checkpoint" if last is None else f"the last good checkpoint, at {last:,} tokens"
+        left = "no checkpoint" if last is None else f"the last good checkpoint, at {last:,} tokens"
         note = (
-            f"run {run} diverged in the step that ended at {status.tokens:,} tokens; kept: {kept}"
+            f"run {run} diverged in the step that ended at {status.tokens:,} tokens; kept: {left}"
         )
         return Output(payload, notes=[note])
-    rows = [
-        (s.batch, format_tokens(s.tokens), number(s.tokens_per_second), _share(s.mfu))
-        for s in status.throughput
-    ]
-    columns = ("batch", "tokens", "tokens/s", "MFU")
+    cells = {
+        "batch": lambda s: s.batch,
+        "tokens": lambda s: format_tokens(s.tokens),
+        "tokens/s": lambda s: number(s.tokens_per_second),
+        "MFU": lambda s: "–" if s.mfu is None else f"{s.mfu:.1%}",
+    }
+    reached = with_error(status.losses["eval_loss"], status.losses.get("eval_loss_se"))
     note = (
-        f"held-out loss {number(status.losses['eval_loss'])} after {status.tokens:,} tokens, "
+        f"held-out loss {reached} after {status.tokens:,} tokens, "
         f"{status.step:,} steps; {status.programs} programs, "
         f"{status.recompilations} recompilations"
     )
-    return Output(payload, [Table(f"run {run}", columns, rows)], [note])
+    return Output(payload, [Table.of(f"run {run}", status.throughput, cells)], [note])
 
 
-def _share(mfu: float | None) -> str:
-    return "–" if mfu is None else f"{mfu:.1%}"
-
-
-def read_job(path: Path) -> dict[str, Any]:
+def read_job(path: Path) -> "tuple[RunConfig, Execution]":
     """A run and how it is executed, as written by hand or by a sweep."""
     job = read_json(path, 'write {"run": {...}, "execution": {...}}', "config")
     if set(job) - {"run", "execution"}:
         raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')
-    return job
+    from bss.training.config import RunConfig
+    from bss.training.execution import Execution
+
+    config = from_dict(RunConfig, job.get("run", {}), "run.")
+    return config, from_dict(Execution, job.get("execution", {}), "execution.")

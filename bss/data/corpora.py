@@ -9,7 +9,7 @@ with `roots` those below more folders, such as installed packages; `files` is th
 import re
 from dataclasses import replace
 
-from bss.data.corpus import Asked, Corpus
+from bss.data.corpus import Corpus, CorpusRequest
 from bss.data.python_files import PythonFiles
 from bss.data.text_files import TextFiles
 from bss.data.tfds_text import TfdsText
@@ -23,14 +23,14 @@ CORPORA: Registry[Corpus] = Registry(
 _OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data set is a version
 
 
-def corpus_of(asked: Asked) -> Corpus:
+def corpus_of(request: CorpusRequest) -> Corpus:
     """The corpus that a config asks for.
 
     Raises:
         InputError: what goes with another kind of corpus, a folder or a module that is not there,
             an attribute that is no corpus.
     """
-    name, _, rest = asked.name.partition(":")
+    name, _, rest = request.name.partition(":")
     if name not in CORPORA:
-        name, rest = (asked.name, "") if _OWN.fullmatch(asked.name) else ("tfds", asked.name)
-    return CORPORA[name].given(replace(asked, rest=rest))
+        name, rest = (request.name, "") if _OWN.fullmatch(request.name) else ("tfds", request.name)
+    return CORPORA[name].given(replace(request, rest=rest))

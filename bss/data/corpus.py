@@ -19,7 +19,7 @@ Documents = Callable[[str], Iterator[str]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class CorpusRequest:
     """A corpus as a config asks for it.
 
     Attributes:
@@ -44,11 +44,11 @@ class Corpus:
         """Streams the documents, in one order always; empty ones do not count."""
         raise NotImplementedError(f"{type(self).__name__} has no texts")
 
-    def given(self, asked: Asked) -> "Corpus":
+    def given(self, request: CorpusRequest) -> "Corpus":
         """This corpus, with what a config says of it besides; here that is refused."""
-        if asked.roots:
+        if request.roots:
             raise InputError(
-                f"roots: corpus {asked.name!r} takes none; only 'stdlib' and 'files' read folders"
+                f"roots: corpus {request.name!r} takes none; only 'stdlib' and 'files' read folders"
             )
         return self
 
@@ -68,12 +68,8 @@ class Corpus:
             total.update(hashlib.sha256(content).digest())
         return {"fingerprint": total.hexdigest()}
 
-    def open(self, kept: Path) -> Documents:
-        """The documents of each split.
-
-        Args:
-            kept: a folder for this corpus as it is now, where it may keep text in another form.
-        """
+    def open(self) -> Documents:
+        """The documents of each split."""
         return self._of_split
 
     def _of_split(self, split: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bss.data import tokenizers
 from bss.data.corpora import corpus_of
-from bss.data.corpus import Asked, Corpus
+from bss.data.corpus import Corpus, CorpusRequest
 from bss.data.documents import SPLITS
 from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
 from bss.errors import InputError
@@ -58,8 +58,8 @@ def prepare(
     """
     name = corpus if isinstance(corpus, str) else type(corpus).__name__
     folders = tuple(Path(r) for r in roots)
-    asked = Asked(name, "", folders, Path(data_dir) if data_dir else None, text_feature)
-    chosen = corpus_of(asked) if isinstance(corpus, str) else corpus.given(asked)
+    request = CorpusRequest(name, "", folders, Path(data_dir) if data_dir else None, text_feature)
+    chosen = corpus_of(request) if isinstance(corpus, str) else corpus.given(request)
     directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
     source = {"corpus": name, **chosen.source()}
     try:
@@ -72,15 +72,19 @@ def prepare(
             "free space there or give another root"
         ) from None
     shards = open_shards(directory, verify=True)
+    _refuse_other_sources(shards, source)
+    return shards
+
+
+def _refuse_other_sources(shards: Shards, source: Mapping) -> None:
     written = shards.manifest.source
     if written.get("fingerprint") != source["fingerprint"]:
-        versions = [_version(s) for s in (written, source)]
+        before, now = (_version(s) for s in (written, source))
         raise InputError(
-            f"corpus: {directory} was prepared from other sources ({versions[0]}) than "
-            f"{source['corpus']!r} has now ({versions[1]}); delete it to prepare it again, "
+            f"corpus: {shards.directory} was prepared from other sources ({before}) than "
+            f"{source['corpus']!r} has now ({now}); delete it to prepare it again, "
             "or give another root"
         )
-    return shards
 
 
 def _version(source: Mapping) -> str:
@@ -97,7 +101,7 @@ def _lock(root: Path) -> Iterator[None]:
 
 
 def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int) -> None:
-    documents = corpus.open(directory.parent / "text" / source["fingerprint"][:16])
+    documents = corpus.open()
     tokenizer = tokenizers.make(spec, documents("train"))
     dtype = np.min_scalar_type(tokenizer.vocab_size - 1).newbyteorder("<")
     partial = directory.with_name(f".{directory.name}.partial")

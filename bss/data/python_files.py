@@ -1,19 +1,26 @@
 """Python files as a corpus: the embedded default, real text on every machine."""
 
 import platform
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bss.data.corpus import Asked, Corpus, Documents, slugged
-from bss.data.documents import fingerprint, standard_library
-from bss.data.tfds_text import documents
+from bss.data.corpus import Corpus, CorpusRequest, Documents, slugged
+from bss.data.documents import (
+    SPLITS,
+    fingerprint,
+    python_documents,
+    split_of,
+    standard_library,
+)
 from bss.errors import InputError
 
 
 @dataclass(frozen=True)
 class PythonFiles(Corpus):
-    """The Python files below folders, one document each, kept as ArrayRecord.
+    """The Python files below folders, one document each.
 
     Attributes:
         library: the running interpreter's standard library (about 1,790 files, 31 MB) is one.
@@ -28,17 +35,17 @@ class PythonFiles(Corpus):
             if not root.is_dir():
                 raise InputError(f"roots: {str(root)!r} is not a folder; give existing folders")
 
-    def given(self, asked: Asked) -> Corpus:
+    def given(self, request: CorpusRequest) -> Corpus:
         """With the roots that are asked for besides."""
-        if asked.rest:
-            raise InputError(f"corpus: {asked.name!r} is unknown; expected 'stdlib'")
-        found = replace(self, roots=(*self.roots, *asked.roots))
-        if not found.folders:
+        if request.rest:
+            raise InputError(f"corpus: {request.name!r} is unknown; expected 'stdlib'")
+        corpus = replace(self, roots=(*self.roots, *request.roots))
+        if not corpus.folders:
             raise InputError(
-                f"roots: corpus {asked.name!r} needs at least one folder of Python files; "
+                f"roots: corpus {request.name!r} needs at least one folder of Python files; "
                 "or name text files by a pattern, 'files:PATH/**/*.txt'"
             )
-        return found
+        return corpus
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -57,8 +64,15 @@ class PythonFiles(Corpus):
             "fingerprint": fingerprint(self.folders),
         }
 
-    def open(self, kept: Path) -> Documents:
-        """See `Corpus`; the files are written to ArrayRecord first."""
-        from bss.data.python_sources import build
+    def open(self) -> Documents:
+        """See `Corpus`; refused are so few files that a split has none."""
+        counts = Counter(map(split_of, self._contents()))
+        for empty in [split for split in SPLITS if not counts[split]][:1]:
+            raise InputError(
+                f"corpus: {counts.total()} Python files are too small a corpus, its {empty} split "
+                "has none of them; add roots"
+            )
+        return super().open()
 
-        return documents(build(self.folders, kept), "text")
+    def _contents(self) -> Iterator[bytes]:
+        return (content for _, content in python_documents(self.folders))

@@ -6,6 +6,7 @@ accelerator machine trains on a copied directory; `bss.data.prepare` writes them
 """
 
 import bisect
+import contextlib
 import hashlib
 import itertools
 import json
@@ -190,12 +191,11 @@ class Shards:
     def require(self, content_hash: str) -> None:
         """Refuses tokens of another content hash than those a run was started on."""
         if content_hash != self.content_hash:
-            made = f"the run was made on {content_hash[:12]}; restore those, or start a new run"
+            remedy = f"the run was made on {content_hash[:12]}; restore those, or start a new run"
             if not content_hash:
-                made = f"the run names none; write data.content {self.content_hash}"
-            raise InputError(
-                f"corpus: the tokens in {self.directory} have hash {self.content_hash[:12]}, {made}"
-            )
+                remedy = f"the run names none; write data.content {self.content_hash}"
+            here = f"the tokens in {self.directory} have hash {self.content_hash[:12]}"
+            raise InputError(f"corpus: {here}, {remedy}")
 
 
 def open_shards(directory: Path, *, verify: bool = False) -> Shards:
@@ -225,6 +225,18 @@ def open_shards(directory: Path, *, verify: bool = False) -> Shards:
         for file in split.files:
             _check(directory / file.name, file, np.dtype(manifest.dtype).itemsize, verify)
     return Shards(directory, manifest)
+
+
+def beside(directory: Path, content: str) -> Shards:
+    """The shards of a content hash, or its beginning, in a directory beside another."""
+    for path in sorted(Path(directory).parent.glob(f"*/{MANIFEST}")):
+        with contextlib.suppress(InputError):  # another's, or one that is being written
+            shards = open_shards(path.parent)
+            if shards.content_hash.startswith(content):
+                return shards
+    raise InputError(
+        f"shards: none beside {directory} has the content {content[:12]}; prepare them there"
+    )
 
 
 def _check(path: Path, file: ShardFile, itemsize: int, verify: bool) -> None:

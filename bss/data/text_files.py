@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bss.data.corpus import Asked, Corpus, encoded, slugged
+from bss.data.corpus import Corpus, CorpusRequest, encoded, slugged
 from bss.data.python_files import PythonFiles
 from bss.errors import InputError
 
@@ -30,12 +30,12 @@ class TextFiles(Corpus):
     pattern: str
     text_feature: str = "text"
 
-    def given(self, asked: Asked) -> Corpus:
+    def given(self, request: CorpusRequest) -> Corpus:
         """The files behind the name; without a pattern, the Python files below the roots."""
-        if not (asked.rest or self.pattern):
-            return PythonFiles().given(asked)
-        super().given(asked)
-        return TextFiles(asked.rest, asked.text_feature) if asked.rest else self
+        if not (request.rest or self.pattern):
+            return PythonFiles().given(request)
+        super().given(request)
+        return TextFiles(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:
         """The name, and a hash of the pattern: those of two may read alike."""
@@ -74,8 +74,8 @@ class TextFiles(Corpus):
     def _names(self) -> list[str]:
         """The files below the folder, sorted."""
         pattern = str(Path(self.pattern).expanduser().relative_to(self._folder))
-        found = glob.iglob(pattern, root_dir=self._folder, recursive=True)
-        names = sorted(name for name in found if (self._folder / name).is_file())
+        paths = glob.iglob(pattern, root_dir=self._folder, recursive=True)
+        names = sorted(name for name in paths if (self._folder / name).is_file())
         if not names:
             raise InputError(
                 f"corpus: {self.pattern!r} matches no file in {Path.cwd()}; expected a path or a "

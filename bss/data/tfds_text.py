@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bss.data.corpus import Asked, Corpus, Documents
+from bss.data.corpus import Corpus, CorpusRequest, Documents
 from bss.data.documents import SHARES, fraction
 from bss.errors import InputError
 
@@ -26,17 +26,18 @@ class TfdsText(Corpus):
 
     Attributes:
         name: "c4/en", "c4/en:3.1.0".
-        data_dir, text_feature: see `Asked`.
+        data_dir, text_feature: see `CorpusRequest`.
     """
 
     name: str = ""
     data_dir: Path | None = None
     text_feature: str = "text"
 
-    def given(self, asked: Asked) -> Corpus:
+    def given(self, request: CorpusRequest) -> Corpus:
         """The data set that is asked for."""
-        super().given(asked)
-        return TfdsText(asked.rest, asked.data_dir, asked.text_feature) if asked.rest else self
+        super().given(request)
+        chosen = TfdsText(request.rest, request.data_dir, request.text_feature)
+        return chosen if request.rest else self
 
     def source(self) -> dict[str, Any]:
         """See `Corpus`; the full name, and the examples and bytes of the splits, are hashed.
@@ -53,7 +54,7 @@ class TfdsText(Corpus):
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
         }
 
-    def open(self, kept: Path) -> Documents:
+    def open(self) -> Documents:
         """See `Corpus` and `documents`."""
         return documents(_prepared(self), self.text_feature)
 

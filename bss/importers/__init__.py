@@ -17,8 +17,9 @@ from bss.importers import (
     torchtitan,
 )
 from bss.importers.log import AnyOf, Importer, Log
-from bss.importers.metrics import Metrics
-from bss.importers.runs import Options, Report, import_runs, read_logs
+from bss.importers.metrics import MetricNames
+from bss.importers.options import LogOptions
+from bss.importers.runs import Report, import_runs, read_logs
 from bss.importers.tensorboard import EventFiles
 from bss.importers.tracked import TRACKED
 from bss.importers.wandb import WandbExports
@@ -29,8 +30,8 @@ __all__ = [
     "IMPORTERS",
     "Importer",
     "Log",
-    "Metrics",
-    "Options",
+    "LogOptions",
+    "MetricNames",
     "Report",
     "import_runs",
     "read_logs",
@@ -49,7 +50,7 @@ TRAINERS = (
 """Trainers whose names of metrics are known; of equals the first is meant."""
 
 
-def _trainer(own: Importer, *metrics: Metrics) -> Importer:
+def _trainer(own: Importer, *metrics: MetricNames) -> Importer:
     """A trainer's own logs, or what it logs to trackers."""
     return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own))
 
@@ -60,14 +61,14 @@ IMPORTERS: Registry[Importer] = Registry(
         "wandb": WandbExports(TRAINERS),
         "tensorboard": EventFiles(TRAINERS),
         "huggingface": _trainer(huggingface.TrainerState(), huggingface.METRICS),
-        "megatron": _trainer(megatron.StandardOutput(), megatron.METRICS),
+        "megatron": _trainer(megatron.STANDARD_OUTPUT, megatron.METRICS),
         "olmo": _trainer(olmo.Console(), olmo.CORE, olmo.OLMO),
         "levanter": _trainer(levanter.JsonTracker(), levanter.METRICS),
-        "torchtitan": _trainer(torchtitan.StandardOutput(), torchtitan.METRICS),
-        "nanotron": _trainer(nanotron.LoggedLines(), nanotron.METRICS),
-        "nemo": nemo.ProgressPrinter(),
+        "torchtitan": _trainer(torchtitan.STANDARD_OUTPUT, torchtitan.METRICS),
+        "nanotron": _trainer(nanotron.LOGGED_LINES, nanotron.METRICS),
+        "nemo": nemo.PROGRESS_PRINTER,
         "modded-nanogpt": modded_nanogpt.RecordedRun(),
-        "llm.c": AnyOf("llm.c: main.log, or what it prints", (llmc.MainLog(), llmc.Printed())),
+        "llm.c": AnyOf("llm.c: main.log, or what it prints", (llmc.MAIN_LOG, llmc.PRINTED)),
     },
     Importer,
 )

@@ -130,8 +130,8 @@ def _python_table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table
                 refuse_line(file, number, "is no JSON object; delete or complete the line")
             rows.append(row)
     read = _text if pa.types.is_string(kind) else _number
-    told = {name: [read(row.get(name)) for row in rows] for name in columns}
-    return pa.table({name: pa.array(values, kind) for name, values in told.items()})
+    columns_of_numbers = {name: [read(row.get(name)) for row in rows] for name in columns}
+    return pa.table({name: pa.array(values, kind) for name, values in columns_of_numbers.items()})
 
 
 def _text(value: Any) -> str | None:
@@ -152,11 +152,11 @@ def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> np.ndarray:
             return np.full(len(column), np.nan)
         raise InputError(f"{file}: column {name} holds {column.type}; expected numbers")
     values = column.cast(pa.float64())
-    told = values.to_numpy().copy()
-    if values.null_count < int(np.isnan(told).sum()):
+    numbers = values.to_numpy().copy()
+    if values.null_count < int(np.isnan(numbers).sum()):
         written = pc.call_function("is_nan", [values]).fill_null(False)
-        told[written.to_numpy()] = np.inf
-    return told
+        numbers[written.to_numpy()] = np.inf
+    return numbers
 
 
 def _object(line: str) -> dict[str, Any] | None:
@@ -175,10 +175,10 @@ def _refuse_cut(file: Path) -> None:
         last = opened.read().rpartition(b"\n")[2]
     quoted = last.endswith(b'"') and last.count(b'"') % 2 == 0
     if last and not (quoted or last.endswith(b"}")):
-        told = "its last line has no end and may be cut off; delete or complete it"
-        raise InputError(f"{file}: {told}")
+        reason = "its last line has no end and may be cut off; delete or complete it"
+        raise InputError(f"{file}: {reason}")
 
 
 def _damaged(file: Path, error: Exception) -> InputError:
-    told = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no reason told"
-    return InputError(f"{file}: cannot be read: {told}")
+    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no reason told"
+    return InputError(f"{file}: cannot be read: {reason}")

@@ -12,7 +12,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.importers.log import Rows
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import Plan, resolve
+from bss.schedules.plan import resolve
 
 SHOWN = 8
 """Runs that a message lists."""
@@ -26,14 +26,14 @@ class Unknown(InputError):
 
     def __init__(self, field: str, *runs: str):
         one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
-        others = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        who = f"run {shown} does not say its" if one else f"runs {shown}{others} do not say their"
-        if field == "seq_len":
-            told = "sequence length; give --seq-len N"
-        else:
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        who = f"run {shown} does not say its" if one else f"runs {shown}{more} do not say their"
+        missing = "sequence length; give --seq-len N"
+        if field == "batch":
             each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' where it changes"
-            told = f"batch in sequences; give --batch {each}{'' if one else '; again for others'}"
-        super().__init__(f"{who} {told}")
+            missing = f"batch in sequences; give --batch {each}"
+        others = "" if one or field == "seq_len" else "; again for others"
+        super().__init__(f"{who} {missing}{others}")
         self.field = field
 
 
@@ -64,11 +64,11 @@ class Batches:
         Raises:
             InputError: two patterns match it.
         """
-        found = [(glob, s) for glob, s in self.schedules if fnmatchcase(run, glob)]
-        if len(found) > 1:
-            globs = " and ".join(repr(glob) for glob, _ in found)
+        matching = [(glob, s) for glob, s in self.schedules if fnmatchcase(run, glob)]
+        if len(matching) > 1:
+            globs = " and ".join(repr(glob) for glob, _ in matching)
             raise InputError(f"--batch: {globs} both match run {run}; let one of them")
-        return found[0][1] if found else None
+        return matching[0][1] if matching else None
 
     def refuse_idle(self, runs: Sequence[str]) -> None:
         """Refuse a pattern that matches no run."""
@@ -106,29 +106,29 @@ def counted(
     rows = dict(rows)
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
-        _fill(rows, "tokens", samples * seq_len)
+        _fill_tokens(rows, samples * seq_len)
     if (size := rows.pop("batch_tokens", None)) is not None:
         rows["batch"] = _sequences(size, run, seq_len)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     if schedule is not None:
-        told, source = _scheduled(rows, run, schedule, seq_len), given
+        table, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
-            _compare(rows, told["batch"], run, given)
+            _compare(rows, table["batch"], run, given)
     elif logged:
-        told, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
+        table, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
     elif (batch := _tokens_per_step(rows, seq_len)) is not None:
-        told, source = {**rows, "batch": batch}, "tokens per step"
+        table, source = {**rows, "batch": batch}, "tokens per step"
     else:
         raise Unknown("batch", run)
     if rounded is not None:
-        _compare_rounded(told, rounded, run, source if source == given else "the batch")
-    return told, source
+        _compare_rounded(table, rounded, run, source if source == given else "the batch")
+    return table, source
 
 
-def _fill(rows: Rows, column: str, values: np.ndarray) -> None:
-    """Values of a column where it has none."""
-    known = rows.get(column, np.full(len(values), np.nan))
-    rows[column] = np.where(np.isnan(known), values, known)
+def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:
+    """Tokens where the log does not say them."""
+    known = rows.get("tokens", np.full(len(tokens), np.nan))
+    rows["tokens"] = np.where(np.isnan(known), tokens, known)
 
 
 def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
@@ -146,8 +146,8 @@ def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> R
     counts, size = rows[counted_by], max(schedule.batches) * seq_len
     most = counts.max() * (size if counted_by == "step" else 1)
     if not counts.min() >= 0 or most >= 2**62:
-        told = f"{counted_by} from {counts.min():.0f} to {counts.max():.0f}"
-        raise InputError(f"run {run}: {told}; expected counts from 0 on, below 2^62")
+        given = f"{counted_by} from {counts.min():.0f} to {counts.max():.0f}"
+        raise InputError(f"run {run}: {given}; expected counts from 0 on, below 2^62")
     plan = resolve(schedule, schedule.starts[-1] + int(most) + size, seq_len)
     segments = plan.segments
     if _all_there(rows, "tokens"):
@@ -156,23 +156,16 @@ def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> R
         at = np.searchsorted([s.start_step for s in segments[1:]], counts)
     rows = {**rows, "batch": np.array([s.batch for s in segments], float)[at]}
     if counted_by == "step":
-        _fill(rows, "tokens", _tokens_at(plan, counts, at))
+        _fill_tokens(rows, plan.tokens_at_each(counts))
     return rows
 
 
-def _tokens_at(plan: Plan, steps: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Tokens at the end of steps that lie in these segments of a plan."""
-    sizes = np.array([s.batch * plan.seq_len for s in plan.segments], float)
-    zeros = [s.start_tokens - s.start_step * s.batch * plan.seq_len for s in plan.segments]
-    return np.array(zeros, float)[at] + steps * sizes[at]
-
-
-def _compare(rows: Rows, told: np.ndarray, run: str, given: str) -> None:
+def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
     logged = rows["batch"]
-    for i in np.flatnonzero(np.isfinite(logged) & (logged != told))[:1]:
+    for i in np.flatnonzero(np.isfinite(logged) & (logged != expected))[:1]:
         at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
         raise InputError(
-            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but {given} says {told[i]:.0f}; "
+            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but {given} says {expected[i]:.0f}; "
             "leave the option out, or correct it"
         )
 
@@ -206,7 +199,7 @@ def _filled(rows: Rows, seq_len: int) -> Rows:
     before = np.searchsorted(known, np.arange(len(total)), side="right") - 1
     anchor = known[np.maximum(before, 0)]
     filled = dict(rows)
-    _fill(filled, "tokens", rows["tokens"][anchor] + total - total[anchor])
+    _fill_tokens(filled, rows["tokens"][anchor] + total - total[anchor])
     return filled
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.lines import rows_of
+from bss.importers.lines import is_number, number, rows_of
 from bss.importers.log import Importer, Log, run_name
-from bss.importers.metrics import Metrics, choose
+from bss.importers.metrics import MetricNames, choose
 
-METRICS = Metrics(
+METRICS = MetricNames(
     "huggingface",
     {
         "step": ("train/global_step",),
@@ -33,7 +33,7 @@ METRICS = Metrics(
     per_device=("per_device_train_batch_size",),
     counts_logs=True,
 )
-STATE = Metrics(
+STATE = MetricNames(
     "huggingface",
     {
         "step": ("step",),
@@ -64,22 +64,22 @@ class TrainerState(Importer):
         if not history:
             raise InputError(f"{file}: log_history is empty; give the state of a later checkpoint")
         logged = dict.fromkeys(name for entry in history for name in entry)
-        _, chosen, told = choose((STATE,), logged, columns, str(file))
+        _, chosen, notes = choose((STATE,), logged, columns, str(file))
         rows = rows_of(_row(file, entry, chosen) for entry in history)
         batch = state.get("train_batch_size")
         device = (f"train_batch_size {batch} is the batch of a device",) if batch else ()
         folder = file.resolve().parent
         place = folder.parent if folder.name.startswith("checkpoint-") else folder
         name = run_name(file)
-        yield Log(name, rows, str(file), str(place / name), None, (*told, *device))
+        yield Log(name, rows, str(file), str(place / name), None, (*notes, *device))
 
 
 def _row(file: Path, entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
     row: dict[str, float] = {}
     for column, name in names.items():
         if (value := entry.get(name)) is not None:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                told = json.dumps(value)[:40]
-                raise InputError(f"{file}: {name} is {told}; expected a number")
-            row[column] = float("inf") if value != value else float(value)
+            if not is_number(value):
+                shown = json.dumps(value)[:40]
+                raise InputError(f"{file}: {name} is {shown}; expected a number")
+            row[column] = number(value)
     return row

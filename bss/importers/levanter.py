@@ -13,16 +13,16 @@ and no curve.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.lines import lines_of, need_rows, rows_of
-from bss.importers.log import Importer, Log, Rows, refuse_line, run_name
-from bss.importers.metrics import Metrics, choose
+from bss.importers.lines import is_number, lines_of, log_of, number
+from bss.importers.log import Importer, Log, Rows, refuse_line
+from bss.importers.metrics import MetricNames, choose
 
 TRACKER = '"tracker": "json_logger"'
 
@@ -41,7 +41,7 @@ def completed(rows: Rows) -> Rows:
     return {**rows, "step": rows["step"] + 1}
 
 
-METRICS = Metrics(
+METRICS = MetricNames(
     "levanter",
     {
         "step": ("global_step",),
@@ -83,16 +83,15 @@ class JsonTracker(Importer):
         names = dict.fromkeys(name for row in logged for name in row)
         trainer, chosen, notes = choose((METRICS,), names, columns, str(file))
         chosen = {**chosen, "step": columns.get("step", "_step")}
-        rows = rows_of(
+        rows = [
             {c: _number(row[name]) for c, name in chosen.items() if row.get(name) is not None}
             for row in logged
-        )
-        rows = trainer.corrected(need_rows(file, rows, '{"tracker": "json_logger", …}'))
-        settings, told = trainer.settings(config)
-        if "batch" in settings:
-            rows["batch"] = np.full(len(rows["step"]), float(settings["batch"]))
-        seq_len = settings.get("seq_len")
-        yield Log(run_name(file), rows, str(file), str(file), seq_len, (*notes, *told))
+        ]
+        settings, more = trainer.settings(config)
+        batch, seq_len = settings.get("batch"), settings.get("seq_len")
+        example, notes = '{"tracker": "json_logger", …}', (*notes, *more)
+        log = log_of(file, rows, example, seq_len, notes, batch=batch)
+        yield replace(log, rows=trainer.corrected(log.rows))
 
 
 def _event(file: Path, line: int, text: str) -> dict[str, Any]:
@@ -115,6 +114,4 @@ def _flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _number(value: Any) -> float:
     """A number, infinite where it is NaN; NaN for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return np.nan
-    return np.inf if value != value else float(value)
+    return number(value) if is_number(value) else np.nan

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,40 @@ from bss.importers.log import (
     COLUMNS,
     HEAD,
     LOSSES,
+    Importer,
+    Log,
     Rows,
     encoding_of,
     plain,
     refuse_line,
+    run_name,
 )
 
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
 """How a line begins, a launcher's `[rank0]: `, `0: `, `name | ` or time before it."""
+
+
+@dataclass(frozen=True)
+class TextLog(Importer):
+    """What a trainer prints, saved to a file.
+
+    Attributes:
+        about: what it reads, in a line.
+        recognised_by: what is searched in a file's head: a line of training.
+        log: of a file, its run.
+    """
+
+    about: str
+    recognised_by: re.Pattern[str]
+    log: Callable[[Path], Log]
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """By a line of training."""
+        return self.recognised_by.search(head) is not None
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """The run of a file."""
+        yield self.log(file)
 
 
 def lines_of(file: Path) -> Iterator[tuple[int, str]]:
@@ -35,8 +62,9 @@ def lines_of(file: Path) -> Iterator[tuple[int, str]]:
     with file.open(encoding=encoding, errors="replace", newline="\n") as opened:
         for number, line in enumerate(opened, 1):
             if not line.endswith("\n"):
-                told = "has no line end and may be cut off; delete or complete the line"
-                refuse_line(file, number, told)
+                refuse_line(
+                    file, number, "has no line end and may be cut off; delete or complete the line"
+                )
             for part in plain(line.rstrip("\r\n")).split("\r"):
                 yield number, part
 
@@ -56,19 +84,24 @@ def matches(
     """
     for number, line in lines_of(file):
         if begins.search(line):
-            found = whole.search(line)
-            if found is None:
+            row = whole.search(line)
+            if row is None:
                 refuse_line(file, number, "is no whole row; delete or complete the line")
-            yield number, found
+            yield number, row
 
 
-def number(text: str) -> float:
+def is_number(value: object) -> bool:
+    """Whether a value of JSON is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number(text: str | float) -> float:
     """A number as logs write it, infinite where it says nan or inf; thousands may have commas.
 
     Raises:
         ValueError: the text is none.
     """
-    value = float(text.replace(",", ""))
+    value = float(text.replace(",", "") if isinstance(text, str) else text)
     return math.inf if math.isnan(value) else value
 
 
@@ -80,6 +113,11 @@ def loss_of(file: Path, line: int, text: str) -> float:
         refuse_line(file, line, f"loss is {text!r}; expected a number")
 
 
+def only(values: Collection[int]) -> int | None:
+    """The one value; None where there is none, or several."""
+    return next(iter(values)) if len(values) == 1 else None
+
+
 def rows_of(rows: Iterable[Mapping[str, float]]) -> Rows:
     """Rows as a Log has them, NaN where one lacks a value."""
     rows = list(rows)
@@ -87,8 +125,30 @@ def rows_of(rows: Iterable[Mapping[str, float]]) -> Rows:
     return {c: np.array([row.get(c, np.nan) for row in rows]) for c in COLUMNS if c in there}
 
 
-def need_rows(file: Path, rows: Rows, example: str) -> Rows:
-    """The rows; refuses a log that has none."""
-    if not set(LOSSES) & set(rows):
+def log_of(
+    file: Path,
+    rows: Iterable[Mapping[str, float]],
+    example: str,
+    seq_len: int | None = None,
+    notes: Iterable[str] = (),
+    **same: float | None,
+) -> Log:
+    """The run of a text log.
+
+    Args:
+        file: of the log.
+        rows: of its lines.
+        example: of a line, for a log that has none.
+        seq_len, notes: as in a Log.
+        same: columns of one value in all rows, where the log says it.
+
+    Raises:
+        InputError: no row has a loss.
+    """
+    columns = rows_of(rows)
+    if not set(LOSSES) & set(columns):
         raise InputError(f"{file}: no line tells a loss; expected lines like {example!r}")
-    return rows
+    count = len(next(iter(columns.values())))
+    known = {name: float(value) for name, value in same.items() if value is not None}
+    columns |= {name: np.full(count, value) for name, value in known.items()}
+    return Log(run_name(file), columns, str(file), str(file), seq_len, tuple(notes))

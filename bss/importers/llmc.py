@@ -10,14 +10,10 @@ and `step 251/19560 | loss 4.2 (…`, counted from 1; `train loss` in older vers
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from bss.importers.lines import PREFIX, lines_of, matches, need_rows, number, rows_of
-from bss.importers.log import Importer, Log, refuse_line, run_name
+from bss.importers.lines import PREFIX, TextLog, lines_of, log_of, matches, number
+from bss.importers.log import Log, refuse_line
 
 _BEGINS = re.compile(r"^s:\d+ (?:tel|trl):")
 _WHOLE = re.compile(r"^s:(\d+) (?:tel:(\S+)|trl:(\S+)(?: lr:(\S+) norm:\S+)?)\s*$")
@@ -27,59 +23,35 @@ _VAL = re.compile(PREFIX + r"val loss (\S+)\s*$")
 _SETTING = re.compile(PREFIX + r"\| (total batch size|sequence length T)\s+\| (\d+)\s+\|")
 
 
-@dataclass(frozen=True)
-class MainLog(Importer):
+def _logged(file: Path) -> Log:
     """The log file of a run."""
-
-    about: str = "llm.c: main.log"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """By lines of both losses."""
-        return re.search(r"^s:\d+ (tel|trl):\d", head, re.MULTILINE) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file."""
-        rows = []
-        for line, found in matches(file, _BEGINS, _WHOLE):
-            try:
-                if found[2]:
-                    rows.append({"step": float(found[1]), "eval_loss": number(found[2])})
-                else:
-                    rate = {"lr": number(found[4])} if found[4] else {}
-                    loss = number(found[3])
-                    rows.append({"step": float(found[1]) + 1, "loss": loss, **rate})
-            except ValueError:
-                refuse_line(file, line, "holds something else than numbers; correct the line")
-        told = need_rows(file, rows_of(rows), "s:250 trl:4.2345 lr:0.000600 norm:1.23")
-        yield Log(run_name(file), told, str(file), str(file))
+    rows = []
+    for line, row in matches(file, _BEGINS, _WHOLE):
+        try:
+            if row[2]:
+                rows.append({"step": float(row[1]), "eval_loss": number(row[2])})
+            else:
+                rate = {"lr": number(row[4])} if row[4] else {}
+                rows.append({"step": float(row[1]) + 1, "loss": number(row[3]), **rate})
+        except ValueError:
+            refuse_line(file, line, "holds something else than numbers; correct the line")
+    return log_of(file, rows, "s:250 trl:4.2345 lr:0.000600 norm:1.23")
 
 
-@dataclass(frozen=True)
-class Printed(Importer):
+def _printed(file: Path) -> Log:
     """What a run prints, with its settings."""
-
-    about: str = "llm.c: lines on stdout"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """By a line of training."""
-        return re.search(_STEP.pattern, head, re.MULTILINE) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file."""
-        rows: list[dict[str, float]] = []
-        settings: dict[str, int] = {}
-        step = 0.0
-        for line, text in lines_of(file):
-            if found := _SETTING.match(text):
-                settings[found[1]] = int(found[2])
-            elif _PRINTED.match(text):
-                step, row = _row(file, line, text, step)
-                rows.append(row)
-        told = need_rows(file, rows_of(rows), "step 251/19560 | loss 4.2 … | lr 6.00e-04 | …")
-        if size := settings.get("total batch size"):
-            told["batch_tokens"] = np.full(len(rows), float(size))
-        seq_len = settings.get("sequence length T")
-        yield Log(run_name(file), told, str(file), str(file), seq_len)
+    rows: list[dict[str, float]] = []
+    settings: dict[str, int] = {}
+    step = 0.0
+    for line, text in lines_of(file):
+        if setting := _SETTING.match(text):
+            settings[setting[1]] = int(setting[2])
+        elif _PRINTED.match(text):
+            step, row = _row(file, line, text, step)
+            rows.append(row)
+    example = "step 251/19560 | loss 4.2 … | lr 6.00e-04 | …"
+    size, seq_len = (settings.get(name) for name in ("total batch size", "sequence length T"))
+    return log_of(file, rows, example, seq_len, batch_tokens=size)
 
 
 def _row(file: Path, line: int, text: str, step: float) -> tuple[float, dict[str, float]]:
@@ -94,3 +66,7 @@ def _row(file: Path, line: int, text: str, step: float) -> tuple[float, dict[str
     except ValueError:
         pass
     return refuse_line(file, line, "is no whole row; delete or complete the line")
+
+
+MAIN_LOG = TextLog("llm.c: main.log", re.compile(r"^s:\d+ (tel|trl):\d", re.MULTILINE), _logged)
+PRINTED = TextLog("llm.c: lines on stdout", re.compile(_STEP.pattern, re.MULTILINE), _printed)

@@ -85,6 +85,10 @@ class Importer:
         """Whether a file is of the format, by its name and what `head_of` gives of it."""
         raise NotImplementedError
 
+    def reader(self, file: Path, head: str) -> "Importer | None":
+        """What reads a file that it recognises, itself; None for another file."""
+        return self if self.recognises(file, head) else None
+
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The runs of a file.
 
@@ -105,14 +109,10 @@ class AnyOf(Importer):
     about: str
     importers: tuple[Importer, ...]
 
-    def recognises(self, file: Path, head: str) -> bool:
-        """Whether one of them does."""
-        return any(importer.recognises(file, head) for importer in self.importers)
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The runs of a file, by the first that recognises it."""
-        told = head_of(file)
-        yield from next(i for i in self.importers if i.recognises(file, told)).read(file, columns)
+    def reader(self, file: Path, head: str) -> Importer | None:
+        """The first that recognises the file."""
+        readers = (importer.reader(file, head) for importer in self.importers)
+        return next(filter(None, readers), None)
 
 
 def head_of(file: Path) -> str:
@@ -141,8 +141,9 @@ def head_of(file: Path) -> str:
         if head.startswith(begin):
             raise InputError(f"{file}: is compressed; unpack it with {program} first")
     if file.suffix == ".wandb":
-        told = "is W&B's own record; save the run's scan_history() as CSV or JSON lines"
-        raise InputError(f"{file}: {told}")
+        raise InputError(
+            f"{file}: is W&B's own record; save the run's scan_history() as CSV or JSON lines"
+        )
     return plain(head.decode(encoding, errors="replace"))
 
 
@@ -178,6 +179,6 @@ def named_by_directory(file: Path) -> bool:
     return SHARED.fullmatch(file.stem) is not None or file.name.startswith("events.out.tfevents")
 
 
-def refuse_line(file: Path, line: int, told: str) -> NoReturn:
+def refuse_line(file: Path, line: int, reason: str) -> NoReturn:
     """Raises InputError, naming the line."""
-    raise InputError(f"{file}, line {line}: {told}")
+    raise InputError(f"{file}, line {line}: {reason}")

@@ -16,18 +16,14 @@ by samples, which says how many a step had consumed. W&B gets the same, and `sam
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from bss.errors import InputError
-from bss.importers.lines import lines_of, need_rows, number, rows_of
-from bss.importers.log import LOSSES, Importer, Log, refuse_line, run_name
-from bss.importers.metrics import Metrics
+from bss.importers.lines import TextLog, lines_of, log_of, number, only
+from bss.importers.log import LOSSES, Log, refuse_line
+from bss.importers.metrics import MetricNames
 
-METRICS = Metrics(
+METRICS = MetricNames(
     "megatron",
     {
         "samples": ("samples vs steps",),
@@ -57,37 +53,26 @@ _EVAL = re.compile(
 _SETTING = re.compile(r"(?:^|[\s:])(seq_length|train_batch_size) \.{3,} (\d+)(?:\.{3,}\w+)?\s*$")
 
 
-@dataclass(frozen=True)
-class StandardOutput(Importer):
-    """What the last rank prints, saved to a file."""
-
-    about: str = "Megatron-LM: lines on stdout"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """By its lines of training."""
-        return re.search(r"iteration\s+\d+\s*/\s*\d+ \|.*elapsed time per iter", head) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file."""
-        rows: list[dict[str, float]] = []
-        settings: dict[str, set[int]] = {"seq_length": set(), "train_batch_size": set()}
-        evaluated = None
-        for at, line in lines_of(file):
-            if "iteration" in line and _BEGINS.search(line):
-                row = _row(file, at, line, evaluated)
-                rows += [row] if row else []
-                evaluated = row["step"] if row and "eval_loss" in row else evaluated
-            elif " ..." in line and (found := _SETTING.search(line)):
-                settings[found[1]].add(int(found[2]))
-        if len(lengths := settings["seq_length"]) > 1:
-            told = " and ".join(map(str, sorted(lengths)))
-            raise InputError(f"{file}: seq_length is {told}; give a file to runs of one length")
-        told = need_rows(file, rows_of(rows), "iteration 10/ 500 | … | lm loss: 9.8E+00 |")
-        if "batch" not in told and len(batches := settings["train_batch_size"]) == 1:
-            told["batch"] = np.full(len(rows), float(*batches))
-        without = sum(not set(LOSSES) & set(row) for row in rows)
-        notes = (f"{without} lines have no loss: skipped, or NaN",) if without else ()
-        yield Log(run_name(file), told, str(file), str(file), next(iter(lengths), None), notes)
+def _log(file: Path) -> Log:
+    """What the last rank prints."""
+    rows: list[dict[str, float]] = []
+    lengths, batches = set[int](), set[int]()
+    evaluated = None
+    for at, line in lines_of(file):
+        if "iteration" in line and _BEGINS.search(line):
+            row = _row(file, at, line, evaluated)
+            rows += [row] if row else []
+            evaluated = row["step"] if row and "eval_loss" in row else evaluated
+        elif " ..." in line and (setting := _SETTING.search(line)):
+            (lengths if setting[1] == "seq_length" else batches).add(int(setting[2]))
+    if len(lengths) > 1:
+        several = " and ".join(map(str, sorted(lengths)))
+        raise InputError(f"{file}: seq_length is {several}; give a file to runs of one length")
+    batch = None if any("batch" in row for row in rows) else only(batches)
+    without = sum(not set(LOSSES) & set(row) for row in rows)
+    notes = [f"{without} lines have no loss: skipped, or NaN"] if without else []
+    example = "iteration 10/ 500 | … | lm loss: 9.8E+00 |"
+    return log_of(file, rows, example, only(lengths), notes, batch=batch)
 
 
 def _row(file: Path, line: int, text: str, evaluated: float | None) -> dict[str, float] | None:
@@ -101,10 +86,17 @@ def _row(file: Path, line: int, text: str, evaluated: float | None) -> dict[str,
             return None if again or held_out[2] not in (None, "validation") else row
         if train and len(_BEGINS.findall(text)) == 1:
             parts = (part.split() for part in train[2].split("|"))
-            told = {" ".join(part[:-1]).rstrip(":"): part[-1] for part in parts if part}
-            row = {FIELDS[name]: number(value) for name, value in told.items() if name in FIELDS}
-            if "loss" in row or "number of nan iterations" in told:
+            texts = {" ".join(part[:-1]).rstrip(":"): part[-1] for part in parts if part}
+            row = {FIELDS[name]: number(value) for name, value in texts.items() if name in FIELDS}
+            if "loss" in row or "number of nan iterations" in texts:
                 return {"step": float(train[1]), **row}
     except ValueError:
         pass
     return refuse_line(file, line, "is no whole row; delete or complete the line")
+
+
+STANDARD_OUTPUT = TextLog(
+    "Megatron-LM: lines on stdout",
+    re.compile(r"iteration\s+\d+\s*/\s*\d+ \|.*elapsed time per iter"),
+    _log,
+)

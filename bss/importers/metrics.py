@@ -1,4 +1,4 @@
-"""Metrics of trainers by the names that they log to a tracker, and their settings by theirs."""
+"""MetricNames of trainers by the names that they log to a tracker, and their settings by theirs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def completed(rows: Rows) -> Rows:
 
 
 @dataclass(frozen=True)
-class Metrics:
+class MetricNames:
     """What a trainer calls what it logs.
 
     Attributes:
@@ -47,33 +47,33 @@ class Metrics:
     counts_logs: bool = False
     notes: tuple[str, ...] = ()
 
-    def found(self, available: Iterable[str]) -> dict[str, list[str]]:
+    def named_in(self, available: Iterable[str]) -> dict[str, list[str]]:
         """The names that are there, by column: one, or all that a pattern matches."""
         available = list(available)
-        found: dict[str, list[str]] = {}
+        by_column: dict[str, list[str]] = {}
         if self.marks and not set(self.marks) & set(available):
-            return found
+            return by_column
         for column, names in self.names.items():
             for name in names:
                 there = [a for a in available if a == name or ("*" in name and _like(a, name))]
                 if there:
-                    found[column] = there
+                    by_column[column] = there
                     break
-        return found
+        return by_column
 
     def settings(self, config: Mapping[str, Any]) -> tuple[dict[str, int], tuple[str, ...]]:
         """seq_len, batch and batch_tokens of a config, where they are whole, and notes."""
-        told: dict[str, int] = {}
+        settings: dict[str, int] = {}
         for column, paths in self.config.items():
             values = [value for path in paths if (value := at_path(config, path)) is not None]
             if values and type(values[0]) is int and values[0] > 0:
-                told[column] = values[0]
+                settings[column] = values[0]
         notes = tuple(
             f"{path} {value} is the batch of a device"
             for path in self.per_device
             if (value := at_path(config, path)) is not None
         )
-        return told, notes
+        return settings, notes
 
 
 def _like(name: str, pattern: str) -> bool:
@@ -92,8 +92,11 @@ def at_path(config: Any, path: str) -> Any:
 
 
 def choose(
-    trainers: Iterable[Metrics], available: Iterable[str], columns: Mapping[str, str], source: str
-) -> tuple[Metrics, dict[str, str], tuple[str, ...]]:
+    trainers: Iterable[MetricNames],
+    available: Iterable[str],
+    columns: Mapping[str, str],
+    source: str,
+) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
     """The trainer whose names a log has most of, and the name of every column.
 
     Args:
@@ -112,11 +115,11 @@ def choose(
     for ours, theirs in columns.items():
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {_some(available)}")
-    own = Metrics("own", {ours: (theirs,) for ours, theirs in columns.items()})
+    own = MetricNames("own", {ours: (theirs,) for ours, theirs in columns.items()})
     alike = fitting(trainers, available) or [own]
     trainer = alike[0]
     names = {column: [name] for column, name in columns.items()}
-    names = {**trainer.found(available), **names}
+    names = {**trainer.named_in(available), **names}
     if not set(LOSSES) & set(names):
         raise InputError(
             f"{source}: no loss is known by its name; name it with --columns loss=NAME, "
@@ -137,12 +140,12 @@ def choose(
     return trainer, chosen, (*notes, *trainer.notes)
 
 
-def fitting(trainers: Iterable[Metrics], available: Iterable[str]) -> list[Metrics]:
+def fitting(trainers: Iterable[MetricNames], available: Iterable[str]) -> list[MetricNames]:
     """The trainers whose names a log has most of, equals in their order; none without a loss."""
     available = list(available)
-    found = [(trainer, trainer.found(available)) for trainer in trainers]
-    most = max((len(names) for _, names in found if set(LOSSES) & set(names)), default=0)
-    return [t for t, names in found if len(names) == most and set(LOSSES) & set(names)]
+    names_of = [(trainer, trainer.named_in(available)) for trainer in trainers]
+    most = max((len(names) for _, names in names_of if set(LOSSES) & set(names)), default=0)
+    return [t for t, names in names_of if len(names) == most and set(LOSSES) & set(names)]
 
 
 def _some(names: Iterable[str]) -> str:

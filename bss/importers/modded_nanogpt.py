@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bss.importers.lines import PREFIX, lines_of, loss_of, matches, need_rows, rows_of
-from bss.importers.log import Importer, Log, run_name
+from bss.importers.lines import PREFIX, lines_of, log_of, loss_of, matches
+from bss.importers.log import Importer, Log
 
 RULE = "=" * 100
 SEQ_LENS = ("sequence_length", "train_seq_len")
@@ -53,15 +51,14 @@ class RecordedRun(Importer):
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a file."""
         rows = []
-        for line, found in matches(file, _BEGINS, _WHOLE):
-            column = "eval_loss" if found[2] == "val" else "loss"
-            rows.append({"step": float(found[1]), column: loss_of(file, line, found[3])})
-        told = need_rows(file, rows_of(rows), "step:125/1390 val_loss:4.2345 train_time:…")
+        for line, row in matches(file, _BEGINS, _WHOLE):
+            column = "eval_loss" if row[2] == "val" else "loss"
+            rows.append({"step": float(row[1]), column: loss_of(file, line, row[3])})
         batch, seq_len, notes = _settings(file)
-        if "loss" in told:
+        if any("loss" in row for row in rows):
             notes = (*notes, "train_loss is of one device's last micro-batch")
-        told |= {c: np.full(len(told["step"]), value) for c, value in batch.items()}
-        yield Log(run_name(file), told, str(file), str(file), seq_len, notes)
+        example = "step:125/1390 val_loss:4.2345 train_time:…"
+        yield log_of(file, rows, example, seq_len, notes, **batch)
 
 
 def _settings(file: Path) -> tuple[dict[str, float], int | None, tuple[str, ...]]:
@@ -78,12 +75,13 @@ def _settings(file: Path) -> tuple[dict[str, float], int | None, tuple[str, ...]
         return {}, None, ("the program's source could not be read",)
     values = _literals(tree)
     seq_len = next((values[name][0] for name in SEQ_LENS if name in values), None)
-    if "batch_size" in values and (found := values["batch_size"]):
-        comment = source[found[1] - 1].partition("#")[2]
+    if "batch_size" in values:
+        size, line = values["batch_size"]
+        comment = source[line - 1].partition("#")[2]
         if "in tokens" in comment:
-            return {"batch_tokens": float(found[0])}, seq_len, ()
+            return {"batch_tokens": float(size)}, seq_len, ()
         if "in sequences" in comment:
-            return {"batch": float(found[0])}, seq_len, ()
+            return {"batch": float(size)}, seq_len, ()
     if "train_seq_len" in values and (sequences := _sequences(tree)):
         return {"batch": float(sequences)}, seq_len, ()
     return {}, seq_len, ("the program does not say its batch in a way that can be read",)
@@ -91,7 +89,7 @@ def _settings(file: Path) -> tuple[dict[str, float], int | None, tuple[str, ...]
 
 def _literals(tree: ast.Module) -> dict[str, tuple[int, int]]:
     """Whole numbers of the settings' class, with their lines."""
-    found: dict[str, tuple[int, int]] = {}
+    literals: dict[str, tuple[int, int]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == "Hyperparameters":
             for part in node.body:
@@ -99,8 +97,8 @@ def _literals(tree: ast.Module) -> dict[str, tuple[int, int]]:
                 target = part.target if isinstance(part, ast.AnnAssign) else target
                 value = _whole(getattr(part, "value", None))
                 if isinstance(target, ast.Name) and value is not None and value > 0:
-                    found[target.id] = (value, part.lineno)
-    return found
+                    literals[target.id] = (value, part.lineno)
+    return literals
 
 
 def _sequences(tree: ast.Module) -> int | None:

@@ -9,15 +9,13 @@ the same metrics exactly; there the batch follows from the tokens of a step.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from bss.importers.lines import matches, need_rows, number, rows_of
-from bss.importers.log import Importer, Log, refuse_line, run_name
-from bss.importers.metrics import Metrics
+from bss.importers.lines import TextLog, log_of, matches, number
+from bss.importers.log import Log, refuse_line
+from bss.importers.metrics import MetricNames
 
-METRICS = Metrics(
+METRICS = MetricNames(
     "nanotron",
     {
         "step": ("iteration_step",),
@@ -38,31 +36,23 @@ _WHOLE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class LoggedLines(Importer):
-    """What nanotron's logger prints, saved to a file."""
-
-    about: str = "nanotron: lines of its logger"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """By a line of training."""
-        return _WHOLE.search(head) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file."""
-        rows = []
-        for line, found in matches(file, _BEGINS, _WHOLE):
-            try:
-                tokens, loss, rate = (_human(found[i]) for i in (2, 3, 4))
-            except (ValueError, KeyError):
-                refuse_line(file, line, "holds something else than numbers; correct the line")
-            row = {"step": float(found[1]), "rounded_tokens": tokens, "lr": rate, "loss": loss}
-            rows.append(row)
-        told = need_rows(file, rows_of(rows), "iteration: 10 / 1000 | … | lm_loss: 9.81 | …")
-        notes = ("losses and rates are printed to three digits; W&B has them exactly",)
-        yield Log(run_name(file), told, str(file), str(file), None, notes)
+def _log(file: Path) -> Log:
+    """What nanotron's logger prints."""
+    rows = []
+    for line, row in matches(file, _BEGINS, _WHOLE):
+        try:
+            tokens, loss, rate = (_human(row[i]) for i in (2, 3, 4))
+        except (ValueError, KeyError):
+            refuse_line(file, line, "holds something else than numbers; correct the line")
+        step = float(row[1])
+        rows.append({"step": step, "rounded_tokens": tokens, "lr": rate, "loss": loss})
+    notes = ["losses and rates are printed to three digits; W&B has them exactly"]
+    return log_of(file, rows, "iteration: 10 / 1000 | … | lm_loss: 9.81 | …", notes=notes)
 
 
 def _human(text: str) -> float:
     """A number as `human_format` writes it."""
     return number(text) if text[-1] not in SUFFIXES else number(text[:-1]) * SUFFIXES[text[-1]]
+
+
+LOGGED_LINES = TextLog("nanotron: lines of its logger", _WHOLE, _log)

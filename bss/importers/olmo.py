@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bss.importers.lines import lines_of, need_rows, number, rows_of
-from bss.importers.log import Importer, Log, refuse_line, run_name
-from bss.importers.metrics import Metrics, choose
+from bss.importers.lines import lines_of, log_of, number
+from bss.importers.log import Importer, Log, refuse_line
+from bss.importers.metrics import MetricNames, choose
 
-CORE = Metrics(
+CORE = MetricNames(
     "olmo-core",
     {
         "tokens": ("throughput/total tokens",),
@@ -33,7 +33,7 @@ CORE = Metrics(
         "batch_tokens": ("data_loader.global_batch_size",),
     },
 )
-OLMO = Metrics(
+OLMO = MetricNames(
     "olmo",
     {
         "tokens": ("throughput/total_tokens",),
@@ -67,29 +67,28 @@ class Console(Importer):
         stepless = {name for name in printed - names if name.endswith("/CE loss")}
         _, chosen, notes = choose((CORE, OLMO), sorted(names), columns, str(file))
         chosen.pop("lr", None)
-        rows = rows_of(
+        rows = [
             {"step": step, **{c: block[name] for c, name in chosen.items() if name in block}}
             for step, block in blocks
-        )
-        need_rows(file, rows, "    train/CE loss=3.214")
+        ]
         notes = (*notes, "losses are printed to four digits")
         if stepless:
             notes = (*notes, f"eval_loss left out: {min(stepless)} is printed without its step")
-        yield Log(run_name(file), rows, str(file), str(file), None, notes)
+        yield log_of(file, rows, "    train/CE loss=3.214", notes=notes)
 
 
 def _blocks(file: Path) -> Iterator[tuple[float, dict[str, float]]]:
     """Step and metrics of every block; held-out losses belong to the step before them."""
     step, block = None, {}
     for line, text in lines_of(file):
-        if found := _BLOCK.search(text):
+        if begin := _BLOCK.search(text):
             if step is not None and block:
                 yield step, block
-            step, block = float(found[1]), {}
-        elif (found := _METRIC.search(text)) and step is not None:
-            value = _value(file, line, found[1], found[2])
+            step, block = float(begin[1]), {}
+        elif (metric := _METRIC.search(text)) and step is not None:
+            value = _value(file, line, metric[1], metric[2])
             if value is not None:
-                block[found[1]] = value
+                block[metric[1]] = value
     if step is not None and block:
         yield step, block
 

@@ -8,6 +8,7 @@ is logged once, for then nothing else can be meant.
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.log import LOSSES, Rows
@@ -45,6 +46,11 @@ def count_of(rows: Rows) -> str:
     )
 
 
+def with_loss(rows: Rows) -> np.ndarray:
+    """Which rows have a loss."""
+    return np.any([~np.isnan(rows[column]) for column in LOSSES if column in rows], axis=0)
+
+
 def merge(rows: Rows) -> Merged:
     """One row for every step at which a loss was logged.
 
@@ -56,28 +62,28 @@ def merge(rows: Rows) -> Merged:
             often; losses that are not finite between finite ones.
     """
     losses = [column for column in LOSSES if column in rows]
-    told = np.any([~np.isnan(rows[column]) for column in losses], axis=0) if losses else None
-    if told is None or not told.any():
+    usable = with_loss(rows)
+    if not usable.any():
         raise InputError("no loss is logged; name the metric with --columns loss=NAME")
     key = count_of(rows)
-    told &= ~np.isnan(rows[key])
-    if not told.any():
+    usable &= ~np.isnan(rows[key])
+    if not usable.any():
         raise InputError(f"no row has both a loss and {key}; log them together")
-    rows = {column: values[told] for column, values in rows.items()}
-    kept = np.ones(len(rows[key]), bool)
+    rows = {column: values[usable] for column, values in rows.items()}
+    counting = np.ones(len(rows[key]), bool)
     places, restarts, superseded, duplicates = [], 0, 0, 0
     for column in losses:
-        place = np.flatnonzero(~np.isnan(rows[column]) & kept)
+        place = np.flatnonzero(~np.isnan(rows[column]) & counting)
         if not _rising(rows[key][place]):
             distinct = _without_repeats(rows, place, column, key)
             duplicates += len(place) - len(distinct)
             once = _measured_once(rows[key], distinct)
-            dropped, back = _supersede(rows[key], once, kept, key)
+            dropped, back = _supersede(rows[key], once, counting, key)
             restarts = max(restarts, back)
             superseded += dropped + len(distinct) - len(once)
             place = once
         places.append(place)
-    joined = _joined(rows, [_sorted(rows[key], p[kept[p]]) for p in places], losses, key)
+    joined = _joined(rows, [_sorted(rows[key], p[counting[p]]) for p in places], losses, key)
     whole, diverged_at = _finite(joined, losses, key)
     return Merged(whole, restarts, superseded, duplicates, diverged_at)
 
@@ -94,16 +100,11 @@ def beside(parts: list[Merged]) -> Merged:
     if len(keys) > 1:
         raise InputError(f"losses are logged by {' and '.join(sorted(keys))}; export them by one")
     key = keys.pop()
-    counts = np.unique(np.concatenate([part.rows[key] for part in parts]))
-    joined: Rows = {}
-    for part in reversed(parts):
-        at = np.searchsorted(counts, part.rows[key])
-        for column, values in part.rows.items():
-            there = ~np.isnan(values)
-            joined.setdefault(column, np.full(len(counts), np.nan))[at[there]] = values[there]
+    joined = _aligned([part.rows for part in parts], key)
     diverged = [part.diverged_at for part in parts if part.diverged_at is not None]
     if diverged:
-        joined = {column: values[counts < min(diverged)] for column, values in joined.items()}
+        before = joined[key] < min(diverged)
+        joined = {column: values[before] for column, values in joined.items()}
     return Merged(
         joined,
         max(part.restarts for part in parts),
@@ -147,13 +148,13 @@ def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def _supersede(
-    everywhere: np.ndarray, place: np.ndarray, kept: np.ndarray, key: str
+    everywhere: np.ndarray, place: np.ndarray, counting: np.ndarray, key: str
 ) -> tuple[int, int]:
     """Mark in `kept` the rows that later attempts supersede; how many, and how many attempts.
 
     Only where a step is there twice; else the rows are merely out of order.
     """
-    counts, before = everywhere[place], int(kept.sum())
+    counts, before = everywhere[place], int(counting.sum())
     if len(np.unique(counts)) == len(counts):
         return 0, 0
     back = np.flatnonzero(np.diff(counts) <= 0) + 1
@@ -163,13 +164,13 @@ def _supersede(
             "processes write one log; give the lines of one"
         )
     for i in back:
-        if counts[i] not in counts[:i][kept[place[:i]]]:
+        if counts[i] not in counts[:i][counting[place[:i]]]:
             raise InputError(
                 f"{key} {counts[i]:.0f} follows {counts[i - 1]:.0f} and was not logged before, "
                 "while others are there twice; sort the rows, or leave out the earlier attempt"
             )
-        kept[: place[i]] &= everywhere[: place[i]] < counts[i]
-    return before - int(kept.sum()), len(back)
+        counting[: place[i]] &= everywhere[: place[i]] < counts[i]
+    return before - int(counting.sum()), len(back)
 
 
 def _sorted(counts: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -180,16 +181,17 @@ def _joined(rows: Rows, places: list[np.ndarray], losses: list[str], key: str) -
     """Training and held-out losses side by side, by the count."""
     if all(np.array_equal(place, places[0]) for place in places):
         return {column: values[places[0]] for column, values in rows.items()}
-    counts = np.unique(np.concatenate([rows[key][place] for place in places]))
-    joined = {column: np.full(len(counts), np.nan) for column in rows}
-    for place, loss in reversed(list(zip(places, losses, strict=True))):
-        at = np.searchsorted(counts, rows[key][place])
-        for column in rows:
-            values = rows[column][place]
-            if column == loss or column not in LOSSES:
-                there = ~np.isnan(values)
-                joined[column][at[there]] = values[there]
-    return joined
+    parts = [
+        {column: rows[column][place] for column in rows if column == loss or column not in LOSSES}
+        for place, loss in zip(places, losses, strict=True)
+    ]
+    return _aligned(parts, key)
+
+
+def _aligned(parts: list[Rows], key: str) -> Rows:
+    """A row for each count of any part; of what several have, the first counts."""
+    rows = pd.concat([pd.DataFrame(part) for part in parts]).groupby(key).first().reset_index()
+    return {column: rows[column].to_numpy() for column in rows}
 
 
 def _finite(rows: Rows, losses: list[str], key: str) -> tuple[Rows, int | None]:

@@ -2,69 +2,23 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError, check
+from bss.errors import InputError
 from bss.importers.batches import Batches, Unknown, counted
 from bss.importers.log import COLUMNS, LOSSES, Importer, Log, Rows, head_of
-from bss.importers.restarts import Merged, beside, merge
+from bss.importers.options import LogOptions
+from bss.importers.restarts import Merged, beside, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens
 
 WANTED = ("loss", "eval_loss", "lr")
 """Columns that a run table may lack, told where it does."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user says of the logs.
-
-    Attributes:
-        batches: of the runs, by patterns.
-        seq_len: tokens per sequence, where the log does not say it.
-        run_regex: searched in a run's name; its groups become columns: `size` is params, `lr`
-            peak_lr, `run` the run's name, `batch` its batch, and others as they are called.
-        columns: names of metrics, by ours.
-        otherwise: batches of runs whose batch nothing else says, asked for.
-        asked: what was asked for.
-
-    Raises:
-        InputError: on construction: no regular expression, or one without named groups.
-    """
-
-    batches: Batches = field(default_factory=Batches)
-    seq_len: int | None = None
-    run_regex: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    otherwise: Batches = field(default_factory=Batches)
-    asked: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        check(self.seq_len is None or self.seq_len >= 1, "--seq-len", self.seq_len, "1 or more")
-        if self.run_regex is not None:
-            try:
-                groups = re.compile(self.run_regex).groupindex
-            except re.error as error:
-                raise InputError(f"--run-regex {self.run_regex!r}: {error}") from None
-            check(bool(groups), "--run-regex", self.run_regex, "named groups, as b(?P<batch>\\d+)")
-            for name in set(groups) & {*COLUMNS, "seq_len"} - {"batch", "lr"}:
-                raise InputError(f"--run-regex: the log says {name}; rename the group")
-        for name in set(self.columns) - {*COLUMNS, "run"}:
-            raise InputError(f"--columns: {name} is not read; known are run, {', '.join(COLUMNS)}")
-
-    def named(self, run: str) -> dict[str, str]:
-        """What the run's name says, by group."""
-        if self.run_regex is None:
-            return {}
-        found = re.search(self.run_regex, run)
-        if found is None:
-            raise InputError(f"--run-regex {self.run_regex!r} does not match run {run!r}")
-        return {name: value for name, value in found.groupdict().items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -98,7 +52,7 @@ class Report:
     notes: tuple[str, ...]
 
 
-def import_runs(logs: Sequence[Log], options: Options) -> Iterator[tuple[pd.DataFrame, Report]]:
+def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.DataFrame, Report]]:
     """The runs one after another, each as a checked run table with its report.
 
     Args:
@@ -133,7 +87,7 @@ def import_runs(logs: Sequence[Log], options: Options) -> Iterator[tuple[pd.Data
         raise Unknown(field_, *those)
 
 
-def read_logs(paths: Sequence[Path], importer: Importer, options: Options) -> Iterator[Log]:
+def read_logs(paths: Sequence[Path], importer: Importer, options: LogOptions) -> Iterator[Log]:
     """The logs of files, and of the files below directories that the importer recognises.
 
     Raises:
@@ -141,16 +95,15 @@ def read_logs(paths: Sequence[Path], importer: Importer, options: Options) -> It
     """
     seen: set[Path] = set()
     for path in paths:
-        files = _below(path) if path.is_dir() else [path]
-        found = 0
-        for file in files:
+        recognised = False
+        for file in _below(path) if path.is_dir() else [path]:
             if file.resolve() in seen:
                 raise InputError(f"{file}: is given twice; name it once")
-            if (file is path or _readable(file)) and importer.recognises(file, head_of(file)):
+            if reader := _reader(file, importer, passed_by=file is not path):
                 seen.add(file.resolve())
-                found += 1
-                yield from importer.read(file, options.columns)
-        if not found:
+                recognised = True
+                yield from reader.read(file, options.columns)
+        if not recognised:
             raise InputError(
                 f"{path}: is not recognised ({importer.about}); name its format, or make a table "
                 "of run, batch, seq_len, step and loss of it"
@@ -167,24 +120,25 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def _readable(file: Path) -> bool:
-    """Whether a file found in a directory can be looked into; pickles and models are passed by."""
+def _reader(file: Path, importer: Importer, *, passed_by: bool) -> Importer | None:
+    """What reads a file; in directories those that cannot be looked into are passed by."""
     try:
-        head_of(file)
+        head = head_of(file)
     except (InputError, OSError):
-        return False
-    return True
+        if passed_by:  # as pickles and models are
+            return None
+        raise
+    return importer.reader(file, head)
 
 
-def _run(run: str, logs: list[Log], options: Options) -> tuple[pd.DataFrame, Report]:
+def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """One run's table and report."""
     merged = _merged(run, logs)
-    lengths = {log.seq_len for log in logs if log.seq_len is not None}
-    if options.seq_len is not None:
-        lengths.add(options.seq_len)
+    lengths = {log.seq_len for log in logs} | {options.seq_len}
+    lengths.discard(None)
     if len(lengths) > 1:
-        told = " and ".join(str(n) for n in sorted(lengths))
-        raise InputError(f"run {run}: sequence lengths {told} contradict; correct --seq-len")
+        several = " and ".join(str(n) for n in sorted(filter(None, lengths)))
+        raise InputError(f"run {run}: sequence lengths {several} contradict; correct --seq-len")
     seq_len = next(iter(lengths), None)
     named = options.named(logs[0].run)
     schedule = options.batches.of(run)
@@ -201,9 +155,9 @@ def _run(run: str, logs: list[Log], options: Options) -> tuple[pd.DataFrame, Rep
         if unknown.field != "batch" or schedule is None:
             raise
         table, batch_from = counted(merged.rows, run, schedule, seq_len)
-    told = {"run": run, **_columns(named), "seq_len": seq_len}
-    checked = check_runs(pd.DataFrame({**told, **_whole(table)}), f"run {run}")
-    order = [*told, "step", "tokens", "batch", "lr", *LOSSES]
+    constants = {"run": run, **_columns(named), "seq_len": seq_len}
+    checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
+    order = [*constants, "step", "tokens", "batch", "lr", *LOSSES]
     checked = checked.loc[:, [column for column in order if column in checked]]
     return checked, _report(run, logs, merged, checked, batch_from)
 
@@ -277,11 +231,6 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
     return columns
 
 
-def _told(rows: Rows) -> np.ndarray:
-    """Which rows have a loss."""
-    return np.any([~np.isnan(rows[column]) for column in LOSSES if column in rows], axis=0)
-
-
 def _report(
     run: str,
     logs: Sequence[Log],
@@ -290,7 +239,7 @@ def _report(
     batch_from: str,
 ) -> Report:
     batches = table["batch"].unique().tolist()
-    read = sum(int(_told(log.rows).sum()) for log in logs)
+    read = sum(int(with_loss(log.rows).sum()) for log in logs)
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     return Report(
         run=run,

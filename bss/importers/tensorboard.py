@@ -18,7 +18,7 @@ from bss import install
 from bss.errors import InputError
 from bss.importers.lines import rows_of
 from bss.importers.log import COLUMNS, Importer, Log, Rows, run_name
-from bss.importers.metrics import Metrics, choose
+from bss.importers.metrics import MetricNames, choose
 
 
 class Point(NamedTuple):
@@ -33,7 +33,7 @@ class Point(NamedTuple):
 class EventFiles(Importer):
     """Event files of runs of some trainers, the likelier first."""
 
-    trainers: tuple[Metrics, ...]
+    trainers: tuple[MetricNames, ...]
     about: str = "TensorBoard event files; needs the extra `tensorboard`"
 
     def recognises(self, file: Path, head: str) -> bool:
@@ -138,5 +138,5 @@ def _refuse_cut(file: Path) -> int:
 
 
 def _damaged(file: Path, record: int) -> InputError:
-    told = "copy the file again, or let the writer close it"
-    return InputError(f"{file}: record {record} is cut off or damaged; {told}")
+    remedy = "copy the file again, or let the writer close it"
+    return InputError(f"{file}: record {record} is cut off or damaged; {remedy}")

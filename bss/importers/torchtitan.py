@@ -11,18 +11,14 @@ those print -1, which is left out.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from bss.errors import InputError
-from bss.importers.lines import lines_of, loss_of, need_rows, rows_of
-from bss.importers.log import Importer, Log, refuse_line, run_name
-from bss.importers.metrics import Metrics
+from bss.importers.lines import TextLog, lines_of, log_of, loss_of, only
+from bss.importers.log import Log, refuse_line
+from bss.importers.metrics import MetricNames
 
-METRICS = Metrics(
+METRICS = MetricNames(
     "torchtitan",
     {
         "tokens": ("n_tokens_seen", "ntokens_seen"),
@@ -43,42 +39,34 @@ _WHOLE = re.compile(rf"(validate )?{_STEP}\s*(\S+)\s+(?:grad_norm|memory): ")
 _SETTINGS = re.compile(r"global batch size:? (\d+), .*?sequence length:? (\d+)")
 
 
-@dataclass(frozen=True)
-class StandardOutput(Importer):
-    """What torchtitan prints, saved to a file."""
-
-    about: str = "torchtitan: lines on stdout"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """By a line of training."""
-        return _WHOLE.search(head) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file."""
-        rows, batches, lengths, stages = [], set(), set(), 0
-        for line, text in lines_of(file):
-            if found := _SETTINGS.search(text):
-                batches.add(int(found[1]))
-                lengths.add(int(found[2]))
-            elif _BEGINS.search(text):
-                step, column, loss = _row(file, line, text)
-                row = {"step": step, column: loss}
-                stages += loss == NO_LOSS
-                rows += [row] if loss != NO_LOSS and row not in rows[-1:] else []
-        if stages and not rows:
-            told = "give the log of the last stage's ranks (LOG_RANK)"
-            raise InputError(f"{file}: loss is -1, of a pipeline stage without one; {told}")
-        told = need_rows(file, rows_of(rows), "step: 10  loss:  8.1234  grad_norm: …")
-        if len(batches) == len(lengths) == 1:
-            told["batch"] = np.full(len(rows), float(*batches))
-        notes = (f"{stages} lines are of pipeline stages without a loss",) if stages else ()
-        seq_len = next(iter(lengths)) if len(lengths) == 1 else None
-        yield Log(run_name(file), told, str(file), str(file), seq_len, notes)
+def _log(file: Path) -> Log:
+    """What torchtitan prints."""
+    rows, batches, lengths, stages = [], set[int](), set[int](), 0
+    for line, text in lines_of(file):
+        if setting := _SETTINGS.search(text):
+            batches.add(int(setting[1]))
+            lengths.add(int(setting[2]))
+        elif _BEGINS.search(text):
+            row = _row(file, line, text)
+            stages += NO_LOSS in row.values()
+            rows += [row] if NO_LOSS not in row.values() and row not in rows[-1:] else []
+    if stages and not rows:
+        raise InputError(
+            f"{file}: loss is -1, of a pipeline stage without one; give the log of the last "
+            "stage's ranks (LOG_RANK)"
+        )
+    notes = [f"{stages} lines are of pipeline stages without a loss"] if stages else []
+    example, seq_len = "step: 10  loss:  8.1234  grad_norm: …", only(lengths)
+    return log_of(file, rows, example, seq_len, notes, batch=seq_len and only(batches))
 
 
-def _row(file: Path, line: int, text: str) -> tuple[float, str, float]:
-    """Step, column and loss of a line."""
-    found = _WHOLE.search(text)
-    if found is None:
+def _row(file: Path, line: int, text: str) -> dict[str, float]:
+    """The row of a line."""
+    row = _WHOLE.search(text)
+    if row is None:
         refuse_line(file, line, "is no whole row; delete or complete the line")
-    return float(found[2]), "eval_loss" if found[1] else "loss", loss_of(file, line, found[3])
+    column = "eval_loss" if row[1] else "loss"
+    return {"step": float(row[2]), column: loss_of(file, line, row[3])}
+
+
+STANDARD_OUTPUT = TextLog("torchtitan: lines on stdout", _WHOLE, _log)

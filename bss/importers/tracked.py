@@ -20,7 +20,7 @@
 import numpy as np
 
 from bss.importers.log import LOSSES, Rows
-from bss.importers.metrics import Metrics, completed
+from bss.importers.metrics import MetricNames, completed
 
 LIGHTNING = ("reduced_train_loss", "train_loss", "train_loss_step", "train/loss", "train/loss_step")
 
@@ -39,7 +39,7 @@ def _losses_completed(rows: Rows) -> Rows:
 
 
 TRACKED = (
-    Metrics(
+    MetricNames(
         "gpt-neox",
         {
             "lr": ("train/learning_rate",),
@@ -48,7 +48,7 @@ TRACKED = (
         },
         {"seq_len": ("seq_length",), "batch": ("train_batch_size",)},
     ),
-    Metrics(
+    MetricNames(
         "maxtext",
         {
             "lr": ("learning/current_learning_rate",),
@@ -60,7 +60,7 @@ TRACKED = (
         corrected=completed,
         marks=("learning/loss",),
     ),
-    Metrics(
+    MetricNames(
         "composer",
         {
             "lr": ("lr-*/group0",),
@@ -70,7 +70,7 @@ TRACKED = (
         {"seq_len": ("max_seq_len",), "batch": ("global_train_batch_size",)},
         corrected=_losses_completed,
     ),
-    Metrics(
+    MetricNames(
         "nanogpt",
         {"step": ("iter",), "lr": ("lr",), "loss": ("train/loss",), "eval_loss": ("val/loss",)},
         {"seq_len": ("block_size",)},
@@ -78,7 +78,7 @@ TRACKED = (
         marks=("iter",),
         counts_logs=True,
     ),
-    Metrics(
+    MetricNames(
         "nanochat",
         {"step": ("step",), "loss": ("train/loss",)},
         {"seq_len": ("max_seq_len",), "batch_tokens": ("total_batch_size",)},
@@ -88,7 +88,7 @@ TRACKED = (
         counts_logs=True,
         notes=("train/loss is averaged over some ten steps; bits per byte are not read",),
     ),
-    Metrics(
+    MetricNames(
         "litgpt",
         {
             "step": ("step",),
@@ -101,7 +101,7 @@ TRACKED = (
         marks=("iter_time", "remaining_time"),
         counts_logs=True,
     ),
-    Metrics(
+    MetricNames(
         "lightning",
         {
             "step": ("trainer/global_step",),

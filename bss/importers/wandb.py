@@ -32,7 +32,7 @@ from bss.importers.log import (
     named_by_directory,
     run_name,
 )
-from bss.importers.metrics import Metrics, choose, fitting
+from bss.importers.metrics import MetricNames, choose, fitting
 
 ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 LOW, HIGH = "__MIN", "__MAX"
@@ -44,7 +44,7 @@ RUNS = ("run_id", "run_name", "run", "Name", "name")
 class WandbExports(Importer):
     """Exports of runs of some trainers, the likelier first."""
 
-    trainers: tuple[Metrics, ...]
+    trainers: tuple[MetricNames, ...]
     about: str = "W&B: chart CSV, wide or grouped; history as CSV, JSON lines or Parquet"
 
     def recognises(self, file: Path, head: str) -> bool:
@@ -62,8 +62,8 @@ class WandbExports(Importer):
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The runs of a chart, or of a history."""
         if file.suffix == ".json":
-            told = "is one JSON array; write a row a line, as by: jq -c '.[]' FILE > FILE.jsonl"
-            raise InputError(f"{file}: {told}")
+            reason = "is one JSON array; write a row a line, as by: jq -c '.[]' FILE > FILE.jsonl"
+            raise InputError(f"{file}: {reason}")
         names = all_names_of(file)
         if "_step" in names:
             yield from _histories(file, names, self.trainers, columns)
@@ -77,7 +77,7 @@ def _is_chart(names: list[str]) -> bool:
 
 
 def _histories(
-    file: Path, names: list[str], trainers: tuple[Metrics, ...], columns: Mapping[str, str]
+    file: Path, names: list[str], trainers: tuple[MetricNames, ...], columns: Mapping[str, str]
 ) -> Iterator[Log]:
     """The run of a history, or the runs of one with a column that names them."""
     runs = _runs(file, names, columns.get("run"))
@@ -90,11 +90,11 @@ def _histories(
         chosen["step"] = "_step"
     read = numbers_of(file, list(chosen.values()))
     rows = {c: read[chosen[c]] for c in COLUMNS if c in chosen}
-    settings, told = trainer.settings({} if runs is not None else _config(file))
+    settings, more = trainer.settings({} if runs is not None else _config(file))
     for column in ("batch", "batch_tokens"):
         if column in settings and column not in rows:
             rows[column] = np.full(len(next(iter(rows.values()))), float(settings[column]))
-    seq_len, notes = settings.get("seq_len"), (*notes, *told, *_uncounted(rows))
+    seq_len, notes = settings.get("seq_len"), (*notes, *more, *_uncounted(rows))
     if runs is None:
         rows = trainer.corrected(rows)
         place = file.parent if file.stem.isdigit() else file  # parts of an export
@@ -119,7 +119,7 @@ def _runs(file: Path, names: list[str], given: str | None) -> np.ndarray | None:
 
 
 def _counted_logs(
-    source: str, trainers: tuple[Metrics, ...], names: Iterable[str]
+    source: str, trainers: tuple[MetricNames, ...], names: Iterable[str]
 ) -> tuple[str, ...]:
     """Refuse W&B's own step where it counts logs; a note where it may."""
     alike = fitting(trainers, names)
@@ -159,7 +159,7 @@ def _config(file: Path) -> dict[str, Any]:
 
 
 def _chart(
-    file: Path, names: list[str], trainers: tuple[Metrics, ...], columns: Mapping[str, str]
+    file: Path, names: list[str], trainers: tuple[MetricNames, ...], columns: Mapping[str, str]
 ) -> Iterator[Log]:
     """The lines of a chart, those of one run together."""
     axis, everything = names[0], numbers_of(file, names)
@@ -182,9 +182,9 @@ def _chart(
             notes += _counted_logs(source, trainers, there)
         picked = {c: everything[there[chosen[c]]] for c in COLUMNS if c in chosen}
         rows = trainer.corrected(picked)
-        told = _means([there[chosen[c]] for c in chosen if "loss" in c], everything)
+        means = _means([there[chosen[c]] for c in chosen if "loss" in c], everything)
         name = run.removeprefix("Group: ")
-        yield Log(name, rows, str(file), f"{file}:{run}", None, (*notes, *told, *left_out))
+        yield Log(name, rows, str(file), f"{file}:{run}", None, (*notes, *means, *left_out))
         left_out = []
 
 

@@ -6,6 +6,7 @@ under any schedule). A name is imported from its room once it is asked for, as a
 in a tenth of the time that it takes to load what it was made with.
 """
 
+# ruff: noqa: F401 - the imports are for type checkers
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from bss.laws.functional.fit import fit_curve
     from bss.laws.functional.values import CurveFit, predict_runs
 
-__all__ = [
-    "CriticalFit",
-    "CurveFit",
-    "EsFit",
-    "TableFit",
-    "check_losses",
-    "fit_critical",
-    "fit_curve",
-    "fit_es",
-    "fit_table",
-    "predict_runs",
-]
-
 _ROOMS = {
     "CriticalFit": "critical.values",
     "CurveFit": "functional.values",
@@ -45,6 +33,7 @@ _ROOMS = {
     "fit_table": "final_loss.fit",
     "predict_runs": "functional.values",
 }
+__all__ = [*_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

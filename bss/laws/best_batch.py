@@ -78,22 +78,22 @@ def of_valley(
     evidence = Evidence(
         int(valley.status == "identified"), valley.depth, valley.scatter, valley.source
     )
-    found = BestBatch(
+    vertex = BestBatch(
         valley.batch, low, high, valley.level, "", "identified", "vertex", alike, evidence
     )
     if valley.status == "end":
         if valley.below >= valley.above:
             bound = f"not told from the smallest batch measured: B_opt ≤ {high:.3g} {unit}"
-            return replace(found, low=None).unknown("end", bound)
+            return replace(vertex, low=None).unknown("end", bound)
         bound = f"not told from the largest batch measured: B_opt ≥ {low:.3g} {unit}"
-        return replace(found, high=None).unknown("end", bound)
+        return replace(vertex, high=None).unknown("end", bound)
     if valley.status == "flat":
-        told = f"flat: the valley rises by {valley.depth:.2g}, the scatter is {valley.scatter:.2g}"
+        why = f"flat: the valley rises by {valley.depth:.2g}, the scatter is {valley.scatter:.2g}"
         low = low if low > smallest else None
-        return replace(found, low=low, high=high if high < largest else None).unknown("flat", told)
-    if too_wide(found):
-        return found.unknown("too wide", SPANS)
-    return found
+        return replace(vertex, low=low, high=high if high < largest else None).unknown("flat", why)
+    if too_wide(vertex):
+        return vertex.unknown("too wide", SPANS)
+    return vertex
 
 
 def _alike(valley: "Valley", rise: float) -> Alike:

@@ -100,10 +100,10 @@ def _gpus(name: str, kind: str, count: str) -> list[Any]:
 
 def _require(package: str, name: str, extra: str) -> None:
     try:
-        found = importlib.util.find_spec(package)
+        spec = importlib.util.find_spec(package)
     except ModuleNotFoundError:  # of the package around it
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         raise InputError(f"--on {name}: what compiles for it is missing; {install(extra)}")
 
 
@@ -114,5 +114,5 @@ def _described(name: str, **description: Any) -> list[Any]:
     try:
         return list(topologies.get_topology_desc(**description).devices)
     except (JaxRuntimeError, NotImplementedError) as error:
-        told = str(error).splitlines()[0]
-        raise InputError(f"--on {name}: {told}; expected {known()}") from None
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--on {name}: {reason}; expected {known()}") from None

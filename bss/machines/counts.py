@@ -55,16 +55,20 @@ class Counted:
     Attributes:
         flops: of matrix products.
         bytes: read from and written to main memory.
+        source: of both.
         collectives: by kind, those inside loops apart.
         kernels: how often each custom call or generated kernel is executed, by name.
-        uncounted: custom calls among them whose FLOPs are not known here.
+        uncounted: custom calls among them whose FLOPs are not known here, so not in `flops`.
+        attention: "cudnn", "splash", or "reference": that which XLA makes of the model's own.
     """
 
     flops: float
     bytes: float
+    source: str
     collectives: tuple[Collective, ...]
     kernels: dict[str, int]
     uncounted: tuple[str, ...]
+    attention: str
 
 
 def count(program: Program) -> Counted:
@@ -84,11 +88,19 @@ def count(program: Program) -> Counted:
         kind, channel = _collective(one.instruction), _channel(one.instruction, program)
         if kind and not (one.fused and channel in channels):
             size, number = collectives.get((kind, one.in_loop), (0, 0))
-            made = sum(array.bytes for array in one.instruction.arrays) * one.times
+            size_here = sum(array.bytes for array in one.instruction.arrays) * one.times
             channels.add(channel)
-            collectives[kind, one.in_loop] = size + made, number + one.times
-    told = [Collective(kind, *found, inside) for (kind, inside), found in collectives.items()]
-    return Counted(flops, moved, tuple(told), dict(kernels.most_common()), tuple(sorted(uncounted)))
+            collectives[kind, one.in_loop] = size + size_here, number + one.times
+    names = " ".join(kernels).lower()
+    return Counted(
+        flops,
+        moved,
+        "text of the compiled program",
+        tuple(Collective(kind, *sums, inside) for (kind, inside), sums in collectives.items()),
+        dict(kernels.most_common()),
+        tuple(sorted(uncounted)),
+        "cudnn" if "fmha" in names else "splash" if "splash" in names else "reference",
+    )
 
 
 def _collective(one: Instruction) -> str | None:
@@ -158,8 +170,8 @@ def _attention(kernel: str, operands: list[Instruction]) -> float | None:
     for name, products, axis in _ATTENTION:
         if re.match(name, kernel):
             # Queries come first, but for the integers that a mask is described by.
-            found = (it.arrays[0] for it in operands)
-            queries = next(x.sizes for x in found if x.dtype in ("bf16", "f16", "f32"))
+            arrays = (it.arrays[0] for it in operands)
+            queries = next(x.sizes for x in arrays if x.dtype in ("bf16", "f16", "f32"))
             return float(products * math.prod(queries) * queries[axis])
     return None
 
@@ -201,9 +213,8 @@ def _indices(text: str) -> list[int]:
 def _bytes(one: Executed, program: Program) -> float:
     """Of main memory that an instruction outside fusions reads and writes, once."""
     it = one.instruction
-    if it.opcode in _MOVES_NOTHING or _collective(it) or it.opcode.endswith("-done"):
-        return 0
-    if it.name.startswith("async-collective-"):
+    awaited = it.opcode.endswith("-done") or it.name.startswith("async-collective-")
+    if awaited or it.opcode in _MOVES_NOTHING or _collective(it):
         return 0
     if it.opcode == "fusion":
         return _fusion_bytes(one, program.fused(it))

@@ -60,13 +60,13 @@ class Instruction:
     @cached_property
     def called(self) -> Mapping[str, tuple[str, ...]]:
         """Names of the computations it executes, by the attribute that names them."""
-        found = _CALLED.findall(self.attributes)
-        return {key: tuple(re.findall(r"[\w.\-]+", names)) for key, names in found}
+        matches = _CALLED.findall(self.attributes)
+        return {key: tuple(re.findall(r"[\w.\-]+", names)) for key, names in matches}
 
     def attribute(self, name: str) -> str:
         """The text of an attribute, without quotes or braces; empty where it has none."""
-        found = re.search(rf'\b{name}="?\{{?([^"}},]*(?:,[^"}},= ]+)*)', self.attributes)
-        return found.group(1) if found else ""
+        match = re.search(rf'\b{name}="?\{{?([^"}},]*(?:,[^"}},= ]+)*)', self.attributes)
+        return match.group(1) if match else ""
 
 
 Computation = dict[str, Instruction]
@@ -106,9 +106,9 @@ class Program:
                 current = self.computations[opened.group(2)] = {}
                 if opened.group(1):
                     self.entry = opened.group(2)
-            elif found := _INSTRUCTION.match(line):
-                current[found.group(2)] = _instruction(
-                    found.group(2), found.group(3), bool(found.group(1))
+            elif instruction := _INSTRUCTION.match(line):
+                current[instruction.group(2)] = _instruction(
+                    instruction.group(2), instruction.group(3), bool(instruction.group(1))
                 )
 
     def executed(self) -> Iterator[Executed]:
@@ -186,7 +186,7 @@ def _result(shape: str) -> str:
 
 def _second(shape: str) -> str:
     """The second element of (operand, result, ...)."""
-    _, result, *_ = (found.group() for found in _ARRAY.finditer(shape))
+    _, result, *_ = (array.group() for array in _ARRAY.finditer(shape))
     return result
 
 

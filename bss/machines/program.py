@@ -6,11 +6,10 @@ but not timed.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bss.machines.counts import Collective, count
+from bss.machines.counts import Counted, count
 from bss.machines.hlo import Program
 from bss.machines.targets import Target
 
@@ -52,59 +51,32 @@ class Bound:
     by: str
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a compiled program does on one device, in one bucket or one evaluation.
-
-    Attributes:
-        flops: of matrix products.
-        bytes: of main memory, read and written.
-        source: of both.
-        collectives: by kind, those inside loops apart.
-        kernels: how often each is executed, by name.
-        uncounted: kernels whose FLOPs are not known here, and so are not in `flops`.
-        attention: "cudnn", "splash", or "reference": that which XLA makes of the model's own.
-    """
-
-    flops: float
-    bytes: float
-    source: str
-    collectives: tuple[Collective, ...]
-    kernels: Mapping[str, int]
-    uncounted: tuple[str, ...]
-    attention: str
-
-
-def read(compiled: Any) -> Reading:
-    """Reads a compiled program."""
-    counted = count(Program(compiled.as_text()))
-    names = " ".join(counted.kernels).lower()
-    attention = "cudnn" if "fmha" in names else "splash" if "splash" in names else "reference"
-    told = (counted.collectives, counted.kernels, counted.uncounted, attention)
-    return Reading(counted.flops, counted.bytes, "text of the compiled program", *told)
+def read(compiled: Any) -> Counted:
+    """Counts a compiled program."""
+    return count(Program(compiled.as_text()))
 
 
 def memory(compiled: Any, state_bytes: int, beside: int, target: Target | None) -> Memory:
     """What a compiled program takes of a device; `beside` are bytes there that it does not take."""
-    told = compiled.memory_analysis()
-    arguments = told.argument_size_in_bytes + told.output_size_in_bytes - told.alias_size_in_bytes
-    temporary = told.temp_size_in_bytes
-    peak = beside + arguments + temporary + told.generated_code_size_in_bytes
+    uses = compiled.memory_analysis()
+    arguments = uses.argument_size_in_bytes + uses.output_size_in_bytes - uses.alias_size_in_bytes
+    temporary = uses.temp_size_in_bytes
+    peak = beside + arguments + temporary + uses.generated_code_size_in_bytes
     return Memory(state_bytes, temporary, peak, target and peak <= target.memory)
 
 
 def refused(error: str, state_bytes: int) -> Memory | None:
     """What a program would have taken that a TPU's compiler refused; None of another error."""
-    found = _REFUSED.search(error)
-    if found is None or "RESOURCE_EXHAUSTED" not in error:
+    match = _REFUSED.search(error)
+    if match is None or "RESOURCE_EXHAUSTED" not in error:
         return None
-    asked = round(float(found.group(2)) * _UNITS[found.group(3)])
-    apart = "temporaries" in found.group(1)
-    peak = asked + state_bytes if apart else asked
+    needed = round(float(match.group(2)) * _UNITS[match.group(3)])
+    apart = "temporaries" in match.group(1)
+    peak = needed + state_bytes if apart else needed
     return Memory(state_bytes, peak - state_bytes, peak, False)
 
 
-def bound(reading: Reading, target: Target, tokens: int, model_flops: float, devices: int) -> Bound:
+def bound(reading: Counted, target: Target, tokens: int, model_flops: float, devices: int) -> Bound:
     """The roofline of a program that handles `tokens` at `model_flops`, both of all devices."""
     parts = {
         "compute": reading.flops / target.peak_flops,

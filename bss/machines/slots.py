@@ -55,9 +55,9 @@ def local_slots(
         return [Slot(str(i), i if pin and known else None) for i in range(workers or cores())]
     each = devices or (max(len(present) // workers, 1) if workers else least)
     if each * max(workers, 1) > len(present):
-        asked = f"{workers} workers with {each} devices each" if workers else f"devices is {each}"
+        wanted = f"{workers} workers with {each} devices each" if workers else f"devices is {each}"
         raise InputError(
-            f"setup.engine: {asked}; this machine has {len(present)} {kind}: ask for no more"
+            f"setup.engine: {wanted}; this machine has {len(present)} {kind}: ask for no more"
         )
     shares = [present[i : i + each] for i in range(0, len(present) - each + 1, each)]
     return [Slot(str(i), environment=environment(s)) for i, s in enumerate(shares)][
@@ -78,18 +78,18 @@ def uses_cpu() -> bool:
 def _accelerators() -> tuple[str, list[str], Callable[[Sequence[str]], Mapping[str, str]]]:
     """What there is, by the names that their variable knows them by, and a share's environment."""
     if not uses_cpu():
-        if importlib.util.find_spec("jax_plugins") and (found := gpus()):
-            return "GPUs", found, lambda share: {"CUDA_VISIBLE_DEVICES": ",".join(share)}
-        if importlib.util.find_spec("libtpu") and (found := tpu_chips()):
-            return "TPU chips", found, lambda share: _tpu_environment(share, found)
+        if importlib.util.find_spec("jax_plugins") and (present := gpus()):
+            return "GPUs", present, lambda share: {"CUDA_VISIBLE_DEVICES": ",".join(share)}
+        if importlib.util.find_spec("libtpu") and (present := tpu_chips()):
+            return "TPU chips", present, lambda share: _tpu_environment(share, present)
     return "", [], lambda share: {}
 
 
 def gpus() -> list[str]:
     """The NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is not None:
-        return [name.strip() for name in told.split(",") if name.strip() not in ("", "-1")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
     if not (command := shutil.which("nvidia-smi")):
         return []
     listed = subprocess.run([command, "-L"], capture_output=True, text=True, check=False).stdout
@@ -98,10 +98,10 @@ def gpus() -> list[str]:
 
 def tpu_chips(devices: Path = Path("/dev")) -> list[str]:
     """The TPU chips that this process may use, as TPU_VISIBLE_CHIPS names them."""
-    if told := os.environ.get("TPU_VISIBLE_CHIPS"):
-        return told.split(",")
-    found = [*devices.glob("accel[0-9]*")] or [*devices.glob("vfio/[0-9]*")]
-    return [str(i) for i in range(len(found))]
+    if visible := os.environ.get("TPU_VISIBLE_CHIPS"):
+        return visible.split(",")
+    files = [*devices.glob("accel[0-9]*")] or [*devices.glob("vfio/[0-9]*")]
+    return [str(i) for i in range(len(files))]
 
 
 def _tpu_environment(share: Sequence[str], chips: Sequence[str]) -> Mapping[str, str]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Params = dict[str, Any]
 LossSums = Callable[[Params, "jax.Array"], tuple["jax.Array", dict[str, "jax.Array"]]]
+TargetLosses = Callable[[Params, "jax.Array"], tuple["jax.Array", "jax.Array"]]
+Logits = Callable[[Params, "jax.Array"], "jax.Array"]
 Gather = Callable[[Any], Any]
 """What makes whole any part of the tree of parameters, where each device holds a piece of each."""
 LOGITS_AT_ONCE = 2**27
@@ -95,20 +97,20 @@ class ModelFamily(Chosen):
         """
         raise NotImplementedError(f"{type(self).__name__} has no loss")
 
-    def choose_attention(self, asked: str, device: Any, seq_lens: Collection[int]) -> str:
+    def choose_attention(self, name: str, device: Any, seq_lens: Collection[int]) -> str:
         """The name of the attention kernel that its loss is computed by; here its own, "reference".
 
         Args:
-          asked: "auto", or a name.
+          name: "auto", or a name.
           device: that computes it, present or described.
           seq_lens: lengths of all sequences.
 
         Raises:
           InputError: where the one asked for cannot be used.
         """
-        if asked not in ("auto", "reference"):
+        if name not in ("auto", "reference"):
             raise InputError(
-                f"execution.attention: {type(self).__name__} has no {asked}; ask for auto"
+                f"execution.attention: {type(self).__name__} has no {name}; ask for auto"
             )
         return "reference"
 
@@ -121,6 +123,23 @@ class ModelFamily(Chosen):
             them: a layer's in the layer, so that no more are whole at a time. Here on all at once.
         """
         return lambda params, sequences_BxT1: self.loss(gather(params), sequences_BxT1)
+
+    def target_losses_by(self, attention: str, gather: Gather = as_it_is) -> TargetLosses | None:
+        """Of parameters and sequences: the loss as `loss_by` sums it, to the bit, and [B, T] of it.
+
+        None, as here, where the loss is known as a sum alone: evaluation then takes each sequence
+        once more by itself, to tell the standard error.
+        """
+        del attention, gather
+        return None
+
+    def logits_by(self, attention: str, gather: Gather = as_it_is) -> Logits | None:
+        """Of parameters and sequences, as `loss_by`: float32 [B, T, vocab_size], for metrics.
+
+        None, as here, where there are none.
+        """
+        del attention, gather
+        return None
 
     def partition_names(self, params: Params) -> Params:
         """Names of the axes of every parameter, a tuple of its rank, in a tree as `params`.
@@ -177,8 +196,8 @@ def _split_axis(names: tuple[str, ...]) -> int:
     return next(axes, len(names) - 1) - len(names)
 
 
-def _each(names: Params, told: Callable[[tuple[str, ...]], Any]) -> Params:
+def _each(names: Params, function: Callable[[tuple[str, ...]], Any]) -> Params:
     return {
-        key: _each(value, told) if isinstance(value, dict) else told(value)
+        key: _each(value, function) if isinstance(value, dict) else function(value)
         for key, value in names.items()
     }

@@ -153,8 +153,8 @@ def throughput_figure(throughput: pd.DataFrame) -> Figure:
     kinds = np.array(list(looks))[changes.astype(int)]
     for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
         for kind, look in looks.items():
-            kept = throughput[kinds == kind]
-            ax.plot(kept["batch"], kept[column], linestyle="none", ms=5, alpha=0.75, **look)
+            rows = throughput[kinds == kind]
+            ax.plot(rows["batch"], rows[column], linestyle="none", ms=5, alpha=0.75, **look)
         ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
         style.batch_axis(ax.xaxis)
         (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from bss.errors import InputError
 from bss.laws import CriticalFit
-from bss.laws.fitting.power import PowerLaw, predict
+from bss.laws.fitting.power import PowerFit, predict
 from bss.plots import style
 from bss.theory.critical import CriticalTable
 
@@ -54,29 +54,29 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     Raises:
         InputError: there is no such model, or its critical batch is not identified.
     """
-    found = next((at for at in fit.fits if at.curve.model == model), None)
-    if found is None or found.cbs.value is None or found.S_min.value is None:
+    fitted = next((at for at in fit.fits if at.curve.model == model), None)
+    if fitted is None or fitted.cbs.value is None or fitted.S_min.value is None:
         known = ", ".join(at.curve.model for at in fit.fits if at.cbs.value is not None)
         raise InputError(f"model: {model!r} has no critical batch; choose one of {known}")
     figure, [[ax]] = style.new_figure(3.6)
-    curve, cbs = found.curve, found.cbs.value
+    curve, cbs = fitted.curve, fitted.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
-    S_ref = float(found.steps(np.array(fit.reference)))
+    S_ref = float(fitted.steps(np.array(fit.reference)))
     linear = S_ref * fit.reference / batch
-    ax.plot(batch, found.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
+    ax.plot(batch, fitted.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
     ax.plot(curve.batch, curve.steps, "o", color=style.INK, ms=5, label="measured")
     ax.plot(batch, linear, color=style.FAINT, lw=1.2, ls="--", label="linear scaling")
     allowed = f"{1 + fit.overhead:g} × linear scaling"
     ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
-    ax.axhline(found.S_min.value, color=style.FAINT, lw=0.8, label="$S_{min}$ = a")
+    ax.axhline(fitted.S_min.value, color=style.FAINT, lw=0.8, label="$S_{min}$ = a")
     ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
-    at = float(found.steps(np.array(cbs)))
+    at = float(fitted.steps(np.array(cbs)))
     ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
-    if found.cbs.low and found.cbs.high:
+    if fitted.cbs.low and fitted.cbs.high:
         band = {"color": PUBLISHED, "alpha": 0.15, "lw": 0}
-        label = f"its {found.cbs.level:.0%} interval"
-        ax.axvspan(found.cbs.low, found.cbs.high, label=label, **band)
-    _log_axes(ax, batch, (found.S_min.value / 2, float(curve.steps.max()) * 1.5))
+        label = f"its {fitted.cbs.level:.0%} interval"
+        ax.axvspan(fitted.cbs.low, fitted.cbs.high, label=label, **band)
+    _log_axes(ax, batch, (fitted.S_min.value / 2, float(curve.steps.max()) * 1.5))
     ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
     style.panel_title(ax, f"{model}: what is critical")
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
@@ -219,9 +219,9 @@ def draw_law(
         low, high = ([getattr(at, end) for at in line] for end in ("low", "high"))
         ax.fill_between(grid, low, high, color=OURS, alpha=0.12, lw=0)
     for x in forecasts:
-        told = predict(law, {name: x})
-        if told.value is not None:
-            ax.plot([x], [told.value], "D", mfc="white", mec=OURS, ms=6, mew=1.3)
+        forecast = predict(law, {name: x})
+        if forecast.value is not None:
+            ax.plot([x], [forecast.value], "D", mfc="white", mec=OURS, ms=6, mew=1.3)
     ax.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     style.tokens_axis(ax.xaxis, most=4)
     style.count_axis(ax.yaxis)
@@ -231,7 +231,7 @@ def draw_law(
         ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=style.SMALL)
 
 
-def law_title(law: PowerLaw) -> str:
+def law_title(law: PowerFit) -> str:
     """A law in one variable with its interval, as a title."""
     p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
     between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""

@@ -1,6 +1,7 @@
 """Loss against tokens: of one run, of constant batches whose curves cross, by a fitted law."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,11 +27,16 @@ def run_figure(curve: pd.DataFrame) -> Figure:
     figure, [[top], [bottom]] = style.new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
     tokens, batch, loss = style.columns(curve, "tokens", "batch", "loss")
     handles = top.plot(tokens, loss, color=style.FAINT, lw=1.2, label="training")
-    for name in [n for n in curve.columns if n.startswith("eval_loss")]:
+    averages = [n for n in curve if n.startswith("eval_loss_avg_") and not n.endswith("_se")]
+    for name in [n for n in ("eval_loss", *averages) if n in curve]:
         average = name.removeprefix("eval_loss").removeprefix("_avg_")
         label = f"held-out, average of {average}" if average else "held-out"
         look = {"linestyle": "--"} if average else {"color": style.INK}
         handles += top.plot(tokens, *style.columns(curve, name), lw=1.8, label=label, **look)
+    if "eval_loss_se" in curve:
+        held_out, error = style.columns(curve, "eval_loss", "eval_loss_se")
+        band = {"color": style.INK, "alpha": 0.18, "lw": 0, "label": "held-out ± standard error"}
+        handles.append(top.fill_between(tokens, held_out - error, held_out + error, **band))
     top.set_ylabel("loss (nats per token)")
     bottom.plot(tokens, batch, drawstyle="steps-pre", color=style.INK, lw=2)
     bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
@@ -78,8 +84,7 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     if targets:
         highest = min(highest, max(targets) + 0.35 * (max(targets) - lowest))
     margin = 0.04 * (highest - lowest)
-    noun = "held-out loss" if column == "eval_loss" else "training loss"
-    top.set(ylim=(lowest - margin, highest + margin), ylabel=f"{noun} (nats per token)")
+    top.set(ylim=(lowest - margin, highest + margin), ylabel=_noun(column))
     bottom.set(xlabel="tokens consumed", xscale="log")
     style.tokens_axis(bottom.xaxis)
     entries = style.handles(looks, "{:,.10g}", lw=1.5, ms=5)
@@ -109,9 +114,7 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
         runs: a run table.
     """
     column, names = loss_column(runs), _names(runs)
-    kinds = list(dict.fromkeys(names.values()))
-    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
-    looks = style.named_styles(kinds[i] for i in shown)
+    kinds, looks = len(set(names.values())), _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.2, rows=2, sharex=True, height_ratios=(1.7, 1))
     for run, rows in runs.groupby("run", sort=False):
         look = looks.get(names[str(run)])
@@ -123,10 +126,9 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
         bottom.plot(batch["tokens"], batch["batch"], ds="steps-pre", color=look["color"], lw=1.5)
     low, high = np.nanquantile(np.concatenate([line.get_ydata() for line in top.lines]), (0, 0.95))
     top.set_ylim(low - 0.04 * (high - low), high + 0.1 * (high - low))
-    noun = "held-out loss" if column == "eval_loss" else "training loss"
-    told = f"{len(shown)} of {len(kinds)} kinds, {len(top.lines)} of {len(names)} runs"
-    note = told if len(shown) < len(kinds) else ""
-    style.panel_title(top, "", note, ylabel=f"{noun} (nats per token)")
+    counted = f"{len(looks)} of {kinds} kinds, {len(top.lines)} of {len(names)} runs"
+    note = counted if len(looks) < kinds else ""
+    style.panel_title(top, "", note, ylabel=_noun(column))
     bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
     bottom.set_yscale("log", base=2)
     style.batch_axis(bottom.yaxis, sorted(set(runs["batch"])))
@@ -135,12 +137,25 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
     return style.side_legend(figure, entries, "batch (lr)")
 
 
+def _told_apart(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Colour and mark of as many names as can be told apart, those between left out."""
+    every = list(dict.fromkeys(names))
+    return style.named_styles(every[i] for i in _spread(len(every), MOST))
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    """Indices of at most so many of a sequence, evenly, its ends among them."""
+    return np.unique(np.linspace(0, count - 1, most).astype(int))
+
+
+def _noun(column: str) -> str:
+    return f"{'held-out' if column == 'eval_loss' else 'training'} loss (nats per token)"
+
+
 def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
     """Rows of one of so many runs, at most as many as a figure can show, the last among them."""
     most = max(MARKS // runs, 50)
-    if len(rows) <= most:
-        return rows
-    return rows.iloc[np.unique(np.linspace(0, len(rows) - 1, most).astype(int))]
+    return rows if len(rows) <= most else rows.iloc[_spread(len(rows), most)]
 
 
 def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:
@@ -156,9 +171,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     """
     table = predict_runs(fit, runs, warmup=warmup)
     names = _names(runs)
-    kinds = list(dict.fromkeys(names.values()))
-    shown = np.unique(np.linspace(0, len(kinds) - 1, MOST).astype(int))
-    looks = style.named_styles(kinds[i] for i in shown)
+    looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     drawn = fit.status != "not converged"
     for run, rows in table.groupby("run", sort=False):
@@ -188,9 +201,7 @@ def predicted_curves(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Figu
         bands: run, tokens, predicted, low, high; losses in nats.
         measured: run, tokens, loss; None where nothing was measured.
     """
-    every = list(dict.fromkeys(bands["run"]))
-    shown = np.unique(np.linspace(0, len(every) - 1, MOST).astype(int))
-    looks = style.named_styles(every[i] for i in shown)
+    looks = _told_apart(bands["run"])
     figure, [[ax]] = style.new_figure(4.2)
     for i, (run, look) in enumerate(looks.items()):
         rows = bands.loc[bands["run"] == run].sort_values("tokens")

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import TableFit
-from bss.laws.final_loss.elsewhere import Optimum
+from bss.laws.final_loss.elsewhere import CellOptimum
 from bss.laws.final_loss.fitted import MeanLaw
-from bss.laws.final_loss.values import Prediction
+from bss.laws.final_loss.values import LossPrediction
 from bss.plots import style
 from bss.units import format_tokens
 
@@ -34,14 +34,16 @@ def table_figure(fit: TableFit) -> Figure:
     for ax, params in zip(axes, shown, strict=False):
         for row, at in enumerate(at for at in fit.optima if at.params == params):
             _valley(ax, fit, at, row, looks[at.tokens])
-        title = f"N = {format_tokens(int(float(f'{params:.3g}')))}"
-        style.panel_title(ax, title, **WHERE)
+        style.panel_title(ax, f"N = {_three_digits(params)}", **WHERE)
         ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=_limits(fit))
         style.tokens_axis(ax.xaxis, most=5)
     _errors(axes[len(shown)], fit)
-    names = {budget: format_tokens(int(float(f"{budget:.3g}"))) for budget in budgets}
-    entries = [style.handle(names[b], **look, lw=1.4, ms=5) for b, look in looks.items()]
+    entries = [style.handle(_three_digits(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
     return style.side_legend(figure, entries, "D (tokens)")
+
+
+def _three_digits(count: float) -> str:
+    return format_tokens(int(float(f"{count:.3g}")))
 
 
 def _limits(fit: TableFit) -> tuple[float, float]:
@@ -49,7 +51,7 @@ def _limits(fit: TableFit) -> tuple[float, float]:
     return seen.low / 1.3, seen.high * 1.3
 
 
-def _valley(ax: Axes, fit: TableFit, at: Optimum, row: int, look: dict) -> None:
+def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> None:
     """One (N, D): the law, its runs, and the bar of the batches that are as good."""
     points = fit.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
@@ -80,41 +82,32 @@ def _errors(ax: Axes, fit: TableFit) -> None:
         points.loss, fit.cell_error, "^", ms=3.5, mfc="none", color=style.INK,
         label="left out with its (N, D)",
     )  # fmt: skip
-    labels: dict[str, Any] = {
-        "xlabel": "measured loss (nats)",
-        "ylabel": "predicted less measured (nats)",
-    }
-    style.panel_title(ax, "errors", fit.form.replace(", ", ",\n"), **labels)
+    ax.set(xlabel="measured loss (nats)", ylabel="predicted less measured (nats)")
+    style.panel_title(ax, "errors", fit.form.replace(", ", ",\n"))
     ax.legend(frameon=False, fontsize=style.SMALL, loc="best")
 
 
 def prediction_figure(
-    fit: TableFit, params: float, tokens: float, batch: float, found: Prediction
+    fit: TableFit, params: float, tokens: float, batch: float, prediction: LossPrediction
 ) -> Figure:
     """The valley at one model and budget: the run that was asked, the best batch, the band."""
     figure, [[ax]] = style.new_figure(3.2, width=6.2)
     law = fit.law_at(params, tokens)
-    asked, loss, _ = law.valley(params, tokens)
-    ax.plot(
-        asked,
-        loss,
-        color=style.INK,
-        lw=1.5,
-        label="mean of the forms" if len(law.forms) > 1 else f"law, {law.text} form",
-    )
-    _spread(ax, law, params, tokens, found.loss.level)
-    best = found.best_batch
+    batches, loss, _ = law.valley(params, tokens)
+    label = "mean of the forms" if len(law.forms) > 1 else f"law, {law.text} form"
+    ax.plot(batches, loss, color=style.INK, lw=1.5, label=label)
+    _spread(ax, law, params, tokens, prediction.loss.level)
+    best = prediction.best_batch
     if best.low and best.high and best.value:
         ax.axvspan(best.low, best.high, color=style.GRID, zorder=0, label="best batch, interval")
         ax.axvline(best.value, color=style.FAINT, lw=1, ls="--")
-    value = found.loss.value or np.nan
-    ends = [[value - (found.loss.low or value)], [(found.loss.high or value) - value]]
+    value = prediction.loss.value or np.nan
+    ends = [[value - (prediction.loss.low or value)], [(prediction.loss.high or value) - value]]
     ax.errorbar([batch], [value], ends, fmt="o", color=style.INK, capsize=3, label="the run asked")
-    top = max(float(loss.min()) + HIGHEST, (found.loss.high or value) + 0.01)
+    top = max(float(loss.min()) + HIGHEST, (prediction.loss.high or value) + 0.01)
     ax.set(xscale="log", xlim=_limits(fit), ylim=(loss.min() - 0.3 * HIGHEST, top))
-    labels: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "final loss (nats)"}
-    sizes = (format_tokens(int(float(f"{x:.3g}"))) for x in (params, tokens))
-    style.panel_title(ax, "N = {}, D = {}".format(*sizes), **labels)
+    ax.set(xlabel="batch (tokens)", ylabel="final loss (nats)")
+    style.panel_title(ax, f"N = {_three_digits(params)}, D = {_three_digits(tokens)}")
     style.tokens_axis(ax.xaxis)
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 

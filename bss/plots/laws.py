@@ -41,11 +41,11 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     batches = np.geomspace(points["batch"].min() / 1.4, points["batch"].max() * 1.4, CURVE_POINTS)
     looks = _weighted(fits)
     for ax, target, fitted in panels:
-        for law, found in fitted.items():
+        for law, at_target in fitted.items():
             tokens = law_tokens(fits[law], batches.tolist(), target)
             ax.plot(batches, tokens, zorder=2, **_line(looks[law]))
-            if _has_optimum(found):
-                at = np.array([found.batches["B_opt"].value, found.E_min], float)
+            if _has_optimum(at_target):
+                at = np.array([at_target.batches["B_opt"].value, at_target.E_min], float)
                 ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
         style.batch_axis(ax.xaxis, most=9 if batches[-1] < 1000 else 5)
     figure.supxlabel("batch B (sequences)", fontsize=9)
@@ -104,7 +104,7 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     looks = style.law_styles(shown)
     for ax, name in zip(axes[0], names, strict=True):
         _batch_panel(ax, shown, name)
-    losses = [found.target_loss for fit in shown.values() for found in fit.fits]
+    losses = [at_target.target_loss for fit in shown.values() for at_target in fit.fits]
     if losses:
         axes[0, 0].set_xlim(style.falling(losses))
     if len(names) == 1:
@@ -120,8 +120,8 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
 
 def _estimates(fit: EsFit, name: str) -> list[Estimate]:
     """What is known of a batch at the targets whose fits converged."""
-    found = (at.batches.get(name) for at in fit.fits if at.status == "converged")
-    return [at for at in found if at is not None]
+    estimates = (at.batches.get(name) for at in fit.fits if at.status == "converged")
+    return [at for at in estimates if at is not None]
 
 
 def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
@@ -151,12 +151,12 @@ def _draw_batches(
     ax: Axes, look: dict[str, Any], fit: EsFit, name: str, shift: float
 ) -> list[Estimate]:
     """Draw one law's estimates; returns those with a value or a bound."""
-    losses = [found.target_loss for found in fit.fits]
+    losses = [at_target.target_loss for at_target in fit.fits]
     dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
     known, points = [], []
-    for found in fit.fits:
-        estimate, x = found.batches.get(name), found.target_loss + dodge
-        if found.status != "converged" or estimate is None:
+    for at_target in fit.fits:
+        estimate, x = at_target.batches.get(name), at_target.target_loss + dodge
+        if at_target.status != "converged" or estimate is None:
             continue
         value, bound = estimate.value, estimate.high if estimate.low is None else estimate.low
         if value is not None:
@@ -200,10 +200,10 @@ def _panels(
         ax.set(xscale="log", yscale="log", xlim=limits[0], ylim=limits[1])
         style.tokens_axis(ax.yaxis)
         fitted = {
-            law: found
+            law: at_target
             for law, fit in fits.items()
-            for found in fit.fits
-            if found.status == "converged" and np.isclose(found.target_loss, target)
+            for at_target in fit.fits
+            if at_target.status == "converged" and np.isclose(at_target.target_loss, target)
         }
         missing = ", ".join(law for law in fits if law not in fitted)
         style.panel_title(ax, f"loss {target:g}", pad=pad)
@@ -263,10 +263,10 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
         entries.append(style.handle("not reached", **arrow))
     looks = _weighted(fits)
     for law, fit in fits.items():
-        if not any(found.status == "converged" for found in fit.fits):
+        if not any(at_target.status == "converged" for at_target in fit.fits):
             continue
         entries.append(style.handle(law, **_line(looks[law])))
-        if optimum and any(_has_optimum(found) for found in fit.fits):
+        if optimum and any(_has_optimum(at_target) for at_target in fit.fits):
             entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
     return entries
 
@@ -288,6 +288,6 @@ def _diamond(look: dict[str, Any], size: float) -> dict[str, Any]:
     return {"marker": look["marker"], "ms": size, "linestyle": "none", **face}
 
 
-def _has_optimum(found: TargetFit) -> bool:
-    estimate = found.batches.get("B_opt")
-    return found.status == "converged" and estimate is not None and estimate.value is not None
+def _has_optimum(at_target: TargetFit) -> bool:
+    estimate = at_target.batches.get("B_opt")
+    return at_target.status == "converged" and estimate is not None and estimate.value is not None

@@ -33,14 +33,14 @@ def es_figure(fit: EsFit, loss: float, batch: float | None = None) -> Figure:
     grid = np.geomspace(min(ends), max(ends), GRID)
     tokens = np.array([_ends(reach(fit, loss, float(at))["tokens"]) for at in grid]).T
     ax.plot(grid, tokens[0], color=style.INK, lw=1.5, label=f"{fit.law.name} law")
-    told = f"a new run, {fit.level:.0%}"
-    ax.fill_between(grid, tokens[1], tokens[2], color=style.INK, alpha=0.13, lw=0, label=told)
+    label = f"a new run, {fit.level:.0%}"
+    ax.fill_between(grid, tokens[1], tokens[2], color=style.INK, alpha=0.13, lw=0, label=label)
     ax.axvspan(*measured, color=style.GRID, alpha=0.35, zorder=0, label="batches fitted")
     if batch:
         value, low, high = _ends(reach(fit, loss, batch)["tokens"])
         spread = np.nan_to_num([[value - low], [high - value]])
-        asked = {"fmt": "o", "color": "#c2571a", "capsize": 3, "label": "the run asked"}
-        ax.errorbar([batch], [value], spread, **asked)
+        look = {"fmt": "o", "color": "#c2571a", "capsize": 3, "label": "the run asked"}
+        ax.errorbar([batch], [value], spread, **look)
     elif (at := best(fit, loss).get("B_opt")) is not None and at.value is not None:
         ax.axvline(at.value, color="#c2571a", lw=1, ls="--", label="B_opt")
         if at.low is not None and at.high is not None:
@@ -68,15 +68,15 @@ def critical_figure(fit: CriticalFit, variable: str, value: float) -> Figure:
     return style.side_legend(figure, law_handles(fit.level))
 
 
-def score_figure(found: Score) -> Figure:
+def score_figure(score: Score) -> Figure:
     """Measured losses of registered schedules against each prediction, a panel a predictor.
 
     A hollow mark is a loss outside the law's interval. Schedules that failed have no mark.
     """
-    names = list(found.judged[ALL])
+    names = list(score.judged[ALL])
     figure, axes = style.new_figure(3.3, columns=len(names), width=2.7 * len(names), sharey=True)
-    ended = [(one, one.measured) for one in found.schedules if one.measured is not None]
-    looks = style.named_styles(one.ending for one in found.schedules)
+    ended = [(one, one.measured) for one in score.schedules if one.measured is not None]
+    looks = style.named_styles(one.ending for one in score.schedules)
     measured = np.array([loss for _, loss in ended])
     line = [measured.min(), measured.max()]
     for ax, name in zip(axes[0], names, strict=True):
@@ -85,8 +85,8 @@ def score_figure(found: Score) -> Figure:
             look = looks[one.ending] | ({} if one.covered or name != LAW else {"mfc": "white"})
             ax.plot([one.predicted[name]], [loss], ls="none", ms=5, **look)
         ax.set_ylim(line[0] - 0.35 * (line[1] - line[0]))  # room for the scores
-        told = _scores(found.judged[ALL][name])
-        ax.text(0.98, 0.03, told, ha="right", va="bottom", size=style.SMALL, transform=ax.transAxes)
+        text = _scores(score.judged[ALL][name])
+        ax.text(0.98, 0.03, text, ha="right", va="bottom", size=style.SMALL, transform=ax.transAxes)
         title = textwrap.fill(name, TITLE)
         style.panel_title(ax, title, xlabel="predicted (nats per token)")
     axes[0, 0].set_ylabel("measured (nats per token)")
@@ -96,15 +96,13 @@ def score_figure(found: Score) -> Figure:
 
 def _scores(judged: Judged) -> str:
     """Error and rank correlation as the panels tell them, where there are any."""
-    told = [
+    lines = [
         f"median error {judged.error.value:.2f}%" if judged.error.value is not None else "",
         f"rank correlation {judged.rank.value:.2f}" if judged.rank.value is not None else "",
     ]
-    return "\n".join(filter(None, told))
+    return "\n".join(filter(None, lines))
 
 
-def _ends(found: Estimate) -> tuple[float, float, float]:
-    value, low, high = (
-        np.nan if end is None else end for end in (found.value, found.low, found.high)
-    )
-    return value, low, high
+def _ends(estimate: Estimate) -> np.ndarray:
+    """Value, low and high; NaN for what is not known."""
+    return np.array([estimate.value, estimate.low, estimate.high], float)

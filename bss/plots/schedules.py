@@ -71,6 +71,6 @@ def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     length = plan.tokens - plan.start
     even = [plan.step_at(plan.start + length * i // SAMPLES) for i in range(SAMPLES + 1)]
     steps = sorted({min(step, plan.steps - 1) for step in (*first, *last, *even)})
-    found = [plan.at(step) for step in steps]
-    midpoints = [spec.tokens + spec.batch * plan.seq_len / 2 for spec in found]
-    return np.array(midpoints), np.array([spec.settings.lr for spec in found])
+    specs = [plan.at(step) for step in steps]
+    midpoints = [spec.tokens + spec.batch * plan.seq_len / 2 for spec in specs]
+    return np.array(midpoints), np.array([spec.settings.lr for spec in specs])

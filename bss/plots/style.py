@@ -50,6 +50,12 @@ _LAWS = (
     *(("#2f7d4f", (0, (5, 1, 1, 1)), marker) for marker in "oPX"),
 )
 
+Look = Mapping[str, Any]
+"""How a line or a mark is drawn, as matplotlib's keywords."""
+
+Spread = Sequence[np.ndarray]
+"""x, y, low and high of the points of a line."""
+
 _DECIMAL_TICKS = ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,))
 
 
@@ -126,7 +132,7 @@ def handle(label: str, **look: Any) -> Line2D:
     return Line2D([], [], label=label, **look)
 
 
-def handles(looks: Mapping[Any, Mapping[str, Any]], form: str = "{}", **look: Any) -> list[Line2D]:
+def handles(looks: Mapping[Any, Look], form: str = "{}", **look: Any) -> list[Line2D]:
     """A legend's entries, one for each of `named_styles` or the like."""
     return [handle(form.format(name), **own, **look) for name, own in looks.items()]
 
@@ -136,42 +142,28 @@ def hollow(label: str, **look: Any) -> Line2D:
     return handle(label, ls="none", marker="o", mfc="white", mec=INK, **look)
 
 
-def bars(
-    ax: Axes,
-    x: np.ndarray,
-    y: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    look: Mapping[str, Any],
-    filled: Any = True,
-    **mark: Any,
-) -> None:
+def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) -> None:
     """A line with bars from low to high; no bar where an end is unknown; some marks hollow."""
+    x, y, low, high = line
     spread = np.nan_to_num(np.array([y - low, high - y]), posinf=0, neginf=0)
     bare: dict[str, Any] = {"linestyle": "-"} | dict(look) | {"marker": ""}
     ax.errorbar(x, y, yerr=np.maximum(spread, 0), capsize=2.5, lw=1.4, elinewidth=1, **bare)
-    full = np.broadcast_to(np.asarray(filled, bool), np.shape(x))
-    mark = {"ms": 5.5, "zorder": 4, **mark, **look, "linestyle": "none"}
-    ax.plot(x[full], y[full], **mark)
-    ax.plot(x[~full], y[~full], mfc="white", **mark)
+    _marks(ax, x, y, filled, {**mark, **look})
 
 
-def band(
-    ax: Axes,
-    x: np.ndarray,
-    y: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    look: Mapping[str, Any],
-    filled: Any = True,
-) -> None:
+def band(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
     """A line through its marks in a band from low to high; no band where an end is unknown."""
-    order = np.argsort(x)
-    ax.fill_between(x[order], low[order], high[order], color=look["color"], alpha=0.16, lw=0)
-    line: dict[str, Any] = {"linestyle": "-", "lw": 1.4} | dict(look) | {"marker": ""}
-    ax.plot(x[order], y[order], **line)
+    x, y, low, high = np.array(line)[:, np.argsort(line[0])]
+    ax.fill_between(x, low, high, color=look["color"], alpha=0.16, lw=0)
+    bare: dict[str, Any] = {"linestyle": "-", "lw": 1.4} | dict(look) | {"marker": ""}
+    ax.plot(x, y, **bare)
+    _marks(ax, line[0], line[1], filled, look)
+
+
+def _marks(ax: Axes, x: np.ndarray, y: np.ndarray, filled: Any, look: Look) -> None:
+    """Marks without a line, some of them hollow."""
     full = np.broadcast_to(np.asarray(filled, bool), np.shape(x))
-    mark = {"ms": 5.5, "zorder": 4, **look, "linestyle": "none"}
+    mark: dict[str, Any] = {"ms": 5.5, "zorder": 4, **look, "linestyle": "none"}
     ax.plot(x[full], y[full], **mark)
     ax.plot(x[~full], y[~full], mfc="white", **mark)
 

@@ -78,9 +78,9 @@ def switch_figure(switches: Mapping[str, Sequence[Switch]], theory: Mapping[str,
     """
     figure, [[ax]] = style.new_figure(3.8)
     handles = []
-    for look, (name, found) in zip(_LOOKS, switches.items(), strict=False):
-        data = np.array([s.data for s in found], np.float64)
-        after = data - [s.switch_data for s in found]
+    for look, (name, of_task) in zip(_LOOKS, switches.items(), strict=False):
+        data = np.array([s.data for s in of_task], np.float64)
+        after = data - [s.switch_data for s in of_task]
         handles += ax.plot(data, after, label=name, **_marks(look))
         label = f"slope {theory[name]:.3f} of the theory"
         line = _slope(data, after, theory[name])
@@ -130,9 +130,9 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = No
         plan: its stages in whole batches, drawn over the first panel.
     """
     figure, [[left, right]] = style.new_figure(3.5, columns=2, sharey=True)
-    found = {name: sampled(best) for name, best in optima.items()}
-    handles = _lines(left, {name: (share, batch) for name, (_, batch, share) in found.items()})
-    _lines(right, {name: (remaining, batch) for name, (remaining, batch, _) in found.items()})
+    samples = {name: sampled(best) for name, best in optima.items()}
+    handles = _lines(left, {name: (share, batch) for name, (_, batch, share) in samples.items()})
+    _lines(right, {name: (remaining, batch) for name, (remaining, batch, _) in samples.items()})
     if plan is not None:
         edges, batches = stairs(plan)
         shares = edges / plan.budget

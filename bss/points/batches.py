@@ -62,7 +62,7 @@ def excess(curves: Sequence[BatchCurve]) -> tuple[np.ndarray, dict[float, np.nda
         by batch the excess [T] in nats, NaN past a curve's end, but for a trifle of the tokens.
     """
     x, losses = _losses(curves)
-    mean = {batch: _known_mean(found) for batch, found in losses.items()}
+    mean = {batch: pd.DataFrame(some).mean().to_numpy() for batch, some in losses.items()}
     best = np.nanmin(list(mean.values()), axis=0)
     return np.exp(x), {batch: loss - best for batch, loss in mean.items()}
 
@@ -129,12 +129,4 @@ def _losses(curves: Sequence[BatchCurve]) -> tuple[np.ndarray, dict[float, np.nd
         known = x <= curve.fit.log_tokens[-1] + END_SLACK
         loss = np.where(known, np.interp(x, curve.fit.log_tokens, curve.fit.loss), np.nan)
         losses.setdefault(curve.batch, []).append(loss)
-    return x, {batch: np.array(found) for batch, found in losses.items()}
-
-
-def _known_mean(losses: np.ndarray) -> np.ndarray:
-    """The mean over runs [R, T] that are known, NaN where none is."""
-    known = np.isfinite(losses)
-    count = known.sum(axis=0)
-    total = np.where(known, losses, 0.0).sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return x, {batch: np.array(some) for batch, some in losses.items()}

@@ -35,8 +35,8 @@ class Logs:
         whole = self.tokens.columns[self.met.all()]
         least = self.tokens[whole].min(axis=1)
         tells = self.met | self.tokens.gt(least, axis=0)
-        kept = self.tokens.columns[tells.all() & self.tokens.notna().all()]
-        return Logs(self.tokens.loc[:, kept], self.met.loc[:, kept])
+        batches = self.tokens.columns[tells.all() & self.tokens.notna().all()]
+        return Logs(self.tokens.loc[:, batches], self.met.loc[:, batches])
 
     @property
     def best(self) -> float:
@@ -71,11 +71,11 @@ def by_target(points: pd.DataFrame) -> dict[float, Logs]:
     ordered = points.assign(reached=points["reached"].astype(float)).sort_values(
         "reached", kind="stable"
     )
-    found = {}
+    tables = {}
     for target, rows in ordered.groupby("target_loss"):
         tokens, met = (
             rows.pivot_table(index="seed", columns="batch", values=name, aggfunc="last")
             for name in ("tokens_to_target", "reached")
         )
-        found[target] = Logs(tokens.map(math.log), met == 1)
-    return dict(sorted(found.items(), reverse=True))  # type: ignore[arg-type]
+        tables[target] = Logs(tokens.map(math.log), met == 1)
+    return dict(sorted(tables.items(), reverse=True))  # type: ignore[arg-type]

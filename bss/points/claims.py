@@ -70,53 +70,30 @@ def claim(
     condition: str,
     effect: Contrast,
     *,
-    sign: Literal[-1, 1],
+    sign: Literal[-1, 0, 1],
     unit: str,
     table: str,
     matters: float = 0.0,
     note: str = "",
 ) -> Claim:
-    """A claim that an effect has a sign, with its verdict.
+    """A claim that an effect has a sign, or that there is none that matters, with its verdict.
+
+    That there is none is shown where both tests would have shown an effect that matters in 80% of
+    such tables, and the one that was found does not come near: with nothing named that matters it
+    never is. The opposite is shown by an effect of which the whole interval matters.
 
     Args:
         statement: what is claimed.
         source: whose claim it is.
         condition: under which it was measured.
         effect: the measurement, judged within its family.
-        sign: which the claim gives it.
+        sign: which the claim gives it; 0 of a claim that there is none.
         unit: of the effect.
         table: where it comes from.
         matters: the smallest effect that would matter; 0 for none named.
         note: what else must be said.
     """
     verdict = judged(effect, sign, matters)
-    return Claim(statement, source, condition, effect, unit, verdict, table, note)
-
-
-def equal(
-    statement: str,
-    source: Source,
-    condition: str,
-    effect: Contrast,
-    *,
-    unit: str,
-    table: str,
-    matters: float = 0.0,
-    note: str = "",
-) -> Claim:
-    """A claim that there is no effect that matters, as of `claim`.
-
-    The opposite is shown by an effect of which the whole interval matters. The claim itself is
-    shown where both tests would have shown an effect that matters in 80% of such tables, and the
-    one that was found does not come near: with nothing named that matters it never is.
-    """
-    verdict: Verdict = "undecided"
-    if effect.low is None or effect.high is None or effect.smallest_effect is None:
-        verdict = "not testable here"
-    elif effect.sign and min(abs(effect.low), abs(effect.high)) >= matters:
-        verdict = "opposite shown"
-    elif abs(effect.estimate) + effect.smallest_effect < matters:
-        verdict = "shown"
     return Claim(statement, source, condition, effect, unit, verdict, table, note)
 
 
@@ -135,18 +112,25 @@ def bounded(one: Claim, bound: Bound) -> Claim:
     """
     if not bound:
         return one
-    allowed = {"at least": "shown", "at most": "opposite shown"}.get(bound)
-    kept = (allowed, "undecided", "not testable here")
-    closed = {"at least": {"high": None}, "at most": {"low": None}}
-    ends = closed.get(bound, {"low": None, "high": None})
-    verdict = one.verdict if one.verdict in kept else "undecided"
+    allowed, ends = {
+        "at least": ("shown", {"high": None}),
+        "at most": ("opposite shown", {"low": None}),
+    }.get(bound, (None, {"low": None, "high": None}))
+    verdict = one.verdict if one.verdict in (allowed, "not testable here") else "undecided"
     return dataclasses.replace(one, effect=dataclasses.replace(one.effect, **ends), verdict=verdict)
 
 
 def judged(effect: Contrast, sign: int, matters: float = 0.0) -> Verdict:
-    """The verdict on a claim that an effect has a sign."""
+    """The verdict on a claim that an effect has a sign, or with sign 0 that none matters."""
     if effect.p is None or effect.low is None or effect.high is None:
         return "not testable here"
+    if not sign:
+        if effect.smallest_effect is None:
+            return "not testable here"
+        if effect.sign and min(abs(effect.low), abs(effect.high)) >= matters:
+            return "opposite shown"
+        far = abs(effect.estimate) + effect.smallest_effect
+        return "shown" if far < matters else "undecided"
     if effect.sign:
         return "shown" if effect.sign == sign else "opposite shown"
     return "not shown" if -matters < effect.low and effect.high < matters else "undecided"
@@ -159,12 +143,12 @@ def markdown(claims: Sequence[Claim]) -> str:
     """
     rows = ["| claim | source | verdict |", "|---|---|---|"]
     for statement, source in dict.fromkeys((one.statement, one.source) for one in claims):
-        found = [one for one in claims if (one.statement, one.source) == (statement, source)]
+        alike = [one for one in claims if (one.statement, one.source) == (statement, source)]
         cells = []
         for verdict in get_args(Verdict):
-            some = [one for one in found if one.verdict == verdict]
+            some = [one for one in alike if one.verdict == verdict]
             decided = verdict in ("shown", "opposite shown", "not shown")
-            texts = [f"{one.condition}{told(one) if decided else ''}" for one in some]
+            texts = [f"{one.condition}{effect_text(one) if decided else ''}" for one in some]
             if some:
                 cells.append(f"**{verdict}**: {'; '.join(dict.fromkeys(texts))}")
         rows.append(f"| {statement} | {source} | {'<br>'.join(cells)} |")
@@ -178,11 +162,11 @@ def summary(claims: Sequence[Claim]) -> tuple[str, str]:
     counts = ", ".join(f"{verdict} {n}" for verdict, n in times if n)
     known = [one for one in claims if not math.isnan(one.effect.estimate)]
     ordered = sorted(known, key=lambda one: one.effect.estimate)
-    ends = dict.fromkeys(told(one).strip(" ()") for one in (ordered[:1] + ordered[-1:]))
+    ends = dict.fromkeys(effect_text(one).strip(" ()") for one in (ordered[:1] + ordered[-1:]))
     return counts, "<br>".join(ends)
 
 
-def told(one: Claim) -> str:
+def effect_text(one: Claim) -> str:
     """The effect with its interval and unit in brackets; nothing where there is none.
 
     What was computed without chance has no interval to tell.

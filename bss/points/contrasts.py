@@ -10,7 +10,7 @@ contrasts of its family (derived here; Holm 1979, Levene 1960).
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Measured:
+class Effect:
     """An effect and the squared standard errors that two tests give it.
 
     Attributes:
@@ -94,7 +94,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def scatters(losses: pd.DataFrame) -> dict[str, Scatter]:
+def scatters(losses: pd.DataFrame) -> dict[Any, Scatter]:
     """The scatter over seeds of each contender: pooled over those that agree, else its own.
 
     What a seed does to all contenders alike (their median) is taken out first. Contenders leave the
@@ -110,24 +110,19 @@ def scatters(losses: pd.DataFrame) -> dict[str, Scatter]:
     own = (rest**2).sum(axis=1) / seeds
     pool = agreeing(dict(enumerate(rest)))
     count = max(len(pool) - 1, 1)  # the seeds' medians cost about one contender's freedom
-    shared = Scatter(float(own[pool].sum() / count), count * seeds)
-    return {
-        name: shared if i in pool else Scatter(float(own[i]), seeds)
-        for i, name in enumerate(losses.index)
-    }
+    pooled = Scatter(float(own[pool].sum() / count), count * seeds)
+    each = [pooled if i in pool else Scatter(float(own[i]), seeds) for i in range(len(own))]
+    return dict(zip(losses.index, each, strict=True))
 
 
-def contrasts(
-    losses: pd.DataFrame, pairs: Sequence[tuple[str, str]], level: float = LEVEL
-) -> dict[tuple[str, str], Contrast]:
+def contrasts(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[K, K], Contrast]:
     """One contender less another, for a family of such pairs.
 
     Args:
         losses: [contender, seed]; a seed that a pair does not share is left out of that pair.
         pairs: who is compared with whom.
-        level: at which the family is judged.
     """
-    return judge(measured_pairs(losses, pairs), level)
+    return judge(measured_pairs(losses, pairs))
 
 
 def half_interval(apart: np.ndarray, level: float = LEVEL) -> np.ndarray:
@@ -146,9 +141,7 @@ def half_interval(apart: np.ndarray, level: float = LEVEL) -> np.ndarray:
     return stdtrit(seeds - 1, (1 + level) / 2) * apart.std(axis=0, ddof=1) / np.sqrt(seeds)
 
 
-def measured_pairs(
-    losses: pd.DataFrame, pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Measured]:
+def measured_pairs(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[K, K], Effect]:
     """One contender less another, before a family is judged; arguments as of `contrasts`."""
     ends = dict(zip(losses.index, losses.to_numpy(float), strict=True))
     complete = losses.dropna(axis=1)
@@ -162,55 +155,40 @@ def measured_pairs(
     return measured
 
 
-def over_seeds(
-    values: Mapping[K, Sequence[float] | np.ndarray], level: float = LEVEL
-) -> dict[K, Contrast]:
+def over_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, Contrast]:
     """A family of effects measured once a seed, their scatter pooled over those that agree."""
-    arrays = {key: np.asarray(found, float) for key, found in values.items()}
+    arrays = {key: np.asarray(some, float) for key, some in values.items()}
     of_runs = shared({key: v - v.mean() for key, v in arrays.items() if len(v) > 1})
     measured = {
         key: _measured(v, scaled(of_runs.get(key), 1 / max(len(v), 1))) for key, v in arrays.items()
     }
-    return judge(measured, level)
+    return judge(measured)
 
 
-def judge(measured: Mapping[K, Measured], level: float = LEVEL) -> dict[K, Contrast]:
-    """A family of effects, judged by both tests.
-
-    Args:
-        measured: what is judged together; what lacks an error is told, not judged.
-        level: at which the family is judged.
-    """
+def judge(measured: Mapping[K, Effect]) -> dict[K, Contrast]:
+    """A family of effects, judged by both tests; what lacks an error is told, not judged."""
     tested = {key: (m, m.own, m.pooled) for key, m in measured.items() if m.own and m.pooled}
     p = [_p(m.estimate, own) for m, own, _ in tested.values()]
     pooled_p = [_p(m.estimate, pooled) for m, _, pooled in tested.values()]
-    judged = {key: Contrast(m.estimate, None, None, level, m.n) for key, m in measured.items()}
-    found = zip(tested.items(), p, holm(p), pooled_p, holm(pooled_p), strict=True)
-    for (key, (m, own, pooled)), one, adjusted, by_pool, by_pool_adjusted in found:
+    judged = {key: Contrast(m.estimate, None, None, LEVEL, m.n) for key, m in measured.items()}
+    tests = zip(tested.items(), p, holm(p), pooled_p, holm(pooled_p), strict=True)
+    for (key, (m, own, pooled)), one, adjusted, by_pool, by_pool_adjusted in tests:
         rank = adjusted / one if 0 < one < adjusted else 1.0
-        half = _quantile(1 - (1 - level) / (2 * rank), own)
-        first = 1 - (1 - level) / (2 * len(tested))
-        judged[key] = Contrast(
-            m.estimate,
-            m.estimate - half,
-            m.estimate + half,
-            level,
-            m.n,
-            one,
-            float(adjusted),
-            by_pool,
-            float(by_pool_adjusted),
-            max(_quantile(first, error) + _quantile(POWER, error) for error in (own, pooled)),
-        )
+        half = _quantile(1 - (1 - LEVEL) / (2 * rank), own)
+        ends = m.estimate - half, m.estimate + half
+        chances = one, float(adjusted), by_pool, float(by_pool_adjusted)
+        first = 1 - (1 - LEVEL) / (2 * len(tested))
+        least = max(_quantile(first, error) + _quantile(POWER, error) for error in (own, pooled))
+        judged[key] = Contrast(m.estimate, *ends, LEVEL, m.n, *chances, least)
     return judged
 
 
-def _measured(values: np.ndarray, pooled: Scatter | None) -> Measured:
+def _measured(values: np.ndarray, pooled: Scatter | None) -> Effect:
     """The mean over seeds; it has errors where there are two seeds or more."""
     if len(values) < 2:
-        return Measured(float(values.mean()) if len(values) else math.nan, len(values))
+        return Effect(float(values.mean()) if len(values) else math.nan, len(values))
     own = Scatter(float(np.var(values, ddof=1)) / len(values), len(values) - 1)
-    return Measured(float(values.mean()), len(values), own, pooled)
+    return Effect(float(values.mean()), len(values), own, pooled)
 
 
 def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter | None:

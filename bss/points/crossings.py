@@ -33,7 +33,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Optimum:
+class TargetOptimum:
     """The batch with the fewest tokens to one target.
 
     Attributes:
@@ -72,7 +72,7 @@ class Optimum:
 
 
 @dataclass(frozen=True)
-class Growth:
+class Rise:
     """How far B_opt rises from the highest target to the lowest.
 
     Attributes:
@@ -87,8 +87,8 @@ class Growth:
     @property
     def mean(self) -> Mean:
         """Over seeds; without an error where it bounds nothing."""
-        found = mean(self.doublings)
-        return Mean(found.value, None, found.seeds) if self.bound == "unknown" else found
+        every = mean(self.doublings)
+        return replace(every, error=None) if self.bound == "unknown" else every
 
 
 def mean(values: Sequence[float]) -> Mean:
@@ -114,8 +114,8 @@ def crossings(points: pd.DataFrame) -> pd.DataFrame:
         for small, large in itertools.combinations(logs.tokens, 2):
             apart, bound = logs.apart(small, large)
             if apart:
-                found = mean(apart) if bound != "unknown" else Mean(math.nan, None, len(apart))
-                rows.append((small, large, target, *astuple(found), bound))
+                ratio = mean(apart) if bound != "unknown" else Mean(math.nan, None, len(apart))
+                rows.append((small, large, target, *astuple(ratio), bound))
     columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds", "bound"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -126,7 +126,7 @@ def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
     The small batch needs fewer tokens to some loss, and more to a lower one. What is at least
     so much tells that it needs more, what is at most so much that it needs fewer.
     """
-    found = []
+    pairs = []
     for _, rows in table.groupby(["small", "large"]):
         ahead: float | None = None
         for row in rows.sort_values("target_loss", ascending=False).to_dict("records"):
@@ -134,12 +134,12 @@ def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
             if sign < 0 and row["bound"] != "at least":
                 ahead = row["target_loss"]
             elif sign > 0 and row["bound"] != "at most" and ahead is not None:
-                found.append((row["small"], row["large"]))
+                pairs.append((row["small"], row["large"]))
                 break
-    return found
+    return pairs
 
 
-def optima(points: pd.DataFrame) -> list[Optimum]:
+def optima(points: pd.DataFrame) -> list[TargetOptimum]:
     """The best batch at each target that some batch reached in every seed, highest loss first.
 
     Batches count as `bss.points.censored.Logs.telling` has it: one that missed the target
@@ -149,19 +149,17 @@ def optima(points: pd.DataFrame) -> list[Optimum]:
     Raises:
         InputError: no batch reached any target in every seed.
     """
-    found = []
+    rows = []
     for target, logs in _telling(points).items():
         batches, best, lowest = logs.tokens.columns.tolist(), logs.best, best_batches(logs)
-        over = [
-            mean((logs.tokens[end] - logs.tokens[best]).tolist())
-            for end in (batches[0], batches[-1])
-        ]
+        apart = (logs.tokens[end] - logs.tokens[best] for end in (batches[0], batches[-1]))
+        over = [mean(differences.tolist()) for differences in apart]
         interior = batches[0] < best < batches[-1]
-        found.append(Optimum(target, best, interior, _log2_batch(lowest), lowest.bound, *over))
-    return found
+        rows.append(TargetOptimum(target, best, interior, _log2_batch(lowest), lowest.bound, *over))
+    return rows
 
 
-def growth(points: pd.DataFrame) -> Growth:
+def growth(points: pd.DataFrame) -> Rise:
     """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed.
 
     Where both ends of a rise are known but apart, it is the end nearer to none; "unknown" where
@@ -172,28 +170,27 @@ def growth(points: pd.DataFrame) -> Growth:
     rise = Between(last.value - first.value, last.low - first.high, last.high - first.low)
     bound = rise.bound
     if not bound and rise.reach:
-        bound = (
-            "at least" if rise.low.mean() > 0 else "at most" if rise.high.mean() < 0 else "unknown"
-        )
+        falls: Bound = "at most" if rise.high.mean() < 0 else "unknown"
+        bound = "at least" if rise.low.mean() > 0 else falls
     doublings = {"at least": rise.low, "at most": rise.high}.get(bound, rise.value)
-    return Growth(tuple(doublings.tolist()), bound)
+    return Rise(tuple(doublings.tolist()), bound)
 
 
 def _log2_batch(lowest: Between) -> Mean:
     """The mean over seeds, its error wider by what is open between ends."""
-    found = mean(lowest.value.tolist())
-    if found.error is None or not np.isfinite(lowest.high - lowest.low).any():
-        return replace(found, error=None)
-    return replace(found, error=found.error + lowest.reach)
+    over_seeds = mean(lowest.value.tolist())
+    if over_seeds.error is None or not np.isfinite(lowest.high - lowest.low).any():
+        return replace(over_seeds, error=None)
+    return replace(over_seeds, error=over_seeds.error + lowest.reach)
 
 
 def _telling(points: pd.DataFrame) -> dict[float, Logs]:
     """The batches that tell of the best one, at each target that some reached in every seed."""
     seeds = points["seed"].nunique()
     tables = {target: logs.telling() for target, logs in by_target(points).items()}
-    found = {
+    usable = {
         t: logs for t, logs in tables.items() if len(logs.tokens) == seeds and logs.tokens.size
     }
-    if not found:
+    if not usable:
         raise InputError("points: no batch reached a target in every seed; choose higher targets")
-    return found
+    return usable

@@ -6,6 +6,7 @@ crossing is interpolated in log tokens (derived here). Targets that a run does n
 they say that it takes more tokens than the run consumed.
 """
 
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -93,11 +94,11 @@ def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         raise InputError(
             f"runs: run {first} has {few[first]} values of {column}; it needs {FEWEST}"
         )
-    told = (
+    message = (
         f"{len(few)} of {len(every)} runs are left out, with fewer than {FEWEST} values of "
         f"{column} (the first: {first})"
     )
-    return runs.loc[~runs["run"].isin(list(few))], [told]
+    return runs.loc[~runs["run"].isin(list(few))], [message]
 
 
 def points(
@@ -126,10 +127,8 @@ def points(
         InputError: no targets, one that is not positive, or one that no run reaches.
     """
     column = column or loss_column(runs)
-    curves = {
-        name: (run, smooth_curve(run, column, smooth))
-        for name, run in runs.groupby("run", sort=False)
-    }
+    own = runs.groupby("run", sort=False)
+    curves = {name: (run, smooth_curve(run, column, smooth)) for name, run in own}
     if not targets or not all(math.isfinite(t) and t > 0 for t in targets):
         raise InputError(f"targets: {list(targets)} must be positive losses in nats, at least one")
     lowest = min(curve.loss[-1] for _, curve in curves.values())
@@ -140,11 +139,8 @@ def points(
         )
     # an annealed curve has a point per horizon
     _warn(curves, max(targets), sparse_too=column != "loss" and kind != "annealed")
-    rows = [
-        _row(run, curve, float(target), kind)
-        for run, curve in curves.values()
-        for target in sorted(set(targets), reverse=True)
-    ]
+    pairs = itertools.product(curves.values(), sorted(set(targets), reverse=True))
+    rows = [_row(*curve, float(target), kind) for curve, target in pairs]
     return pd.DataFrame(rows, columns=["run", *POINTS])
 
 
@@ -251,12 +247,9 @@ def _warn(curves: dict, highest: float, sparse_too: bool) -> None:
     Ten evaluations per e-fold of tokens make the crossing's error negligible.
     """
     early = [name for name, (_, curve) in curves.items() if curve.loss[0] <= highest]
-    sparse = [
-        name
-        for name, (_, curve) in curves.items()
-        if sparse_too and len(curve.log_tokens) < LEAST_EVALUATIONS * np.ptp(curve.log_tokens)
-    ]
-    if sparse:
+    logs = {name: curve.log_tokens for name, (_, curve) in curves.items()}
+    sparse = [name for name, x in logs.items() if len(x) < LEAST_EVALUATIONS * np.ptp(x)]
+    if sparse_too and sparse:
         warnings.warn(
             f"points: {len(sparse)} runs have fewer than {LEAST_EVALUATIONS} evaluations per "
             f"e-fold of tokens (the first: {sparse[0]}); crossings will be coarse",

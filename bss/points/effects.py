@@ -10,41 +10,39 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.points.contrasts import Contrast, Measured, judge
+from bss.points.contrasts import Contrast, Effect, judge
 from bss.points.scatter import Scatter, summed
 
 K = TypeVar("K", bound=Hashable)
 Line = tuple[np.ndarray, np.ndarray]
+RESAMPLES = 2000
 
 
-def exact(value: float, n: int = 1) -> Measured:
+def exact(value: float, n: int = 1) -> Effect:
     """A value that was computed, without chance."""
     none = Scatter(0.0, 1)
-    return Measured(value, n, none, none)
+    return Effect(value, n, none, none)
 
 
-def less(effect: Measured, expected: float) -> Measured:
+def less(effect: Effect, expected: float) -> Effect:
     """An effect beside what was expected of it, with the same errors."""
     return replace(effect, estimate=effect.estimate - expected)
 
 
-def beyond(effect: Measured, expected: float, tolerance: float) -> Measured:
+def beyond(effect: Effect, expected: float, tolerance: float) -> Effect:
     """How far an effect is from what was expected, less a tolerance: below 0 it is within."""
     return replace(effect, estimate=abs(effect.estimate - expected) - tolerance)
 
 
-def apart(effect: Measured, other: Measured) -> Measured:
+def apart(effect: Effect, other: Effect) -> Effect:
     """One effect less another, with errors where both have them; pooled errors share a pool."""
-    own = pooled = None
-    if effect.own and other.own:
-        own = summed([effect.own, other.own])
-    if effect.pooled and other.pooled:
-        pooled = summed([effect.pooled, other.pooled], one_pool=True)
-    n = min(effect.n, other.n)
-    return Measured(effect.estimate - other.estimate, n, own, pooled)
+    both, pools = (effect.own, other.own), (effect.pooled, other.pooled)
+    own = summed([x for x in both if x]) if all(both) else None
+    pooled = summed([x for x in pools if x], one_pool=True) if all(pools) else None
+    return Effect(effect.estimate - other.estimate, min(effect.n, other.n), own, pooled)
 
 
-def slopes(lines: Mapping[K, Line]) -> dict[K, Measured]:
+def slopes(lines: Mapping[K, Line]) -> dict[K, Effect]:
     """Slopes of log y against log x, by least squares.
 
     The own error is of the scatter about the line, the pooled one of the scatter about all lines.
@@ -53,32 +51,26 @@ def slopes(lines: Mapping[K, Line]) -> dict[K, Measured]:
     Args:
         lines: x [N] and y [N], positive, at least two distinct x.
     """
-    found, squares, freedom = {}, {}, {}
+    values, squares, freedom = {}, {}, {}
     for key, (x, y) in lines.items():
         log_x, log_y = np.log(x) - np.mean(np.log(x)), np.log(y)
         spread = float(log_x @ log_x)
         value = float(log_x @ log_y) / spread
         rest = log_y - log_y.mean() - value * log_x
-        found[key] = value, spread
+        values[key] = value, spread
         squares[key], freedom[key] = float(rest @ rest), len(log_x) - 2
     every = sum(freedom.values())
     measured = {}
-    for key, (value, spread) in found.items():
+    for key, (value, spread) in values.items():
         own = pooled = None
         if freedom[key]:
             own = Scatter(squares[key] / freedom[key] / spread, freedom[key])
             pooled = Scatter(sum(squares.values()) / every / spread, every)
-        measured[key] = Measured(value, freedom[key] + 2, own, pooled)
+        measured[key] = Effect(value, freedom[key] + 2, own, pooled)
     return measured
 
 
-def by_groups(
-    statistic: Callable[[np.ndarray], float],
-    groups: Sequence[Hashable],
-    *,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Measured:
+def by_groups(statistic: Callable[[np.ndarray], float], groups: Sequence[Hashable]) -> Effect:
     """A statistic of rows that come in groups, its errors over the groups.
 
     The own error is the jackknife's, of leaving out each group; the pooled one is the bootstrap's,
@@ -88,22 +80,20 @@ def by_groups(
     Args:
         statistic: of how often each row counts, [N].
         groups: of each row, [N].
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
     """
     names = list(dict.fromkeys(groups))
     member = np.array([names.index(group) for group in groups])
     count = len(names)
     estimate = statistic(np.ones(len(member)))
     if count < 3:
-        return Measured(estimate, count)
+        return Effect(estimate, count)
     without = np.array([statistic((member != i).astype(float)) for i in range(count)])
     jackknife = (count - 1) / count * float(np.sum((without - without.mean()) ** 2))
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(count, np.full(count, 1 / count), size=resamples)
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
     values = np.array([statistic(times[member].astype(float)) for times in drawn])
     bootstrap = float(np.var(values[np.isfinite(values)], ddof=1))
-    return Measured(estimate, count, Scatter(jackknife, count - 1), Scatter(bootstrap, count - 1))
+    return Effect(estimate, count, Scatter(jackknife, count - 1), Scatter(bootstrap, count - 1))
 
 
 def error_of_differences(
@@ -129,9 +119,9 @@ def error_of_differences(
     return ratio
 
 
-def weakest(family: Mapping[K, Measured]) -> Contrast:
+def weakest(family: Mapping[K, Effect]) -> Contrast:
     """Of effects that must all be there, the one that is least so, judged within their family."""
-    found = judge(family).values()
-    chances = [(one.p_adjusted, one.pooled_p_adjusted, one.p, one.pooled_p) for one in found]
+    contrasts = judge(family).values()
+    chances = [(one.p_adjusted, one.pooled_p_adjusted, one.p, one.pooled_p) for one in contrasts]
     worst = [(max(a or 0, b or 0), max(c or 0, d or 0)) for a, b, c, d in chances]
-    return list(found)[worst.index(max(worst))]
+    return list(contrasts)[worst.index(max(worst))]

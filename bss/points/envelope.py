@@ -69,19 +69,23 @@ def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if not (rates > 1).any():
         return points, []
     best = envelope(known)
-    told = ["several lr at a batch: the best is taken at each batch and target (--at-rate for one)"]
+    messages = [
+        "several lr at a batch: the best is taken at each batch and target (--at-rate for one)"
+    ]
     open_ended = best.loc[best["reached"] & ~best["bracketed"] & (best["trials"] > 1), "batch"]
     if len(open_ended):
         listed = ", ".join(f"{batch:g}" for batch in sorted(set(open_ended)))
-        told.append(f"the best lr is the lowest or the highest tried at batch {listed}: try beyond")
+        messages.append(
+            f"the best lr is the lowest or the highest tried at batch {listed}: try beyond"
+        )
     repeats = int(known.duplicated([*_KEYS, "peak_lr"]).groupby(known["run"]).any().sum())
     if repeats:
-        told.append(
+        messages.append(
             f"{repeats} runs repeat the lr, batch and seed of others: each counts as a seed of its "
             "own, and lr is chosen by their mean"
         )
     rest = merged.loc[merged["peak_lr"].isna()].assign(trials=1, bracketed=False)
-    return (pd.concat([best, rest], ignore_index=True) if len(rest) else best), told
+    return (pd.concat([best, rest], ignore_index=True) if len(rest) else best), messages
 
 
 def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
@@ -96,8 +100,8 @@ def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
 
 def _refuse_repeats(records: Sequence[dict[str, Any]]) -> None:
     """Refuses one rate twice, but for runs that have names of their own."""
-    told = [(record["peak_lr"], record.get("run")) for record in records]
-    if len(set(told)) < len(told):
+    names = [(record["peak_lr"], record.get("run")) for record in records]
+    if len(set(names)) < len(names):
         batch, target = records[0]["batch"], records[0]["target_loss"]
         raise InputError(
             f"points: batch {batch:g} at target {target:g} has one rate twice; "

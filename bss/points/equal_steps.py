@@ -47,12 +47,6 @@ def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
     seeds = run["seed"].nunique()
     grouped = run.groupby("tokens")
     losses = grouped["eval_loss"]
-    table = pd.DataFrame(
-        {
-            "steps": grouped["step"].first(),
-            "loss": losses.mean(),
-            "low": losses.min(),
-            "high": losses.max(),
-        }
-    )
+    table = losses.agg(loss="mean", low="min", high="max")
+    table.insert(0, "steps", grouped["step"].first())
     return table.loc[losses.count() == seeds].reset_index()

@@ -16,12 +16,12 @@ from scipy.stats import ttest_rel
 from bss.errors import InputError
 from bss.points.contrasts import LEVEL, holm
 
-Found = Literal["interior", "edge", "undecided"]
+PlaceVerdict = Literal["interior", "edge", "undecided"]
 K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Position:
+class Placement:
     """Where the best batch of a table lies; batches in sequences, losses in nats.
 
     Attributes:
@@ -31,9 +31,9 @@ class Position:
         largest_above: the same of the largest.
         p: the larger of the one-sided p values that the ends are worse.
         p_adjusted: after Holm over the tables.
-        found: "interior" where that is below 5%; else "edge" where the smallest batch is the best,
-            or no other is lower by its own t after Holm within the table and over the tables: the
-            best batch is at most the smallest; else "undecided".
+        verdict: "interior" where that is below 5%; else "edge" where the smallest batch is the
+            best, or no other is lower by its own t after Holm within the table and over the tables:
+            the best batch is at most the smallest; else "undecided".
         n: seeds.
     """
 
@@ -43,19 +43,16 @@ class Position:
     largest_above: float
     p: float
     p_adjusted: float
-    found: Found
+    verdict: PlaceVerdict
     n: int
 
 
-def positions(
-    tables: Mapping[K, pd.DataFrame], inner: Mapping[K, float], level: float = LEVEL
-) -> dict[K, Position]:
+def positions(tables: Mapping[K, pd.DataFrame], inner: Mapping[K, float]) -> dict[K, Placement]:
     """Where the best batch of each table lies.
 
     Args:
         tables: losses [batch, seed], none missing, three batches or more and two seeds or more.
         inner: the batch of each that its ends are compared with.
-        level: at which the family of tables is judged.
 
     Raises:
         InputError: an inner batch is not between the ends of its table.
@@ -71,27 +68,21 @@ def positions(
     lower = [_any_lower(table) for table in sorted_tables.values()]
     adjusted = zip(tables, sorted_tables.values(), worse, holm(worse), holm(lower), strict=True)
     return {
-        key: _position(table, inner[key], p, float(p_worse), p_lower >= 1 - level, level)
+        key: _position(table, inner[key], p, float(p_worse), p_lower >= 1 - LEVEL)
         for key, table, p, p_worse, p_lower in adjusted
     }
 
 
 def _position(
-    table: pd.DataFrame, inner: float, p: float, p_adjusted: float, none_lower: bool, level: float
-) -> Position:
+    table: pd.DataFrame, inner: float, p: float, p_adjusted: float, none_lower: bool
+) -> Placement:
     mean = table.mean(axis="columns").to_numpy(float)
     batches, at = table.index.to_numpy(float), int(np.argmin(mean))
-    found: Found = "edge" if at == 0 or none_lower else "undecided"
-    return Position(
-        best=float(batches[at]),
-        inner=inner,
-        smallest_above=float(mean[0] - mean[batches == inner][0]),
-        largest_above=float(mean[-1] - mean[batches == inner][0]),
-        p=p,
-        p_adjusted=p_adjusted,
-        found="interior" if p_adjusted < 1 - level else found,
-        n=table.shape[1],
-    )
+    otherwise: PlaceVerdict = "edge" if at == 0 or none_lower else "undecided"
+    verdict = "interior" if p_adjusted < 1 - LEVEL else otherwise
+    smallest, largest = (float(mean[end] - mean[batches == inner][0]) for end in (0, -1))
+    best, seeds = float(batches[at]), table.shape[1]
+    return Placement(best, inner, smallest, largest, p, p_adjusted, verdict, seeds)
 
 
 def _ends_worse(table: pd.DataFrame, inner: float) -> float:

@@ -48,19 +48,19 @@ def at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
         InputError: there is none.
     """
     peaks = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    kept = [name for name, peak in peaks.items() if abs(peak - rate) <= NEAR * rate]
-    if not kept:
+    names = [name for name, peak in peaks.items() if abs(peak - rate) <= NEAR * rate]
+    if not names:
         known = sorted(set(near_as_one(peaks.values()).values()))
-        there = ", ".join(map(told, known)) or "none; give the runs a column peak_lr or lr"
+        there = ", ".join(map(rate_text, known)) or "none; give the runs a column peak_lr or lr"
         raise InputError(f"--at-rate {rate:g}: no run has it; the peak rates are {there}")
-    return runs.loc[runs["run"].isin(kept)]
+    return runs.loc[runs["run"].isin(names)]
 
 
-def told(rate: float) -> str:
+def rate_text(rate: float) -> str:
     """A rate as people write it.
 
     Examples:
-        >>> told(0.004), told(2.5e-4)
+        >>> rate_text(0.004), rate_text(2.5e-4)
         ('4e-3', '2.5e-4')
     """
     mantissa, power = f"{rate:.3e}".split("e")
@@ -91,10 +91,10 @@ def _between_batches(points: pd.DataFrame) -> list[str]:
     batches = known.groupby("batch")["peak_lr"]
     low, high = batches.min(), batches.max()
     if any(np.ptp(ends) > NEAR * ends.max() for ends in (low.to_numpy(), high.to_numpy())):
-        ends = [f"{told(low[at])} at batch {at:g}" for at in (low.idxmin(), low.idxmax())]
+        ends = [f"{rate_text(low[at])} at batch {at:g}" for at in (low.idxmin(), low.idxmax())]
         shown = " to ".join(ends) if low.idxmin() != low.idxmax() else ends[0]
         return [f"lr differs between batches ({shown}): B_opt is at these rates"]
-    spread = f"{told(low.iloc[0])} to {told(high.iloc[0])}"
+    spread = f"{rate_text(low.iloc[0])} to {rate_text(high.iloc[0])}"
     return [f"every batch has several lr ({spread}), fitted together: B_opt is at no one rate"]
 
 
@@ -113,7 +113,7 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
         used = rate[(tokens >= min(first, full)) & (tokens <= last)]
         used = used[np.isfinite(used)]
         if len(used) and np.ptp(used) > NEAR * used.max():
-            changing.append(f"run {name}, {told(used[0])} to {told(used[-1])}")
+            changing.append(f"run {name}, {rate_text(used[0])} to {rate_text(used[-1])}")
     if not changing:
         return []
     return [

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bss.points.claims import Claim, Source, bounded, claim, untestable
 from bss.points.contrasts import over_seeds
-from bss.points.crossings import Growth
+from bss.points.crossings import Rise
 
 STATEMENT = "B_opt rises as the loss falls"
 UNIT = "doublings"
@@ -17,7 +17,7 @@ UNKNOWN = "the best batch is at an edge of those that reached the targets: its r
 
 
 def rises(
-    growths: Mapping[str, Growth], *, source: Source, table: str, note: str = ""
+    growths: Mapping[str, Rise], *, source: Source, table: str, note: str = ""
 ) -> list[Claim]:
     """The claim that B_opt rises, under each of some conditions, which are one family.
 
@@ -27,17 +27,17 @@ def rises(
         table: where the growths come from.
         note: what else must be said.
     """
-    known = {when: found for when, found in growths.items() if found.bound != "unknown"}
-    effects = over_seeds({when: found.doublings for when, found in known.items()})
-    made = []
-    for when, found in growths.items():
+    known = {when: rise for when, rise in growths.items() if rise.bound != "unknown"}
+    effects = over_seeds({when: rise.doublings for when, rise in known.items()})
+    claims = []
+    for when, rise in growths.items():
         if when not in known:
-            n = len(found.doublings)
+            n = len(rise.doublings)
             why = f"{UNKNOWN}; {note}" if note else UNKNOWN
-            made.append(untestable(STATEMENT, source, when, table=table, note=why, n=n))
+            claims.append(untestable(STATEMENT, source, when, table=table, note=why, n=n))
             continue
-        told = f"{when}, {found.bound}" if found.bound else when
+        condition = f"{when}, {rise.bound}" if rise.bound else when
         effect = effects[when]
-        one = claim(STATEMENT, source, told, effect, sign=1, unit=UNIT, table=table, note=note)
-        made.append(bounded(one, found.bound))
-    return made
+        one = claim(STATEMENT, source, condition, effect, sign=1, unit=UNIT, table=table, note=note)
+        claims.append(bounded(one, rise.bound))
+    return claims

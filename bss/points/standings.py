@@ -28,7 +28,7 @@ VERDICTS = {-1: "lower", 0: "undecided", 1: "higher"}
 
 
 @dataclass(frozen=True)
-class Ending:
+class RateEnding:
     """What the learning rate does at last: as a title, in a sentence, and in two words."""
 
     title: str
@@ -37,14 +37,14 @@ class Ending:
 
 
 ENDINGS = {
-    "constant": Ending("constant learning rate", "at constant learning rate", "constant rate"),
-    "averaged": Ending(
+    "constant": RateEnding("constant learning rate", "at constant learning rate", "constant rate"),
+    "averaged": RateEnding(
         "constant learning rate, weights averaged",
         "at constant learning rate with averaged weights",
         "averaged weights",
     ),
-    "decay": Ending("decayed to zero", "after the decay to zero", "decayed"),
-    "cosine": Ending("cosine to zero", "after the cosine to zero", "cosine"),
+    "decay": RateEnding("decayed to zero", "after the decay to zero", "decayed"),
+    "cosine": RateEnding("cosine to zero", "after the cosine to zero", "cosine"),
 }
 
 
@@ -110,8 +110,8 @@ def compared_loss(contenders: pd.DataFrame) -> str:
 
 def by_ending(contenders: pd.DataFrame) -> dict[str, list[Standing]]:
     """The standings of every ending that was run, in the order of ENDINGS."""
-    found = {ending: standings(contenders, ending) for ending in ENDINGS}
-    return {ending: rows for ending, rows in found.items() if rows}
+    every = {ending: standings(contenders, ending) for ending in ENDINGS}
+    return {ending: rows for ending, rows in every.items() if rows}
 
 
 def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
@@ -121,27 +121,18 @@ def standings(contenders: pd.DataFrame, ending: str) -> list[Standing]:
         contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
         ending: one of ENDINGS.
     """
-    found, losses = [], ends(contenders, ending)
+    rows, losses = [], ends(contenders, ending)
     best = best_constant(contenders, ending)
     effects: dict[str, Contrast] = {}
     for constants in (False, True) if best is not None else ():
         effects |= against_best(contenders, ending, constants=constants)[1]
     for name, group in _groups(contenders, ending).items():
         first = group.iloc[0]
-        found.append(
-            Standing(
-                name=name,
-                batch=str(first["batch"]),
-                role=str(first["role"]),
-                losses=losses.loc[name].dropna().to_dict(),
-                eval_loss=float(np.mean(group["eval_loss"])),
-                tokens=int(first["tokens"]),
-                steps=int(first["steps"]),
-                best=name == best,
-                effect=effects.get(name),
-            )
-        )
-    return sorted(found, key=lambda standing: standing.loss)
+        texts = name, str(first["batch"]), str(first["role"])
+        own, eval_loss = losses.loc[name].dropna().to_dict(), float(np.mean(group["eval_loss"]))
+        spent = int(first["tokens"]), int(first["steps"])
+        rows.append(Standing(*texts, own, eval_loss, *spent, name == best, effects.get(name)))
+    return sorted(rows, key=lambda standing: standing.loss)
 
 
 def tuned(table: pd.DataFrame, by: Sequence[str] = ("name", "rate")) -> pd.DataFrame:
@@ -153,15 +144,13 @@ def tuned(table: pd.DataFrame, by: Sequence[str] = ("name", "rate")) -> pd.DataF
         table: final losses, with columns peak_lr, eval_loss and those of `by`.
         by: the columns that tell a contender.
     """
-    kept = []
+    tables = []
     for _, rows in table.groupby(list(by), sort=False):
-        losses = {
-            lr: sum(some) / len(some)
-            for lr, some in rows.groupby("peak_lr", sort=False)["eval_loss"]
-        }
+        of_rates = rows.groupby("peak_lr", sort=False)["eval_loss"]
+        losses = {lr: sum(some) / len(some) for lr, some in of_rates}
         best = min(losses, key=lambda rate: losses[rate])
-        kept.append(rows[rows["peak_lr"] == best].assign(trials=len(losses)))
-    return pd.concat(kept, ignore_index=True)
+        tables.append(rows[rows["peak_lr"] == best].assign(trials=len(losses)))
+    return pd.concat(tables, ignore_index=True)
 
 
 def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -178,11 +167,13 @@ def differences(contenders: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     for rate, some in contenders.groupby("rate", sort=False):
         losses, lr = ends(contenders, str(rate)), some.groupby("name")["peak_lr"].first()
         pairs = [(a, b) for a, b in itertools.product(names, losses.index) if a in losses.index]
-        for (name, other), found in contrasts(losses, [(a, b) for a, b in pairs if a != b]).items():
+        for (name, other), contrast in contrasts(
+            losses, [(a, b) for a, b in pairs if a != b]
+        ).items():
             apart = mean((losses.loc[name] - losses.loc[other]).dropna().tolist())
             if apart.seeds:
                 compared = (rate, name, lr[name], other, lr[other])
-                rows.append((*compared, *astuple(apart), VERDICTS[found.sign]))
+                rows.append((*compared, *astuple(apart), VERDICTS[contrast.sign]))
     columns = ["rate", "name", "peak_lr", "against", "against_lr"]
     return pd.DataFrame(rows, columns=[*columns, "difference", "error", "seeds", "verdict"])
 
@@ -223,26 +214,22 @@ def against_best(
     groups = _groups(contenders, ending)
     roles = {name: rows["role"].iloc[0] for name, rows in groups.items()}
     names = [name for name in roles if (roles[name] in CONSTANT_ROLES) == constants]
-    found = contrasts(losses, [(name, best) for name in names])
+    effects = contrasts(losses, [(name, best) for name in names])
     chosen = _chosen_elsewhere(groups)
     if set(chosen.values()) - {best}:
         row = pd.Series({seed: losses.loc[name, seed] for seed, name in chosen.items()})
         fair = contrasts(pd.concat([losses, row.to_frame("").T]), [(name, "") for name in names])
         for name in names:
-            if found[name, best].estimate > 0:
-                found[name, best] = _surer(found[name, best], fair[name, ""])
-    return best, {name: one for (name, _), one in found.items()}
+            if effects[name, best].estimate > 0:
+                effects[name, best] = _surer(effects[name, best], fair[name, ""])
+    return best, {name: one for (name, _), one in effects.items()}
 
 
 def _chosen_elsewhere(groups: dict[str, pd.DataFrame]) -> dict[int, str]:
     """For each seed the constant of the lowest held-out loss over the other seeds."""
-    held_out = pd.DataFrame(
-        {
-            name: rows.set_index("seed")["eval_loss"]
-            for name, rows in groups.items()
-            if rows["role"].iloc[0] in CONSTANT_ROLES
-        }
-    ).dropna(axis=1)
+    constant = {n: rows for n, rows in groups.items() if rows["role"].iloc[0] in CONSTANT_ROLES}
+    losses = {name: rows.set_index("seed")["eval_loss"] for name, rows in constant.items()}
+    held_out = pd.DataFrame(losses).dropna(axis=1)
     if len(held_out) < 2:
         return {}
     others = held_out.sum() - held_out

@@ -17,9 +17,10 @@ from typing import Literal
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
+from bss.points.batch_means import BatchMeans
 from bss.points.lopsided import lopsided
 
-Position = Literal["identified", "end", "flat"]
+ValleyStatus = Literal["identified", "end", "flat"]
 
 SLOPES = (0.15, 0.27, 0.48, 0.85, 1.5, 2.7)
 RATIOS = (1 / 3, 1 / 1.7, 1.0, 1.7, 3.0)
@@ -38,81 +39,6 @@ SPREAD = 0.7  # of the logarithm of tokens' scatter before anything is seen
 FEWEST = 3  # batches of a valley
 FEWEST_TO_DOUBT = 5  # batches of which one may be an outlier
 OPEN = 0.03  # probability beyond an end from which that end is open
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of one valley; arrays are [n], one entry a batch.
-
-    Attributes:
-        batch: distinct and positive, in any unit.
-        value: losses in nats, or logarithms of tokens; means where there are several runs.
-        count: runs behind each.
-        bound: whether the value is only a lower bound, as of a run that missed its target.
-        relative: scatter of a run there, over that of others.
-        squares, freedom: of the values of single runs about their means, over `relative`.
-        typical: standard deviation that such a value usually has.
-        tokens: whether values are logarithms of tokens, which rise no faster than the batch.
-    """
-
-    batch: np.ndarray
-    value: np.ndarray
-    count: np.ndarray
-    bound: np.ndarray
-    relative: np.ndarray
-    squares: float = 0.0
-    freedom: int = 0
-    typical: float = 0.004
-    tokens: bool = False
-
-    @classmethod
-    def of_runs(
-        cls,
-        batch: np.ndarray,
-        value: np.ndarray,
-        *,
-        bound: np.ndarray | None = None,
-        seed: np.ndarray | None = None,
-        relative: np.ndarray | None = None,
-        typical: float = 0.004,
-        tokens: bool = False,
-    ) -> "Measured":
-        """Of single runs [m], in any order: means over the runs of a batch.
-
-        Args:
-            batch, value, typical, tokens: as of the class.
-            bound: [m], as of the class; bounds of a batch that others of its runs measure are left
-                out, and of a batch with bounds alone the lowest counts.
-            relative: [m], as of the class.
-            seed: [m]; what runs of one seed share, data order for one, is taken out.
-        """
-        batch, value = np.asarray(batch, float), np.asarray(value, float)
-        known = np.ones(len(batch), bool) if bound is None else ~np.asarray(bound, bool)
-        sizes, at = np.unique(batch, return_inverse=True)
-        seeds, of = np.unique(np.zeros(len(batch)) if seed is None else seed, return_inverse=True)
-        design = np.zeros((len(batch), len(sizes) + len(seeds)))
-        design[np.arange(len(batch)), at] = 1
-        design[np.arange(len(batch)), len(sizes) + of] = 1
-        each = np.ones(len(batch)) if relative is None else np.asarray(relative, float)
-        scaled, weighed = design[known] / each[known, None], value[known] / each[known]
-        means = np.linalg.lstsq(scaled, weighed, rcond=None)[0]
-        rest = weighed - scaled @ means
-        freedom = int(known.sum() - np.linalg.matrix_rank(design[known])) if known.any() else 0
-        count = np.bincount(at[known], minlength=len(sizes))
-        shift = means[len(sizes) :] @ np.bincount(of[known], minlength=len(seeds)) / known.sum()
-        lowest = np.full(len(sizes), np.inf)
-        np.minimum.at(lowest, at[~known], value[~known])
-        return cls(
-            batch=sizes,
-            value=np.where(count > 0, means[: len(sizes)] + shift, lowest),
-            count=np.maximum(count, 1),
-            bound=count == 0,
-            relative=np.bincount(at, each) / np.bincount(at),
-            squares=float(rest @ rest),
-            freedom=freedom,
-            typical=typical,
-            tokens=tokens,
-        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +98,7 @@ class Valley:
         return float(self.weight[self.log_batch >= math.log(self.ends[1]) - 1e-9].sum())
 
     @property
-    def status(self) -> Position:
+    def status(self) -> ValleyStatus:
         """Whether it lies inside, at an end, or anywhere."""
         low = self.below > OPEN or self.least == self.ends[0]
         high = self.above > OPEN or self.least == self.ends[1]
@@ -192,7 +118,9 @@ class Valley:
         return float(near[0]), float(near[-1])
 
 
-def valleys(cells: Sequence[Measured], level: float = 0.90, spread: float = SPREAD) -> list[Valley]:
+def valleys(
+    cells: Sequence[BatchMeans], level: float = 0.90, spread: float = SPREAD
+) -> list[Valley]:
     """The valley of each cell; cells share their scatter, in units of what is typical of each.
 
     Args:
@@ -200,13 +128,13 @@ def valleys(cells: Sequence[Measured], level: float = 0.90, spread: float = SPRE
         level: of the intervals.
         spread: of the logarithm of a scatter about the typical one before anything is seen.
     """
-    found = [_Cell(cell) for cell in cells]
+    grids = [_Cell(cell) for cell in cells]
     prior = -0.5 * (np.log(SCATTERS) / spread) ** 2
     # Every cell is judged by the scatter that all of them show.
-    total = prior + np.sum([cell.evidence for cell in found], axis=0)
+    total = prior + np.sum([cell.evidence for cell in grids], axis=0)
     shared = np.exp(total - total.max())
     shared /= shared.sum()
-    return [cell.valley(shared, level) for cell in found]
+    return [cell.valley(shared, level) for cell in grids]
 
 
 def heights(x: np.ndarray, tokens: bool = False) -> np.ndarray:
@@ -227,7 +155,7 @@ def heights(x: np.ndarray, tokens: bool = False) -> np.ndarray:
 class _Cell:
     """One cell on the grid: log probabilities [scatter, outlier or none, B*·u·v]."""
 
-    def __init__(self, cell: Measured) -> None:
+    def __init__(self, cell: BatchMeans) -> None:
         known = ~cell.bound
         self.cell, self.known, self.x = cell, known, np.log(cell.batch)
         self.unit = float(cell.value[known].min())
@@ -260,18 +188,18 @@ class _Cell:
                 variance = (scatter * own) ** 2 + rise**2
                 if j:
                     variance[j - 1] += (OUTLYING * scatter * own[j - 1]) ** 2
-                told, c, h = _integrated(variance, z, phi)
-                log[s, j] = told + height + doubt + repeated + self._bounds(scatter, c, h)
+                logs, c, h = _integrated(variance, z, phi)
+                log[s, j] = logs + height + doubt + repeated + self._bounds(scatter, c, h)
                 fits[s, j, :, 0], fits[s, j, :, 1] = c, h
         return log, fits
 
     def _bounds(self, scatter: float, c: np.ndarray, h: np.ndarray) -> np.ndarray:
         """Log probability that runs which missed the target would have needed more."""
-        told = np.zeros(len(c))
+        logs = np.zeros(len(c))
         for i in np.flatnonzero(self.cell.bound):
             sd = math.hypot(scatter * self.own[i], self.rise[i])
-            told += log_ndtr((c + np.maximum(h, 0) * self.phi[:, i] - self.z[i]) / sd)
-        return told
+            logs += log_ndtr((c + np.maximum(h, 0) * self.phi[:, i] - self.z[i]) / sd)
+        return logs
 
     def valley(self, shared: np.ndarray, level: float) -> Valley:
         """The valley, where the scatter has these probabilities [scatter]."""
@@ -348,6 +276,6 @@ def _integrated(
     squares = np.maximum((phi**2) @ weight - level**2 * weight.sum(), 1e-300)
     h = across / squares
     rest = np.maximum(weight @ value**2 - h * across, 0)
-    told = -0.5 * rest - 0.5 * np.log(squares) + log_ndtr(h * np.sqrt(squares))
-    told -= 0.5 * (np.log(variance).sum() + math.log(weight.sum()))
-    return told, share @ z - h * level, h
+    logs = -0.5 * rest - 0.5 * np.log(squares) + log_ndtr(h * np.sqrt(squares))
+    logs -= 0.5 * (np.log(variance).sum() + math.log(weight.sum()))
+    return logs, share @ z - h * level, h

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass
 
 from bss.errors import InputError
-from bss.policies.best_batch import BestBatch
+from bss.policies.follow_budget import FollowBudget
 from bss.policies.follow_optimum import FollowOptimum
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.late_switch import LateSwitch
 from bss.policies.law_optimum import LawOptimum
-from bss.policies.measured import Measured
+from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Policy
 from bss.policies.theory import Theory
 from bss.registry import Registry
@@ -25,8 +25,8 @@ POLICIES: Registry[Policy] = Registry(
     "policy",
     {
         "follow-optimum": FollowOptimum(),
-        "measured": Measured(),
-        "best-batch": BestBatch(),
+        "measured": FollowMeasured(),
+        "best-batch": FollowBudget(),
         "law-optimum": LawOptimum(),
         "late-switch": LateSwitch(),
         "functional-best": FunctionalBest(),

@@ -5,7 +5,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws import EsFit
 from bss.policies.follow_optimum import FollowOptimum
-from bss.policies.measured import Measured
+from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 
@@ -28,12 +28,12 @@ def derive_schedule(
         InputError: no target was reached, or the limits leave no schedule.
     """
     basis = Basis(int(points["seq_len"].iloc[0]), fit, points)
-    told = "the best measured batch at each target is followed"
+    note = "the best measured batch at each target is followed"
     if fit is None:
-        return Measured()(basis, tokens, limits), "measured", f"no law is fitted, so {told}"
+        return FollowMeasured()(basis, tokens, limits), "measured", f"no law is fitted, so {note}"
     try:
         schedule = FollowOptimum()(basis, tokens, limits)
     except InputError as error:
-        return Measured()(basis, tokens, limits), "measured", f"{told}; {error}"
+        return FollowMeasured()(basis, tokens, limits), "measured", f"{note}; {error}"
     sources = dict.fromkeys(at.best.source for at in fit.fits if at.best and at.best.value)
     return schedule, fit.name, f"{fit.name} law: {fit.choice}; B_opt by the {', '.join(sources)}"

@@ -110,7 +110,7 @@ class FunctionalBest:
                 prediction.
         """
         fit = basis.fitted(CurveFit)
-        check_drive(fit, self.optimise != "lr", True)
+        check_drive(fit, batch_changes=self.optimise != "lr")
         if self.optimise != "batch" and "p" in fit.unidentified:
             raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
         ladder = limits.within(basis.measured).ladder()

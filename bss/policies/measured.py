@@ -18,7 +18,7 @@ from bss.schedules.batch import BatchSchedule
 
 
 @dataclass(frozen=True)
-class Measured:
+class FollowMeasured:
     """Reads the table of points."""
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:

@@ -170,7 +170,10 @@ class Basis:
 
 @runtime_checkable
 class Policy(Protocol):
-    """A rule that makes a batch schedule; its settings are the fields of a frozen dataclass."""
+    """A rule that makes a batch schedule; its settings are the fields of a frozen dataclass.
+
+    One that chooses the rate too has a `search`, called alike, which gives both.
+    """
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """The schedule for a budget.
@@ -184,3 +187,12 @@ class Policy(Protocol):
             InputError: the basis lacks what the policy reads, or a setting is out of range.
         """
         ...
+
+
+def schedule_and_rate(
+    policy: Policy, basis: Basis, tokens: int, limits: Limits
+) -> tuple[BatchSchedule, Rate | None]:
+    """The schedule of a policy, and its rate: that of the basis, unless the policy chooses one."""
+    if search := getattr(policy, "search", None):
+        return search(basis, tokens, limits)
+    return policy(basis, tokens, limits), basis.rate

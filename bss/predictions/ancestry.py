@@ -38,8 +38,8 @@ def check_first(file: Path, outcomes: pd.DataFrame) -> str:
             )
         for commit in str(row["commit"]).split():
             if commit not in after:
-                asked = "merge-base", "--is-ancestor", first, commit.removesuffix("+")
-                after[commit] = _git(file, *asked) is not None
+                arguments = "merge-base", "--is-ancestor", first, commit.removesuffix("+")
+                after[commit] = _git(file, *arguments) is not None
             if not after[commit]:
                 raise InputError(
                     f"run {row['run']}: was trained at commit {commit}, which does not come after "
@@ -50,11 +50,11 @@ def check_first(file: Path, outcomes: pd.DataFrame) -> str:
 
 def first_commit(file: Path) -> str:
     """The commit that added a file for the first time; InputError where there is none."""
-    asked = "log", "--full-history", "--diff-filter=A", "--format=%H", "--", file.name
-    found = (_git(file, *asked) or b"").decode().split()
-    if not found:
+    arguments = "log", "--full-history", "--diff-filter=A", "--format=%H", "--", file.name
+    commits = (_git(file, *arguments) or b"").decode().split()
+    if not commits:
         raise InputError(f"{file}: is not committed; commit it before its runs are trained")
-    return found[-1]
+    return commits[-1]
 
 
 def _git(file: Path, *arguments: str) -> bytes | None:

@@ -99,8 +99,8 @@ class Registration:
             if None in (one.loss.value, one.loss.low, one.loss.high):
                 raise InputError(f"schedule {one.name}: its loss needs a value and an interval")
             if one.baselines.keys() != self.baselines.keys():
-                told = ", ".join(self.baselines) or "none"
-                raise InputError(f"schedule {one.name}: give each baseline a value: {told}")
+                names = ", ".join(self.baselines) or "none"
+                raise InputError(f"schedule {one.name}: give each baseline a value: {names}")
 
     @property
     def runs(self) -> list[str]:
@@ -114,9 +114,9 @@ class Registration:
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again; refuses another kind or schema."""
-        found = entry.pop("kind", None), entry.pop("schema", None)
-        if found != (cls.KIND, cls.SCHEMA):
-            raise InputError(f"kind {found[0]!r}, schema {found[1]!r}: no registration; {HINT}")
+        form = entry.pop("kind", None), entry.pop("schema", None)
+        if form != (cls.KIND, cls.SCHEMA):
+            raise InputError(f"kind {form[0]!r}, schema {form[1]!r}: no registration; {HINT}")
         return entry
 
 
@@ -140,7 +140,7 @@ def predictions(
         for s in [one.schedule]
     ]
     curves = stack(paths, fit.seq_len)
-    told = zip(drawn, paths, last_losses(fit, curves), untested(fit, curves), strict=True)
+    rows = zip(drawn, paths, last_losses(fit, curves), untested(fit, curves), strict=True)
     return tuple(
         Prediction(
             one.name,
@@ -153,7 +153,7 @@ def predictions(
             one.schedule,
             beyond,
         )
-        for one, path, loss, beyond in told
+        for one, path, loss, beyond in rows
     )
 
 

@@ -7,6 +7,7 @@ error, which no interval covers; ranks and differences are of the others.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def score(
         failures += [Failure(run, one.name, why) for run, why in wrong.items() if why]
         losses = [rows[run][registration.metric] for run in one.runs if not wrong[run]]
         scored.append(_scored(one, float(np.mean(losses)) if not any(wrong.values()) else None))
-    resampled = _Resampled(level, resamples, seed)
+    resampled = partial(_resampled, level, resamples, seed)
     groups = [*dict.fromkeys(one.ending for one in scored if one.ending), ALL]
     of = {name: [one for one in scored if name in (one.ending, ALL)] for name in groups}
     return Score(
@@ -149,10 +150,10 @@ def score(
     )
 
 
-def score_entry(found: Score, file: Path, commit: str) -> dict[str, Any]:
+def score_entry(scores: Score, file: Path, commit: str) -> dict[str, Any]:
     """A score as JSON has it, with the registration's file and the commit that added it."""
-    told = {"kind": "score", "file": str(file), "sha256": digest(file), "commit": commit}
-    return told | to_dict(found)
+    entry = {"kind": "score", "file": str(file), "sha256": digest(file), "commit": commit}
+    return entry | to_dict(scores)
 
 
 def _why(row: Mapping[Hashable, Any] | None, one: Prediction, metric: str) -> str:
@@ -179,55 +180,49 @@ def _mean(baseline: str) -> str:
     return f"mean of {LAW} and {baseline}"
 
 
-@dataclass(frozen=True)
-class _Resampled:
-    """Statistics with percentile intervals over schedules."""
-
-    level: float
-    resamples: int
-    seed: int
-
-    def __call__(self, statistic: Statistic, *values: np.ndarray) -> Estimate:
-        """A statistic of arrays [n]; without a value where there are few schedules, or none."""
-        n = len(values[0])
-        if n < FEWEST:
-            return Estimate(None, level=self.level, note=f"{n} schedules, fewer than {FEWEST}")
-        rows = np.random.default_rng(self.seed).integers(n, size=(self.resamples, n))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            value = float(statistic(*values))
-            draws = statistic(*(array[rows] for array in values))
-        if not np.isfinite(value):
-            why = "half of the schedules failed" if np.isinf(value) else "nothing varies"
-            return Estimate(None, level=self.level, note=why)
-        return interval(value, draws, level=self.level)
+def _resampled(
+    level: float, resamples: int, seed: int, statistic: Statistic, *values: np.ndarray
+) -> Estimate:
+    """A statistic of arrays [n], with its interval; no value of few schedules, or of none."""
+    n = len(values[0])
+    if n < FEWEST:
+        return Estimate(None, level=level, note=f"{n} schedules, fewer than {FEWEST}")
+    rows = np.random.default_rng(seed).integers(n, size=(resamples, n))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(statistic(*values))
+        draws = statistic(*(array[rows] for array in values))
+    if not np.isfinite(value):
+        why = "half of the schedules failed" if np.isinf(value) else "nothing varies"
+        return Estimate(None, level=level, note=why)
+    return interval(value, draws, level=level)
 
 
-def _judged(scored: list[Scored], resampled: _Resampled) -> dict[str, Judged]:
+def _judged(scored: list[Scored], resampled: Callable[..., Estimate]) -> dict[str, Judged]:
     ended = [one for one in scored if one.measured is not None]
     measured = np.array([one.measured for one in ended], float)
     covered = np.array([one.covered for one in scored], float)
-    found = {}
+    judged = {}
     for name in scored[0].predicted:
         predicted = np.array([one.predicted[name] for one in ended])
-        found[name] = Judged(
-            resampled(_median, np.array([_error(one, name) for one in scored])),
+        judged[name] = Judged(
+            resampled(partial(np.median, axis=-1), np.array([_error(one, name) for one in scored])),
             resampled(_rank_correlation, predicted, measured),
             resampled(_of_differences, predicted, measured),
-            resampled(_average, covered) if name == LAW else None,
+            resampled(partial(np.mean, axis=-1), covered) if name == LAW else None,
         )
-    return found
+    return judged
 
 
 def _compared(
-    scored: list[Scored], baselines: Mapping[str, str], resampled: _Resampled
+    scored: list[Scored], baselines: Mapping[str, str], resampled: Callable[..., Estimate]
 ) -> dict[str, Estimate]:
     ended = [one for one in scored if one.measured is not None]
-    found = {}
+    compared = {}
     for baseline in baselines:
         for name in (LAW, _mean(baseline)):
             less = [_error(one, name) - _error(one, baseline) for one in ended]
-            found[f"{name} - {baseline}"] = resampled(_average, np.array(less))
-    return found
+            compared[f"{name} - {baseline}"] = resampled(partial(np.mean, axis=-1), np.array(less))
+    return compared
 
 
 def _error(one: Scored, name: str) -> float:
@@ -235,14 +230,6 @@ def _error(one: Scored, name: str) -> float:
     if one.measured is None:
         return np.inf
     return 100 * abs(one.predicted[name] / one.measured - 1)
-
-
-def _average(values: np.ndarray) -> np.ndarray:
-    return values.mean(axis=-1)
-
-
-def _median(errors: np.ndarray) -> np.ndarray:
-    return np.median(errors, axis=-1)
 
 
 def _of_differences(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:

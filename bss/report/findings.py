@@ -6,13 +6,13 @@ from typing import Any
 from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.plots.contenders import loss_noun, millinats
-from bss.points.rates import told as rate_text
+from bss.points.rates import rate_text
 from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
-from bss.report.results import Results
+from bss.report.results import Reported
 from bss.units import format_tokens
 
 
-def short_answer(results: Results) -> list[str]:
+def short_answer(results: Reported) -> list[str]:
     """Which batch schedule wins at each ending, B_opt, and which law to believe.
 
     What the results cannot answer is left out.
@@ -70,36 +70,36 @@ def peak_text(rate: float) -> str:
     return rate_text(float(f"{rate:.3g}"))
 
 
-def fit_warnings(results: Results) -> list[str]:
+def fit_warnings(results: Reported) -> list[str]:
     """What the fits warn of, each line once with its law; what is not identified is told apart."""
     laws = [law for group in results.fits.values() for law in group.items()]
     others = {"law of loss curves": results.curve_fit, "law of final losses": results.table_fit}
     laws += [(law, fit) for law, fit in others.items() if fit is not None]
-    told = [
+    lines = [
         text if text.startswith(f"{law}: ") else f"{law}: {text}"
         for law, fit in laws
         for text in fit.warnings
         if ": unidentified: " not in text
     ]
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(lines))
 
 
-def unidentified(results: Results) -> list[str]:
+def unidentified(results: Reported) -> list[str]:
     """What the fits cannot tell, and why, a sentence for each reason."""
-    told: dict[tuple[str, str], list[str]] = {}
+    targets: dict[tuple[str, str], list[str]] = {}
     for group, laws in results.fits.items():
         for law, fit in laws.items():
             where = f"by the {law} law{f', {group}' if group else ''}"
-            for found in fit.fits:
-                for name, estimate in found.batches.items():
+            for target in fit.fits:
+                for name, estimate in target.batches.items():
                     if estimate.value is None:
-                        why = estimate.note or found.status
-                        told.setdefault((f"{name} {where}", why), []).append(
-                            f"{found.target_loss:g}"
+                        why = estimate.note or target.status
+                        targets.setdefault((f"{name} {where}", why), []).append(
+                            f"{target.target_loss:g}"
                         )
     lines = [
         f"{what} at {', '.join(losses)} nats: {_reason(why)}"
-        for (what, why), losses in told.items()
+        for (what, why), losses in targets.items()
     ]
     for name, why in results.curve_fit.unidentified.items() if results.curve_fit else ():
         lines.append(f"{name} of the law of loss curves: {_reason(why)}")
@@ -118,28 +118,28 @@ def _reason(note: str) -> str:
 def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
     when, tokens = ENDINGS[ending].when, budget or max(row.tokens for row in rows)
     first, best = rows[0], next((row for row in rows if row.best), None)
-    told = (
+    sentence = (
         f"{when} and {format_tokens(round(tokens))} tokens, {_name(first)} has the lowest {noun}, "
         f"{first.loss:.4f} nats"
     )
     if best is None:
-        return f"{told}; no constant batch finished to compare it with."
+        return f"{sentence}; no constant batch finished to compare it with."
     if first is best:
         if any(row.role not in CONSTANT_ROLES for row in rows):
-            told += ": no schedule beats the best constant batch"
+            sentence += ": no schedule beats the best constant batch"
     elif first.role in CONSTANT_ROLES:
-        told += (
+        sentence += (
             f", {_apart(first.difference)} {_name(best)}, which has the lowest held-out loss "
             "of the constants"
         )
     else:
-        told += f", {_apart(first.difference)} the best {_name(best)} ({best.loss:.4f})"
+        sentence += f", {_apart(first.difference)} the best {_name(best)} ({best.loss:.4f})"
     others = [
         f"{_name(row)} ends {_apart(row.difference)} {_name(best)}"
         for row in rows
         if row.role not in CONSTANT_ROLES and row is not first
     ]
-    sentences = [told, " and ".join(others), _equal_steps(rows)]
+    sentences = [sentence, " and ".join(others), _equal_steps(rows)]
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 
@@ -172,17 +172,17 @@ def _apart(difference: float) -> str:
 
 def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
     """How far the differences can be trusted: one seed, or several."""
-    told = [
+    differences = [
         f"{millinats(row.difference, row.error)} × 10⁻³ nats {ENDINGS[ending].when} ({row.verdict})"
         for ending, rows in standings.items()
         for row in rows
         if row.role == "schedule" and row.error is not None
     ]
-    if told:
+    if differences:
         return (
             f"Over {seeds} seeds, differences are paired by seed and given with 95% intervals, "
             "adjusted for how many are compared: the derived schedule against the best constant, "
-            f"{', '.join(told)}."
+            f"{', '.join(differences)}."
         )
     return (
         "Every run has one seed, so the differences between runs have no error bar. Read small "
@@ -190,15 +190,15 @@ def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
     )
 
 
-def _optimal_batch(results: Results, law: str) -> str:
+def _optimal_batch(results: Reported, law: str) -> str:
     fit = results.fits.get("", {}).get(law)
     if fit is None:
         return ""
     name, count = fit.law.name, len(fit.fits)
     known = [
-        f"{digits(estimate.value)} at {found.target_loss:g}"
-        for found in fit.fits
-        if found.status == "converged" and (estimate := found.batches.get("B_opt"))
+        f"{digits(estimate.value)} at {target.target_loss:g}"
+        for target in fit.fits
+        if target.status == "converged" and (estimate := target.batches.get("B_opt"))
         if estimate.value is not None
     ]
     if not known:
@@ -226,7 +226,7 @@ def _final_batch(fit: TableFit) -> str:
     )
 
 
-def _caution(results: Results, law: str) -> str:
+def _caution(results: Reported, law: str) -> str:
     """A warning where the law that B_opt is read from is not the one that predicts best."""
     comparison = results.comparisons.get("", {"table": [], "winner": ""})
     errors = {row["law"]: row["interior_loss"] for row in comparison["table"]}
@@ -246,7 +246,7 @@ def _best_law(comparison: dict[str, Any]) -> str:
     if not table:
         return "Too few batches to say which law predicts left-out batches best."
     best = table[0]
-    told = (
+    sentence = (
         f"Of {len(table)} laws, the {best['law']} predicts left-out batches best, with an rms "
         f"error of {best['interior_loss']:.4f} nats"
         if len(table) > 1
@@ -254,8 +254,8 @@ def _best_law(comparison: dict[str, Any]) -> str:
         f"{best['interior_loss']:.4f} nats"
     )
     if winner != best["law"]:
-        told += f"; the {winner} is simpler and as good within one standard error"
+        sentence += f"; the {winner} is simpler and as good within one standard error"
     if comparison["left_out"]:
         left = ", ".join(comparison["left_out"])
-        told += f". Too few batches to judge: {left}"
-    return f"{told}."
+        sentence += f". Too few batches to judge: {left}"
+    return f"{sentence}."

@@ -15,17 +15,15 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.es import FAMILIES
-from bss.laws.es.values import Comparison
 from bss.laws.final_loss.table import final_losses
 from bss.laws.fitting.estimate import Options
 from bss.points import rates
 from bss.points.batches import alike
-from bss.points.curve import default_targets, evaluated, points
-from bss.points.design import design_warnings
+from bss.points.measuring import measure_points
 from bss.policies.derived import derive_schedule
 from bss.policies.functional_best import FunctionalBest, assumed_rate
 from bss.policies.policy import Basis, Limits
-from bss.report.results import Results
+from bss.report.results import Reported
 from bss.schedules.batch import BatchSchedule
 from bss.tables import loss_column
 
@@ -41,14 +39,14 @@ class How:
     """How points are measured and laws are fitted; see `bss.points.curve` and `bss.laws`.
 
     Attributes:
-        targets: losses in nats; chosen where there are none.
+        targets: losses in nats; chosen where there are None.
         smooth: window over a noisy loss, in tokens.
         warmup: tokens of warm-up of the rate.
         since: tokens before which losses tell the law of loss curves nothing.
         resamples: refits of a bootstrap.
     """
 
-    targets: Sequence[float] = ()
+    targets: Sequence[float] | None = None
     smooth: int | None = None
     warmup: int = 0
     since: int = 0
@@ -56,8 +54,8 @@ class How:
 
 
 @dataclass
-class _Found:
-    """What was found so far, what was said meanwhile, and why the rest was not."""
+class _Attempts:
+    """What was tried so far, what was said meanwhile, and why the rest was not."""
 
     remarks: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
@@ -75,7 +73,7 @@ class _Found:
                 self.remarks += [str(one.message) for one in said]
 
 
-def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -> Results:
+def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -> Reported:
     """Results of a run table.
 
     Args:
@@ -83,49 +81,52 @@ def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -
         experiment: the title of the page, the command that makes it and versions.
         how: targets, smoothing, refits.
     """
-    runs, found = _with_rates(runs), _Found(_ended_high(runs))
+    runs, attempts = _with_rates(runs), _Attempts(_ended_high(runs))
     same = alike(runs)
-    measured = found.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
-    fits: dict[str, EsFit] = {}
-    chosen: EsFit | None = None
-    comparison: Comparison | None = None
-    if measured is not None:
-        measured, told = measured
-        found.remarks += [*_left_out(runs, same), *told]
-        section, options = "Which law predicts batches it has not seen", Options(how.resamples)
-        chosen = found.attempt(section, partial(fit_es, measured, options=options))
-        if chosen is not None:
-            comparison, fits = chosen.comparison, {chosen.name: chosen}
-            if comparison is None:
-                found.missing[section] = chosen.choice
-        for law in FAMILIES:
-            if law.name not in fits:
-                make = partial(fit_es, measured, law, options=options)
-                fit = found.attempt(f"E(S), {law.name} law", make)
-                fits |= {} if fit is None else {law.name: fit}
+    measured = attempts.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
+    points, remarks = (None, []) if measured is None else measured
+    if points is not None:
+        attempts.remarks += [*_left_out(runs, same), *remarks]
+    chosen, fits = _es_fits(attempts, points, Options(how.resamples))
+    comparison = chosen.comparison if chosen else None
     varied = _varied(runs)
-    curve = found.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
-    table = found.attempt("The law of final losses", partial(_table_fit, runs, how))
-    make = partial(_schedule, same, measured, chosen, curve)
-    schedule = found.attempt("The schedule", make)
-    return Results(
+    curve = attempts.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
+    table = attempts.attempt("The law of final losses", partial(_table_fit, runs, how))
+    make = partial(_schedule, same, points, chosen, curve)
+    return Reported(
         experiment=experiment,
         runs=runs,
-        points=measured,
+        points=points,
         fits={"": fits} if fits else {},
         comparisons={"": asdict(comparison)} if comparison else {},
         curve_fit=curve,
-        schedule=schedule,
-        contenders=None,
-        throughput=None,
-        tables={} if measured is None else {"points": measured.loc[:, SHOWN]},
-        pictures={},
+        schedule=attempts.attempt("The schedule", make),
+        tables={} if points is None else {"points": points.loc[:, SHOWN]},
         table_fit=table,
         varied=varied,
         warmup=how.warmup,
-        remarks=tuple(dict.fromkeys(found.remarks)),
-        missing=found.missing,
+        remarks=tuple(dict.fromkeys(attempts.remarks)),
+        missing=attempts.missing,
     )
+
+
+def _es_fits(
+    attempts: _Attempts, points: pd.DataFrame | None, options: Options
+) -> tuple[EsFit | None, dict[str, EsFit]]:
+    """The law that left-out batches choose, and with it each of the families, by name."""
+    if points is None:
+        return None, {}
+    section = "Which law predicts batches it has not seen"
+    chosen = attempts.attempt(section, partial(fit_es, points, options=options))
+    fits = {} if chosen is None else {chosen.name: chosen}
+    if chosen is not None and chosen.comparison is None:
+        attempts.missing[section] = chosen.choice
+    for law in FAMILIES:
+        if law.name not in fits:
+            make = partial(fit_es, points, law, options=options)
+            if fit := attempts.attempt(f"E(S), {law.name} law", make):
+                fits[law.name] = fit
+    return chosen, fits
 
 
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
@@ -141,11 +142,7 @@ def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
     """Points of runs of one batch each, and what their rates mean."""
     if same.empty:
         raise InputError("no run keeps one batch throughout")
-    runs, told = evaluated(same)
-    targets = how.targets or default_targets(runs, warmup_tokens=how.warmup, smooth=how.smooth)
-    measured = points(runs, targets, smooth=how.smooth)
-    traps = [*design_warnings(runs, measured), *rates.rate_warnings(runs, measured)]
-    return measured, [*told, *traps]
+    return measure_points(same, how.targets, warmup=how.warmup, smooth=how.smooth)
 
 
 def _ended_high(runs: pd.DataFrame) -> list[str]:
@@ -155,18 +152,18 @@ def _ended_high(runs: pd.DataFrame) -> list[str]:
     high = last.index[last > HIGH * lowest]
     if high.empty:
         return []
-    told = f"{high[0]}, {last[high[0]]:.3g} after {lowest[high[0]]:.3g} nats"
-    return [f"{len(high)} of {len(last)} runs end far above their lowest loss (the first: {told})"]
+    first = f"{high[0]}, {last[high[0]]:.3g} after {lowest[high[0]]:.3g} nats"
+    return [f"{len(high)} of {len(last)} runs end far above their lowest loss (the first: {first})"]
 
 
 def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:
     constant = sum(len(set(run["batch"])) == 1 for _, run in runs.groupby("run"))
     used = len(set(same["run"]))
-    told = (
+    remark = (
         f"E(S) is of {used} of {constant} runs of one batch: those of one model, sequence length "
         "and peak rate with the most batches"
     )
-    return [told] if used < constant else []
+    return [remark] if used < constant else []
 
 
 def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
@@ -212,19 +209,19 @@ def _schedule(
     limits = Limits(STAGES)
     if measured is not None:
         seq_len, tokens = int(same["seq_len"].iloc[0]), max(int(n) for n in same["tokens"])
-        found = derive_schedule(fit, measured, tokens, limits)
-        return _told(*found, tokens, seq_len, rates.one_rate(measured))
+        derived = derive_schedule(fit, measured, tokens, limits)
+        return _entry(*derived, tokens, seq_len, rates.one_rate(measured))
     if curve is None:
         raise InputError("no points and no law of loss curves to make one of")
     rate = assumed_rate(curve, curve.tokens)
     basis = Basis(curve.seq_len, curve, rate=rate)
     schedule, rate = FunctionalBest().search(basis, curve.tokens, limits)
     note = "the lowest loss that the law of loss curves predicts at equal tokens"
-    return _told(schedule, "functional", note, curve.tokens, curve.seq_len, rate.peak)
+    return _entry(schedule, "functional", note, curve.tokens, curve.seq_len, rate.peak)
 
 
-def _told(
+def _entry(
     schedule: BatchSchedule, law: str, note: str, tokens: int, seq_len: int, lr: float | None
 ) -> dict[str, Any]:
-    made = {"batch": str(schedule), "law": law, "note": note}
-    return made | {"tokens": tokens, "seq_len": seq_len, "lr": lr, "warmup": 0}
+    entry = {"batch": str(schedule), "law": law, "note": note}
+    return entry | {"tokens": tokens, "seq_len": seq_len, "lr": lr, "warmup": 0}

@@ -30,7 +30,7 @@ from bss.policies.follow_optimum import optimal_batch
 from bss.report import tables
 from bss.report.findings import fit_warnings, peak_text, short_answer, unidentified
 from bss.report.measured import How, measured_results
-from bss.report.results import Results, read_results
+from bss.report.results import Reported, read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
@@ -56,7 +56,7 @@ def write_report(results: Path, file: Path) -> None:
 
 
 def write_runs_report(
-    runs: pd.DataFrame, title: str, command: str, how: How, file: Path, told: Sequence[str] = ()
+    runs: pd.DataFrame, title: str, command: str, how: How, file: Path, remarks: Sequence[str] = ()
 ) -> None:
     """Write the report of a run table, whole or not at all.
 
@@ -66,18 +66,18 @@ def write_runs_report(
         command: that makes it.
         how: points are measured and laws are fitted.
         file: the HTML file.
-        told: remarks on the runs, which come before those of the fits.
+        remarks: remarks on the runs, which come before those of the fits.
 
     Raises:
         InputError: the page cannot be written.
     """
     versions = {"bss": own_version(), "jax": version("jax"), "numpy": version("numpy")}
     experiment = {"title": title, "command": command, "versions": versions}
-    found = measured_results(runs, experiment, how)
-    write_results(replace(found, remarks=(*told, *found.remarks)), file)
+    results = measured_results(runs, experiment, how)
+    write_results(replace(results, remarks=(*remarks, *results.remarks)), file)
 
 
-def write_results(results: Results, file: Path) -> None:
+def write_results(results: Reported, file: Path) -> None:
     """Write the page of results.
 
     Raises:
@@ -108,7 +108,7 @@ def write_page(file: Path, page: str) -> None:
         raise InputError(f"report: {file} cannot be written: {error.strerror}") from None
 
 
-def _content(results: Results) -> dict[str, Any]:
+def _content(results: Reported) -> dict[str, Any]:
     """Everything the template shows; a section whose value is empty is left out."""
     fits = [fit for group in results.fits.values() for fit in group.values()]
     contenders, throughput, final = results.contenders, results.throughput, results.table_fit
@@ -123,7 +123,7 @@ def _content(results: Results) -> dict[str, Any]:
         "runs": runs,
         "held_out": runs is None or loss_column(runs) == "eval_loss",
         "count": 0 if results.runs is None else results.runs["run"].nunique(),
-        "fits": {group: tables.batch_table(found) for group, found in results.fits.items()},
+        "fits": {group: tables.batch_table(laws) for group, laws in results.fits.items()},
         "warnings": [*results.remarks, *fit_warnings(results)],
         "unidentified": unidentified(results),
         "intervals": fits[0] if fits else None,
@@ -134,7 +134,7 @@ def _content(results: Results) -> dict[str, Any]:
         "optima": tables.optima_table(final) if final and final.status == "converged" else None,
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
-        "contenders": {} if contenders is None else tables.contender_tables(contenders),
+        "contenders": [] if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and compared_loss(contenders) == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
         "throughput": None if throughput is None else tables.throughput_table(throughput),
@@ -159,41 +159,41 @@ def _shown(runs: pd.DataFrame) -> pd.DataFrame | None:
 def _setting(runs: pd.DataFrame) -> str:
     """What runs of one model and one peak rate have in common."""
     first = runs.iloc[0]
-    told = [f"model {first['model']}"] if "model" in runs else []
+    parts = [f"model {first['model']}"] if "model" in runs else []
     if "peak_lr" in runs and first["peak_lr"] == first["peak_lr"]:
-        told.append(f"peak learning rate {peak_text(first['peak_lr'])}")
-    return ", ".join(told)
+        parts.append(f"peak learning rate {peak_text(first['peak_lr'])}")
+    return ", ".join(parts)
 
 
-def _figures(results: Results, runs: pd.DataFrame | None) -> dict[str, Figure]:
+def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
     """The figures that the results are enough for, by name; those of fits by their group."""
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     points, fits = results.points, results.fits.get("")
     targets = [] if points is None or not fits else sorted(set(points["target_loss"]))[::-1]
     if results.runs is not None:
         try:
-            found["losses"] = plots.loss_curves(results.runs if runs is None else runs, targets)
+            figures["losses"] = plots.loss_curves(results.runs if runs is None else runs, targets)
         except InputError:
             results.missing["Loss against tokens"] = "no run keeps one batch and has 3 losses"
     if results.varied is not None:
-        found["varied"] = varied_curves(results.varied)
+        figures["varied"] = varied_curves(results.varied)
     if points is not None and fits:
-        found["es"] = plots.es_panels(points, fits)
-        found["tokens"] = plots.tokens_to_target(points, fits)
+        figures["es"] = plots.es_panels(points, fits)
+        figures["tokens"] = plots.tokens_to_target(points, fits)
     for group, members in results.fits.items():
-        found[f"batches {group}"] = plots.batch_against_loss(members)
+        figures[f"batches {group}"] = plots.batch_against_loss(members)
     if results.curve_fit is not None and results.varied is not None:
-        found["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
+        figures["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
     if results.table_fit is not None:
-        found["final"] = table_figure(results.table_fit)
+        figures["final"] = table_figure(results.table_fit)
     if results.schedule is not None:
         plan, decayed = _plans(results.schedule)
-        found["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)
+        figures["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)
     if results.contenders is not None:
-        found["contenders"] = plots.contenders_figure(results.contenders)
+        figures["contenders"] = plots.contenders_figure(results.contenders)
     if results.throughput is not None:
-        found["throughput"] = plots.throughput_figure(results.throughput)
-    return found
+        figures["throughput"] = plots.throughput_figure(results.throughput)
+    return figures
 
 
 def _plans(schedule: dict[str, Any]) -> tuple[Plan, Plan | None]:
@@ -211,7 +211,7 @@ def _plans(schedule: dict[str, Any]) -> tuple[Plan, Plan | None]:
     return plan, resolve(batch, tokens, seq_len, rate=rate)
 
 
-def _law_batch(results: Results):
+def _law_batch(results: Reported):
     """B_opt along the loss trajectory by the law of the schedule, where it has one."""
     fit = results.fits.get("", {}).get((results.schedule or {})["law"])
     try:

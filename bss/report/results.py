@@ -38,7 +38,7 @@ HINT = "run the experiment again to rewrite it"
 
 
 @dataclass(frozen=True)
-class Results:
+class Reported:
     """An experiment's results; None or empty where a file is not there.
 
     Attributes:
@@ -61,16 +61,16 @@ class Results:
     """
 
     experiment: dict[str, Any]
-    runs: pd.DataFrame | None
-    points: pd.DataFrame | None
-    fits: dict[str, dict[str, EsFit]]
-    comparisons: dict[str, dict[str, Any]]
-    curve_fit: CurveFit | None
-    schedule: dict[str, Any] | None
-    contenders: pd.DataFrame | None
-    throughput: pd.DataFrame | None
-    tables: dict[str, pd.DataFrame]
-    pictures: dict[str, bytes]
+    runs: pd.DataFrame | None = None
+    points: pd.DataFrame | None = None
+    fits: dict[str, dict[str, EsFit]] = field(default_factory=dict)
+    comparisons: dict[str, dict[str, Any]] = field(default_factory=dict)
+    curve_fit: CurveFit | None = None
+    schedule: dict[str, Any] | None = None
+    contenders: pd.DataFrame | None = None
+    throughput: pd.DataFrame | None = None
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
     varied: pd.DataFrame | None = None
     warmup: int = 0
@@ -78,7 +78,7 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def read_results(directory: Path) -> Results:
+def read_results(directory: Path) -> Reported:
     """Read a results directory.
 
     Raises:
@@ -93,7 +93,7 @@ def read_results(directory: Path) -> Results:
         comparisons[""] = _json(files["comparison.json"], COMPARISON)
     curve = _json(files["fit.json"]) if "fit.json" in files else {}
     fitted = "" in fits and tables.pop("points.csv", None) is not None
-    return Results(
+    return Reported(
         experiment=experiment,
         runs=read_runs(files["runs.parquet"]) if "runs.parquet" in files else None,
         points=read_points(files["points.csv"]) if fitted else None,
@@ -124,7 +124,7 @@ def _missing(
         "Contenders at equal tokens": ("contenders.csv", "contenders.csv" in files),
         "Throughput and compilations": ("throughput.csv", "throughput.csv" in files),
     }
-    return {title: f"no {file}" for title, (file, found) in there.items() if not found}
+    return {title: f"no {file}" for title, (file, present) in there.items() if not present}
 
 
 def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:

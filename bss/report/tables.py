@@ -1,37 +1,20 @@
 """The tables of a report's page: what results say in rows and cells of text."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bss.cells import Table
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.plots.contenders import difference_text
-from bss.points.standings import ENDINGS, by_ending, compared_loss
+from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
 from bss.report.findings import digits, interval_text, over, peak_text, rounded
 from bss.tables import loss_column
 from bss.units import format_tokens
 
 MOST_ROWS = 40
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the page: the first column is text, the others are numbers.
-
-    Attributes:
-        columns: their names.
-        rows: cells, row by row.
-        strong: rows to set in bold.
-        left_out: rows of the file that are not shown.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    strong: Sequence[bool] = ()
-    left_out: int = 0
 
 
 def runs_table(runs: pd.DataFrame) -> Table:
@@ -61,7 +44,7 @@ def runs_table(runs: pd.DataFrame) -> Table:
         "model", "N (parameters)", "sequence length (tokens)", "runs", "batch (sequences)",
         "peak learning rate", "tokens consumed", f"lowest {noun} loss (nats)",
     ]  # fmt: skip
-    return Table(columns, rows, (), len(groups) - len(rows))
+    return Table("", columns, rows, left_out=len(groups) - len(rows))
 
 
 def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
@@ -82,75 +65,63 @@ def batch_table(fits: Mapping[str, EsFit]) -> Table:
     for loss in losses:
         row = [f"{loss:g}"]
         for law, name in names:
-            found = next((f for f in fits[law].fits if f.target_loss == loss), None)
-            good = found is not None and found.status == "converged" and name in found.batches
-            row.append(interval_text(found.batches[name]) if found and good else "–")
+            target = next((f for f in fits[law].fits if f.target_loss == loss), None)
+            good = target is not None and target.status == "converged" and name in target.batches
+            row.append(interval_text(target.batches[name]) if target and good else "–")
         rows.append(row)
-    return Table(["loss (nats)", *(f"{name}, {law}" for law, name in names)], rows)
+    return Table("", ["loss (nats)", *(f"{name}, {law}" for law, name in names)], rows)
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> Table:
     """How well each law predicts left-out batches; the chosen one is strong."""
-    columns = {
-        "law": ("law", ""),
-        "parameters": ("parameters", ""),
-        "points": ("points", ""),
-        "interior_loss": ("rms error in loss (nats)", ".4f"),
-        "interior_log_E": ("rms error in log E", ".3f"),
-        "edge_log_E": ("the same at the edges", ".3f"),
+    cells = {
+        "law": lambda e: e["law"],
+        "parameters": lambda e: number(e["parameters"], ""),
+        "points": lambda e: number(e["points"], ""),
+        "rms error in loss (nats)": lambda e: number(e["interior_loss"], ".4f"),
+        "rms error in log E": lambda e: number(e["interior_log_E"], ".3f"),
+        "the same at the edges": lambda e: number(e["edge_log_E"], ".3f"),
     }
     entries = comparison["table"]
-    rows = [[number(e[key], form) for key, (_, form) in columns.items()] for e in entries]
-    strong = [entry["law"] == comparison["winner"] for entry in entries]
-    return Table([title for title, _ in columns.values()], rows, strong)
+    return Table.of("", entries, cells, [entry["law"] == comparison["winner"] for entry in entries])
 
 
 def parameter_table(fit: CurveFit) -> Table:
     """The parameters of a law of loss curves, with intervals."""
     rows = [[name, interval_text(e), e.note] for name, e in fit.parameters.items()]
-    return Table(["parameter", "value", "note"], rows)
+    return Table("", ["parameter", "value", "note"], rows)
 
 
 def optima_table(fit: TableFit) -> Table:
     """The best batch at each size and budget, and the batches as good."""
-    unit = fit.seq_len or 1
-    rows = [
-        [
-            format_tokens(rounded(at.params)),
-            format_tokens(rounded(at.tokens)),
-            interval_text(over(at.batch, unit)),
-            " to ".join(
-                "–" if x is None else digits(x / unit) for x in (at.wider.low, at.wider.high)
-            ),
-        ]
-        for at in fit.optima
+    unit, counted = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
+    cells = {
+        "N": lambda at: format_tokens(rounded(at.params)),
+        "D (tokens)": lambda at: format_tokens(rounded(at.tokens)),
+        f"B_opt ({counted})": lambda at: interval_text(over(at.batch, unit)),
+        "within .005 nats of the best": lambda at: " to ".join(
+            "–" if x is None else digits(x / unit) for x in (at.wider.low, at.wider.high)
+        ),
+    }
+    return Table.of("", fit.optima, cells)
+
+
+def contender_tables(contenders: pd.DataFrame) -> list[Table]:
+    """The standings of each ending."""
+    cells: dict[str, Callable[[Standing], str]] = {
+        "contender": lambda row: row.name,
+        "batch": lambda row: row.batch,
+        "tokens": lambda row: f"{row.tokens:,}",
+        "steps": lambda row: f"{row.steps:,}",
+        "held-out loss": lambda row: f"{row.eval_loss:.4f}",
+    }
+    if compared_loss(contenders) == "test_loss":
+        cells["test loss"] = lambda row: f"{row.loss:.4f}"
+    cells["difference (10⁻³ nats)"] = difference_text
+    return [
+        Table.of(ENDINGS[ending].title, rows, cells, [row.role == "schedule" for row in rows])
+        for ending, rows in by_ending(contenders).items()
     ]
-    counted = "sequences" if fit.seq_len else "tokens"
-    return Table(["N", "D (tokens)", f"B_opt ({counted})", "within .005 nats of the best"], rows)
-
-
-def contender_tables(contenders: pd.DataFrame) -> dict[str, Table]:
-    """The standings of each ending, by its title."""
-    tested = compared_loss(contenders) == "test_loss"
-    columns = ["contender", "batch", "tokens", "steps", "held-out loss"]
-    columns += ["test loss"] * tested + ["difference (10⁻³ nats)"]
-    found = {}
-    for ending, rows in by_ending(contenders).items():
-        cells = [
-            [
-                row.name,
-                row.batch,
-                f"{row.tokens:,}",
-                f"{row.steps:,}",
-                f"{row.eval_loss:.4f}",
-                *[f"{row.loss:.4f}"] * tested,
-                difference_text(row),
-            ]
-            for row in rows
-        ]
-        strong = [row.role == "schedule" for row in rows]
-        found[ENDINGS[ending].title] = Table(columns, cells, strong)
-    return found
 
 
 def throughput_table(throughput: pd.DataFrame) -> Table:
@@ -174,14 +145,14 @@ def throughput_table(throughput: pd.DataFrame) -> Table:
         "run", "tokens trained", "batch: tokens per second", "model FLOP utilisation", "programs",
         "recompilations",
     ]  # fmt: skip
-    return Table(columns, rows)
+    return Table("", columns, rows)
 
 
 def plain_table(table: pd.DataFrame) -> Table:
     """The first rows of a table as it is."""
     shown = table.head(MOST_ROWS)
     rows = [[_plain(value) for value in row] for row in shown.astype(object).to_numpy().tolist()]
-    return Table([str(column) for column in table], rows, (), len(table) - len(shown))
+    return Table("", [str(column) for column in table], rows, left_out=len(table) - len(shown))
 
 
 def _plain(value: Any) -> str:

@@ -83,10 +83,10 @@ def answers(setting: Setting, names: Iterable[str] = RULES) -> list[Answer]:
         InputError: no rule has such a name.
 
     Examples:
-        >>> told = answers(Setting(params=85e6, tokens=2.5e9, seq_len=1024), ["step-law", "kaplan"])
-        >>> [(a.name, a.batch, a.in_range, a.missing) for a in told]
+        >>> said = answers(Setting(params=85e6, tokens=2.5e9, seq_len=1024), ["step-law", "kaplan"])
+        >>> [(a.name, a.batch, a.in_range, a.missing) for a in said]
         [('step-law', 'best', True, ()), ('kaplan', 'critical', None, ('loss',))]
-        >>> round(told[0].told.batch_tokens), round(told[0].told.lr, 5)
+        >>> round(said[0].hyperparameters.batch_tokens), round(said[0].hyperparameters.lr, 5)
         (134788, 0.00305)
     """
     return [answer(name, RULES[name], setting) for name in names]

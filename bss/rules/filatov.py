@@ -7,16 +7,14 @@ batch grows as D^.45, a power without a constant, so it is no rule here.
 Golden: along that batch the rate falls as D^−.28 (Eq. 10).
 """
 
-from dataclasses import replace
-
-from bss.rules.scaling import Change, Scaling, ratio, times
+from bss.rules.scaling import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 
 def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """The rate times κ^.62, over the ratio of budgets to .56."""
     factor = ratio(reference, change) ** 0.62 * change.horizon**-0.56
-    return replace(reference, lr=times(reference.lr, factor))
+    return reference.times(lr=factor)
 
 
 FILATOV = Scaling("arXiv 2510.03871, Fig. 3b", scale)

@@ -5,15 +5,13 @@ multiplied by k, multiply the learning rate by k, and keep all else; SGD with mo
 up to 8192 images. Golden: .1 at 256 becomes .1·32 at 8192 (Table 2).
 """
 
-from dataclasses import replace
-
-from bss.rules.scaling import Change, Scaling, ratio, times
+from bss.rules.scaling import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 
 def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """The rate times κ."""
-    return replace(reference, lr=times(reference.lr, ratio(reference, change)))
+    return reference.times(lr=ratio(reference, change))
 
 
 LINEAR = Scaling("arXiv 1706.02677, Sec. 2.1", scale)

@@ -11,7 +11,7 @@ configs (B 32, d 512: rate .003646, beta2 .994962).
 import math
 
 from bss.rules.rule import Rule
-from bss.rules.setting import Hyperparameters, Setting, sequences_of, tokens_of
+from bss.rules.setting import Hyperparameters, Setting
 
 _SEQ_LEN, _STEPS, _LARGEST_RATE = 4096, 2**16, 0.01
 _LEAST, _MOST = 8, 8192  # sequences
@@ -20,14 +20,14 @@ _LEAST, _MOST = 8, 8192  # sequences
 def law(setting: Setting) -> Hyperparameters:
     """Batch by the budget, all else by the batch and the width."""
     assert setting.d_model is not None  # the rule needs it
-    exact = sequences_of(setting.tokens / _STEPS, _SEQ_LEN)
+    exact = setting.tokens / _STEPS / _SEQ_LEN
     sequences = 2 ** max(0, math.ceil(math.log2(exact)))
     while sequences > 1 and _rate(sequences, setting.d_model) > _LARGEST_RATE:
         sequences //= 2
     if not _LEAST <= sequences <= _MOST:
         return Hyperparameters()
     return Hyperparameters(
-        batch_tokens=tokens_of(sequences, _SEQ_LEN),
+        batch_tokens=sequences * _SEQ_LEN,
         lr=_rate(sequences, setting.d_model),
         beta1=0.95,
         beta2=max(0.95, 0.98 ** (sequences / 128)),

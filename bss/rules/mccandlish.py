@@ -5,10 +5,8 @@ The critical batch is about the gradient noise scale. The best rate of SGD is
 Golden: at B = B_noise it is half of that at large batches.
 """
 
-from dataclasses import replace
-
 from bss.rules.rule import Rule
-from bss.rules.scaling import Change, Scaling, times
+from bss.rules.scaling import Change, Scaling
 from bss.rules.setting import Hyperparameters, Setting
 
 
@@ -22,7 +20,7 @@ def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     assert reference.batch_tokens is not None and change.noise_scale is not None
     before = 1 + change.noise_scale / reference.batch_tokens
     after = 1 + change.noise_scale / change.batch_tokens
-    return replace(reference, lr=times(reference.lr, before / after))
+    return reference.times(lr=before / after)
 
 
 MCCANDLISH = Rule("arXiv 1812.06162", critical_batch, batch="critical", needs=("noise_scale",))

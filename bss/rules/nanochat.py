@@ -11,10 +11,9 @@ the same model, so what is said of the budget is said at these.
 """
 
 import math
-from dataclasses import replace
 
 from bss.rules.rule import Rule
-from bss.rules.scaling import Change, Scaling, ratio, times
+from bss.rules.scaling import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters, Setting
 
 _BATCH, _TOKENS = 2**19, 10.5 * (84_935_808 + 25_165_824)
@@ -29,8 +28,7 @@ def law(setting: Setting) -> Hyperparameters:
 def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """Rate and weight decay at another batch and budget."""
     root = math.sqrt(ratio(reference, change))
-    decay = times(reference.weight_decay, root / change.horizon)
-    return replace(reference, lr=times(reference.lr, root), weight_decay=decay)
+    return reference.times(lr=root, weight_decay=root / change.horizon)
 
 
 NANOCHAT = Rule(

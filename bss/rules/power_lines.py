@@ -11,7 +11,7 @@ up to batch 2016 and drifts beyond the critical one; 4032 is the next.
 """
 
 from bss.rules.rule import Rule
-from bss.rules.setting import Hyperparameters, Setting, tokens_of
+from bss.rules.setting import Hyperparameters, Setting
 
 _FITTED = {"params": (1.11e8, 3.3e9), "tokens_per_param": (20, 1280)}
 _SEQ_LEN = 2048
@@ -19,12 +19,12 @@ _SEQ_LEN = 2048
 
 def best_batch(setting: Setting) -> Hyperparameters:
     """The batch by the budget."""
-    return Hyperparameters(batch_tokens=tokens_of(0.0306 * setting.tokens**0.383, _SEQ_LEN))
+    return Hyperparameters(batch_tokens=0.0306 * setting.tokens**0.383 * _SEQ_LEN)
 
 
 def critical_batch(setting: Setting) -> Hyperparameters:
     """The batch at which the budget's loss takes twice the budget."""
-    return Hyperparameters(batch_tokens=tokens_of(0.0471 * setting.tokens**0.462, _SEQ_LEN))
+    return Hyperparameters(batch_tokens=0.0471 * setting.tokens**0.462 * _SEQ_LEN)
 
 
 def timescale(setting: Setting) -> float:

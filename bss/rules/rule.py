@@ -57,7 +57,7 @@ class Answer:
 
     Attributes:
         name, source, batch: the rule's.
-        told: its hyperparameters, all None where something is missing.
+        hyperparameters: all None where something is missing.
         in_range: whether the setting lies within what was fitted; None if that is not told.
         outside: where it does not.
         missing: attributes of the setting that the rule needs.
@@ -66,7 +66,7 @@ class Answer:
     name: str
     source: str
     batch: str | None
-    told: Hyperparameters
+    hyperparameters: Hyperparameters
     in_range: bool | None
     outside: tuple[str, ...]
     missing: tuple[str, ...]
@@ -75,8 +75,8 @@ class Answer:
 def answer(name: str, rule: Rule, setting: Setting) -> Answer:
     """What a rule of this name says of a setting, or what it lacks to say it."""
     if missing := rule.missing(setting):
-        told, outside, in_range = Hyperparameters(), (), None
+        hyperparameters, outside, in_range = Hyperparameters(), (), None
     else:
-        told, outside = rule(setting), rule.outside(setting)
+        hyperparameters, outside = rule(setting), rule.outside(setting)
         in_range = not outside if rule.fitted else None
-    return Answer(name, rule.source, rule.batch, told, in_range, outside, missing)
+    return Answer(name, rule.source, rule.batch, hyperparameters, in_range, outside, missing)

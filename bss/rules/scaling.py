@@ -61,8 +61,3 @@ def ratio(reference: Hyperparameters, change: Change) -> float:
     """The new batch over that of the reference."""
     assert reference.batch_tokens is not None  # a Scaling has refused it
     return change.batch_tokens / reference.batch_tokens
-
-
-def times(value: float | None, factor: float) -> float | None:
-    """A hyperparameter times a factor, where it is told."""
-    return None if value is None else value * factor

@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 
 from bss.errors import InputError
-from bss.rules.scaling import Change, Scaling, ratio, times
+from bss.rules.scaling import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 
@@ -21,11 +21,9 @@ def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """
     factor = ratio(reference, change)
     return replace(
-        reference,
-        lr=times(reference.lr, math.sqrt(factor)),
+        reference.times(lr=math.sqrt(factor), epsilon=1 / math.sqrt(factor)),
         beta1=_beta("beta1", reference.beta1, factor),
         beta2=_beta("beta2", reference.beta2, factor),
-        epsilon=times(reference.epsilon, 1 / math.sqrt(factor)),
     )
 
 

@@ -1,7 +1,7 @@
 """What a rule is asked about, what it answers, and the conversions between units."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from bss.errors import InputError, check
 
@@ -71,20 +71,16 @@ class Hyperparameters:
     epsilon: float | None = None
     weight_decay: float | None = None
 
+    def times(self, **factors: float) -> "Hyperparameters":
+        """The same, with those of these names that are told multiplied."""
+        values = {name: getattr(self, name) for name in factors}
+        scaled = {name: x * factors[name] for name, x in values.items() if x is not None}
+        return replace(self, **scaled)
+
 
 def check_positive(name: str, value: float | None) -> None:
     """Refuses a value that is told and not a positive number."""
     check(value is None or 0 < value < math.inf, name, value, "a positive number")
-
-
-def tokens_of(sequences: float, seq_len: int) -> float:
-    """The tokens of a batch in sequences."""
-    return sequences * seq_len
-
-
-def sequences_of(batch_tokens: float, seq_len: int) -> float:
-    """The sequences of a batch in tokens; not rounded."""
-    return batch_tokens / seq_len
 
 
 def non_embedding(total: float, vocab_size: int, d_model: int, *, tied: bool = False) -> float:

@@ -6,15 +6,14 @@ the batch, as arXiv 1706.02677 prints in Table 2 beside the linear rule, which i
 """
 
 import math
-from dataclasses import replace
 
-from bss.rules.scaling import Change, Scaling, ratio, times
+from bss.rules.scaling import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 
 def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """The rate times √κ."""
-    return replace(reference, lr=times(reference.lr, math.sqrt(ratio(reference, change))))
+    return reference.times(lr=math.sqrt(ratio(reference, change)))
 
 
 SQUARE_ROOT = Scaling("arXiv 1404.5997, p. 5", scale)

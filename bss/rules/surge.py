@@ -7,9 +7,8 @@ below it the rule is √B.
 """
 
 import math
-from dataclasses import replace
 
-from bss.rules.scaling import Change, Scaling, times
+from bss.rules.scaling import Change, Scaling
 from bss.rules.setting import Hyperparameters
 
 
@@ -18,7 +17,7 @@ def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     assert reference.batch_tokens is not None and change.noise_scale is not None
     before = _spread(reference.batch_tokens / change.noise_scale)
     after = _spread(change.batch_tokens / change.noise_scale)
-    return replace(reference, lr=times(reference.lr, before / after))
+    return reference.times(lr=before / after)
 
 
 def _spread(share: float) -> float:

@@ -6,16 +6,14 @@ confirms it below the critical batch. Golden: the latter finds B/(η·λ·D) con
 63 to 2016 sequences at a fixed rate, so that λ grows 32 times.
 """
 
-from dataclasses import replace
-
-from bss.rules.scaling import Change, Scaling, ratio, times
+from bss.rules.scaling import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 
 def scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """Weight decay times κ over the ratio of budgets, at the same rate."""
     factor = ratio(reference, change) / change.horizon
-    return replace(reference, weight_decay=times(reference.weight_decay, factor))
+    return reference.times(weight_decay=factor)
 
 
 TIMESCALE = Scaling("arXiv 2405.13698", scale)

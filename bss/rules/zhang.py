@@ -7,7 +7,7 @@ Golden: with D = 20·N it is the paper's law in N, 93.20·N^.47, N in millions, 
 """
 
 from bss.rules.rule import Rule
-from bss.rules.setting import Hyperparameters, Setting, tokens_of
+from bss.rules.setting import Hyperparameters, Setting
 
 _SEQ_LEN = 512
 
@@ -15,7 +15,7 @@ _SEQ_LEN = 512
 def law(setting: Setting) -> Hyperparameters:
     """The critical batch by the budget."""
     sequences = 22.91 * (setting.tokens / 1e6) ** 0.47
-    return Hyperparameters(batch_tokens=tokens_of(sequences, _SEQ_LEN))
+    return Hyperparameters(batch_tokens=sequences * _SEQ_LEN)
 
 
 ZHANG = Rule(

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -58,9 +59,9 @@ class BatchSchedule:
                     f"batch schedule: start {format_tokens(after)} follows "
                     f"{format_tokens(before)}; write starts in increasing order"
                 )
-        kept = [i for i, batch in enumerate(batches) if i == 0 or batch != batches[i - 1]]
-        object.__setattr__(self, "starts", tuple(starts[i] for i in kept))
-        object.__setattr__(self, "batches", tuple(batches[i] for i in kept))
+        switches = [i for i, batch in enumerate(batches) if i == 0 or batch != batches[i - 1]]
+        object.__setattr__(self, "starts", tuple(starts[i] for i in switches))
+        object.__setattr__(self, "batches", tuple(batches[i] for i in switches))
 
     def __call__(self, count: int) -> int:
         """The batch, in sequences, in force at a count of 0 or more."""
@@ -186,32 +187,34 @@ class BatchSchedule:
         for field, value in (("total", total), ("stages", stages), ("multiple_of", multiple_of)):
             _positive(value, field)
         choices = sorted({_positive(batch, "allowed batch") for batch in allowed or ()})
+        low, high = (choices[0], choices[-1]) if choices else (multiple_of, math.inf)
 
         def ideal(count: int) -> float:
             value = float(function(count))
             if not math.isfinite(value):
                 raise InputError(f"batch function: {value} at count {count}; it must be finite")
-            return min(max(value, choices[0]), choices[-1]) if choices else max(value, multiple_of)
+            return min(max(value, low), high)
 
-        def nearest(value: float) -> int:
-            """The allowed batch closest to a value in log."""
-            if choices:
-                i = bisect_left(choices, value)
-                around = choices[max(i - 1, 0) : i + 1]
-            else:
-                lower = max(1, math.floor(value / multiple_of)) * multiple_of
-                around = [lower, lower + multiple_of]
-            return min(around, key=lambda batch: abs(math.log(batch / value)))
-
+        nearest = partial(_nearest, choices=choices, multiple_of=multiple_of)
         grid = _grid(total)
-        values = [ideal(count) for count in grid]
-        firsts, batches = _best_stages(values, stages, nearest)
+        firsts, batches = _best_stages([ideal(count) for count in grid], stages, nearest)
         starts = [0]
         for first, before, after in zip(firsts[1:], batches, batches[1:], strict=False):
             middle = math.sqrt(before * after)
             exact = _crossing(ideal, middle, after > before, grid[first - 1], grid[first])
             starts.append(max(_three_digits(exact), starts[-1] + 1))
         return cls(tuple(starts), tuple(batches))
+
+
+def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:
+    """The allowed batch closest to a value in log."""
+    if choices:
+        i = bisect_left(choices, value)
+        around = choices[max(i - 1, 0) : i + 1]
+    else:
+        lower = max(1, math.floor(value / multiple_of)) * multiple_of
+        around = [lower, lower + multiple_of]
+    return min(around, key=lambda batch: abs(math.log(batch / value)))
 
 
 def _grid(total: int) -> list[int]:

@@ -37,10 +37,10 @@ def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
             steps = half_life(beta2, 1) if beta2 else 0.0
             name = _name(plan.coupling)
             if steps < min(STEPS, worst.get(name, (STEPS,))[0]):
-                told = f"makes beta2 {beta2:.3g} at batch {segment.batch:,}, a half-life of"
+                effect = f"makes beta2 {beta2:.3g} at batch {segment.batch:,}, a half-life of"
                 mend = _mend(plan.coupling, segment.batch * plan.seq_len)
-                worst[name] = steps, f"{name} {told} {steps:.2g} steps; {mend}"
-    return {name: told for name, (_, told) in worst.items()}
+                worst[name] = steps, f"{name} {effect} {steps:.2g} steps; {mend}"
+    return {name: effect for name, (_, effect) in worst.items()}
 
 
 def _name(coupling: Coupling) -> str:

@@ -14,18 +14,18 @@ from bss.report.page import write_report
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results
 from bss.sweeps.sweep import Sweep, SweepConfig, tables, trained
-from bss.training.processes import first, together
+from bss.training.devices.processes import first, together
 
 
 class Answers(NamedTuple):
     """What was measured: two tables, the fit of E(S) or why there is none, and where all of it is.
 
-    `told` is what must be said of the points.
+    `remarks` is what must be said of the points.
     """
 
     swept: Sweep
     fit: EsFit | None
-    told: list[str]
+    remarks: list[str]
     report: Path
 
 
@@ -49,15 +49,15 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
     if not first():
         return None
     swept = tables(runs, trainer)
-    found, fit, told = _fitted(swept.runs, config)
+    files, fit, remarks = _fitted(swept.runs, config)
     report = results.directory / "report.html"
     results.write(
-        {"runs.parquet": swept.runs, "finals.csv": swept.finals, **found},
+        {"runs.parquet": swept.runs, "finals.csv": swept.finals, **files},
         trainer,
-        conclusions=[] if fit else told,
+        conclusions=[] if fit else remarks,
     )
     write_report(results.directory, report)
-    return Answers(swept, fit, told, report)
+    return Answers(swept, fit, remarks, report)
 
 
 def _fitted(
@@ -67,13 +67,13 @@ def _fitted(
     files: dict[str, Any] = {}
     try:
         warmup = config.setup.schedule.warmup
-        points, told = measure_points(runs, count=config.targets, warmup=warmup)
+        points, remarks = measure_points(runs, count=config.targets, warmup=warmup)
         files["points.csv"] = points
         fit = fit_es(points, options=Options(config.resamples))
     except InputError as error:
         return files, None, [f"no fit of E(S): {error}"]
-    fit = replace(fit, warnings=(*fit.warnings, *told))
+    fit = replace(fit, warnings=(*fit.warnings, *remarks))
     files["fits.json"] = {fit.name: fit}
     if fit.comparison:
         files["comparison.json"] = fit.comparison
-    return files, fit, told
+    return files, fit, remarks

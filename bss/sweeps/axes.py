@@ -1,12 +1,13 @@
 """The axes of a sweep and changes of its setup, as a config or a command line writes them."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from bss.errors import InputError
 from bss.registry import load
 from bss.sweeps.grid import Axis, product, seeded
+from bss.values import dotted
 
 _AXIS = "write PATH=VALUE,VALUE, as schedule.batch=4,8"
 _SET = "write PATH=VALUE, as optimizer.lr=2e-3"
@@ -34,7 +35,8 @@ def read_axes(written: Any, more: Sequence[str] = ()) -> list[Axis]:
         written = load(written, "axes")
     added = [_parsed_axis(text) for text in more]
     if isinstance(written, Mapping) or not written:
-        return _combined([*_flat(written or {}), *added])
+        fields = [(name, x) for name, x in dotted(written or {}) if not isinstance(x, Mapping)]
+        return _combined([*((name, _values(name, x)) for name, x in fields), *added])
     first = cast(Axis, written) if callable(written) else _overlays(written)
     taken = [] if callable(first) else sorted({name for one in first for name in one})
     return [first, *_combined(added, taken)]
@@ -68,34 +70,26 @@ def _value(text: str) -> Any:
         return text.strip()
 
 
-def _flat(written: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, list[Any]]]:
-    for key, value in written.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{group}{key}.")
-        else:
-            yield f"{group}{key}", _values(f"{group}{key}", value)
-
-
 def _values(name: str, values: Any) -> list[Any]:
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"axis {name} is {values!r}; expected a list of values, as [4, 8]")
-    found = list(values)
-    if not found:
+    listed = list(values)
+    if not listed:
         raise InputError(f"axis {name} has no values; {_AXIS}, or leave the axis out")
-    return found
+    return listed
 
 
 def _overlays(written: Any) -> list[Mapping[str, Any]]:
-    found = list(written) if isinstance(written, Iterable) else []
-    if not found or not all(isinstance(one, Mapping) for one in found):
+    overlays = list(written) if isinstance(written, Iterable) else []
+    if not overlays or not all(isinstance(one, Mapping) for one in overlays):
         raise InputError(
             f"axes are {written!r}; expected fields with lists of values, a list of overlays as "
             '[{"schedule.batch": 4}], or "module:AXIS"'
         )
-    for one in found:
+    for one in overlays:
         _refuse_text(one)
-    return found
+    return overlays
 
 
 def _combined(axes: Sequence[tuple[str, list[Any]]], taken: Sequence[str] = ()) -> list[Axis]:

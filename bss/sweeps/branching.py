@@ -62,7 +62,7 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
     """
     whole = run.schedule.tokens
     best = (0, False)
-    found = run
+    latest = run
     for other in known:
         if _but_schedule(other) != _but_schedule(run):
             continue
@@ -75,8 +75,8 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
             return other
         if (at, same) > best:
             best = (at, same)
-            found = branch(run, other, at)
-    return found
+            latest = branch(run, other, at)
+    return latest
 
 
 def agreement(first: BatchSchedule, second: BatchSchedule) -> float:

@@ -22,7 +22,7 @@ from bss.sweeps.nodes import NodeWorker, held_probe
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.workers import Event
 from bss.training.execution import Execution
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 
 _CONNECT_SECONDS = 10
 _START_SECONDS = 120
@@ -31,30 +31,20 @@ _START_SECONDS = 120
 class RayEngine(WorkerEngine):
     """Trains runs on the nodes of a Ray cluster, which it has for itself."""
 
-    def __init__(
-        self,
-        address: str = "",
-        *,
-        workers: int = 0,
-        devices: int = 1,
-        pin: bool = True,
-        fleet: int = 1,
-        retries: int = 2,
-    ):
-        """Connects; see `bss.sweeps.setup.EngineConfig`.
+    def __init__(self, config: EngineConfig):
+        """Connects.
 
         Raises:
             InputError: Ray is not installed, the cluster does not answer, or no node has as many
                 devices.
         """
-        super().__init__(fleet=fleet, retries=retries)
-        self._most, self._pin = workers, pin
-        self._ray = _connected(address)
+        super().__init__(config)
+        self._ray = _connected(config.address)
         self._refused: dict[str, str] = {}
         self._told: set[str] = set()
         kinds = () if uses_cpu() else ("GPU", "TPU")
         self._kind = next((k for k in kinds if any(self._counts(k))), "CPU")
-        self._devices = devices if self._kind in kinds else 1
+        self._devices = config.devices or config.fsdp if self._kind in kinds else 1
         if not any(count >= self._devices for count in self._counts(self._kind)):
             most = max(self._counts(self._kind), default=0)
             self.close()
@@ -63,35 +53,23 @@ class RayEngine(WorkerEngine):
                 f"than {most} {self._kind}s: ask for no more"
             )
 
-    @classmethod
-    def of(cls, config: EngineConfig) -> "RayEngine":
-        """The engine that a config asks for."""
-        return cls(
-            config.address,
-            workers=config.workers,
-            devices=config.devices or config.fsdp,
-            pin=config.pin,
-            fleet=config.fleet,
-            retries=config.retries,
-        )
-
     def slots(self) -> Sequence[Slot]:
         """Those of the nodes that live and lack nothing, the first of every node first."""
         for node in self._refused.keys() - self._told:
             self._told.add(node)
             warnings.warn(f"{self._refused[node]}; it is left out", RuntimeWarning, stacklevel=2)
-        found = []
+        slots = []
         for node in self._nodes():
             count = int(node["Resources"].get(self._kind, 0)) // self._devices
             name = f"{node['NodeManagerHostname']}-{node['NodeID'][:6]}"
-            pinned = self._pin and self._kind == "CPU"
+            pinned = self.config.pin and self._kind == "CPU"
             environment = {"JAX_PLATFORMS": "cpu"} if uses_cpu() else {}
-            found += [
+            slots += [
                 Slot(f"{name}-{i}", i if pinned else None, environment, node["NodeID"])
                 for i in range(count)
             ]
-        found.sort(key=lambda slot: int(slot.name.rpartition("-")[2]))
-        return found[: self._most or None]
+        slots.sort(key=lambda slot: int(slot.name.rpartition("-")[2]))
+        return slots[: self.config.workers or None]
 
     def start(self, slot: Slot, log: Path, execution: Execution) -> "_RayWorker":
         """Starts a worker on the slot's node; one that lacks something is used no more."""
@@ -102,8 +80,8 @@ class RayEngine(WorkerEngine):
                 started = actor.start.remote(slot, log.absolute(), here, probe, execution.data)
                 lack = self._ray.get(started, timeout=_START_SECONDS)
         except (self._ray.exceptions.RayError, OSError) as error:
-            told = str(error).splitlines()[0] if str(error) else ""
-            lack = f"starts no worker ({type(error).__name__}: {told})"
+            reason = str(error).splitlines()[0] if str(error) else ""
+            lack = f"starts no worker ({type(error).__name__}: {reason})"
         if lack:
             self._refused[slot.node] = f"node {slot.name.rpartition('-')[0]} {lack}"
             raise WorkerLost(RunStatus("failed", message=lack), begun=False)
@@ -111,8 +89,8 @@ class RayEngine(WorkerEngine):
 
     def nowhere(self, runs: int) -> str:
         """Says what the nodes lack."""
-        told = "; ".join(self._refused.values()) or "no node is left"
-        return f"engine ray: {told}; {runs} runs are left, the same command continues"
+        reasons = "; ".join(self._refused.values()) or "no node is left"
+        return f"engine ray: {reasons}; {runs} runs are left, the same command continues"
 
     def close(self) -> None:
         """Ends the workers, and leaves the cluster."""
@@ -176,8 +154,8 @@ def _connected(address: str) -> Any:
     try:
         ray.init(address or None, log_to_driver=False, logging_level="error")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        told = str(error).splitlines()[0]
-        raise InputError(f"setup.engine.address: Ray cannot be reached ({told})") from None
+        reason = str(error).splitlines()[0]
+        raise InputError(f"setup.engine.address: Ray cannot be reached ({reason})") from None
     signal.signal(signal.SIGTERM, ours)  # Ray has put its own in its place
     return ray
 

@@ -15,7 +15,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, late_switch
 from bss.sweeps.grid import overlay, seeded
 from bss.training.config import RunConfig
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 
 Rates = Mapping[int, tuple[float, ...]]
 """The learning rates that each batch of a grid is tried at."""

@@ -20,9 +20,9 @@ from bss.sweeps.queue import Queue, Statuses
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.workers import Event, Worker
 from bss.training.config import RunConfig
-from bss.training.directory import is_being_written, run_path
 from bss.training.execution import Execution
-from bss.training.status import RunStatus
+from bss.training.record.directory import is_being_written, run_path
+from bss.training.record.status import RunStatus
 from bss.values import from_dict, to_dict
 
 _LOOK_SECONDS = 5
@@ -32,10 +32,9 @@ _LOCK_SECONDS = 100  # a server of files keeps the locks of a machine that is go
 class Engine(ABC):
     """What trains the runs of a sweep."""
 
-    @classmethod
-    @abstractmethod
-    def of(cls, config: EngineConfig) -> "Engine":
+    def __init__(self, config: EngineConfig):
         """The engine that a config asks for; InputError where it cannot be had."""
+        self.config = config
 
     @abstractmethod
     def train(
@@ -73,14 +72,9 @@ class WorkerLost(Exception):
 class WorkerEngine(Engine):
     """Trains runs with workers in slots, kept from sweep to sweep; what those are, a kind says."""
 
-    def __init__(self, *, fleet: int = 1, retries: int = 0):
-        """Starts nothing yet.
-
-        Args:
-            fleet: how many runs of one shape a worker trains side by side, at most.
-            retries: how often a run is tried again whose worker was lost.
-        """
-        self.fleet, self.retries = fleet, retries
+    def __init__(self, config: EngineConfig):
+        """Starts nothing yet."""
+        super().__init__(config)
         self._workers: dict[Slot, Worker] = {}
         self._starting = threading.Lock()
         self._interrupted = False
@@ -99,7 +93,7 @@ class WorkerEngine(Engine):
         """See `Engine.train`."""
         self._interrupted = False
         progress = progress or Progress("runs", quiet=True)
-        queue = Queue(runs, execution, progress, self.fleet)
+        queue = Queue(runs, execution, progress, self.config.fleet)
         training: dict[Future[Statuses], tuple[Slot, list[RunConfig]]] = {}
         with progress, ThreadPoolExecutor(max(len(runs), 1)) as pool:
             try:
@@ -134,7 +128,7 @@ class WorkerEngine(Engine):
             outcomes = future.result()
         except WorkerLost as lost:
             if lost.begun:
-                queue.lose(group, lost.status, self.retries)
+                queue.lose(group, lost.status, self.config.retries)
             else:
                 queue.put_back(group)
             return
@@ -162,17 +156,17 @@ class WorkerEngine(Engine):
                 progress.update(event["run"], event["tokens"] - starts[event["run"]])
             else:
                 last = event
-        told = last.get("event")
-        if told == "done":
+        ending = last.get("event")
+        if ending == "done":
             ended = last["statuses"].items()
             return {run: from_dict(RunStatus, one, strict=False) for run, one in ended}
-        if told == "failed":
+        if ending == "failed":
             return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
         with self._starting:
             del self._workers[slot]
         worker.close()
         self._await_locks(runs, execution)
-        if told == "interrupted":
+        if ending == "interrupted":
             raise WorkerLost(RunStatus("interrupted"))
         raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} died; see {log}"))
 

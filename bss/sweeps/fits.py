@@ -31,16 +31,16 @@ def read_compiled(path: Path = COMPILED) -> list[dict[str, Any]]:
     return read_json(path, "see docs/machines.md")["programs"] if path.is_file() else []
 
 
-def found(programs: Iterable[dict[str, Any]], key: Mapping[str, Any]) -> dict[str, Any] | None:
+def program_of(programs: Iterable[dict[str, Any]], key: Mapping[str, Any]) -> dict[str, Any] | None:
     """The program of a key, where it was compiled."""
     return next((one for one in programs if key.items() <= one.items()), None)
 
 
-def told(jobs: Iterable[Job], machine: str, path: Path = COMPILED) -> str:
+def fits_line(jobs: Iterable[Job], machine: str, path: Path = COMPILED) -> str:
     """Whether all programs of jobs fit a machine, in one line."""
     programs = read_compiled(path)
-    asked = [key for job in jobs for key in keys(job, machine)]
-    known = [one for key in asked if (one := found(programs, key))]
+    wanted = [key for job in jobs for key in keys(job, machine)]
+    known = [one for key in wanted if (one := program_of(programs, key))]
     rest = f"bss compile --config FILE:SIZE --on {machine}"
     if not known:
         return f"{machine}: not compiled; {rest} says whether it fits"
@@ -50,9 +50,9 @@ def told(jobs: Iterable[Job], machine: str, path: Path = COMPILED) -> str:
     where = f"{most['model']}, {most['program']} in buckets of {most['bucket']}"
     if not most["fits"]:
         return f"{machine}: does not fit; {where}, needs {size.removeprefix('at most ')}"
-    if missing := len(asked) - len(known):
+    if missing := len(wanted) - len(known):
         return (
-            f"{machine}: {len(known)} of {len(asked)} programs fit, {size} ({where}); "
+            f"{machine}: {len(known)} of {len(wanted)} programs fit, {size} ({where}); "
             f"{missing} are not compiled; {rest}"
         )
     return f"{machine}: fits, {size} ({where})"

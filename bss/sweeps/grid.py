@@ -6,13 +6,13 @@ run to the runs it stands for; `expand` takes several.
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bss.errors import InputError
 from bss.models.written import group_of
 from bss.training.config import RunConfig
-from bss.values import from_dict, to_dict
+from bss.values import dotted, from_dict, to_dict
 
 Overlay = Mapping[str, Any]
 Axis = Sequence[Overlay] | Callable[[RunConfig], Iterable[RunConfig]]
@@ -79,11 +79,11 @@ def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
         >>> [str(run.schedule.batch) for run in expand(base, [{"seed": 1}, {"seed": 2}], twice)]
         ['4', '16', '4', '16']
     """
-    found = [base]
+    expanded = [base]
     for axis in axes:
-        found = [new for run in found for new in _along(run, axis)]
+        expanded = [new for run in expanded for new in _along(run, axis)]
     runs: dict[str, RunConfig] = {}
-    for run in found:
+    for run in expanded:
         known = runs.get(run.id, run)
         runs[run.id] = max(known, run, key=lambda r: r.schedule.tokens)
     return list(runs.values())
@@ -97,8 +97,8 @@ def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:
 def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
     if not callable(axis):
         return [overlay(run, changes) for changes in axis]
-    found: Any = axis(run)
-    runs = [*found] if isinstance(found, Iterable) else []
+    given: Any = axis(run)
+    runs = [*given] if isinstance(given, Iterable) else []
     if not runs or not all(isinstance(one, RunConfig) for one in runs):
         raise InputError("axes: a function gave no runs; expected one from a run to a list of runs")
     return runs
@@ -106,14 +106,7 @@ def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
 
 def _hint(name: str, part: str, values: Mapping[str, Any]) -> str:
     """The field that was meant: of the same last part, or nearly the same."""
-    known, leaf = [*_names(values)], name.rpartition(".")[2]
+    known, leaf = [known for known, _ in dotted(values)], name.rpartition(".")[2]
     same = [one for one in known if one.rpartition(".")[2] == leaf]
     near = same or difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"{part!r} is no group"
-
-
-def _names(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
-    for name, value in values.items():
-        yield f"{group}{name}"
-        if isinstance(value, Mapping):
-            yield from _names(value, f"{group}{name}.")

@@ -9,10 +9,9 @@ from threading import Event
 from bss.sweeps.engine import Engine
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Statuses
-from bss.sweeps.setup import EngineConfig
 from bss.training.config import RunConfig
 from bss.training.execution import Execution, use_compilation_cache
-from bss.training.loop import Interrupted, train
+from bss.training.running.loop import Interrupted, train
 
 EXIT_TERMINATED = 143
 
@@ -20,29 +19,31 @@ EXIT_TERMINATED = 143
 class JointEngine(Engine):
     """Trains runs in this process, together with those that it has joined."""
 
-    @classmethod
-    def of(cls, config: EngineConfig) -> "JointEngine":
-        """The same for every config."""
-        del config
-        return cls()
-
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
     ) -> Statuses:
         """See `Engine.train`; SIGINT and SIGTERM save first."""
-        progress, statuses = progress or Progress("runs", quiet=True), Statuses()
-        use_compilation_cache(execution)
+        with _stopping() as stop:
+            return train_each(runs, execution, progress or Progress("runs", quiet=True), stop)
+
+
+def train_each(
+    runs: Sequence[RunConfig], execution: Execution, progress: Progress, stop: Event
+) -> Statuses:
+    """Trains runs in this process, one after another; Interrupted once `stop` is set."""
+    statuses = Statuses()
+    use_compilation_cache(execution)
+    for run in runs:
+        progress.add(run.id, execution.plan(run).tokens - run.start)
+    with progress:
         for run in runs:
-            progress.add(run.id, execution.plan(run).tokens - run.start)
-        with progress, _stopping() as stop:
-            for run in runs:
 
-                def report(told: dict, run: RunConfig = run) -> None:
-                    progress.update(run.id, told["tokens"] - run.start)
+            def report(row: dict, run: RunConfig = run) -> None:
+                progress.update(run.id, row["tokens"] - run.start)
 
-                statuses[run.id] = train(run, execution, report=report, stop=stop)
-                progress.finish(run.id, statuses[run.id].status)
-        return statuses
+            statuses[run.id] = train(run, execution, report=report, stop=stop)
+            progress.finish(run.id, statuses[run.id].status)
+    return statuses
 
 
 @contextlib.contextmanager

@@ -16,20 +16,13 @@ from bss.training.execution import Execution
 class LocalEngine(WorkerEngine):
     """Trains runs on this machine."""
 
-    def __init__(self, slots: Sequence[Slot], *, fleet: int = 1, retries: int = 0):
-        """See `WorkerEngine`; `slots` are where its workers are."""
-        super().__init__(fleet=fleet, retries=retries)
-        self._slots = slots
-
-    @classmethod
-    def of(cls, config: EngineConfig) -> "LocalEngine":
-        """The engine that a config asks for."""
-        told = config.workers, config.devices
-        slots = local_slots(*told, pin=config.pin, least=config.fsdp)
-        return cls(slots, fleet=config.fleet, retries=config.retries)
+    def __init__(self, config: EngineConfig):
+        """Finds its slots; InputError where the machine has too few devices."""
+        super().__init__(config)
+        self._slots = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
 
     def slots(self) -> Sequence[Slot]:
-        """Those it was given."""
+        """Those there were at the start."""
         return self._slots
 
     def start(self, slot: Slot, log: Path, execution: Execution) -> WorkerProcess:

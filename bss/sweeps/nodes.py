@@ -69,10 +69,10 @@ class NodeWorker:
 
     def start(self, slot: Slot, log: Path, directory: Path, probe: Probe, data: str) -> str:
         """Starts the process; else says what the node `lacks`."""
-        told = lacks(directory, probe, data)
-        if not told:
+        lack = lacks(directory, probe, data)
+        if not lack:
             self._process = WorkerProcess(slot, log, str(directory))
-        return told
+        return lack
 
     def train(self, job: dict[str, Any]) -> Iterator[Event]:
         """See `bss.sweeps.workers.Worker`."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.training.directory import (
+from bss.training.record.directory import (
     named_path,
     parent_path,
     read_config,
@@ -37,9 +37,9 @@ def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
         starts = [record for place in _lineage(runs, path) for record in read_executions(place)]
         commits = [record.get("commit") or "unknown" for record in starts]
         registered = [record.get("registration") or "none" for record in read_executions(path)]
-        told = {"run": run, "status": status.status, "tokens": status.tokens}
-        told |= {"commit": _once(commits), "registration": _once(registered)}
-        rows.append(told | dict(status.losses))
+        row = {"run": run, "status": status.status, "tokens": status.tokens}
+        row |= {"commit": _once(commits), "registration": _once(registered)}
+        rows.append(row | dict(status.losses))
     return pd.DataFrame(rows).reindex(columns=[*COLUMNS, *_losses(rows)])
 
 

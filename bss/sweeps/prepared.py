@@ -6,8 +6,8 @@ from bss.data.prepare import prepare
 from bss.data.stream import Stream
 from bss.sweeps.setup import EngineConfig, RunSetup, planned_run
 from bss.training.config import RunConfig
+from bss.training.devices.processes import in_turn
 from bss.training.execution import Execution
-from bss.training.processes import in_turn
 from bss.training.source import SYNTHETIC
 
 

@@ -45,8 +45,8 @@ def jobs(config: Mapping[str, Any]) -> Iterator[Job]:
     buckets, execution = setup.engine.buckets, setup.engine.execution()
     own_length = setup.text.seq_len
     named = [(setup.model, None), *_named(config)]
-    asked = ((name_of(model), model_of(model), length or own_length) for model, length in named)
-    for name, model, length in dict.fromkeys(asked):
+    shapes = ((name_of(model), model_of(model), length or own_length) for model, length in named)
+    for name, model, length in dict.fromkeys(shapes):
         text = dataclasses.replace(setup.text, seq_len=length)
         base = planned_run(dataclasses.replace(setup, model=model, text=text))
         own = execution.ladder(base).capacity(base.plan()) if not buckets else {}

@@ -12,11 +12,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
-from bss.training.directory import read_status, run_path
 from bss.training.execution import Execution
-from bss.training.fleet import fleet_key
-from bss.training.loop import is_done
-from bss.training.status import RunStatus
+from bss.training.record.directory import read_status, run_path
+from bss.training.record.status import RunStatus
+from bss.training.running.fleet import fleet_key
+from bss.training.running.loop import is_done
 
 Statuses = dict[str, RunStatus]
 """What became of runs, by id."""
@@ -94,9 +94,9 @@ class Queue:
                 self.finish(run, status)
                 continue
             self.put_back([run])
-            told = f"{status.message or status.status}; trying again"
+            message = f"{status.message or status.status}; trying again"
             count = f"{self._lost[run.id]} of {retries}"
-            warnings.warn(f"run {run.id}: {told} ({count})", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"run {run.id}: {message} ({count})", RuntimeWarning, stacklevel=2)
 
     def _sorted(self, runs: Sequence[RunConfig]) -> list[RunConfig]:
         return sorted(runs, key=lambda run: -self._lengths[run.id])

@@ -36,8 +36,10 @@ def read_config(text: str, field: str = "--config") -> dict[str, Any]:
     try:
         config = _held(_executed(file), size)
     except Exception as error:  # a user's file may fail in any way
-        told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        first = told.splitlines()[0] if told else ""
+        message = (
+            str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        )
+        first = message.splitlines()[0] if message else ""
         raise InputError(f"{field} {text}: {first}") from None
     if hasattr(config, "to_json_best_effort"):
         return json.loads(config.to_json_best_effort())

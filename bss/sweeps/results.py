@@ -12,11 +12,11 @@ from bss import version as own_version
 from bss.errors import InputError
 from bss.files import read_json, write_json
 from bss.machines.slots import cores
+from bss.provenance import commit, machine
 from bss.sweeps.price import price
 from bss.sweeps.trainer import Trainer
 from bss.tables import write_table
-from bss.training.execution import commit, machine
-from bss.training.processes import say
+from bss.training.devices.processes import say
 from bss.values import to_dict
 
 
@@ -43,16 +43,16 @@ class Results:
         self._started = time.monotonic()
         _check_same(self.directory, to_dict(study), option)
 
-    def write(self, files: dict[str, Any], trainer: Trainer | None = None, **told: Any) -> None:
+    def write(self, files: dict[str, Any], trainer: Trainer | None = None, **facts: Any) -> None:
         """Writes the record and the files; each by its suffix.
 
         Args:
             files: values for JSON, data frames (CSV or Parquet) and figures (PNG) by name.
             trainer: of the runs behind them.
-            told: what the record says beside title and provenance.
+            facts: what the record says beside title and provenance.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        record = {"title": self._title, **told, **self._provenance(trainer)}
+        record = {"title": self._title, **facts, **self._provenance(trainer)}
         for name, value in {"experiment.json": record, **files}.items():
             path = self.directory / name
             if path.suffix == ".json":

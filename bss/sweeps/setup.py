@@ -7,7 +7,7 @@ from bss.models.sizes import SIZES
 from bss.models.written import Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
-from bss.training.execution import Execution
+from bss.training.execution import Execution, SharedExecution
 from bss.training.optimizers import AdamW, Optimizer
 
 
@@ -31,11 +31,12 @@ class TextConfig:
 
 
 @dataclass(frozen=True)
-class EngineConfig:
-    """How a sweep is executed.
+class EngineConfig(SharedExecution):
+    """How a sweep is executed; `devices` are those of a run, for itself.
+
+    With 0 of them a run has `fsdp`, or its share where `workers` says how many there are.
 
     Attributes:
-        runs: directory of run directories.
         workers: processes; 0 for one in every slot: for every `devices` accelerators, else cores.
         pin: a core for each worker, where there is no accelerator.
         retries: how often a run is tried again whose worker, or its machine, was lost.
@@ -43,37 +44,20 @@ class EngineConfig:
             this machine, or a new one.
         fleet: how many runs of one shape a worker trains side by side in one program; of models
             too small to fill a device.
-        buckets: ladder of bucket sizes in sequences.
-        checkpoint_seconds: between checkpoints; see `Execution`.
-        devices: accelerators that a run needs, for itself; 0 for `fsdp`, or for its share where
-            `workers` says how many there are.
-        fit, fsdp, whole_gradient, evaluation_bucket, repeatable, attention: see `Execution`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
-    runs: str = "runs"
     workers: int = 0
     pin: bool = True
     retries: int = 2
     address: str = ""
     fleet: int = 1
-    buckets: tuple[int, ...] = ()
-    checkpoint_seconds: float = 60.0
-    fit: bool = False
-    devices: int = 0
-    fsdp: int = 1
-    whole_gradient: bool = False
-    evaluation_bucket: int = 32
-    repeatable: bool = False
-    attention: str = "auto"
     machine: str = ""
 
     def execution(self, data: str = "") -> Execution:
         """Where and how its runs are trained, on the token shards of a directory."""
-        shared = {f.name for f in fields(self)} & {f.name for f in fields(Execution)}
-        cache = str(Path(self.runs) / "compiled")
-        own = {name: getattr(self, name) for name in shared}
-        return Execution(data=data, compilation_cache=cache, **own)
+        shared = {f.name: getattr(self, f.name) for f in fields(SharedExecution)}
+        return Execution(**shared, data=data, compilation_cache=str(Path(self.runs) / "compiled"))
 
 
 @dataclass(frozen=True)

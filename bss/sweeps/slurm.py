@@ -48,14 +48,13 @@ class Written(Exception):
 class FilesEngine(Engine):
     """Writes what is left to train, and leaves by `Written`."""
 
-    @classmethod
-    def of(cls, config: EngineConfig) -> "FilesEngine":
-        """The engine that a config asks for."""
+    def __init__(self, config: EngineConfig):
+        """Refuses a fleet, which no array job trains."""
+        super().__init__(config)
         if config.fleet > 1:
             raise InputError(
                 f"setup.engine.fleet is {config.fleet}; engine files trains a run by itself: set 1"
             )
-        return cls()
 
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None

@@ -18,7 +18,7 @@ from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import finals, run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
-from bss.training.processes import several
+from bss.training.devices.processes import several
 from bss.values import from_dict
 
 
@@ -132,7 +132,7 @@ def trained(
     Of several processes that were joined, all train every run together, whatever the engine.
     """
     planned(setup, axes)  # before a corpus is prepared
-    with (JointEngine if several() else kind).of(setup.engine) as engine:
+    with (JointEngine if several() else kind)(setup.engine) as engine:
         base, execution = prepared_run(setup, setup.engine)
         trainer = Trainer(engine, execution)
         return trainer.train(expand(base, *axes), title), trainer

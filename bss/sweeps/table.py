@@ -1,7 +1,7 @@
 """The index over run directories: what is there, its curves as a tidy run table, where runs end."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.sweeps.grid import distinct
 from bss.training.config import RunConfig
-from bss.training.directory import (
+from bss.training.record.directory import (
     is_being_written,
     parent_path,
     read_config,
@@ -18,8 +18,8 @@ from bss.training.directory import (
     read_status,
     run_path,
 )
-from bss.training.status import RunStatus
-from bss.values import to_dict
+from bss.training.record.status import RunStatus
+from bss.values import dotted, to_dict
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
@@ -50,7 +50,10 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
-                "eval_loss": rows[-1]["eval_loss"] if rows else None,
+                **{
+                    name: rows[-1].get(name) if rows else None
+                    for name in ("eval_loss", "eval_loss_se")
+                },
             }
         )
     return records
@@ -94,8 +97,8 @@ def trained_table(
     Raises:
         InputError: no run was trained, or none finished where one must have.
     """
-    found = [file.parent for file in sorted(runs.glob("*/config.json"))]
-    chosen = distinct(read_config(path) for path in found if read_curve(path))
+    paths = [file.parent for file in sorted(runs.glob("*/config.json"))]
+    chosen = distinct(read_config(path) for path in paths if read_curve(path))
     if not chosen:
         raise InputError(
             f"{runs}: there is no run table, no experiment.json and no run that was trained; "
@@ -108,8 +111,8 @@ def trained_table(
     if only_finished:
         chosen = [run for run in chosen if read_status(run_path(runs, run)).status == "finished"]
     done = "left out" if only_finished else "read as far as they went"
-    told = f"{', '.join(others)} of {states.total()} runs: {done}"
-    return run_table(runs, chosen), [told] if others else []
+    remark = f"{', '.join(others)} of {states.total()} runs: {done}"
+    return run_table(runs, chosen), [remark] if others else []
 
 
 def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:
@@ -139,7 +142,7 @@ def differing(runs: Iterable[RunConfig]) -> dict[str, dict[str, Any]]:
     Fields that are columns of every run table are left out. A list is told as text, and what a run
     does not have as None.
     """
-    flat = {run.id: dict(_dotted(to_dict(run))) for run in runs}
+    flat = {run.id: _leaves(run) for run in runs}
     names = dict.fromkeys(name for fields in flat.values() for name in fields)
     varied = [
         name
@@ -168,11 +171,8 @@ def _identity(run: RunConfig) -> dict[str, Any]:
     }
 
 
-def _dotted(fields: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a run's nested fields by their dotted names."""
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{group}{name}.")
-        elif value is not None:
-            told = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            yield f"{group}{name}", told
+def _leaves(run: RunConfig) -> dict[str, Any]:
+    """The fields that a run has, by their dotted names, a list as text."""
+    fields = {n: x for n, x in dotted(to_dict(run)) if not (x is None or isinstance(x, Mapping))}
+    lists = {n: " ".join(map(str, x)) for n, x in fields.items() if isinstance(x, list | tuple)}
+    return fields | lists

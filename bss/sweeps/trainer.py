@@ -11,12 +11,12 @@ from bss.sweeps.grid import distinct
 from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.config import RunConfig
+from bss.training.devices.processes import first, say
 from bss.training.execution import Execution
-from bss.training.processes import first, say
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 
 
-class Trained(Protocol):
+class HasRun(Protocol):
     """What stands for a run in a comparison: a contender, a trial."""
 
     @property
@@ -25,7 +25,7 @@ class Trained(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Trained)
+C = TypeVar("C", bound=HasRun)
 
 
 class Trainer:
@@ -68,31 +68,31 @@ class Trainer:
         """
         if not runs:
             return []
-        asked = distinct(runs)
-        new = [run for run in asked if self.finished.get(run.id) != run]
+        wanted = distinct(runs)
+        new = [run for run in wanted if self.finished.get(run.id) != run]
         if new:
             say(f"{title}: {price(new)}")
             self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
         progress = Progress(title, quiet=not first())
-        statuses = self.engine.train(asked, execution, progress)
+        statuses = self.engine.train(wanted, execution, progress)
         self.statuses |= statuses
-        for run in asked:
+        for run in wanted:
             status = statuses[run.id]
             if status.finished:
                 self.finished[run.id] = run
             else:
-                told = status.message or f"at {status.tokens:,} tokens"
-                say(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {told}")
+                why = status.message or f"at {status.tokens:,} tokens"
+                say(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {why}")
         return [run for run in runs if statuses[run.id].finished]
 
     def _warn(self, runs: Sequence[RunConfig]) -> None:
         """Says of each rule of beta2, once, that it keeps second moments for too few steps."""
         plans = (run.plan() for run in runs if run.optimizer.second_moment)
         short = short_second_moments(plans)
-        for rule, told in short.items():
+        for rule, message in short.items():
             if rule not in self._warned:
-                say(f"warning: {told}")
+                say(f"warning: {message}")
         self._warned |= short.keys()
 
     def contend(

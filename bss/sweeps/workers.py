@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from bss.machines.slots import Slot
 
-COMMAND = (sys.executable, "-m", "bss.training.worker")
+COMMAND = (sys.executable, "-m", "bss.training.running.worker")
 """The worker that trains; see there for jobs and events."""
 
 Event = dict[str, Any]

@@ -48,8 +48,7 @@ class Appending:
         self._path.rename(before)
         with pq.ParquetFile(before) as read:
             known = read.schema_arrow
-            new = [field for field in schema if field.name not in known.names]
-            wide = pa.schema([*known, *new])
+            wide = pa.schema([*known, *(new for new in schema if new.name not in known.names)])
             self._writer = self._writing(wide)
             for i in range(read.num_row_groups):
                 self._writer.write_table(_fitted(read.read_row_group(i), wide))
@@ -79,10 +78,6 @@ def appending(path: str | Path) -> Iterator[Appending]:
 
 
 def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
+    """The table with the columns of a schema, null where it has none."""
+    whole = pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
+    return whole.cast(schema)

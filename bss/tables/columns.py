@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -12,32 +12,23 @@ from bss.errors import InputError
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table came from, to say in an error message."""
+    """Where a table came from, to say in an error message.
+
+    Attributes:
+        source: its name.
+        lines: of a file, of each row; None for rows that have none, which count from 1.
+    """
 
     source: str
-    rows: Sequence[str]
+    lines: Sequence[int] | None = None
 
-    def refuse(self, i: int, told: str) -> NoReturn:
+    def row(self, i: int) -> str:
+        """What a row is called."""
+        return f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
+
+    def refuse(self, i: int, reason: str) -> NoReturn:
         """Raises InputError, naming the row."""
-        raise InputError(f"{self.source}, {self.rows[i]}: {told}")
-
-
-@dataclass(frozen=True)
-class Numbered(Sequence[str]):
-    """What rows are called that have no line of a file, from 1 on."""
-
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, i: Any) -> Any:
-        return f"row {range(self.length)[i] + 1}"
-
-
-def row_names(frame: pd.DataFrame) -> Sequence[str]:
-    """What the rows of a frame are called."""
-    return Numbered(len(frame))
+        raise InputError(f"{self.source}, {self.row(i)}: {reason}")
 
 
 def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -> None:
@@ -45,61 +36,61 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
     alternatives = [c if isinstance(c, tuple) else (c,) for c in columns]
     lacking = [" or ".join(c) for c in alternatives if not any(name in frame for name in c)]
     if lacking:
-        told = f"it has {', '.join(map(str, frame.columns))}"
+        present = f"it has {', '.join(map(str, frame.columns))}"
         fix = "name those meant with --columns OURS=THEIRS"
         if any("seq_len" in names for names in lacking):
             fix += ", or give --seq-len"
-        raise InputError(f"{origin.source}: no column {', '.join(lacking)}; {told}; {fix}")
+        raise InputError(f"{origin.source}: no column {', '.join(lacking)}; {present}; {fix}")
 
 
 def numbers(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
 ) -> np.ndarray:
     """A column of finite numbers; refuses text, infinities and, but for `missing_ok`, gaps."""
-    found = as_numbers(pd.Series(frame[column]))
-    refused = ~np.isfinite(found)
+    values = as_numbers(pd.Series(frame[column]))
+    refused = ~np.isfinite(values)
     if missing_ok and refused.any():
         refused &= frame[column].notna().to_numpy()
     for i in np.flatnonzero(refused)[:1]:
         hint = "drop the rows after divergence" if "loss" in column else "write a finite number"
         origin.refuse(i, f"{column} is {frame[column].iloc[i]}; {hint}")
-    return found
+    return values
 
 
 def as_numbers(column: pd.Series) -> np.ndarray:
     """A column as the numbers it holds; NaN for what is none."""
-    found = pd.Series(pd.to_numeric(column, errors="coerce"))
-    if isinstance(found.dtype, np.dtype) and found.dtype.kind in "iuf":
-        return found.to_numpy()
-    return found.to_numpy(float, na_value=np.nan)
+    values = pd.Series(pd.to_numeric(column, errors="coerce"))
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
+        return values.to_numpy()
+    return values.to_numpy(float, na_value=np.nan)
 
 
 def positive(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
 ) -> np.ndarray:
     """The same of numbers above 0, in float64."""
-    found = numbers(frame, column, origin, missing_ok).astype(float)
-    for i in np.flatnonzero(found <= 0)[:1]:
+    values = numbers(frame, column, origin, missing_ok).astype(float)
+    for i in np.flatnonzero(values <= 0)[:1]:
         origin.refuse(i, f"{column} is {frame[column].iloc[i]}; write a positive number")
-    return found
+    return values
 
 
 def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> np.ndarray:
     """A column of whole numbers from `least` on, in int64."""
-    found = numbers(frame, column, origin)
-    refused = (found < least) | (found >= 2**63)
-    if found.dtype.kind == "f":
-        refused |= found % 1 != 0
+    values = numbers(frame, column, origin)
+    refused = (values < least) | (values >= 2**63)
+    if values.dtype.kind == "f":
+        refused |= values % 1 != 0
     for i in np.flatnonzero(refused)[:1]:
         origin.refuse(
             i, f"{column} is {frame[column].iloc[i]}; write a whole number of at least {least}"
         )
-    return found.astype(np.int64)
+    return values.astype(np.int64)
 
 
 def refuse_duplicates(frame: pd.DataFrame, key: list[str], origin: Origin) -> None:
     """Refuse a second row with the same values in the columns of `key`."""
     groups = frame.groupby(key, dropna=False).ngroup().to_numpy()
     for i in np.flatnonzero(frame.duplicated(key))[:1]:
-        first = origin.rows[int(np.argmax(groups == groups[i]))]
+        first = origin.row(int(np.argmax(groups == groups[i])))
         origin.refuse(i, f"repeats {first}; drop one of them")

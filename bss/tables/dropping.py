@@ -25,7 +25,7 @@ def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
         >>> list(without(runs, ["run=a", "batch=16"])["run"])
         ['b']
     """
-    kept = np.ones(len(table), bool)
+    left = np.ones(len(table), bool)
     for text in conditions:
         out = np.ones(len(table), bool)
         for part in text.split(","):
@@ -36,10 +36,10 @@ def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
             out &= _equal(table[name].to_numpy(), value)
         if not out.any():
             raise InputError(f"--drop {text!r}: no row has these values; write them as printed")
-        kept &= ~out
-    if not kept.any():
+        left &= ~out
+    if not left.any():
         raise InputError(f"--drop {', '.join(conditions)}: leaves no row; drop fewer")
-    return table.loc[kept].reset_index(drop=True)
+    return table.loc[left].reset_index(drop=True)
 
 
 def _equal(column: np.ndarray, value: str) -> np.ndarray:

@@ -88,8 +88,8 @@ class Reading:
             InputError: the table lacks a column that was named, or contradicts the length.
         """
         need(frame, origin, *self.columns.values())
-        kept = set(self.columns.values())
-        frame = frame.drop(columns=[c for c in self.columns if c in frame and c not in kept])
+        named = set(self.columns.values())
+        frame = frame.drop(columns=[c for c in self.columns if c in frame and c not in named])
         frame = frame.rename(columns={theirs: ours for ours, theirs in self.columns.items()})
         for column in COUNTS:
             if column in frame and not pd.api.types.is_numeric_dtype(frame[column]):
@@ -99,8 +99,8 @@ class Reading:
         if "seq_len" not in frame:
             return frame.assign(seq_len=self.seq_len)
         for i in np.flatnonzero(frame["seq_len"].notna() & (frame["seq_len"] != self.seq_len))[:1]:
-            told = f"seq_len is {frame['seq_len'].iloc[i]}, but {self.seq_len} was given"
-            origin.refuse(i, f"{told}; leave the option out, or correct one of them")
+            reason = f"seq_len is {frame['seq_len'].iloc[i]}, but {self.seq_len} was given"
+            origin.refuse(i, f"{reason}; leave the option out, or correct one of them")
         return frame.assign(seq_len=self.seq_len)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.tables.columns import Origin, counts, need, positive, row_names
+from bss.tables.columns import Origin, counts, need, positive
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
@@ -62,7 +62,7 @@ def check_runs(
             count) not whole; a run's rows repeat or go back; columns contradict each other. It
             names the row, the first being 1.
     """
-    return _checked_runs(frame, Origin(source, row_names(frame)), need_loss)
+    return _checked_runs(frame, Origin(source), need_loss)
 
 
 def loss_column(frame: pd.DataFrame) -> str:
@@ -125,14 +125,14 @@ def _refuse_contradiction(run: pd.DataFrame, size: np.ndarray, origin: Origin) -
     wrong[0] = tokens[0] < step[0] * run["seq_len"].iloc[0]
     if wrong.any():
         i = int(np.argmax(wrong))
-        row, start = int(run.index[i]), origin.rows[run.index[0]]
+        row, start = int(run.index[i]), origin.row(int(run.index[0]))
         expected = f"{least[i]}" if least[i] == most[i] else f"{least[i]} to {most[i]}"
-        told = (
+        reason = (
             f"tokens {tokens[0]} are fewer than a sequence for each of {step[0]} steps"
             if i == 0
             else f"{since[i]} tokens since {start}, but its steps and batches make {expected}"
         )
-        origin.refuse(row, f"{told}; correct step, tokens, batch or seq_len")
+        origin.refuse(row, f"{reason}; correct step, tokens, batch or seq_len")
 
 
 def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
@@ -144,8 +144,8 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
     if "seq_len" in runs:
         lengths, rule = counts(runs, "seq_len", origin), "batch times seq_len"
     for i in np.flatnonzero(size != batch * lengths)[:1]:
-        told = f"batch_tokens {size[i]} is not {rule} (batch {batch[i]})"
-        origin.refuse(i, f"{told}; correct one of them")
+        reason = f"batch_tokens {size[i]} is not {rule} (batch {batch[i]})"
+        origin.refuse(i, f"{reason}; correct one of them")
     return lengths
 
 
@@ -168,9 +168,9 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
 def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:
     values, name = run[column].to_numpy(), run["run"].iloc[0]
     for i in np.flatnonzero(np.diff(values) <= 0)[:1]:
-        earlier, row = origin.rows[run.index[i]], int(run.index[i + 1])
+        earlier, row = origin.row(int(run.index[i])), int(run.index[i + 1])
         if values[i + 1] == values[i]:
-            told = f"{column} {values[i]} of run {name} was given in {earlier}; drop one"
+            reason = f"{column} {values[i]} of run {name} was given in {earlier}; drop one"
         else:
-            told = f"{column} {values[i + 1]} of run {name} follows {values[i]}; sort the rows"
-        origin.refuse(row, told)
+            reason = f"{column} {values[i + 1]} of run {name} follows {values[i]}; sort the rows"
+        origin.refuse(row, reason)

@@ -2,14 +2,14 @@
 
 import csv
 import io
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from pathlib import Path
 
 import pandas as pd
 
 from bss.errors import InputError
 from bss.files import replacing
-from bss.tables.columns import Origin, row_names
+from bss.tables.columns import Origin
 from bss.tables.reading import Reading
 
 NAMES = ("run", "model", "commit", "registration")
@@ -59,7 +59,10 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
     """
     path, reading = Path(path), reading or Reading()
     try:
-        frame, rows = _parquet(path) if path.suffix == ".parquet" else _csv(path, reading)
+        if path.suffix == ".parquet":
+            frame, lines = pd.read_parquet(path).reset_index(drop=True), None
+        else:
+            frame, lines = _csv(path, reading)
     except InputError:
         raise
     except FileNotFoundError:
@@ -67,16 +70,11 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
     except (OSError, ValueError, csv.Error) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
-    origin = Origin(str(path), rows)
+    origin = Origin(str(path), lines)
     return reading.read(frame, origin), origin
 
 
-def _parquet(path: Path) -> tuple[pd.DataFrame, Sequence[str]]:
-    frame = pd.read_parquet(path).reset_index(drop=True)
-    return frame, row_names(frame)
-
-
-def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
+def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     """A frame, its names as they are written, and the lines of its rows."""
     numbered = [
         (number, line)
@@ -87,7 +85,7 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[str]]:
     names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in NAMES}
     text = io.StringIO("\n".join(line for _, line in numbered))
     frame = pd.read_csv(text, dtype=names, index_col=False)
-    return frame, [f"line {number}" for number, _ in numbered[1:]]
+    return frame, [number for number, _ in numbered[1:]]
 
 
 def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:

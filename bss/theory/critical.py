@@ -61,10 +61,8 @@ def critical_batches(
     check(len(data) > 1 and ascending, "data", list(data), "two or more ascending budgets above 3")
     most = (1 + procedure.overhead) * 1.15 * data[-1]
     octaves = np.arange(0, math.log2(data[-1]) - 1, 1 / procedure.per_octave)
-    curves = [
-        (batch, *risk_curve(task, batch, math.ceil(most / batch), procedure))
-        for batch in 2.0**octaves
-    ]
+    steps = [(batch, math.ceil(most / batch)) for batch in 2.0**octaves]
+    curves = [(batch, *risk_curve(task, batch, most, procedure)) for batch, most in steps]
     points = tuple(_critical(budget, curves, procedure.overhead) for budget in data)
     last = [(point.data, point.cbs) for point in points[-LAST_POINTS:]]
     fitted = slope(*np.array(last).T, level=0.95)

@@ -12,7 +12,7 @@ import numpy as np
 
 from bss.errors import check
 from bss.theory.exponents import exponents, regime
-from bss.theory.fsl import Drive, Law, law_curve, limit_law
+from bss.theory.fsl import Drive, RiskLaw, law_curve, limit_law
 from bss.theory.search import minimum
 
 GRID = 30
@@ -20,7 +20,7 @@ _SMALLEST = math.exp(-14)  # of the largest rate
 _TOLERANCE = 1e-6
 
 
-def decayed_risk(law: Law, peak: float, data: float, share: float) -> float:
+def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
     """The law's risk after D samples one at a time.
 
     Args:

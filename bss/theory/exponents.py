@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import t as student
 
+from bss.points.effects import slopes
 from bss.theory.regression import check_exponents
 
 Regime = Literal["easy", "hard"]
@@ -112,12 +113,8 @@ def slope(x: np.ndarray, y: np.ndarray, *, level: float = 0.90) -> Slope:
 
     At least two x must be distinct; of two points the interval is open.
     """
-    log_x, log_y = np.log(x) - np.mean(np.log(x)), np.log(y)
-    value = float(log_x @ log_y / (log_x @ log_x))
-    residuals = log_y - log_y.mean() - value * log_x
-    freedom = len(log_x) - 2
-    if not freedom:
-        return Slope(value, -math.inf, math.inf, level)
-    error = math.sqrt(float(residuals @ residuals) / freedom / float(log_x @ log_x))
-    reach = float(student.ppf((1 + level) / 2, freedom)) * error
-    return Slope(value, value - reach, value + reach, level)
+    line = slopes({"": (x, y)})[""]
+    if line.own is None:
+        return Slope(line.estimate, -math.inf, math.inf, level)
+    reach = float(student.ppf((1 + level) / 2, line.own.freedom)) * math.sqrt(line.own.variance)
+    return Slope(line.estimate, line.estimate - reach, line.estimate + reach, level)

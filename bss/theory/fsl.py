@@ -22,7 +22,7 @@ TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
-class Law:
+class RiskLaw:
     """A member of the law: risk = scale · [signal + ∫ kernel · (signal + noise) · γ].
 
     Attributes:
@@ -40,27 +40,25 @@ class Law:
     longest: float
 
 
-def limit_law(source: float, capacity: float, noise: float, longest: float) -> Law:
+def limit_law(source: float, capacity: float, noise: float, longest: float) -> RiskLaw:
     """The law at infinite width, up to constants (Li et al.), for s > 0, β > 1 and noise σ².
 
     `longest` is the intrinsic time up to which it will be asked.
     """
     check_exponents(source, capacity)
 
-    def signal(t: np.ndarray) -> np.ndarray:
-        return (1 + t) ** -source
-
-    return Law(signal, power_kernel(2 - 1 / capacity, longest), noise, 1.0, longest)
+    kernel = power_kernel(2 - 1 / capacity, longest)
+    return RiskLaw(lambda t: (1 + t) ** -source, kernel, noise, 1.0, longest)
 
 
-def finite_law(task: Task) -> Law:
+def finite_law(task: Task) -> RiskLaw:
     """The law of M modes: e = Σ λ|θ*|² e^{−2λt}, K = Σ λ² e^{−2λt}, as an excess risk.
 
     What the modes cannot learn, `task.approximation`, is not in it.
     """
     rates = 2 * task.eigenvalues
     signal = Exponentials(task.eigenvalues * task.target, rates)
-    return Law(signal, Exponentials(task.eigenvalues**2, rates), task.noise, 0.5, np.inf)
+    return RiskLaw(signal, Exponentials(task.eigenvalues**2, rates), task.noise, 0.5, np.inf)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def drive_of(run: Sequence[Stage]) -> Drive:
 
 
 def law_curve(
-    law: Law, drive: Drive, at: Sequence[float] | np.ndarray, *, tolerance: float = TOLERANCE
+    law: RiskLaw, drive: Drive, at: Sequence[float] | np.ndarray, *, tolerance: float = TOLERANCE
 ) -> np.ndarray:
     """The law's excess risk, [N] float64, at intrinsic times `at` [N] of 0 or more, in any order.
 
@@ -107,8 +105,7 @@ def law_curve(
         raise InputError(f"intrinsic time: asked outside 0 to {law.longest:g}, where the law holds")
     edges = np.unique(np.concatenate([[0.0], [e for e in drive.edges if 0 < e < last], times]))
 
-    def source_of_noise(z: np.ndarray) -> np.ndarray:
-        return drive.gamma(z) * (law.signal(z) + law.noise)
-
-    panels = resolve_function(source_of_noise, edges, tolerance)
+    panels = resolve_function(
+        lambda z: drive.gamma(z) * (law.signal(z) + law.noise), edges, tolerance
+    )
     return law.scale * (law.signal(times) + convolve(law.kernel, panels, times))

@@ -19,9 +19,8 @@ _ORDERS = np.arange(NODES)
 _ENDS = np.array([-1 + 1e-7, 1 - 1e-7])
 _AT_ENDS = np.polynomial.legendre.legvander(_ENDS, NODES - 1).T
 # Values at the Gauss points into Legendre coefficients.
-_PROJECT = (np.polynomial.legendre.legvander(_POINTS, NODES - 1) * _WEIGHTS[:, None]).T * (
-    _ORDERS[:, None] + 0.5
-)
+_VALUES = np.polynomial.legendre.legvander(_POINTS, NODES - 1) * _WEIGHTS[:, None]
+_PROJECT = _VALUES.T * (_ORDERS[:, None] + 0.5)
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,9 @@ def convolve(kernel: Exponentials, panels: Panels, at: Sequence[float] | np.ndar
     for begin in range(0, len(widths), _CHUNK):
         part = slice(begin, begin + _CHUNK)
         added = _moments(kernel.rates, widths[part], panels.values[part])
-        kept = np.exp(-widths[part, None] * kernel.rates)
+        decay = np.exp(-widths[part, None] * kernel.rates)
         for i in range(len(added)):
-            memory = kept[i] * memory + added[i]
+            memory = decay[i] * memory + added[i]
             results[begin + i + 1] = kernel.weights @ memory
     return results[np.searchsorted(panels.edges, np.asarray(at, np.float64))]
 

@@ -161,16 +161,16 @@ def _averaged_risks(problem: list, counts: np.ndarray, procedure: Procedure) -> 
     spectrum, errors, rates, batch, noise = problem
     first = jnp.broadcast_to(errors, (rates.size, errors.size))
     state = (first, jnp.zeros_like(first), jnp.zeros_like(first))
-    kept, risks = [(0, state)], []
+    states, risks = [(0, state)], []
     for count in counts:
-        state = _advance(state, int(count) - kept[-1][0], spectrum, rates, batch, noise)
+        state = _advance(state, int(count) - states[-1][0], spectrum, rates, batch, noise)
         start = (1 - procedure.tail) * count if procedure.average == "tail" else 0.0
         # The recorded count nearest to where the tail should begin.
-        since, before = min(kept, key=lambda entry: abs(entry[0] - start))
+        since, before = min(states, key=lambda entry: abs(entry[0] - start))
         risks.append(_tail_risk(state, before, int(count) - since, spectrum, rates))
-        kept.append((int(count), state))
+        states.append((int(count), state))
         if procedure.average == "start":
-            kept = [kept[0], kept[-1]]
+            states = [states[0], states[-1]]
     return np.stack([np.asarray(risk) for risk in risks])
 
 

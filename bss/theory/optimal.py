@@ -24,6 +24,7 @@ from bss.theory.exponents import regime
 from bss.theory.search import minimum
 
 GRID = 400
+Reals = np.ndarray | float
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class Budget:
                 f"data: {self.data:g} samples hold no step of the minimum batch, "
                 f"{self.min_batch:g}; raise data or lower the minimum"
             )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a B_max."""
+        return self.max_batch < math.inf
 
     @property
     def power(self) -> float:
@@ -111,22 +117,18 @@ class OptimalSchedule:
         return 0.0 if self.growth_fraction == 1 else self.budget.data - spent
 
 
-def time_left(
-    budget: Budget, multiplier: np.ndarray | float, batch: float | None = None
-) -> np.ndarray:
+def time_left(budget: Budget, multiplier: Reals, batch: float | None = None) -> np.ndarray:
     """Intrinsic time u before the end at which C (1 + u)^−power is at a batch, B_min by default."""
     level = budget.min_batch if batch is None else batch
     return np.maximum((np.asarray(multiplier) / level) ** (1 / budget.power) - 1, 0.0)
 
 
-def data_left(
-    budget: Budget, multiplier: np.ndarray | float, left: np.ndarray | float
-) -> np.ndarray:
+def data_left(budget: Budget, multiplier: Reals, left: Reals) -> np.ndarray:
     """Samples consumed in the last `left` intrinsic time of the schedule of a multiplier."""
     clipped, growing = _parts(budget, multiplier, left)
     rest = 1 - budget.power
     grown = multiplier * ((1 + growing) ** rest - (1 + clipped) ** rest) / rest
-    capped = np.where(clipped > 0, budget.max_batch, 0.0) * clipped if _bounded(budget) else 0.0
+    capped = np.where(clipped > 0, budget.max_batch, 0.0) * clipped if budget.bounded else 0.0
     return (capped + grown + budget.min_batch * (left - growing)) / budget.lr
 
 
@@ -136,12 +138,10 @@ def optimum(budget: Budget) -> OptimalSchedule:
     highest = budget.max_batch * (1 + unbounded / budget.min_batch) ** budget.power
     lowest = math.log(budget.min_batch)
     grid = np.linspace(lowest, max(math.log(min(unbounded, highest)), lowest + 1), GRID)
-    place, _ = minimum(
-        lambda log_multiplier: float(_risk(budget, np.exp(log_multiplier))),
-        grid,
-        _risk(budget, np.exp(grid)),
-    )
-    return _with_multiplier(budget, math.exp(place))
+    place, _ = minimum(lambda x: float(_risk(budget, np.exp(x))), grid, _risk(budget, np.exp(grid)))
+    multiplier = math.exp(place)
+    horizon, risk = float(_horizon(budget, multiplier)), float(_risk(budget, multiplier))
+    return OptimalSchedule(budget, multiplier, horizon, risk)
 
 
 def constant_optimum(budget: Budget) -> tuple[float, float]:
@@ -176,14 +176,14 @@ def batch_schedule(best: OptimalSchedule, stages: int) -> BatchSchedule:
     first = max(float(_ideal(best, best.horizon)), budget.min_batch)
     levels = np.geomspace(first, best.peak_batch, stages) if stages > 1 else [first]
     batches = sorted({max(round(level), math.ceil(budget.min_batch)) for level in levels})
-    starts, kept = [0], batches[:1]
+    starts, used = [0], batches[:1]
     for before, after in itertools.pairwise(batches):
         left = float(time_left(budget, best.multiplier, math.sqrt(before * after)))
         start = total - round(float(data_left(budget, best.multiplier, left)))
         if starts[-1] < start <= total - after:
             starts.append(start)
-            kept.append(after)
-    return BatchSchedule(tuple(starts), tuple(kept))
+            used.append(after)
+    return BatchSchedule(tuple(starts), tuple(used))
 
 
 def sampled(best: OptimalSchedule, points: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -196,43 +196,34 @@ def sampled(best: OptimalSchedule, points: int = 500) -> tuple[np.ndarray, np.nd
     return 1 + left, _ideal(best, left), share
 
 
-def _ideal(best: OptimalSchedule, left: np.ndarray | float) -> np.ndarray:
+def _ideal(best: OptimalSchedule, left: Reals) -> np.ndarray:
     budget = best.budget
     free = best.multiplier * (1 + np.asarray(left)) ** -budget.power
     return np.clip(free, budget.min_batch, budget.max_batch)
 
 
-def _bounded(budget: Budget) -> bool:
-    return budget.max_batch < math.inf
-
-
-def _parts(
-    budget: Budget, multiplier: np.ndarray | float, left: np.ndarray | float
-) -> tuple[np.ndarray, np.ndarray]:
+def _parts(budget: Budget, multiplier: Reals, left: Reals) -> tuple[np.ndarray, np.ndarray]:
     """Times before the end, `left` at most, that end the parts at B_max and growing."""
     growing = np.minimum(time_left(budget, multiplier), left)
     return np.minimum(time_left(budget, multiplier, budget.max_batch), growing), growing
 
 
-def _horizon(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
+def _horizon(budget: Budget, multiplier: Reals) -> np.ndarray:
     """The horizon at which the schedule of a multiplier has spent the budget."""
     clipped, growing = _parts(budget, multiplier, np.inf)
     spent = budget.lr * budget.data
-    capped = budget.max_batch * clipped if _bounded(budget) else 0.0 * clipped
+    capped = budget.max_batch * clipped if budget.bounded else 0.0 * clipped
     with_growth = data_left(budget, multiplier, growing) * budget.lr
     rest = 1 - budget.power
     grown = np.maximum(spent - capped, 0.0) * rest / multiplier + (1 + clipped) ** rest
     with np.errstate(over="ignore"):  # where it overflows, the stable part is reached
         within_growth = grown ** (1 / rest) - 1
     stable = growing + (spent - with_growth) / budget.min_batch
-    return np.where(
-        spent <= capped,
-        spent / budget.max_batch,
-        np.where(spent <= with_growth, within_growth, stable),
-    )
+    grown = np.where(spent <= with_growth, within_growth, stable)
+    return np.where(spent <= capped, spent / budget.max_batch, grown)
 
 
-def _risk(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
+def _risk(budget: Budget, multiplier: Reals) -> np.ndarray:
     """The functional of the schedule that a multiplier stands for."""
     horizon = _horizon(budget, multiplier)
     clipped, growing = _parts(budget, multiplier, horizon)
@@ -242,8 +233,3 @@ def _risk(budget: Budget, multiplier: np.ndarray | float) -> np.ndarray:
     at_least = ((1 + growing) ** -memory - (1 + horizon) ** -memory) / memory / budget.min_batch
     noise = at_most + grown + at_least
     return (1 + horizon) ** -budget.source + budget.lr * budget.noise * noise
-
-
-def _with_multiplier(budget: Budget, multiplier: float) -> OptimalSchedule:
-    horizon, risk = float(_horizon(budget, multiplier)), float(_risk(budget, multiplier))
-    return OptimalSchedule(budget, multiplier, horizon, risk)

@@ -45,8 +45,8 @@ class Task:
 
     def __post_init__(self):
         check_exponents(self.source, self.capacity)
-        if not 1 <= self.modes <= MOST_MODES:
-            raise InputError(f"modes: {self.modes} given; write a number from 1 to {MOST_MODES}")
+        most = f"a number from 1 to {MOST_MODES}"
+        check(1 <= self.modes <= MOST_MODES, "modes", self.modes, most)
         check(0 <= self.noise < math.inf, "noise", self.noise, "a variance of 0 or more")
         if not self.eigenvalues[-1] > 1e-150:
             raise InputError(
@@ -151,12 +151,9 @@ def propagator(task: Task, rate: float, batch: float) -> Propagator:
     eigenvalues, coupling = task.eigenvalues, rate**2 / batch
     diagonal = eigenvalues * (2 * rate - (rate**2 + coupling) * eigenvalues)
     basis = diagonalise(diagonal, math.sqrt(coupling) * eigenvalues)
-    return Propagator(
-        basis,
-        np.log1p(-basis.values),
-        math.sqrt(coupling) * task.noise * basis.overlap,
-        basis.overlap / (2 * math.sqrt(coupling)),
-    )
+    forcing = math.sqrt(coupling) * task.noise * basis.overlap
+    readout = basis.overlap / (2 * math.sqrt(coupling))
+    return Propagator(basis, np.log1p(-basis.values), forcing, readout)
 
 
 def coordinates(step: Propagator, moments: np.ndarray) -> np.ndarray:

@@ -19,7 +19,9 @@ def minimum(
     """
     best = int(np.argmin(values))
     bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    found: Any = minimize_scalar(function, bounds=bounds, method="bounded", options={"xatol": 1e-9})
-    if found.fun < values[best]:
-        return float(found.x), float(found.fun)
+    refined: Any = minimize_scalar(
+        function, bounds=bounds, method="bounded", options={"xatol": 1e-9}
+    )
+    if refined.fun < values[best]:
+        return float(refined.x), float(refined.fun)
     return float(grid[best]), float(values[best])

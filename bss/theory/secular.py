@@ -80,9 +80,8 @@ def _solve_block(
     low, high = np.where(f > 0, -half, 0.0), np.where(f > 0, 0.0, half)
     # To begin with, all but the two nearest poles count as constant.
     weights_left = np.where(rows > 0, weights[rows - 1], 0.0)
-    guess = (low + high) + _interpolate(
-        f, -weights_left / half**2, -weights[rows] / half**2, -half, half
-    )
+    slopes = -weights_left / half**2, -weights[rows] / half**2
+    guess = (low + high) + _interpolate(f, *slopes, -half, half)
     offsets = _bracketed(guess, low, high)
     active = np.arange(len(rows))
     for _ in range(_ITERATIONS):
@@ -128,6 +127,5 @@ def _interpolate(
         constant = f - slope_left * a - slope_right * b
         linear = (a + b) * f - a * b * slope
         root = np.sqrt(np.maximum(linear**2 - 4 * a * b * f * constant, 0.0))
-        return np.where(
-            linear >= 0, (linear + root) / (2 * constant), 2 * a * b * f / (linear - root)
-        )
+        upper, lower = (linear + root) / (2 * constant), 2 * a * b * f / (linear - root)
+        return np.where(linear >= 0, upper, lower)

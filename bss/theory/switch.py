@@ -6,6 +6,7 @@ budget D; after a switch the loss quickly joins that of the large batch at equal
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,15 +82,11 @@ def best_switch(run: TwoStage, data: int) -> Switch:
         raise InputError(f"data: {data} samples; write more than the largest batch, {run.last}")
     grid = np.linspace(np.log(run.last / data), 0.0, GRID)
 
-    def samples(log_share: np.ndarray | float) -> np.ndarray:
-        return data * np.exp(log_share)
+    def risks(log_share: Any) -> np.ndarray:
+        return switch_risks(run, data, data * np.exp(log_share))
 
-    place, risk = minimum(
-        lambda log_share: float(switch_risks(run, data, samples(log_share))),
-        grid,
-        switch_risks(run, data, samples(grid)),
-    )
-    return Switch(data, data - float(samples(place)), risk)
+    place, risk = minimum(lambda log_share: float(risks(log_share)), grid, risks(grid))
+    return Switch(data, data - float(data * np.exp(place)), risk)
 
 
 def switch_exponent(switches: Sequence[Switch]) -> Slope | None:

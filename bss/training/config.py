@@ -21,6 +21,9 @@ from bss.training.average import check_half_life
 from bss.training.optimizers import AdamW, Optimizer
 from bss.values import to_dict
 
+TAKEN_NAMES = ("eval", "test", "train", "grad", "noise")
+"""With which columns of a curve begin already."""
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -44,6 +47,23 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
+class HeldOutSet:
+    """Another held-out set, evaluated along the run.
+
+    Attributes:
+        name: before its columns: of "wiki" they are wiki_loss, wiki_loss_se, ...
+        content: content hash of its token shards, which lie beside the run's; empty for the run's.
+        split: "validation", "test" or what its shards have.
+        tokens: how many of the split.
+    """
+
+    name: str
+    content: str = ""
+    split: str = "validation"
+    tokens: int = 32_768
+
+
+@dataclass(frozen=True)
 class EvaluationConfig:
     """Fixed held-out tokens, the same for every run that is compared.
 
@@ -54,6 +74,9 @@ class EvaluationConfig:
         first: tokens consumed at the first evaluation.
         seq_len: length of the held-out sequences, in tokens; 0 for the run's own. Runs of different
             lengths are compared on one.
+        sets: others, of the run's corpus or of any that was tokenized alike.
+        metrics: what is measured of each besides the loss, by the names of
+            `bss.training.metrics.METRICS` or as `package.module:ATTRIBUTE`.
     """
 
     tokens: int = 32_768
@@ -61,10 +84,21 @@ class EvaluationConfig:
     per_efold: int = 20
     first: int = 100_000
     seq_len: int = 0
+    sets: tuple[HeldOutSet, ...] = ()
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         least = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
         check_least("evaluation", self, **least)
+        taken: set[str] = set(TAKEN_NAMES)
+        for one in self.sets:
+            check_least(f"evaluation.sets {one.name}", one, tokens=1)
+            if not one.name.isidentifier() or one.name in taken:
+                raise InputError(
+                    f"evaluation.sets: {one.name!r} is no name of its own; use letters, digits, "
+                    f"underscores, and none of {', '.join(sorted(taken))}"
+                )
+            taken.add(one.name)
 
 
 @dataclass(frozen=True)
@@ -210,15 +244,15 @@ def _non_default(value: Any) -> dict[str, Any]:
     A class that was chosen is named where it is not the default's. A float field is a float
     however it was written: 1 and 1.0 name the same run.
     """
-    found: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     for f in dataclasses.fields(value):
         v = getattr(value, f.name)
         if dataclasses.is_dataclass(v) and not hasattr(v, "parse"):
             if nested := _non_default(v):
-                found[f.name] = nested
+                differing[f.name] = nested
         elif v != f.default:
             plain = to_dict(v)
-            found[f.name] = float(plain) if f.type is float else plain
+            differing[f.name] = float(plain) if f.type is float else plain
     if isinstance(value, Chosen) and not value.is_default:
-        found[value.key] = value.chosen
-    return found
+        differing[value.key] = value.chosen
+    return differing

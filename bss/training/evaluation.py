@@ -1,187 +1,176 @@
-"""Held-out loss on fixed tokens: the same for every run that is compared, whatever its batch."""
+"""MetricSums over held-out sequences, as compiled programs: of the loss, and of any other metric.
+
+The sequences lie on the devices in buckets, the last one padded with sequences that do not count:
+all are used, whatever the devices are.
+"""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
 from jax.sharding import Mesh, PartitionSpec
 
-from bss.models.family import LOGITS_AT_ONCE
+from bss.models.family import LOGITS_AT_ONCE, Params
 from bss.training.average import pick
 from bss.training.config import RunConfig
-from bss.training.fsdp import loss_by, specs
-from bss.training.mesh import (
-    by_position,
+from bss.training.devices.fsdp import on_devices, specs
+from bss.training.devices.mesh import (
     replicated,
     sequence_sharding,
     sequence_split,
     shardings_of,
     sum_over_devices,
 )
+from bss.training.metrics import Evaluated, Metric
 from bss.training.optimizers.base import Optimizer
-from bss.training.source import Source
 from bss.training.step import State, in_its_dtype
 
-
-def bucketed(n: int, width: int, devices: int, bucket: int) -> tuple[int, int, int]:
-    """The shape of n sequences in buckets of at most `bucket` sequences on each device."""
-    size = min(bucket, -(-n // devices)) * devices
-    return -(-n // size), size, width
+Measure = Callable[[Params, jax.Array], tuple[jax.Array, jax.Array]]
+"""Of parameters and sequences [B, T+1]: what is summed of all, and of each, [B] or [B, K]."""
 
 
-def compile_total_loss(
-    run: RunConfig,
-    n: int,
-    shape_NxbxT1: tuple[int, ...],
-    mesh: Mesh,
-    state: State,
-    options: dict[str, Any] | None = None,
-    attention: str = "reference",
-    *,
-    fleet: bool = False,
-) -> Any:
-    """The program of the summed loss of the first n sequences of buckets of a shape.
+class MetricSums(NamedTuple):
+    """Of some sequences: the sum of a metric over all, and each one's, [N, b] or [N, b, K].
 
-    Args:
-        run: the model.
-        n: how many count; those behind them are padding.
-        shape_NxbxT1: of the sequences, int32, which the devices share.
-        mesh: the devices.
+    What stands behind the last sequence does not count.
+    """
+
+    total: jax.Array
+    each: jax.Array
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What evaluates a state of a run, compiled for where it lies.
+
+    Attributes:
+        run: whose weights are evaluated.
+        mesh: the devices, which share each bucket.
         state: shapes and shardings.
+        bucket: the most sequences evaluated at once on each device.
         options: the compiler's.
         attention: the kernel's name.
-        fleet: whether the state is of several runs, on a leading axis; then so are the losses.
+        fleet: whether the state is of several runs, on a leading axis; then so are the sums.
     """
-    size, loss = shape_NxbxT1[1], loss_by(run.model, attention, mesh)
-    full, rest = divmod(n, size)
-    logits = math.prod(shape_NxbxT1[1:]) // mesh.size * run.model.vocab_size
 
-    def sum_losses(params: dict, sequences_NxbxT1: jax.Array, counted_b: jax.Array) -> jax.Array:
-        def add(i: jax.Array, total: jax.Array) -> jax.Array:
-            return total + loss(params, sequences_NxbxT1[i])[0]
+    run: RunConfig
+    mesh: Mesh
+    state: State
+    bucket: int
+    options: dict[str, Any] | None = None
+    attention: str = "reference"
+    fleet: bool = False
 
-        def sequence_loss(sequence_T1: jax.Array) -> jax.Array:
-            return loss(params, sequence_T1[None])[0]
+    def shape(self, n: int, width: int) -> tuple[int, int, int]:
+        """Of n sequences of some width in buckets."""
+        size = min(self.bucket, -(-n // self.mesh.size)) * self.mesh.size
+        return -(-n // size), size, width
 
-        total = jax.lax.fori_loop(0, full, add, jnp.zeros(()))
-        if rest:
-            last_bxT1 = sequences_NxbxT1[full]
-            if logits <= LOGITS_AT_ONCE:
-                losses_b = jax.vmap(sequence_loss)(last_bxT1)
+    def sums_of(self, n: int, width: int, measure: Measure) -> Any:
+        """The program (params, sequences in buckets) -> MetricSums of the first n sequences."""
+        mesh, shape = self.mesh, self.shape(n, width)
+        logits = math.prod(shape[1:]) // mesh.size * self.run.model.vocab_size
+        add_up = partial(_add_up, measure, n, shape[1], at_once=logits <= LOGITS_AT_ONCE)
+        split = specs(self.run.model, self.state.params, mesh), sequence_split(mesh)
+        everywhere = sum_over_devices(add_up, mesh, *split, PartitionSpec(mesh.axis_names))
+
+        def sums(params: Params, sequences_NxbxT1: jax.Array) -> MetricSums:
+            return everywhere(params, sequences_NxbxT1, jnp.arange(shape[1]))
+
+        sums = in_its_dtype(self.run.model, sums)
+        sums = jax.vmap(sums, (0, None)) if self.fleet else sums
+        shardings = shardings_of(self.state.params), sequence_sharding(mesh)
+        sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
+        jitted = jax.jit(sums, in_shardings=shardings)
+        return jitted.lower(self.state.params, sequences).compile(self.options)
+
+    @property
+    def loss(self) -> Measure:
+        """The loss as training sums it; of a family that tells no target's, taken twice."""
+        model, (gather, given) = self.run.model, on_devices(self.run.model, self.mesh)
+        loss = model.loss_by(self.attention, gather)
+        target_losses = model.target_losses_by(self.attention, gather)
+
+        def measure(params: Params, sequences_bxT1: jax.Array) -> tuple[jax.Array, jax.Array]:
+            params = given(params)
+            if target_losses:
+                total, losses_bxT = target_losses(params, sequences_bxT1)
+                return total, losses_bxT.sum(-1)
+            each = jax.lax.map(lambda one: loss(params, one[None])[0], sequences_bxT1)
+            return loss(params, sequences_bxT1)[0], each
+
+        return measure
+
+    def metric(self, metric: Metric, bytes_per_token: float | None) -> Measure:
+        """A metric, a sequence at a time where the logits of a bucket are too many to be held."""
+        gather, given = on_devices(self.run.model, self.mesh)
+        model = Evaluated(self.run.model, self.attention, gather, bytes_per_token)
+
+        def measure(params: Params, sequences_bxT1: jax.Array) -> tuple[jax.Array, jax.Array]:
+            params = given(params)
+            if sequences_bxT1.size * model.family.vocab_size <= LOGITS_AT_ONCE:
+                each = metric(model, params, sequences_bxT1)
             else:
-                losses_b = jax.lax.map(sequence_loss, last_bxT1)
-            total += jnp.sum(losses_b, where=counted_b)
-        return total
+                each = jax.lax.map(lambda one: metric(model, params, one[None])[0], sequences_bxT1)
+            return each.sum(0), each
 
-    split = specs(run.model, state.params, mesh), sequence_split(mesh)
-    sum_all = sum_over_devices(sum_losses, mesh, *split, PartitionSpec(mesh.axis_names))
+        return measure
 
-    def total_loss(params: dict, sequences_NxbxT1: jax.Array) -> jax.Array:
-        return sum_all(params, sequences_NxbxT1, jnp.arange(size) < rest)
-
-    total_loss = in_its_dtype(run.model, total_loss)
-    total_loss = jax.vmap(total_loss, (0, None)) if fleet else total_loss
-    shardings = shardings_of(state.params), sequence_sharding(mesh)
-    jitted = jax.jit(total_loss, in_shardings=shardings)
-    return jitted.lower(state.params, jax.ShapeDtypeStruct(shape_NxbxT1, jnp.int32)).compile(
-        options
-    )
-
-
-class Evaluation:
-    """Mean losses over fixed sequences, of the raw weights and of every weight average.
-
-    At most `bucket` sequences are evaluated at once on each device, and stay there. The last
-    bucket is padded with sequences that do not count: all are used, whatever the devices are.
-    """
-
-    def __init__(
-        self,
-        run: RunConfig,
-        sequences_nxT1: np.ndarray,
-        mesh: Mesh,
-        bucket: int,
-        state: State,
-        options: dict[str, Any] | None = None,
-        attention: str = "reference",
-        *,
-        fleet: bool = False,
-    ):
-        """Compiles the programs; the sequences are int32, the state is shapes and shardings.
-
-        `options` are the compiler's, `attention` names the kernel; a `fleet` is of several runs, on
-        a leading axis.
-        """
-        n, width = sequences_nxT1.shape
-        shape = bucketed(n, width, mesh.size, bucket)
-        self._sequences_NxbxT1 = by_position(sequences_nxT1.__getitem__, n, shape, mesh)
-        self._targets = n * (width - 1)
-        self._labels = run.averages
-
-        whole, split = replicated(mesh), shardings_of(state.params)
-        self._choose = choose = run.optimizer.evaluation_params
+    def chooser(self) -> Callable[..., Any]:
+        """What makes of parameters and the optimizer's state the weights that are evaluated."""
+        choose = self.run.optimizer.evaluation_params
         # What is trained and evaluated as it is needs no program, and no copy.
-        if type(run.optimizer).evaluation_params is not Optimizer.evaluation_params:
-            choose = jax.vmap(choose) if fleet else choose
-            both = split, shardings_of(state.optimizer)
-            jitted = jax.jit(choose, in_shardings=both, out_shardings=split)
-            self._choose = jitted.lower(state.params, state.optimizer).compile()
-        self._total_loss = compile_total_loss(
-            run, n, shape, mesh, state, options, attention, fleet=fleet
-        )
-        if run.averages:
-            index = jax.ShapeDtypeStruct((), jnp.int32)
-            choose = jax.vmap(pick, (0, None)) if fleet else pick
-            both = shardings_of(state.averages), whole
-            jitted = jax.jit(choose, in_shardings=both, out_shardings=split)
-            self._pick = jitted.lower(state.averages, index).compile()
+        if type(self.run.optimizer).evaluation_params is Optimizer.evaluation_params:
+            return choose
+        return self._compiled(choose, (0, 0), self.state.params, self.state.optimizer)
 
-    def losses(self, state: State, name: str) -> dict[str, Any]:
-        """Losses in nats per token: `name` of the weights, `name`_avg_HALFLIFE of the averages.
+    def picker(self) -> Callable[..., Any]:
+        """What takes the average of a place among all averages."""
+        whole = replicated(self.mesh)
+        place = jax.ShapeDtypeStruct((), jnp.int32, sharding=whole)
+        return self._compiled(pick, (0, None), self.state.averages, place)
 
-        Which weights these are, the optimizer says. Numbers, or arrays over a fleet.
-        """
-        found = {name: self._loss(self._choose(state.params, state.optimizer))}
-        for index, label in enumerate(self._labels):
-            averaged = self._pick(state.averages, np.int32(index))
-            found[f"{name}_avg_{label}"] = self._loss(averaged)
-        return found
-
-    def _loss(self, params: optax.Params) -> Any:
-        return np.asarray(self._total_loss(params, self._sequences_NxbxT1), float) / self._targets
+    def _compiled(self, choose: Callable[..., Any], axes: tuple, *shapes: Any) -> Any:
+        choose = jax.vmap(choose, axes) if self.fleet else choose
+        split = shardings_of(self.state.params)
+        jitted = jax.jit(choose, in_shardings=shardings_of(shapes), out_shardings=split)
+        return jitted.lower(*shapes).compile()
 
 
-class HeldOut:
-    """The held-out losses of runs that are compared: along them, and at their end."""
+def _add_up(
+    measure: Measure,
+    n: int,
+    size: int,
+    params: Params,
+    sequences_NxbxT1: jax.Array,
+    places_b: jax.Array,
+    *,
+    at_once: bool,
+) -> MetricSums:
+    """A device's part of n sequences in buckets of `size`, zero where others have theirs.
 
-    def __init__(self, run: RunConfig, source: Source):
-        """Reads the sequences; InputError where there are too few."""
-        sizes = {"validation": run.evaluation.tokens, "test": run.evaluation.test_tokens}
-        seq_len = run.evaluation.seq_len or run.data.seq_len
-        self._run, self._bytes_per_token = run, source.bytes_per_token()
-        self._sequences = {
-            split: source.held_out(split, size, seq_len) for split, size in sizes.items() if size
-        }
-        self._evaluations: dict[str, Evaluation] = {}
+    `places_b` says which of a bucket it has, `at_once` whether the logits of these may be held at
+    once.
+    """
+    full, rest = divmod(n, size)
 
-    def compile(self, mesh: Mesh, bucket: int, *rest: Any, fleet: bool = False) -> None:
-        """Compiles the programs; see `Evaluation`."""
-        self._evaluations = {
-            split: Evaluation(self._run, sequences, mesh, bucket, *rest, fleet=fleet)
-            for split, sequences in self._sequences.items()
-        }
+    def add(i: jax.Array, sums: MetricSums) -> MetricSums:
+        total, each = measure(params, sequences_NxbxT1[i])
+        return MetricSums(sums.total + total, sums.each.at[i, places_b].set(each))
 
-    def losses(self, state: State) -> dict[str, Any]:
-        """Those along a run, and bits per byte for text."""
-        losses = self._evaluations["validation"].losses(state, "eval_loss")
-        if self._bytes_per_token is not None:
-            losses["bits_per_byte"] = losses["eval_loss"] / math.log(2) / self._bytes_per_token
-        return losses
+    def one(sequence_T1: jax.Array) -> jax.Array:
+        return measure(params, sequence_T1[None])[0]
 
-    def test_losses(self, state: State) -> dict[str, Any]:
-        """Those on the test split, where the run asks for it."""
-        test = self._evaluations.get("test")
-        return test.losses(state, "test_loss") if test else {"test_loss": None}
+    zero = jnp.zeros(jax.eval_shape(one, sequences_NxbxT1[0, 0]).shape)
+    none = MetricSums(zero, jnp.zeros((len(sequences_NxbxT1), size, *zero.shape)))
+    sums = jax.lax.fori_loop(0, full, add, none)
+    if rest:
+        each = (jax.vmap(one) if at_once else partial(jax.lax.map, one))(sequences_NxbxT1[full])
+        counted = (places_b < rest).reshape(-1, *[1] * zero.ndim)
+        total = sums.total + jnp.sum(each, axis=0, where=counted)
+        sums = MetricSums(total, sums.each.at[full, places_b].set(each))
+    return sums

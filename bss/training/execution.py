@@ -1,37 +1,34 @@
 """Where and how a run is executed: nothing here changes what is computed, up to rounding."""
 
-import os
 import platform
-import subprocess
 import timeit
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from bss import provenance
 from bss.errors import check_least
 from bss.machines.targets import target_of
 from bss.schedules.plan import Plan
-from bss.training.bucketing import Ladder
 from bss.training.config import RunConfig
-from bss.training.mesh import on_gpus
+from bss.training.devices.mesh import on_gpus
+from bss.training.running.bucketing import Ladder
 
 NOT_COMPUTED = ("commit", "registration")
 """What execution.json records beside that on which the numbers hang."""
 
 
 @dataclass(frozen=True)
-class Execution:
-    """How to execute a run.
+class SharedExecution:
+    """What a run is executed with, alone or among the runs of a sweep.
 
     Attributes:
         runs: directory of run directories.
-        data: directory of the token shards.
         buckets: ladder of bucket sizes in sequences; empty for any up to 32.
         fit: choose them by memory, found by compiling: of `buckets`, or of any size where it is
             empty, those that the devices hold.
@@ -42,31 +39,44 @@ class Execution:
             once a step; else each keeps a part, and they meet in every layer and bucket.
         checkpoint_seconds: between checkpoints; longer where a save holds up the steps for more
             than a 20th of that. 0 saves at every step.
-        forks: token counts at which a checkpoint is kept for branches.
         evaluation_bucket: sequences evaluated at once on each device.
-        compilation_cache: directory of JAX's persistent compilation cache; empty for none.
-        registration: SHA-256 of the predictions that the run is to be scored by; empty for none.
         repeatable: on GPUs only operations that give the same bits every time; some are slower.
             CPUs and TPUs have no others.
         attention: the kernel that computes it: "cudnn", "splash", "reference", one of a user's own
             as `package.module:ATTRIBUTE`, or "auto" for the first of these that the device, the
             model and its sequences allow.
+        trackers: who is told of every run's curve besides its directory: "tensorboard", "wandb",
+            or one of a user's own as `package.module:ATTRIBUTE`.
     """
 
     runs: str = "runs"
-    data: str = "data/stdlib-bytes"
     buckets: tuple[int, ...] = ()
     fit: bool = False
     devices: int = 0
     fsdp: int = 1
     whole_gradient: bool = False
     checkpoint_seconds: float = 60.0
-    forks: tuple[int, ...] = ()
     evaluation_bucket: int = 32
-    compilation_cache: str = ""
-    registration: str = ""
     repeatable: bool = False
     attention: str = "auto"
+    trackers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Execution(SharedExecution):
+    """How to execute a run.
+
+    Attributes:
+        data: directory of the token shards.
+        forks: token counts at which a checkpoint is kept for branches.
+        compilation_cache: directory of JAX's persistent compilation cache; empty for none.
+        registration: SHA-256 of the predictions that the run is to be scored by; empty for none.
+    """
+
+    data: str = "data/stdlib-bytes"
+    forks: tuple[int, ...] = ()
+    compilation_cache: str = ""
+    registration: str = ""
 
     def __post_init__(self) -> None:
         check_least("execution", self, devices=0, fsdp=1, checkpoint_seconds=0, evaluation_bucket=1)
@@ -117,42 +127,6 @@ def peak_flops() -> float | None:
     return 2 * 1024**3 / min(seconds)
 
 
-@cache
-def commit() -> str:
-    """The repository's commit, "+" behind it where the tree differs; "" outside a checkout.
-
-    A copy without its history, as in a container, is told by the variable BSS_COMMIT.
-    """
-    if told := os.environ.get("BSS_COMMIT"):
-        return told
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
-
-
-def machine() -> str:
-    """The device's kind and the host's processor, for the record beside a result."""
-    return f"{jax.local_devices()[0].device_kind} ({_processor()})"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return "unknown processor"
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown processor"
-
-
 def describe(
     mesh: Mesh, execution: Execution, attention: str = "reference", fleet: int = 1
 ) -> dict[str, Any]:
@@ -174,15 +148,10 @@ def describe(
         "evaluation_bucket": execution.evaluation_bucket,
         "repeatable": execution.repeatable,
         "attention": attention,
-        "cores": _cores(),
+        "cores": provenance.cores(),
         "machine": platform.machine(),
-        "commit": commit(),
+        "commit": provenance.commit(),
         **registered,
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }
-
-
-def _cores() -> int:
-    """Cores this process may run on; XLA on CPU rounds differently with their number."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,7 +17,7 @@ from bss.data.log_bilinear import SyntheticLanguage
 from bss.data.shards import Shards, open_shards
 from bss.errors import InputError
 from bss.training.config import DataConfig, RunConfig
-from bss.training.mesh import by_position, own_columns
+from bss.training.devices.mesh import by_position, own_columns
 
 SYNTHETIC = "synthetic"
 """The content of a data config whose sequences are the synthetic language's."""
@@ -45,8 +45,8 @@ class Source(Protocol):
         """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
         ...
 
-    def bytes_per_token(self) -> float | None:
-        """Of the validation split; None where tokens are no text."""
+    def bytes_per_token(self, split: str) -> float | None:
+        """Of a split; None where tokens are no text."""
 
 
 class TextSource:
@@ -72,9 +72,9 @@ class TextSource:
 
         return held_out(self._shards, split, seq_len, tokens)
 
-    def bytes_per_token(self) -> float | None:
+    def bytes_per_token(self, split: str) -> float | None:
         """See `Source`."""
-        return self._shards.bytes_per_token("validation")
+        return self._shards.bytes_per_token(split)
 
 
 class SyntheticSource:
@@ -128,7 +128,7 @@ class SyntheticSource:
             )
         return synthetic.held_out(self._language, split, tokens)
 
-    def bytes_per_token(self) -> float | None:
+    def bytes_per_token(self, split: str) -> float | None:
         """See `Source`."""
         return None
 

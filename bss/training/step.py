@@ -18,8 +18,8 @@ from jax.sharding import Mesh
 from bss.models.family import LossSums, ModelFamily, Params
 from bss.training import average
 from bss.training.config import RunConfig
-from bss.training.fsdp import shardings, sum_over_shards
-from bss.training.mesh import WHOLE, sequence_split, splits_weights, sum_over_devices
+from bss.training.devices.fsdp import shardings, sum_over_shards
+from bss.training.devices.mesh import WHOLE, sequence_split, splits_weights, sum_over_devices
 from bss.training.optimizers.base import Masks, StepSettings
 
 F = TypeVar("F", bound=Callable)

@@ -22,7 +22,7 @@ from experiments.critical_batch.study import Study
 from experiments.critical_batch.tables import tables
 from experiments.critical_batch.trials import Trial, merged, say_price, sweep
 from experiments.main import run_experiment
-from experiments.study import base_run, say
+from experiments.study import say
 
 
 def experiment(study: Study) -> None:
@@ -31,8 +31,7 @@ def experiment(study: Study) -> None:
         say_price(study)
         return
     results = Results(study)
-    base, execution = base_run(study.setup)
-    with Trainer(study.open_engine(), execution) as trainer:
+    with study.training() as (base, trainer):
         trials, measured = swept(study, trainer, base)
         others = compared(study, trainer, trials, measured)
     say("measuring steps to the targets, fitting the laws")
@@ -67,11 +66,11 @@ def compared(
     """The finished trials of the other schedules, by name."""
     if study.schedules is None:
         return {}
-    asked = comparison_trials(study, study.schedules, trials, measured)
-    flat = [trial for members in asked.values() for trial in members]
+    planned = comparison_trials(study, study.schedules, trials, measured)
+    flat = [trial for members in planned.values() for trial in members]
     done = {trial.run.id for trial in trainer.contend(merged(flat), "4/4 schedules")}
-    kept = {name: [t for t in members if t.run.id in done] for name, members in asked.items()}
-    return {name: members for name, members in kept.items() if members}
+    finished = {name: [t for t in members if t.run.id in done] for name, members in planned.items()}
+    return {name: members for name, members in finished.items() if members}
 
 
 if __name__ == "__main__":

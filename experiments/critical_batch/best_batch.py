@@ -6,6 +6,7 @@ the cells: leaving out each, and drawing as many with replacement.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,21 @@ from scipy import stats
 
 from bss.laws import CriticalFit
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
+from bss.laws.fitting.power import PowerFit, fit_power, unidentified
 from bss.points.claims import Claim
-from bss.points.contrasts import LEVEL, Measured
+from bss.points.contrasts import LEVEL, Effect
 from bss.points.effects import by_groups, less
 from bss.tables.storage import read_table
-from experiments.critical_batch.asked import (
-    BEST_DATA,
-    BEST_FOLLOWS,
-    BEST_SIZE,
-    EXPONENT,
-    SLOW,
-    Asked,
-    joined,
-    judged,
-    told,
-)
+from experiments.critical_batch.statements import EXPONENT, SLOW, joined, with_interval
 from experiments.critical_batch.vertex import pooled_scatter, vertex
+from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/published/steplaw_dense_best.csv"
 ROOT = Path(__file__).parents[2]
 WEIGHTS = {"size": (1.0, 0.0), "data": (0.0, 1.0), "gap": (-1.0, 1.0)}
+BEST_DATA = "The best batch grows with data at a fixed model"
+BEST_SIZE = f"At fixed data the best batch grows slower than N^{SLOW:g}"
+BEST_FOLLOWS = "The best batch follows data rather than model size"
 PUBLISHED_LENGTH = 512  # tokens in a sequence of the published steps
 BEST, CRITICAL, OURS = (
     "best, arXiv 2503.04715",
@@ -53,9 +48,9 @@ def cells() -> pd.DataFrame:
     """
     table, _ = read_table(ROOT / TABLE)
     groups = list(table.groupby(["params", "tokens"]))
-    found = [vertex(rows["batch"], rows["loss"]) for _, rows in groups]
-    freedom = sum(at.freedom for at in found)
-    margin = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * pooled_scatter(found)
+    vertices = [vertex(rows["batch"], rows["loss"]) for _, rows in groups]
+    freedom = sum(at.freedom for at in vertices)
+    margin = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * pooled_scatter(vertices)
     rows = [
         {
             "params": float(rows["params"].iloc[0]),
@@ -64,7 +59,7 @@ def cells() -> pd.DataFrame:
             "factor": np.exp(margin * at.leverage),
             "least_tokens": float(rows["batch"][rows["loss"].idxmin()] * rows["seq_len"].iloc[0]),
         }
-        for (_, rows), at in zip(groups, found, strict=True)
+        for (_, rows), at in zip(groups, vertices, strict=True)
         if at.interior
     ]
     best = pd.DataFrame(rows)
@@ -72,14 +67,13 @@ def cells() -> pd.DataFrame:
     return best.assign(low=low, high=high).drop(columns="factor")
 
 
-def exponents(best: pd.DataFrame) -> dict[str, Measured]:
+def exponents(best: pd.DataFrame) -> dict[str, Effect]:
     """x ("size"), y ("data") and y − x ("gap"), with errors over the cells."""
     design, y = _logs(best)
-
-    def of(weights: Sequence[float]) -> Measured:
-        return by_groups(lambda times: _exponent(design, y, weights, times), range(len(y)))
-
-    return {name: of(weights) for name, weights in WEIGHTS.items()}
+    return {
+        name: by_groups(partial(_exponent, design, y, weights), range(len(y)))
+        for name, weights in WEIGHTS.items()
+    }
 
 
 def _logs(best: pd.DataFrame, column: str = "batch_tokens") -> tuple[np.ndarray, np.ndarray]:
@@ -114,20 +108,17 @@ def claims_of(best: pd.DataFrame) -> list[Claim]:
     sizes = best["params"].unique()
     without = [_exponent(*_logs(best.loc[best["params"] != one]), gap) for one in sizes]
     spared = f"{min(without):.2f} to {max(without):.2f} without one of the model sizes"
-    note = joined(told(effects["gap"], "difference"), least, spared, errors)
-    slower = less(effects["size"], SLOW)
-    family = [
-        Asked(BEST_FOLLOWS, "paper", where, effects["gap"], 1, EXPONENT, note, SLOW),
-        Asked(
-            BEST_DATA, "paper", where, effects["data"], 1, EXPONENT,
-            joined(told(effects["data"]), errors), SLOW,
-        ),
-        Asked(
-            BEST_SIZE, "paper", where, slower, -1, f"{EXPONENT}, less {SLOW:g}",
-            joined(told(effects["size"]), errors),
-        ),
-    ]  # fmt: skip
-    return judged(family, TABLE)
+    notes = [joined(with_interval(effects[name]), errors) for name in ("data", "size")]
+    note = joined(with_interval(effects["gap"], "difference"), least, spared, errors)
+    slower, unit = less(effects["size"], SLOW), f"{EXPONENT}, less {SLOW:g}"
+    more = {"unit": EXPONENT, "table": TABLE, "sign": 1, "matters": SLOW}
+    return judged(
+        [
+            Hypothesis(BEST_FOLLOWS, "paper", where, effects["gap"], note=note, **more),
+            Hypothesis(BEST_DATA, "paper", where, effects["data"], note=notes[0], **more),
+            Hypothesis(BEST_SIZE, "paper", where, slower, unit, TABLE, notes[1]),
+        ]
+    )
 
 
 def points(
@@ -170,12 +161,12 @@ def _in_tokens(at: CriticalBatch, size: float) -> dict[str, float]:
     return {name: np.nan if end is None else end * size for name, end in ends.items()}
 
 
-def laws(points: pd.DataFrame) -> dict[str, PowerLaw]:
+def laws(points: pd.DataFrame) -> dict[str, PowerFit]:
     """The power law of each source in N and D, or in D where its points do not separate them."""
-    found = {}
+    fitted = {}
     own = points.loc[(points["definition"] == "") & points["batch_tokens"].notna()]
     for source, rows in own.groupby("source", sort=False):
         x = {name: rows[name].to_numpy(float) for name in ("params", "tokens")}
         x = x if not unidentified(x) else {"tokens": x["tokens"]}
-        found[str(source)] = fit_power(rows["batch_tokens"].to_numpy(float), x)
-    return found
+        fitted[str(source)] = fit_power(rows["batch_tokens"].to_numpy(float), x)
+    return fitted

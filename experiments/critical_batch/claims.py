@@ -4,64 +4,51 @@ Families of Holm: the shape of the steps; the exponents, once by S = a + b/B and
 curves beside each other, in the same two ways; the gradient noise scale; the best batch.
 """
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
 
+from bss.files import read_json
 from bss.laws import CriticalFit
-from bss.laws.critical.judged import (
-    largest,
-    law_over_none,
-    line_of,
-    line_scatters,
-    misfit,
-    ratio,
-    step_noise,
-)
+from bss.laws.critical.judged import largest, line_of, line_scatters, ratio, step_noise
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.judged import exponent, over_groups
 from bss.points.claims import Claim, untestable
-from bss.points.contrasts import Measured
-from bss.points.effects import apart, beyond
+from bss.points.contrasts import Effect
+from bss.points.effects import apart
 from bss.units import format_tokens
+from bss.values import from_dict
 from experiments.critical_batch import best_batch, noise, published
-from experiments.critical_batch.asked import (
+from experiments.critical_batch.statements import (
     AGREES,
     BY_LAW,
     DATA,
-    EXPONENT,
     FACTOR,
     GROWS,
     GROWS_WITH_SIZE,
-    HUMP,
-    LEVEL_BY_LAW,
-    LOG_RATIO,
-    LOG_STEPS,
     MORE_DATA,
-    NEAR,
-    NO_LAW,
-    PUBLISHED,
     SIZE,
-    SLOW,
-    Asked,
+    WAYS,
     joined,
-    judged,
-    outside,
-    told,
+    of_exponent,
+    of_steps,
+    within_factor,
 )
+from experiments.critical_batch.study import Study
+from experiments.hypotheses import Hypothesis, judged
 
 FITS, SCHEDULES = "results/critical_batch/fits.json", "results/critical_batch/schedules.csv"
+HINT = "run the experiment first"
 MISFITS = "S = a + b/B misses in a pattern"
 SHARED_RUNS = "one run serves every budget of its model; a joint law is judged over models"
+OF_BOTH = "errors by the intervals of both values"
 WIDE = f"At equal size wide and deep models have critical batches within × {FACTOR:g}"
 CONTEXT = f"In tokens the critical batch is the same at any context, within × {FACTOR:g}"
 ALONE = ("together", "data", "size")
-WAYS = ((BY_LAW, False), (NO_LAW, True))
 
 
 def claims(results: Path) -> list[Claim]:
@@ -72,7 +59,11 @@ def claims(results: Path) -> list[Claim]:
         *shape(fits),
         *growth(fits, betas),
         *beside(fits),
-        *(noise_scale(scales, fits) if scales.exists() else ()),
+        *(
+            noise.claims_of(pd.read_csv(scales), curves_of(designs(fits)))
+            if scales.exists()
+            else ()
+        ),
         *(schedules(pd.read_csv(compared)) if compared.exists() else ()),
         *published.claims_of(published.published_fit()),
         *best_batch.claims_of(best_batch.cells()),
@@ -81,14 +72,18 @@ def claims(results: Path) -> list[Claim]:
 
 def fits_of(results: Path) -> dict[str, CriticalFit]:
     """The committed fits, by design."""
-    entries = json.loads((results / "fits.json").read_text(encoding="utf-8"))
+    entries = read_json(results / "fits.json", HINT)
     return {name: CriticalFit.from_dict(entry) for name, entry in entries.items()}
+
+
+def study_of(results: Path) -> Study:
+    """What was asked in a results directory."""
+    return from_dict(Study, read_json(results / "experiment.json", HINT)["config"])
 
 
 def beta2_of(results: Path) -> str:
     """How beta2 follows the batch, in a sentence: comparisons with other studies must say it."""
-    record = json.loads((results / "experiment.json").read_text(encoding="utf-8"))
-    grid = [(at["tokens"], at["beta2s"][0]) for at in record["config"]["grid"] if at["beta2s"]]
+    grid = [(entry.tokens, entry.beta2s[0]) for entry in study_of(results).grid if entry.beta2s]
     if not grid:
         return ""
     last = grid[-1][1]
@@ -104,11 +99,11 @@ def designs(fits: Mapping[str, CriticalFit]) -> dict[str, CriticalFit]:
 
 def curves_of(fits: Mapping[str, CriticalFit]) -> list[CriticalBatch]:
     """Every curve once."""
-    found = {}
+    curves = {}
     for fit in fits.values():
         for at in fit.fits:
-            found.setdefault((at.curve.model, at.curve.tokens, at.curve.seq_len), at)
-    return list(found.values())
+            curves.setdefault((at.curve.model, at.curve.tokens, at.curve.seq_len), at)
+    return list(curves.values())
 
 
 def shape(fits: Mapping[str, CriticalFit]) -> list[Claim]:
@@ -116,16 +111,9 @@ def shape(fits: Mapping[str, CriticalFit]) -> list[Claim]:
     curves = curves_of(fits)
     low = [at.residuals[0] < 0 and at.residuals[-1] < 0 for at in curves]
     signs = f"the first and the last residual are below 0 in {sum(low)} of {len(low)} curves"
-    told_runs = "curves of one model and context share runs and count as one"
-    where = f"our runs, {len(curves)} curves"
-    family = [
-        Asked(HUMP, "derived", where, misfit(curves), 1, LOG_STEPS, joined(signs, told_runs)),
-        Asked(
-            LEVEL_BY_LAW, "derived", where, law_over_none(curves), 1, LOG_RATIO,
-            joined("pooled are the errors that the values came with", told_runs),
-        ),
-    ]  # fmt: skip
-    return judged(family, FITS)
+    shared = "curves of one model and context share runs and count as one"
+    level = joined("pooled are the errors that the values came with", shared)
+    return of_steps(curves, f"our runs, {len(curves)} curves", FITS, joined(signs, shared), level)
 
 
 def growth(fits: Mapping[str, CriticalFit], betas: str = "") -> list[Claim]:
@@ -135,25 +123,20 @@ def growth(fits: Mapping[str, CriticalFit], betas: str = "") -> list[Claim]:
         fits: by design.
         betas: what must be said of beta2.
     """
-    return [
-        one
-        for way, interpolated in WAYS
-        for one in judged(_exponents(fits, way, betas, interpolated=interpolated), FITS)
-    ]
+    return [one for way in WAYS for one in judged(_exponents(fits, way, betas))]
 
 
-def _exponents(
-    fits: Mapping[str, CriticalFit], way: str, betas: str, *, interpolated: bool
-) -> list[Asked]:
-    effects = exponents(fits, interpolated=interpolated)
+def _exponents(fits: Mapping[str, CriticalFit], way: str, betas: str) -> list[Hypothesis]:
+    effects = exponents(fits, interpolated=WAYS[way])
     joint = f"{len(fits['both'].fits) if 'both' in fits else 0} points jointly"
-    asked = [
+    sizes = f"size × {span(fits, 'size')}"
+    statements = [
         ("together", GROWS, f"our runs, each × {span(fits, 'together')}"),
         ("data", DATA, f"data × {span(fits, 'data', 'tokens')}"),
         ("joint data", DATA, joint),
-        ("size", SIZE, f"size × {span(fits, 'size')}"),
+        ("size", SIZE, sizes),
         ("joint size", SIZE, joint),
-        ("size", GROWS_WITH_SIZE, f"size × {span(fits, 'size')}"),
+        ("size", GROWS_WITH_SIZE, sizes),
         ("joint size", GROWS_WITH_SIZE, joint),
         ("gap", MORE_DATA, "each grown alone"),
         ("joint gap", MORE_DATA, joint),
@@ -163,29 +146,13 @@ def _exponents(
     ]
     notes = (MISFITS if way == BY_LAW else "", SHARED_RUNS)
     return [
-        _of_exponent(statement, f"{where}, {way}", effects[key], notes, betas)
-        for key, statement, where in asked
+        of_exponent(statement, f"{where}, {way}", effects[key], FITS, notes, betas)
+        for key, statement, where in statements
         if key in effects
     ]
 
 
-def _of_exponent(
-    statement: str, where: str, effect: Measured, notes: Sequence[str], betas: str
-) -> Asked:
-    """A claim about an exponent; one of no effect asks whether it is below what would matter."""
-    note = joined(told(effect), *notes)
-    if statement == SIZE:
-        slow, unit = beyond(effect, 0, SLOW), f"{EXPONENT}, beyond {SLOW:g}"
-        return Asked(statement, "paper", where, slow, -1, unit, note)
-    if statement == AGREES:
-        near, unit = beyond(effect, PUBLISHED, NEAR), f"{EXPONENT}, beyond {NEAR:g}"
-        note = joined(told(effect) + outside(effect, PUBLISHED), *notes, betas)
-        return Asked(statement, "paper", where, near, -1, unit, note)
-    source = "derived" if statement == GROWS_WITH_SIZE else "paper"
-    return Asked(statement, source, where, effect, 1, EXPONENT, note, SLOW)
-
-
-def exponents(fits: Mapping[str, CriticalFit], *, interpolated: bool) -> dict[str, Measured]:
+def exponents(fits: Mapping[str, CriticalFit], *, interpolated: bool) -> dict[str, Effect]:
     """Exponents as effects: own error of the scatter about their line, pooled about all lines.
 
     Points of one model share runs, so a joint law's own error is that of leaving out each model.
@@ -194,19 +161,19 @@ def exponents(fits: Mapping[str, CriticalFit], *, interpolated: bool) -> dict[st
         By "together" (of N, as the paper), "data", "size", "joint data", "joint size", and data's
         less size's: "gap" and "joint gap". What a design does not identify is left out.
     """
-    found_lines = {name: line_of(fit, interpolated=interpolated) for name, fit in fits.items()}
-    lines = {name: line for name, line in found_lines.items() if line}
+    every = {name: line_of(fit, interpolated=interpolated) for name, fit in fits.items()}
+    lines = {name: line for name, line in every.items() if line}
     pools = line_scatters({name: lines[name] for name in ALONE if name in lines})
-    found = {name: exponent(lines[name].law, pools.get(name)) for name in ALONE if name in lines}
+    effects = {name: exponent(lines[name].law, pools.get(name)) for name in ALONE if name in lines}
     both = lines.get("both")
     if both and both.law.variables == ("params", "tokens"):
         weights = {"joint data": (0, 1), "joint size": (1, 0), "joint gap": (-1, 1)}
         for name, w in weights.items():
             own = over_groups(both.x, both.y, both.models, w)
-            found[name] = replace(exponent(both.law, largest(pools), w), own=own)
-    if {"data", "size"} <= set(found):
-        found["gap"] = apart(found["data"], found["size"])
-    return found
+            effects[name] = replace(exponent(both.law, largest(pools), w), own=own)
+    if {"data", "size"} <= set(effects):
+        effects["gap"] = apart(effects["data"], effects["size"])
+    return effects
 
 
 def span(fits: Mapping[str, CriticalFit], name: str, variable: str = "params") -> str:
@@ -218,39 +185,23 @@ def span(fits: Mapping[str, CriticalFit], name: str, variable: str = "params") -
 def beside(fits: Mapping[str, CriticalFit]) -> list[Claim]:
     """Width against depth and context lengths: whether a design's curves agree within a factor."""
     scatter = step_noise(curves_of(fits))
-    found = []
-    for way, interpolated in WAYS:
+    claimed = []
+    for way, interpolated in WAYS.items():
+        value = attrgetter("interpolated" if interpolated else "cbs")
         family = []
         for statement, name in ((WIDE, "shape"), (CONTEXT, "context")):
             curves = list(fits[name].fits) if name in fits else []
             for other in curves[1:]:
-                effect = ratio(other, curves[0], _value(interpolated), scatter)
-                where = f"{_told(name, other)} against {_told(name, curves[0])}, {way}"
-                family += [_alike(statement, where, effect)] if effect else []
-        found += judged(family, FITS)
-    return found
+                if effect := ratio(other, curves[0], value, scatter):
+                    where = f"{_called(name, other)} against {_called(name, curves[0])}, {way}"
+                    note = f"ratio {math.exp(effect.estimate):.2f}; {OF_BOTH}"
+                    family.append(within_factor(statement, where, effect, FITS, note))
+        claimed += judged(family)
+    return claimed
 
 
-def _value(interpolated: bool):
-    def of(at: CriticalBatch) -> Estimate:
-        return at.interpolated if interpolated else at.cbs
-
-    return of
-
-
-def _told(design: str, at: CriticalBatch) -> str:
+def _called(design: str, at: CriticalBatch) -> str:
     return f"context {at.curve.seq_len:g}" if design == "context" else at.curve.model
-
-
-def _alike(statement: str, where: str, effect: Measured) -> Asked:
-    near = beyond(effect, 0, math.log(FACTOR))
-    note = f"ratio {math.exp(effect.estimate):.2f}; errors by the intervals of both values"
-    return Asked(statement, "paper", where, near, -1, f"{LOG_RATIO}, beyond × {FACTOR:g}", note)
-
-
-def noise_scale(table: Path, fits: Mapping[str, CriticalFit]) -> list[Claim]:
-    """Whether the gradient noise scale is b/a, and how it grows."""
-    return noise.claims_of(pd.read_csv(table), curves_of(designs(fits)))
 
 
 def schedules(table: pd.DataFrame) -> list[Claim]:

@@ -19,7 +19,7 @@ from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.table import run_table
-from experiments.critical_batch.study import Design, Study
+from experiments.critical_batch.study import PointSet, Study
 from experiments.critical_batch.trials import Trial
 from experiments.study import say
 
@@ -97,7 +97,7 @@ def measure(study: Study, trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
     groups: dict[tuple, list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.cell, trial.budgets), []).append(trial)
-    found = []
+    tables = []
     for ((size, seq_len), budgets), members in groups.items():
         table = by_average(curves(members, runs), study.setup.averages)
         reference = table.loc[table["batch"] * table["seq_len"] == study.reference]
@@ -105,10 +105,10 @@ def measure(study: Study, trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
         if budget := targets.pop(None, None):
             say(f"{size} at {seq_len}: no reference run reached {budget} tokens; left out")
         if targets:
-            found.append(_points(table, targets))
-    if not found:
+            tables.append(_points(table, targets))
+    if not tables:
         raise InputError("grid: no run of the reference batch finished, so there is no target")
-    return pd.concat(found, ignore_index=True)
+    return pd.concat(tables, ignore_index=True)
 
 
 def _points(table: pd.DataFrame, targets: dict) -> pd.DataFrame:
@@ -151,8 +151,8 @@ def minima(measured: pd.DataFrame) -> pd.DataFrame:
     best = tried.merge(ranked.drop_duplicates(BATCH), on=BATCH, how="left")
     inside = (best["low"] < best["peak_lr"]) & (best["peak_lr"] < best["high"])
     best["bracketed"] = best["reached"] & inside
-    told = ["trials", *counts, "peak_lr", "hyper", "reached", "seeds", "bracketed", "seed_noise"]
-    return best.reindex(columns=[*BATCH, *told])
+    columns = ["trials", *counts, "peak_lr", "hyper", "reached", "seeds", "bracketed", "seed_noise"]
+    return best.reindex(columns=[*BATCH, *columns])
 
 
 def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
@@ -180,26 +180,26 @@ def around_bend(cell: pd.DataFrame) -> list[int]:
 
 def next_trials(trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
     """Longer runs where a batch missed a target, and the next rate where the best is at an end."""
-    found = []
+    added = []
     lowest = {run: min(losses) for run, losses in measured.groupby("trial")["lowest_loss"]}
     for row in minima(measured).to_dict("records"):
         tried = [t for t in trials if _serves(t, row)]
         if not row["reached"]:
             best = min(tried, key=lambda t: lowest[t.run.id])
             length = round(LENGTHEN * best.run.schedule.tokens)
-            found.append(best.changed(schedule__tokens=length))
+            added.append(best.changed(schedule__tokens=length))
         elif not row["bracketed"]:
             rates = sorted({t.run.optimizer.lr for t in tried})
             best, lr = best_trial(tried, row), row["peak_lr"]
             new = [lr / 2] * (lr == rates[0]) + [lr * 2] * (lr == rates[-1])
-            found += [best.changed(optimizer__lr=rate) for rate in new]
-    return found
+            added += [best.changed(optimizer__lr=rate) for rate in new]
+    return added
 
 
 def repeats(study: Study, trials: Sequence[Trial], measured: pd.DataFrame) -> list[Trial]:
     """The best setting of B_ref and of the batches around each bend, at the other seeds."""
     best = with_overhead(minima(measured), study.reference)
-    found = []
+    again = []
     for _, cell in best.groupby(CELL, sort=False):
         chosen = {*around_bend(cell), study.reference // int(cell["seq_len"].iloc[0])}
         reached = cell.loc[cell["reached"] & cell["batch"].isin([*chosen])]
@@ -207,8 +207,8 @@ def repeats(study: Study, trials: Sequence[Trial], measured: pd.DataFrame) -> li
             trial = best_trial(trials, row)
             enough = round(study.margin * row["tokens_to_target"])
             length = min(trial.run.schedule.tokens, enough)
-            found += [trial.changed(seed=seed, schedule__tokens=length) for seed in study.seeds[1:]]
-    return found
+            again += [trial.changed(seed=seed, schedule__tokens=length) for seed in study.seeds[1:]]
+    return again
 
 
 def best_trial(trials: Sequence[Trial], row: dict[str, Any]) -> Trial:
@@ -231,7 +231,7 @@ def _serves(trial: Trial, row: dict[str, Any]) -> bool:
     )
 
 
-def fit_design(study: Study, design: Design, measured: pd.DataFrame) -> CriticalFit | None:
+def fit_design(study: Study, design: PointSet, measured: pd.DataFrame) -> CriticalFit | None:
     """The critical batches of a design's points and their laws; None, told, where there are none.
 
     Points with fewer than 3 batches that met the target are left out, and told.

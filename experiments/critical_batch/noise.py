@@ -10,21 +10,20 @@ import pandas as pd
 from bss.laws.critical.judged import largest
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.judged import exponent, over_groups, residuals
-from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
+from bss.laws.fitting.power import PowerFit, fit_power, unidentified
 from bss.points.claims import Claim
-from bss.points.contrasts import Measured
+from bss.points.contrasts import Effect
 from bss.points.effects import beyond
 from bss.points.scatter import Scatter, scaled, shared
-from experiments.critical_batch.asked import (
+from experiments.critical_batch.statements import (
     EXPONENT,
     FACTOR,
-    LOG_RATIO,
     SLOW,
-    Asked,
     joined,
-    judged,
-    told,
+    with_interval,
+    within_factor,
 )
+from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/critical_batch/noise_scale.csv"
 IS_BEND = f"The gradient noise scale is b/a of S = a + b/B, within × {FACTOR:g}"
@@ -42,7 +41,7 @@ def claims_of(table: pd.DataFrame, curves: Sequence[CriticalBatch]) -> list[Clai
         curves: those of the designs of model and data, which a joint law takes.
     """
     known = known_scales(table)
-    return judged([*_ratios(known), *_exponents(by_point(known, curves))], TABLE)
+    return judged([*_ratios(known), *_exponents(by_point(known, curves))])
 
 
 def known_scales(table: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +50,7 @@ def known_scales(table: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[rows["noise_scale"] > 0]
 
 
-def _ratios(known: pd.DataFrame) -> list[Asked]:
+def _ratios(known: pd.DataFrame) -> list[Hypothesis]:
     """By batch: curves that share runs count as one, as everywhere."""
     cells: dict[int, dict[tuple, list[float]]] = {}
     for row in known.to_dict("records"):
@@ -62,53 +61,39 @@ def _ratios(known: pd.DataFrame) -> list[Asked]:
         for batch in sorted(cells)
     }
     about = shared({batch: logs - logs.mean() for batch, logs in groups.items()})
-    own = {
-        batch: Scatter(float(logs.var(ddof=1)), len(logs) - 1)
-        for batch, logs in groups.items()
-        if len(logs) > 1
-    }
     family = []
     for batch, logs in groups.items():
-        one, many = (scaled(found.get(batch), 1 / len(logs)) for found in (own, about))
-        effect = Measured(float(logs.mean()), len(logs), one, many)
+        n = len(logs)
+        own = Scatter(float(logs.var(ddof=1)), n - 1) if n > 1 else None
+        one, many = (scaled(scatter, 1 / n) for scatter in (own, about.get(batch)))
+        effect = Effect(float(logs.mean()), n, one, many)
         note = f"ratio {math.exp(effect.estimate):.2f}, {len(logs)} models or contexts"
-        family.append(
-            Asked(
-                IS_BEND, "paper", f"batch {batch}", beyond(effect, 0, math.log(FACTOR)), -1,
-                f"{LOG_RATIO}, beyond × {FACTOR:g}", f"McCandlish et al.; {note}",
-            )
-        )  # fmt: skip
+        note = f"McCandlish et al.; {note}"
+        family.append(within_factor(IS_BEND, f"batch {batch}", effect, TABLE, note))
     return family
 
 
-def _exponents(wide: pd.DataFrame) -> list[Asked]:
+def _exponents(wide: pd.DataFrame) -> list[Hypothesis]:
     law = joint_law(wide)
     if law is None:
         return []
     pool = largest(shared(_rests(wide), lost=len(law.exponents) + 1))
-    weights = {"data": (0, 1), "size": (1, 0), "gap": (-1, 1)}
     means, models = np.exp(np.log(wide).mean(axis=1)), wide.index.get_level_values("params")
-    plain = {
-        name: replace(
-            exponent(law, pool, w), own=over_groups(_variables(wide), means, models.tolist(), w)
-        )
-        for name, w in weights.items()
-    }
+    where = f"{law.points} points jointly"
     batches = f"mean over batches {wide.columns[0]} to {wide.columns[-1]}"
-    notes = {
-        name: joined(
-            told(effect),
-            batches,
-            "own by leaving out models, pooled the scatter about each batch's own law",
-        )
-        for name, effect in plain.items()
-    }
-    where, size = f"{law.points} points jointly", beyond(plain["size"], 0, SLOW)
-    return [
-        Asked(DATA, "derived", where, plain["data"], 1, EXPONENT, notes["data"], SLOW),
-        Asked(SIZE, "derived", where, size, -1, f"{EXPONENT}, beyond {SLOW:g}", notes["size"]),
-        Asked(MORE_DATA, "derived", where, plain["gap"], 1, EXPONENT, notes["gap"], SLOW),
-    ]
+    errors = "own by leaving out models, pooled the scatter about each batch's own law"
+    family = []
+    for statement, weights in ((DATA, (0, 1)), (SIZE, (1, 0)), (MORE_DATA, (-1, 1))):
+        own = over_groups(_variables(wide), means, models.tolist(), weights)
+        effect = replace(exponent(law, pool, weights), own=own)
+        note = joined(with_interval(effect), batches, errors)
+        if statement == SIZE:
+            slow, unit = beyond(effect, 0, SLOW), f"{EXPONENT}, beyond {SLOW:g}"
+            one = Hypothesis(SIZE, "derived", where, slow, unit, TABLE, note)
+        else:
+            one = Hypothesis(statement, "derived", where, effect, EXPONENT, TABLE, note, 1, SLOW)
+        family.append(one)
+    return family
 
 
 def by_point(known: pd.DataFrame, curves: Sequence[CriticalBatch]) -> pd.DataFrame:
@@ -120,7 +105,7 @@ def by_point(known: pd.DataFrame, curves: Sequence[CriticalBatch]) -> pd.DataFra
     return wide.dropna(axis=1)
 
 
-def joint_law(wide: pd.DataFrame) -> PowerLaw | None:
+def joint_law(wide: pd.DataFrame) -> PowerFit | None:
     """The law in N and D of the geometric mean over batches; None where there is none."""
     x = _variables(wide)
     if not wide.columns.size or unidentified(x):

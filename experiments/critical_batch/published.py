@@ -6,33 +6,21 @@ from importlib.resources import files
 import pandas as pd
 
 from bss.laws import CriticalFit, fit_critical
-from bss.laws.critical.judged import law_over_none, line_of, log_error, misfit
+from bss.laws.critical.judged import line_of, log_error
 from bss.laws.fitting.estimate import Options
 from bss.laws.fitting.judged import by_values, exponent
 from bss.points.claims import Claim, untestable
-from bss.points.effects import beyond
 from bss.tables import read_points
-from experiments.critical_batch.asked import (
+from experiments.critical_batch.statements import (
     AGREES,
-    BY_LAW,
-    EXPONENT,
     GROWS,
-    HUMP,
-    LEVEL_BY_LAW,
-    LOG_RATIO,
-    LOG_STEPS,
     MORE_DATA,
-    NEAR,
-    NO_LAW,
-    PUBLISHED,
     SIZE,
-    SLOW,
-    Asked,
-    joined,
-    judged,
-    outside,
-    told,
+    WAYS,
+    of_exponent,
+    of_steps,
 )
+from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "bss/laws/published/cbs_steps.csv"
 WHERE = "published steps, 85M to 1.2B"
@@ -62,43 +50,27 @@ def claims_of(fit: CriticalFit) -> list[Claim]:
 
 def shape(fit: CriticalFit) -> list[Claim]:
     """Whether the law of the steps misses in a pattern, and moves the critical batch."""
-    family = [
-        Asked(
-            HUMP, "derived", WHERE, misfit(fit.fits), 1, LOG_STEPS,
-            "a parabola in log B beside the law's two parameters; pooled is what it leaves",
-        ),
-        Asked(
-            LEVEL_BY_LAW, "derived", WHERE, law_over_none(fit.fits), 1, LOG_RATIO,
-            "pooled are the errors that the values came with",
-        ),
-    ]  # fmt: skip
-    return judged(family, TABLE)
+    hump = "a parabola in log B beside the law's two parameters; pooled is what it leaves"
+    return of_steps(fit.fits, WHERE, TABLE, hump, "pooled are the errors that the values came with")
 
 
 def growth(fit: CriticalFit) -> list[Claim]:
     """Whether the critical batch grows with model and data together, and as published."""
-    return [
-        one
-        for way, interpolated in ((BY_LAW, False), (NO_LAW, True))
-        for one in judged(_exponents(fit, way, interpolated=interpolated), TABLE)
-    ]
+    return [one for way in WAYS for one in judged(_exponents(fit, way))]
 
 
-def _exponents(fit: CriticalFit, way: str, *, interpolated: bool) -> list[Asked]:
-    line = line_of(fit, interpolated=interpolated)
+def _exponents(fit: CriticalFit, way: str) -> list[Hypothesis]:
+    line = line_of(fit, interpolated=WAYS[way])
     if line is None:
         return []
-    values = [at.interpolated if interpolated else at.cbs for at in fit.fits]
+    values = [at.interpolated if WAYS[way] else at.cbs for at in fit.fits]
     errors = [log_error(e, len(at.curve.batch)) for e, at in zip(values, fit.fits, strict=True)]
     known = [error for error in errors if error]
     pooled = by_values(line.law, line.x, known) if len(known) == len(line.y) else None
     effect = replace(exponent(line.law), pooled=pooled)
-    where, note = f"{WHERE}, {way}", joined(told(effect), ONE_LINE)
-    near = beyond(effect, PUBLISHED, NEAR)
-    inside = joined(told(effect) + outside(effect, PUBLISHED), ONE_LINE)
     return [
-        Asked(GROWS, "paper", where, effect, 1, EXPONENT, note, SLOW),
-        Asked(AGREES, "paper", where, near, -1, f"{EXPONENT}, beyond {NEAR:g}", inside),
+        of_exponent(statement, f"{WHERE}, {way}", effect, TABLE, (ONE_LINE,))
+        for statement in (GROWS, AGREES)
     ]
 
 
@@ -106,8 +78,8 @@ def closed(fit: CriticalFit) -> list[Claim]:
     """What the published steps cannot tell."""
     ratios = [at.curve.tokens / at.curve.params for at in fit.fits]
     alike = f"D/N is {min(ratios):.1f} to {max(ratios):.1f} at every size"
-    kept = "the steps at fixed data are not in the published file"
+    missing = "the steps at fixed data are not in the published file"
     return [
         untestable(MORE_DATA, "paper", WHERE, table=TABLE, note=alike, n=len(ratios)),
-        untestable(SIZE, "paper", WHERE, table=TABLE, note=kept),
+        untestable(SIZE, "paper", WHERE, table=TABLE, note=missing),
     ]

@@ -26,64 +26,67 @@ _ALONE = {"averages": [], "noise_scale": {}}
 
 
 def comparison_trials(
-    study: Study, asked: Comparison, trials: Sequence[Trial], measured: pd.DataFrame
+    study: Study, comparison: Comparison, trials: Sequence[Trial], measured: pd.DataFrame
 ) -> dict[str, list[Trial]]:
     """Runs of the other schedules, by name, around each batch's best at the constant rate."""
-    found: dict[str, list[Trial]] = {}
-    for row in _baseline(study, asked, measured):
+    by_name: dict[str, list[Trial]] = {}
+    for row in _baseline(study, comparison, measured):
         if not row["reached"]:
             say(f"schedules: batch {row['batch']:g} missed the target at constant rate; left out")
             continue
         best = best_trial(trials, row)
-        for name, run in _runs(asked, best.run, row["tokens_to_target"]):
-            found.setdefault(name, []).append(Trial(run, asked.model, (asked.tokens,)))
-    return found
+        for name, run in _runs(comparison, best.run, row["tokens_to_target"]):
+            by_name.setdefault(name, []).append(Trial(run, comparison.model, (comparison.tokens,)))
+    return by_name
 
 
-def _baseline(study: Study, asked: Comparison, measured: pd.DataFrame) -> list[dict]:
+def _baseline(study: Study, comparison: Comparison, measured: pd.DataFrame) -> list[dict]:
     """The rows of `minima` at the comparison's point and batches."""
     seq_len, best = study.setup.text.seq_len, minima(measured)
-    here = (best["size"] == asked.model) & (best["seq_len"] == seq_len)
-    here &= (best["budget_tokens"] == asked.tokens) & (best["batch"] * seq_len).isin(asked.batches)
+    here = (best["size"] == comparison.model) & (best["seq_len"] == seq_len)
+    here &= best["budget_tokens"] == comparison.tokens
+    here &= (best["batch"] * seq_len).isin(comparison.batches)
     return best.loc[here].to_dict("records")
 
 
-def _runs(asked: Comparison, best: RunConfig, needed: float) -> Iterator[tuple[str, RunConfig]]:
+def _runs(
+    comparison: Comparison, best: RunConfig, needed: float
+) -> Iterator[tuple[str, RunConfig]]:
     """Every other schedule's runs at one batch whose best constant rate needs so many tokens."""
-    longest = round(max(asked.lengths) * needed)
-    for factor in asked.factors:
+    longest = round(max(comparison.lengths) * needed)
+    for factor in comparison.factors:
         tuned = {"optimizer.lr": factor * best.optimizer.lr}
-        for part in asked.lengths:
+        for part in comparison.lengths:
             tokens = round(part * needed)
             ends = {"schedule.tokens": tokens, "evaluation.first": tokens, **_ALONE, **tuned}
             yield "cosine", overlay(best, {**ends, "schedule.rate": "cosine"})
-            yield "WSD", overlay(best, {**ends, "schedule.decay": round(asked.decay * tokens)})
+            yield "WSD", overlay(best, {**ends, "schedule.decay": round(comparison.decay * tokens)})
         free = {"optimizer.name": "schedule_free", "schedule.tokens": longest, **_ALONE, **tuned}
         yield "schedule-free", overlay(best, free)
         long = {
-            "schedule.warmup": round(asked.warmup_share * asked.tokens),
+            "schedule.warmup": round(comparison.warmup_share * comparison.tokens),
             "schedule.tokens": longest,
         }
-        yield f"{asked.warmup_share:.0%} warm-up", overlay(best, {**long, **tuned})
+        yield f"{comparison.warmup_share:.0%} warm-up", overlay(best, {**long, **tuned})
 
 
 def comparison_table(
     study: Study,
-    asked: Comparison,
+    comparison: Comparison,
     trials: Sequence[Trial],
     measured: pd.DataFrame,
     others: dict[str, list[Trial]],
     runs: Path,
 ) -> pd.DataFrame:
     """Steps of each schedule to the target; `relative` is over those of CONSTANT at the batch."""
-    baseline = [row for row in _baseline(study, asked, measured) if row["reached"]]
+    baseline = [row for row in _baseline(study, comparison, measured) if row["reached"]]
     target = baseline[0]["target_loss"]
     needed = {row["batch"]: row["tokens_to_target"] for row in baseline}
     same = [
         trial
         for trial in trials
-        if trial.cell == (asked.model, study.setup.text.seq_len)
-        and asked.tokens in trial.budgets
+        if trial.cell == (comparison.model, study.setup.text.seq_len)
+        and comparison.tokens in trial.budgets
         and trial.run.schedule.batch.constant_batch in needed
     ]
     constant = curves(same, runs)
@@ -98,16 +101,16 @@ def comparison_table(
         if members[0].run.averages:
             table = by_average(table, study.setup.averages)
         tables[name] = table
-    found = []
+    minima_of = []
     for name, table in tables.items():
         column = "averaged" if "averaged" in table else "eval_loss"
-        sized = _met(table, target, column).assign(size=asked.model, budget_tokens=asked.tokens)
-        best = minima(sized)
+        place = {"size": comparison.model, "budget_tokens": comparison.tokens}
+        best = minima(_met(table, target, column).assign(**place))
         best["relative"] = best["tokens_to_target"] / best["batch"].map(needed.get)
-        found.append(best.assign(schedule=name))
-    told = ["reached", "steps", "trials", "peak_lr", "bracketed", "relative"]
-    every = pd.concat(found, ignore_index=True)
-    return every.reindex(columns=["schedule", *BATCH, *told])
+        minima_of.append(best.assign(schedule=name))
+    columns = ["reached", "steps", "trials", "peak_lr", "bracketed", "relative"]
+    every = pd.concat(minima_of, ignore_index=True)
+    return every.reindex(columns=["schedule", *BATCH, *columns])
 
 
 def _met(table: pd.DataFrame, target: float, column: str) -> pd.DataFrame:

@@ -46,7 +46,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Design:
+class PointSet:
     """Points that are fitted together, with batches in "sequences" or in "tokens"."""
 
     name: str
@@ -113,7 +113,7 @@ class Study(PricedStudy):
         schedules: the comparison of schedules; none to leave it out.
     """
 
-    designs: tuple[Design, ...]
+    designs: tuple[PointSet, ...]
     grid: tuple[BatchSweep, ...]
     reference: int
     bend: Bend
@@ -136,11 +136,11 @@ class Study(PricedStudy):
 
     def cells(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Budgets by (model, sequence length), ascending; cells in the designs' order."""
-        found: dict[tuple[str, int], set[int]] = {}
+        by_cell: dict[tuple[str, int], set[int]] = {}
         for design in self.designs:
             for point in design.points:
-                found.setdefault(self.cell(point), set()).add(point.tokens)
-        return {cell: tuple(sorted(budgets)) for cell, budgets in found.items()}
+                by_cell.setdefault(self.cell(point), set()).add(point.tokens)
+        return {cell: tuple(sorted(budgets)) for cell, budgets in by_cell.items()}
 
     def cell(self, point: Point) -> tuple[str, int]:
         """Model and sequence length of a point."""
@@ -167,8 +167,7 @@ def _check_numbers(study: Study) -> None:
     check_positive(study, "overhead")
     if not 0 <= study.warmup_share < 1:
         raise InputError(f"warmup_share is {study.warmup_share}; expected a part of 1, as 0.25")
-    if not study.setup.averages:
-        raise InputError('setup.averages are none; expected half-lives, as "4%"')
+    study.check_averages()
     for text in study.setup.averages:
         check_half_life(text)
     if study.bend.tokens <= 0 or study.bend.budget <= 0:
@@ -219,17 +218,19 @@ def _check_grid(study: Study) -> None:
             )
 
 
-def _check_comparison(study: Study, asked: Comparison) -> None:
-    cell = (asked.model, study.setup.text.seq_len)
-    if asked.tokens not in study.cells().get(cell, ()):
+def _check_comparison(study: Study, comparison: Comparison) -> None:
+    cell = (comparison.model, study.setup.text.seq_len)
+    if comparison.tokens not in study.cells().get(cell, ()):
         raise InputError(
-            f"schedules: {asked.model} at {asked.tokens} tokens is in no design; add it to one"
+            f"schedules: {comparison.model} at {comparison.tokens} tokens is in no design; "
+            "add it to one"
         )
-    sizes = [entry.tokens for entry in study.ladder(*cell, asked.tokens)]
-    if not asked.batches or set(asked.batches) - set(sizes):
-        raise InputError(f"schedules.batches are {list(asked.batches)}; choose among {sizes}")
-    if len(asked.lengths) < 3 or min(asked.lengths) <= 0 or not asked.factors:
+    sizes = [entry.tokens for entry in study.ladder(*cell, comparison.tokens)]
+    if not comparison.batches or set(comparison.batches) - set(sizes):
+        raise InputError(f"schedules.batches are {list(comparison.batches)}; choose among {sizes}")
+    if len(comparison.lengths) < 3 or min(comparison.lengths) <= 0 or not comparison.factors:
         raise InputError("schedules: expected 3 positive lengths or more, and a factor or more")
     for name in ("decay", "warmup_share"):
-        if not 0 < getattr(asked, name) < 1:
-            raise InputError(f"schedules.{name} is {getattr(asked, name)}; expected a part of 1")
+        part = getattr(comparison, name)
+        if not 0 < part < 1:
+            raise InputError(f"schedules.{name} is {part}; expected a part of 1")

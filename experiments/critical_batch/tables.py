@@ -48,10 +48,10 @@ def critical_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
                 "seed_noise": at.curve.seed_noise,
                 "status": at.status,
             }
-            told = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}
-            for column, found in told.items():
-                values = {"": found.value, "_low": found.low, "_high": found.high}
-                row |= {f"{column}{end}": value for end, value in values.items()}
+            estimates = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}
+            for column, estimate in estimates.items():
+                ends = {f"{column}_low": estimate.low, f"{column}_high": estimate.high}
+                row |= {column: estimate.value, **ends}
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -61,7 +61,7 @@ def laws_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
     rows = []
     for name, fit in fits.items():
         for law_name, law in fit.laws.items():
-            found = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
+            exponents = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
             rows += [
                 {
                     "design": name,
@@ -77,7 +77,7 @@ def laws_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
                     "points": law.points,
                     "note": fit.joint_refused,
                 }
-                for variable, exponent, (low, high) in found
+                for variable, exponent, (low, high) in exponents
             ]
         if not fit.laws:
             rows.append({"design": name, "points": 0, "note": "; ".join(fit.warnings)})
@@ -89,13 +89,13 @@ def definitions_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
     rows = []
     for name, fit in fits.items():
         for definition in fit.definitions:
-            law, told = definition.law, {}
+            law, columns = definition.law, {}
             if law:
                 exponents = zip(law.variables, law.exponents, strict=True)
-                told = {f"exponent_{variable}": p.value for variable, p in exponents}
+                columns = {f"exponent_{variable}": p.value for variable, p in exponents}
             for at, value in zip(fit.fits, definition.values, strict=True):
                 row = {"design": name, "definition": definition.name, **_place(at.curve)}
-                rows.append({**row, "critical_batch": value, **told})
+                rows.append({**row, "critical_batch": value, **columns})
     return pd.DataFrame(rows)
 
 

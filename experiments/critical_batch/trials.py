@@ -46,13 +46,13 @@ class Trial:
 
 def sweep(study: Study, base: RunConfig) -> list[Trial]:
     """The first runs: every batch at its rates and betas, at the first seed."""
-    found = []
+    trials = []
     for (model, seq_len), budgets in study.cells().items():
         shares = [(budget,) for budget in budgets] if study.warmup_share else [budgets]
         for served in shares:
             for entry in study.ladder(model, seq_len, served[-1]):
-                found += _trials(study, base, model, seq_len, served, entry)
-    return found
+                trials += _trials(study, base, model, seq_len, served, entry)
+    return trials
 
 
 def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
@@ -60,7 +60,7 @@ def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
 
     At the middle of their rates; which batches and rates are repeated is known after the sweep.
     """
-    found = []
+    trials = []
     for (model, seq_len), budgets in study.cells().items():
         for budget in budgets:
             ladder = study.ladder(model, seq_len, budget)
@@ -70,8 +70,8 @@ def likely_repeats(study: Study, base: RunConfig) -> list[Trial]:
             for entry in chosen:
                 one = replace(entry, rates=(sorted(entry.rates)[len(entry.rates) // 2],))
                 middle = _trials(study, base, model, seq_len, (budget,), one)[0]
-                found += [middle.changed(seed=seed) for seed in study.seeds[1:]]
-    return found
+                trials += [middle.changed(seed=seed) for seed in study.seeds[1:]]
+    return trials
 
 
 def _trials(
@@ -107,11 +107,11 @@ def _trials(
 
 def merged(trials: Sequence[Trial]) -> list[Trial]:
     """Equal runs once, at their farthest stop."""
-    found: dict[str, Trial] = {}
+    by_id: dict[str, Trial] = {}
     for trial in trials:
-        known = found.get(trial.run.id, trial)
-        found[trial.run.id] = max(known, trial, key=lambda t: t.run.schedule.tokens)
-    return list(found.values())
+        known = by_id.get(trial.run.id, trial)
+        by_id[trial.run.id] = max(known, trial, key=lambda t: t.run.schedule.tokens)
+    return list(by_id.values())
 
 
 def price_table(study: Study) -> pd.DataFrame:

@@ -19,7 +19,6 @@ class Vertex:
 
     Attributes:
         batch: in the unit of the batches; NaN where the losses have no minimum.
-        loss: the parabola's there, in nats.
         scatter: standard deviation of the losses about it, in nats; NaN with three batches.
         freedom: degrees of freedom behind the scatter.
         leverage: standard error of log batch per nat of scatter.
@@ -28,35 +27,32 @@ class Vertex:
     """
 
     batch: float
-    loss: float
     scatter: float
     freedom: int
     leverage: float
     interior: bool
 
-    @property
-    def error(self) -> float:
-        """Standard error of log batch, by the parabola's own scatter."""
-        return self.scatter * self.leverage
 
+def vertex(batch: ArrayLike, loss: ArrayLike) -> Vertex:
+    """The vertex of a parabola in log batch through the NEAREST batches about the least loss.
 
-def vertex(batch: ArrayLike, loss: ArrayLike, nearest: int = NEAREST) -> Vertex:
-    """The vertex of a parabola in log batch through so many batches about the least loss.
+    They are the nearest by their order; all where there are fewer, and the outer ones where the
+    least is near an end.
 
     Args:
         batch: [n] distinct and positive.
         loss: [n] finite, in nats.
-        nearest: batches of the parabola, by their order; all where there are fewer, and the outer
-            ones where the least is near an end.
     """
-    near = about_least(batch, loss, nearest)
-    x, y = np.log(np.asarray(batch, float))[near], np.asarray(loss, float)[near]
+    order = np.argsort(np.asarray(batch, float))
+    x, y = np.log(np.asarray(batch, float))[order], np.asarray(loss, float)[order]
+    first = max(0, min(int(np.argmin(y)) - NEAREST // 2, len(order) - NEAREST))
+    x, y = x[first : first + NEAREST], y[first : first + NEAREST]
     centre, count = float(np.mean(x)), len(x)
-    none = Vertex(math.nan, math.nan, math.nan, max(count - 3, 0), math.nan, interior=False)
+    none = Vertex(math.nan, math.nan, max(count - 3, 0), math.nan, interior=False)
     if count < 3:
         return none
     design = np.vander(x - centre, 3)
-    curvature, slope, level = theta = np.linalg.lstsq(design, y, rcond=None)[0]
+    curvature, slope, _ = theta = np.linalg.lstsq(design, y, rcond=None)[0]
     if curvature <= 0:
         return none
     at = -slope / (2 * curvature)
@@ -65,20 +61,11 @@ def vertex(batch: ArrayLike, loss: ArrayLike, nearest: int = NEAREST) -> Vertex:
     inside = x[0] < at + centre < x[-1]
     return Vertex(
         batch=math.exp(at + centre),
-        loss=float(level + slope * at / 2),
         scatter=math.sqrt(rest @ rest / (count - 3)) if count > 3 else math.nan,
         freedom=count - 3,
         leverage=math.sqrt(by_theta @ np.linalg.inv(design.T @ design) @ by_theta),
         interior=bool(inside and 0 < np.argmin(y) < count - 1),
     )
-
-
-def about_least(batch: ArrayLike, loss: ArrayLike, nearest: int = NEAREST) -> np.ndarray:
-    """The rows [nearest] about the least loss, by the order of their batches; all if fewer."""
-    order = np.argsort(np.asarray(batch, float))
-    least = int(np.argmin(np.asarray(loss, float)[order]))
-    first = max(0, min(least - nearest // 2, len(order) - nearest))
-    return order[first : first + nearest]
 
 
 def pooled_scatter(vertices: list[Vertex]) -> float:

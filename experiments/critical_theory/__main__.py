@@ -17,9 +17,11 @@ import pandas as pd
 from bss.errors import InputError
 from bss.plots.critical import least_squares_figure
 from bss.sweeps.results import Results
-from bss.theory.critical import CriticalTable, critical_batches
+from bss.theory.critical import critical_batches
 from bss.theory.exponents import Powers
 from bss.theory.least_squares import LeastSquares, Procedure
+from experiments.critical_theory.claims import task_name
+from experiments.critical_theory.text_tables import quoted
 from experiments.main import run_experiment
 from experiments.study import say
 
@@ -57,25 +59,21 @@ def experiment(study: Study) -> None:
     first, last = study.powers
     budgets = [2**power for power in range(first, last + 1)]
     exponents, points = [], []
-    drawn: dict[str, CriticalTable] = {}
     for procedure, powers in itertools.product(study.procedures, study.tasks):
-        told = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
-        name = f"a = {powers.capacity:g}, b = {powers.source:g}"
-        say(f"{name}: average {procedure.average}, {told} …")
+        limits = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
+        keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
+        say(f"{task_name(keys)}: average {procedure.average}, {limits} …")
         task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)
         table = critical_batches(task, budgets, procedure)
-        keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
-        found = {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
-        exponents.append({**keys, **found, "theory": table.theory})
+        line = {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
+        exponents.append({**keys, **line, "theory": table.theory})
         points += [keys | point._asdict() for point in table.points]
-        if procedure == study.procedures[0]:
-            drawn[name] = table
-    measured = pd.DataFrame(exponents)
+    measured, critical = pd.DataFrame(exponents), pd.DataFrame(points)
     results.write(
         {
             "exponents.csv": measured,
-            "points.csv": pd.DataFrame(points),
-            "least_squares.png": least_squares_figure(drawn),
+            "points.csv": critical,
+            "least_squares.png": least_squares_figure(quoted(measured, critical)),
         },
         question="How does the critical batch grow with the data, and what does that hang on?",
     )

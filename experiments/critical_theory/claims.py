@@ -6,6 +6,7 @@ claim that an exponent is the theory's asks whether it is within 0.04 of it.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from bss.points.claims import Claim, Source, claim
-from bss.points.contrasts import Contrast, judge, over_seeds
+from bss.points.contrasts import over_seeds
 from bss.points.effects import Line, beyond, slopes
 from bss.theory.critical import LAST_POINTS
+from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/critical_theory/points.csv"
 NEAR = 0.04
@@ -45,65 +47,64 @@ def quoted(table: pd.DataFrame, points: pd.DataFrame) -> list[Claim]:
         points: critical batches by task, procedure and budget.
     """
     rows = table.to_dict("records")
-    pinned = _key(rows[0], PROCEDURE)
-    first = [row for row in rows if _key(row, PROCEDURE) == pinned]
-    theory = {_key(row, TASK): row["theory"] for row in first}
-    tails = [row for row in rows if row["average"] == "tail"]
-    rows = first + [row for row in tails if not _same(row["theory"], theory[_key(row, TASK)])]
-    plain = slopes({i: _last(points, row) for i, row in enumerate(rows)})
-    found = judge({i: beyond(plain[i], row["theory"], NEAR) for i, row in enumerate(rows)})
-    note = "exponent {:.3f}, theory {:.3f}; exact, so the error is the scatter about a line"
-    return [
-        _claim(row, found[i], note.format(plain[i].estimate, row["theory"]).replace("-", "−"))
-        for i, row in enumerate(rows)
+    pinned = key_of(rows[0], PROCEDURE)
+    first = [row for row in rows if key_of(row, PROCEDURE) == pinned]
+    theory = {key_of(row, TASK): row["theory"] for row in first}
+    rows = first + [
+        row
+        for row in rows
+        if row["average"] == "tail"
+        and not math.isclose(row["theory"], theory[key_of(row, TASK)], abs_tol=1e-9)
     ]
+    measured = slopes({i: _last(points, row) for i, row in enumerate(rows)})
+    note = "exponent {:.3f}, theory {:.3f}; exact, so the error is the scatter about a line"
+    family = []
+    for i, row in enumerate(rows):
+        about = note.format(measured[i].estimate, row["theory"]).replace("-", "−")
+        effect = beyond(measured[i], row["theory"], NEAR)
+        what, source = _statement(row)
+        where = task_name(row)
+        family.append(Hypothesis(what, source, where, effect, UNIT, TABLE, about))
+    return judged(family)
 
 
 def varied(table: pd.DataFrame) -> list[Claim]:
     """Whether other step caps and overheads move the exponents, averaged over procedures."""
-    off: dict[tuple, list[float]] = {}
-    for row in table.to_dict("records"):
-        if row["average"] == "start":
-            off.setdefault(_key(row, TASK), []).append(row["exponent"] - row["theory"])
-    sides = {task: np.sign(np.mean(values)) for task, values in off.items()}
-    near = {task: sides[task] * np.array(values) - NEAR for task, values in off.items()}
-    made = []
+    starts = table.loc[table["average"] == "start"]
+    claims = []
+    off = {
+        task: (rows["exponent"] - rows["theory"]).to_numpy(float)
+        for task, rows in starts.groupby(TASK, sort=False)
+    }
+    below = partial(claim, sign=-1, unit=UNIT, table=TABLE)
+    near = {task: np.sign(values.mean()) * values - NEAR for task, values in off.items()}
     for task, effect in over_seeds(near).items():
-        values = off[task]
-        note = f"{len(values)} procedures: {min(values):+.3f} to {max(values):+.3f} of the theory's"
-        where = f"{_named(*task)}, mean over procedures"
-        made.append(_asked(HOLDS, "derived", where, effect, note.replace("-", "−")))
-    return made
+        least, most = off[task].min(), off[task].max()
+        note = f"{len(off[task])} procedures: {least:+.3f} to {most:+.3f} of the theory's"
+        where = f"{task_name(dict(zip(TASK, task, strict=True)))}, mean over procedures"
+        claims.append(below(HOLDS, "derived", where, effect, note=note.replace("-", "−")))
+    return claims
 
 
-def _key(row: dict[str, Any], columns: Sequence[str]) -> tuple:
+def key_of(row: dict[str, Any], columns: Sequence[str] = (*TASK, *PROCEDURE)) -> tuple:
+    """What tells a task, a procedure or both from others."""
     return tuple(row[column] for column in columns)
 
 
-def _same(value: float, other: float) -> bool:
-    return math.isclose(value, other, abs_tol=1e-9)
+def task_name(row: dict[str, Any]) -> str:
+    """A task by its exponents."""
+    return f"a = {row['capacity']:g}, b = {row['source']:g}"
 
 
 def _last(points: pd.DataFrame, row: dict[str, Any]) -> Line:
     """Budgets and critical batches of a task and procedure, the last ones."""
-    keys = [*TASK, *PROCEDURE]
-    here = [at for at in points.to_dict("records") if _key(at, keys) == _key(row, keys)]
+    here = [at for at in points.to_dict("records") if key_of(at) == key_of(row)]
     last = sorted(here, key=lambda at: at["data"])[-LAST_POINTS:]
     return np.array([at["data"] for at in last]), np.array([at["cbs"] for at in last])
 
 
-def _claim(row: dict[str, Any], effect: Contrast, note: str) -> Claim:
-    where = _named(row["capacity"], row["source"])
+def _statement(row: dict[str, Any]) -> tuple[str, Source]:
+    """What is claimed of a task, and whose claim that is."""
     if row["average"] == "tail":
-        return _asked(IS_TAIL, "derived", where, effect, note)
-    if row["source"] <= row["capacity"]:
-        return _asked(IS_LEVEL, "secondary", where, effect, note)
-    return _asked(IS_THEORY, "paper", where, effect, note)
-
-
-def _asked(statement: str, source: Source, where: str, effect: Contrast, note: str) -> Claim:
-    return claim(statement, source, where, effect, sign=-1, unit=UNIT, table=TABLE, note=note)
-
-
-def _named(capacity: float, source: float) -> str:
-    return f"a = {capacity:g}, b = {source:g}"
+        return IS_TAIL, "derived"
+    return (IS_LEVEL, "secondary") if row["source"] <= row["capacity"] else (IS_THEORY, "paper")

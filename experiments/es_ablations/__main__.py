@@ -38,13 +38,12 @@ def experiment(study: Study) -> None:
         study.print_hours({v.name: price(_runs(study, v)).flops for v in study.variations})
         return
     results = Results(study)
-    base, execution = base_run(study.setup)
     trained: dict[str, list[Contender]] = {}
-    with Trainer(study.open_engine(), execution) as trainer:
+    with study.training() as (base, trainer):
         for i, variation in enumerate(study.variations, 1):
             title = f"{i}/{len(study.variations)} {variation.name}"
-            asked = list(contenders(study, variation, base_run(sized(study, variation))[0]))
-            trained[variation.name] = trainer.contend(asked, title, switches(asked))
+            planned = list(contenders(study, variation, base_run(sized(study, variation))[0]))
+            trained[variation.name] = trainer.contend(planned, title, switches(planned))
         ladders = repeat_on_ladders(study, base, trainer)
     measured = {
         variation.name: measure(study, trained[variation.name], trainer.runs)
@@ -53,8 +52,8 @@ def experiment(study: Study) -> None:
         and len(variation.constants) >= LEAST_BATCHES
     }
     tables = [
-        contender_table(found, trainer.statuses).drop(columns="peak_lr").assign(variation=name)
-        for name, found in trained.items()
+        contender_table(entries, trainer.statuses).drop(columns="peak_lr").assign(variation=name)
+        for name, entries in trained.items()
     ]
     optima = [row for name, (table, _) in measured.items() for row in optimum_rows(name, table)]
     results.write(

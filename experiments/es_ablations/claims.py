@@ -3,24 +3,27 @@
 Every run has the shared rate, not tuned anew.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.files import read_json
 from bss.laws.es.compare import compare
-from bss.points.claims import Claim, claim, equal, untestable
+from bss.points.claims import Claim, claim, untestable
 from bss.points.contrasts import contrasts, over_seeds
 from bss.points.crossings import growth
 from bss.points.rises import rises
 from bss.points.standings import NO_WORSE, compared_loss
 from bss.schedules.batch import BatchSchedule
-from experiments.es_wsd.curves import betas, left_out
+from experiments.es_wsd.curves import Config, betas, left_out
+from experiments.hypotheses import lower
 
 TABLES = "results/es_ablations/"
+FINALS, POINTS = f"{TABLES}contenders.csv", f"{TABLES}points.csv"
 HINT = "run the experiment first"
 HELD = "constant 4"
 GROWS = f"With one thing changed, growing the batch ends lower than {HELD}"
@@ -29,7 +32,6 @@ LONGER = "Longer sequences are comparable to or better than a larger batch"
 BUCKETS = "Larger micro-batches at the same batch change nothing but rounding"
 SGD = "The plain surface misses left-out batches less under SGD than under Adam"
 WEIGHTS = {"constant": "raw weights", "averaged": "averaged weights"}
-Config = dict[str, Any]
 
 
 def claims(results: Path) -> list[Claim]:
@@ -48,81 +50,61 @@ def claims(results: Path) -> list[Claim]:
     ]
 
 
-def growing(table: pd.DataFrame, config: Config) -> list[Claim]:
+def growing(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
     """Every schedule less the held constant, with the same change; a family for each ending."""
-    note = (
-        f"at rate {config['setup']['optimizer']['lr']:g}, not tuned anew; {betas(config['setup'])}"
-    )
-    made = []
+    rate = config["setup"]["optimizer"]["lr"]
+    note = f"at rate {rate:g}, not tuned anew; {betas(config['setup'])}"
     for ending, losses in by_ending(table, config).items():
-        pairs = [
-            (name, _of(change, HELD))
-            for change, schedule, name in _growing(losses, config)
-            if _of(change, HELD) in losses.index
-        ]
-        for (name, _), effect in contrasts(losses, pairs).items():
-            made.append(
-                claim(
-                    GROWS,
-                    "secondary",
-                    _told(name, ending, config),
-                    effect,
-                    sign=-1,
-                    unit="nats",
-                    table=TABLES + "contenders.csv",
-                    matters=NO_WORSE,
-                    note=note,
-                )
-            )
-    return made
+        pairs = [(one, (one[0], HELD)) for one in _growing(losses, config)]
+        pairs = [(one, held) for one, held in pairs if held in losses.index]
+        for (one, _), effect in contrasts(losses, pairs).items():
+            condition = _condition(one, ending, config)
+            yield lower(GROWS, "secondary", condition, effect, table=FINALS, note=note)
 
 
-def weight_decay(table: pd.DataFrame, config: Config) -> list[Claim]:
+def weight_decay(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
     """Dynamic batches with weight decay and without, of which the paper speaks."""
     first = config["variations"][0]["name"]
     decays = {v["name"] for v in config["variations"] if "optimizer.weight_decay" in v["changes"]}
-    made = []
     for ending, losses in by_ending(table, config).items():
         pairs = [
-            (name, _of(first, schedule))
-            for change, schedule, name in _growing(losses, config)
-            if change in decays and _of(first, schedule) in losses.index
+            ((change, schedule), (first, schedule))
+            for change, schedule in _growing(losses, config)
+            if change in decays and (first, schedule) in losses.index
         ]
-        held = [pair for pair in ((_of(c, HELD), _of(first, HELD)) for c in decays)
-                if set(pair) <= set(losses.index)]  # fmt: skip
-        beside = {pair: contrasts(losses, [pair])[pair].estimate for pair in held}
-        lost = "; ".join(f"{HELD} itself moves by {value:+.4f}" for value in beside.values())
-        for (name, _), effect in contrasts(losses, pairs).items():
-            told = _told(name, ending, config)
-            note = f"decay acts per step, so more per token at a small batch: {lost}"
-            named = {"unit": "nats", "table": TABLES + "contenders.csv", "matters": NO_WORSE}
-            made.append(equal(LITTLE, "secondary", told, effect, note=note, **named))
-    return made
+        held = [((change, HELD), (first, HELD)) for change in decays]
+        held = [pair for pair in held if set(pair) <= set(losses.index)]
+        beside = [contrasts(losses, [pair])[pair].estimate for pair in held]
+        lost = "; ".join(f"{HELD} itself moves by {value:+.4f}" for value in beside)
+        note = f"decay acts per step, so more per token at a small batch: {lost}"
+        about = {"unit": "nats", "table": FINALS, "matters": NO_WORSE, "note": note}
+        for (one, _), effect in contrasts(losses, pairs).items():
+            condition = _condition(one, ending, config)
+            yield claim(LITTLE, "secondary", condition, effect, sign=0, **about)
 
 
-def longer_sequences(table: pd.DataFrame, config: Config) -> list[Claim]:
+def longer_sequences(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
     """Sequences that grow at the switch less a batch that does, both of as many tokens a step.
 
     They are judged on one length only, so that no verdict is given.
     """
     first, longer = config["variations"][0]["name"], _longer(config)
-    made = []
+    short = config["setup"]["text"]["seq_len"]
     for ending, losses in by_ending(table, config, longer=True).items():
-        found = {}
-        for name in losses.index:
-            change, schedule = name.split(" · ")
-            twin = _twin(schedule, longer.get(change, 0), losses, first, config)
-            if twin:
-                found[str(name), twin] = longer[change]
-        for (name, twin), effect in contrasts(losses, list(found)).items():
-            short = config["setup"]["text"]["seq_len"]
-            note = f"judged on sequences of {short} alone, not on those of {found[name, twin]}"
-            told = f"{_told(name, ending, config)}, less {_told(twin, '', config)}"
-            named = {"sign": -1, "unit": "nats", "table": TABLES + "contenders.csv"}
-            one = claim(LONGER, "secondary", told, effect, note=note, **named)
-            seen = "undecided" if one.effect.p is not None else one.verdict
-            made.append(replace(one, verdict=seen))
-    return made
+        others = [name for change, name in losses.index if change == first]
+        pairs = [
+            ((change, schedule), (first, twin))
+            for change, schedule in losses.index
+            if change in longer and (twin := _twin(schedule, longer[change], others, config))
+        ]
+        for (grown, twin), effect in contrasts(losses, pairs).items():
+            note = f"judged on sequences of {short} alone, not on those of {longer[grown[0]]}"
+            condition = _condition(grown, ending, config)
+            condition += f", less {_condition(twin, '', config)}"
+            about = {"table": FINALS, "matters": 0.0, "note": note}
+            one = lower(LONGER, "secondary", condition, effect, **about)
+            verdict = "undecided" if one.effect.p is not None else one.verdict
+            yield replace(one, verdict=verdict)
 
 
 def micro_batches(ladders: pd.DataFrame, table: pd.DataFrame, config: Config) -> Claim:
@@ -135,9 +117,8 @@ def micro_batches(ladders: pd.DataFrame, table: pd.DataFrame, config: Config) ->
     note = f"one seed of batch {batch} on {len(ladders)} ladders ends within {apart:.4f} nats"
     if np.isfinite(scatter):
         note += f"; seeds scatter by {scatter:.4f}"
-    return untestable(
-        BUCKETS, "secondary", f"batch {batch}", table=TABLES + "ladders.csv", note=note, n=1
-    )
+    place = f"{TABLES}ladders.csv"
+    return untestable(BUCKETS, "secondary", f"batch {batch}", table=place, note=note, n=1)
 
 
 def sizes(points: pd.DataFrame, config: Config) -> list[Claim]:
@@ -147,7 +128,7 @@ def sizes(points: pd.DataFrame, config: Config) -> list[Claim]:
         for (kind, name), rows in points.groupby(["kind", "variation"], sort=False)  # type: ignore[misc]
     }
     note = betas(config["setup"])
-    return rises(growths, source="secondary", table=TABLES + "points.csv", note=note)
+    return rises(growths, source="secondary", table=POINTS, note=note)
 
 
 def plain_surface(points: pd.DataFrame, config: Config) -> list[Claim]:
@@ -160,18 +141,10 @@ def plain_surface(points: pd.DataFrame, config: Config) -> list[Claim]:
         if sgd and {sgd[0], first} <= set(some["variation"])
     }
     note = "rms error in log E of left-out interior batches; one rate for each optimizer"
+    about = {"unit": "in log E", "table": POINTS, "matters": 0.0, "note": note}
     return [
-        claim(
-            SGD,
-            "derived",
-            told,
-            effect,
-            sign=-1,
-            unit="in log E",
-            table=TABLES + "points.csv",
-            note=note,
-        )
-        for told, effect in over_seeds(differences).items()
+        lower(SGD, "derived", condition, effect, **about)
+        for condition, effect in over_seeds(differences).items()
     ]
 
 
@@ -185,7 +158,7 @@ def varied(points: pd.DataFrame, optima: pd.DataFrame, table: pd.DataFrame) -> p
 def by_ending(
     table: pd.DataFrame, config: Config, *, longer: bool = False
 ) -> dict[str, pd.DataFrame]:
-    """Losses by ending, [change · contender, seed], of the variations in which a batch grows.
+    """Losses by ending, [(change, contender), seed], of the variations in which a batch grows.
 
     Args:
         table: contenders.csv, where every run is told by the weights that it ends with.
@@ -193,40 +166,34 @@ def by_ending(
         longer: whether to keep the variations in which the sequences grow too.
     """
     grown = set(table.loc[table["role"] != "constant", "variation"])
-    kept = table.loc[table["variation"].isin([*grown])]
-    contest = {HELD, *kept.loc[kept["role"] != "constant", "name"]}
-    kept = kept.loc[kept["name"].isin([*contest])]
+    rows = table.loc[table["variation"].isin([*grown])]
+    contest = {HELD, *rows.loc[rows["role"] != "constant", "name"]}
+    rows = rows.loc[rows["name"].isin([*contest])]
     if not longer:
-        kept = kept[~kept["variation"].isin([*_longer(config)])]
+        rows = rows[~rows["variation"].isin([*_longer(config)])]
     shapes = {v["name"]: v["changes"].get("schedule.rate") for v in config["variations"]}
-    weights, column = kept["rate"].map(WEIGHTS), compared_loss(table)
-    shape = kept["variation"].map(shapes)
-    kept = kept.assign(
-        ending=weights.where(shape.isna(), shape), label=_of(kept["variation"], kept["name"])
-    )[shape.isna() | (kept["rate"] == "constant")]
+    weights, column = rows["rate"].map(WEIGHTS), compared_loss(table)
+    shape = rows["variation"].map(shapes)
+    rows = rows.assign(ending=weights.where(shape.isna(), shape))
+    rows = rows[shape.isna() | (rows["rate"] == "constant")]
+    contender = ["variation", "name"]
     return {
-        str(ending): rows.pivot_table(index="label", columns="seed", values=column, sort=False)
-        for ending, rows in kept.groupby("ending", sort=False)
+        str(ending): some.pivot_table(column, index=contender, columns="seed", sort=False)
+        for ending, some in rows.groupby("ending", sort=False)
     }
 
 
-def _of(change: Any, name: Any) -> Any:
-    return change + " · " + name
-
-
-def _told(label: str, ending: str, config: Config) -> str:
+def _condition(contender: tuple[str, str], ending: str, config: Config) -> str:
     """A change, the batches of a contender and its ending, as text."""
-    change, schedule = label.split(" · ")
+    change, schedule = contender
     batches = BatchSchedule.parse(schedule, total=config["setup"]["schedule"]["tokens"]).batches
-    return ", ".join(
-        dict.fromkeys((change, " → ".join(map(str, batches)), *filter(None, [ending])))
-    )
+    parts = change, " → ".join(map(str, batches)), ending
+    return ", ".join(dict.fromkeys(filter(None, parts)))
 
 
-def _growing(losses: pd.DataFrame, config: Config) -> list[tuple[str, str, str]]:
-    """Change, schedule and label of everything whose batch grows."""
-    split = [(*str(label).split(" · "), str(label)) for label in losses.index]
-    return [found for found in split if found[1] != HELD and found[0] not in _longer(config)]  # type: ignore[misc]
+def _growing(losses: pd.DataFrame, config: Config) -> list[tuple[str, str]]:
+    """Change and schedule of everything whose batch grows."""
+    return [one for one in losses.index if one[1] != HELD and one[0] not in _longer(config)]
 
 
 def _longer(config: Config) -> dict[str, int]:
@@ -235,20 +202,16 @@ def _longer(config: Config) -> dict[str, int]:
     return {name: some["data.seq_len"] for name, some in after.items() if some}
 
 
-def _twin(schedule: str, length: int, losses: pd.DataFrame, first: str, config: Config) -> str:
-    """The schedule without the change whose steps are of as many tokens; "" where there is none."""
-    if not length or schedule == HELD:
+def _twin(schedule: str, length: int, others: Iterable[str], config: Config) -> str:
+    """Of others the schedule whose steps are of as many tokens; "" where there is none."""
+    if schedule == HELD:
         return ""
     total, short = config["setup"]["schedule"]["tokens"], config["setup"]["text"]["seq_len"]
-    start, *_, last = BatchSchedule.parse(schedule, total=total).batches
-    asked = (start, last * length // short)
-    for label in losses.index:
-        change, name = str(label).split(" · ")
-        if change != first or name == HELD:
-            continue
-        if tuple(BatchSchedule.parse(name, total=total).batches) == asked:
-            return str(label)
-    return ""
+    parse = partial(BatchSchedule.parse, total=total)
+    start, *_, last = parse(schedule).batches
+    batches = (start, last * length // short)
+    alike = (name for name in others if name != HELD and parse(name).batches == batches)
+    return next(alike, "")
 
 
 def _model(variation: str, rows: pd.DataFrame) -> str:

@@ -26,9 +26,9 @@ def measure(
     warmup = stable[0].schedule.warmup
     for kind, column in columns.items():
         targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
-        found = points(table, targets, column=column, kind=kind)
-        tables.append(found)
-        fits[kind] = fitted(found, Options(study.resamples))
+        table_of_points = points(table, targets, column=column, kind=kind)
+        tables.append(table_of_points)
+        fits[kind] = fitted(table_of_points, Options(study.resamples))
     return pd.concat(tables), fits
 
 
@@ -52,15 +52,15 @@ def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
                 "variation": name,
                 "kind": kind,
                 "params": table["params"].iloc[0],
-                "target_loss": found.target_loss,
-                "best_batch": found.batch,
-                "interior": found.interior,
-                "bound": found.bound,
-                "log2_B_opt": found.log2_batch.value,
-                "error": found.log2_batch.error,
-                "seeds": found.log2_batch.seeds,
+                "target_loss": optimum.target_loss,
+                "best_batch": optimum.batch,
+                "interior": optimum.interior,
+                "bound": optimum.bound,
+                "log2_B_opt": optimum.log2_batch.value,
+                "error": optimum.log2_batch.error,
+                "seeds": optimum.log2_batch.seeds,
                 "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
             }
-            for found in optima(table)
+            for optimum in optima(table)
         ]
     return rows

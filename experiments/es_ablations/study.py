@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from bss.errors import InputError
 from bss.models.written import Written, model_of
-from experiments.study import PricedStudy, check_counts
+from experiments.study import PricedStudy, check_counts, check_names
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,8 @@ class Study(PricedStudy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_counts(self, "targets", "ladder_batch")
-        names = [variation.name for variation in self.variations]
-        if not names or len(set(names)) < len(names):
-            raise InputError(f"variations are {names}; expected at least one, each name once")
-        if not self.setup.averages:
-            raise InputError('setup.averages are none; expected a half-life, as "4%"')
+        check_names("variations", [variation.name for variation in self.variations])
+        self.check_averages()
         for ladder in self.ladders:
             if all(self.ladder_batch % bucket for bucket in ladder):
                 raise InputError(

@@ -19,11 +19,10 @@ def gains(table: pd.DataFrame, config: Config) -> pd.DataFrame:
     lengths = {v["name"]: v["after"].get("data.seq_len", short) for v in config["variations"]}
     rows = []
     for ending, losses in by_ending(table, config, longer=True).items():
-        for label in losses.index:
-            change, name = str(label).split(" · ")
-            held = f"{change} · {HELD}"
-            if name != HELD and held in losses.index:
-                apart = mean((losses.loc[label] - losses.loc[held]).dropna().tolist())
+        for change, name in losses.index:
+            if name != HELD and (change, HELD) in losses.index:
+                apart = losses.loc[(change, name)] - losses.loc[(change, HELD)]
+                apart = mean(apart.dropna().tolist())
                 *before, last = BatchSchedule.parse(name, total=total).batches
                 batches = " → ".join(map(str, (*before, last * lengths[change] // short)))
                 rows.append((change, f"batch {batches}", ending, apart.value, apart.error))

@@ -18,8 +18,6 @@ from typing import Any
 
 import pandas as pd
 
-from bss.laws import fit_es
-from bss.laws.es.compare import compare, shown_laws
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
@@ -31,22 +29,21 @@ from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
-from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 from experiments.es_curve.contenders import contenders, other_schedules
 from experiments.es_curve.study import Study
+from experiments.es_wsd.measure import fit_laws
 from experiments.main import run_experiment
-from experiments.study import base_run, batch_unit, say
+from experiments.study import batch_unit, say
 
 
 def experiment(study: Study) -> None:
     """Runs the study and writes its tables and its report."""
     results = Results(study)
-    base, execution = base_run(study.setup)
-    horizon, warmup = base.schedule.tokens, base.schedule.warmup
+    horizon, warmup = study.setup.schedule.tokens, study.setup.schedule.warmup
     forks = (round(study.late_at * horizon), decay_start(horizon, study.decay))
-    with Trainer(study.open_engine(), execution, forks) as trainer:
+    with study.training(forks) as (base, trainer):
         batches = [str(batch) for batch in study.batches]
         trunks = expand(base, seeded({"seed": study.seeds, "schedule.batch": batches}))
         trunks = trainer.train(trunks, "1/3 one trunk per batch")
@@ -55,15 +52,11 @@ def experiment(study: Study) -> None:
         say("measuring steps and tokens to each target, fitting the laws")
         targets = default_targets(runs, study.targets, warmup_tokens=warmup)
         measured = points(runs, targets)
-        options = Options(study.resamples)
-        fit = fit_es(measured, options=options)
-        comparison = fit.comparison or compare(measured)
-        shown = [name for name in shown_laws(comparison) if name != fit.name]
-        fits = {fit.name: fit} | {name: fit_es(measured, name, options=options) for name in shown}
+        laws = fit_laws(measured, Options(study.resamples))
         limits = Limits(study.stages, batch_unit(study.setup))
-        schedule, law, note = derive_schedule(fit, measured, horizon, limits)
+        schedule, law, note = derive_schedule(laws.best, measured, horizon, limits)
 
-        others = other_schedules(study, fit, measured)
+        others = other_schedules(study, laws.best, measured)
         stable = contenders(study, trunks, schedule, others, runs)
         stable = trainer.contend(stable, "2/3 contenders at constant rate")
         decayed = [decaying(contender, study.decay) for contender in stable]
@@ -75,8 +68,8 @@ def experiment(study: Study) -> None:
         {
             "runs.parquet": runs,
             "points.csv": measured,
-            "fits.json": fits,
-            "comparison.json": comparison,
+            "fits.json": laws.fits,
+            "comparison.json": laws.comparison,
             "schedule.json": described(study, plan) | {"law": law, "note": note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "throughput.csv": throughput_table(compared, trainer.statuses),

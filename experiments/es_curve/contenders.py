@@ -39,14 +39,14 @@ def contenders(
     if average not in study.batches:
         tried.append((f"constant {average}", "average", BatchSchedule.constant(average)))
     tried += [(name, "policy", other) for name, other in others.items()]
-    found = [Contender(f"constant {t.schedule.batch}", "constant", "constant", t) for t in trunks]
+    entries = [Contender(f"constant {t.schedule.batch}", "constant", "constant", t) for t in trunks]
     for trunk in (t for t in trunks if t.schedule.batch.constant_batch == best):
         for name, role, batch in tried:
             run = overlay(trunk, {"schedule.batch": str(batch)})
-            found.append(Contender(name, role, "constant", run))
+            entries.append(Contender(name, role, "constant", run))
         late = late_switch(trunk, round(study.late_at * horizon), best * study.late_factor)
-        found.append(Contender(f"late {late.schedule.batch}", "late", "constant", late))
-    return found
+        entries.append(Contender(f"late {late.schedule.batch}", "late", "constant", late))
+    return entries
 
 
 def best_constant_batch(runs: pd.DataFrame) -> int:

@@ -24,13 +24,11 @@ from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import finals, run_table
-from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.es_wsd.contenders import contenders, derived_schedules
 from experiments.es_wsd.measure import answer, at_rate, final_rows, fit_laws, horizon_table, measure
 from experiments.es_wsd.study import Study
 from experiments.main import run_experiment
-from experiments.study import base_run
 
 
 def experiment(study: Study) -> None:
@@ -39,9 +37,8 @@ def experiment(study: Study) -> None:
         say_price(study)
         return
     results = Results(study)
-    base, execution = base_run(study.setup)
     options, shared = Options(study.resamples), study.shared_rate
-    with Trainer(study.open_engine(), execution, forks(study)) as trainer:
+    with study.training(forks(study)) as (base, trainer):
         trunks = expand(base, trunk_overlays(study))
         trunks = trainer.train(trunks, "1/4 trunks")
         decays = trainer.train(annealed(study, trunks), "2/4 decay branches")
@@ -105,12 +102,12 @@ def say_price(study: Study) -> None:
 
 def trunk_overlays(study: Study) -> list[Overlay]:
     """One constant-rate run for each batch, rate and seed; every batch has the shared rate too."""
-    found = []
+    overlays = []
     for entry in study.grid:
         rates = sorted({*entry.rates, study.shared_rate})
         axes = {"seed": study.seeds, "optimizer.lr": rates, "schedule.batch": [str(entry.batch)]}
-        found += seeded(axes)
-    return found
+        overlays += seeded(axes)
+    return overlays
 
 
 def annealed(study: Study, trunks: list[RunConfig]) -> list[RunConfig]:

@@ -1,5 +1,7 @@
 """What the runs show of arXiv 2601.05034, from the committed tables."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +9,15 @@ import numpy as np
 import pandas as pd
 
 from bss.files import read_json
-from bss.points.claims import Claim, claim, untestable
-from bss.points.contrasts import Contrast, Measured, contrasts, judge
+from bss.points.claims import Claim, Source, untestable
+from bss.points.contrasts import Effect, contrasts
 from bss.points.crossings import growth
 from bss.points.rises import rises
 from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd import curves
+from experiments.hypotheses import Hypothesis, judged, lower
 
 TABLE = "results/es_wsd/contenders.csv"
 HORIZONS = "results/es_wsd/horizons.csv"
@@ -52,7 +55,9 @@ def claims(results: Path) -> list[Claim]:
     ]
 
 
-def contenders(table: pd.DataFrame, note: str, where: str = "", source: str = TABLE) -> list[Claim]:
+def contenders(
+    table: pd.DataFrame, note: str, where: str = "", source: str = TABLE
+) -> Iterator[Claim]:
     """Whether a growing batch ends below the best constant of the same ending, at equal tokens.
 
     Args:
@@ -62,62 +67,41 @@ def contenders(table: pd.DataFrame, note: str, where: str = "", source: str = TA
         source: of the table.
     """
     roles = dict(zip(table["name"], table["role"], strict=True))
-    made = []
+    sources: dict[str, Source] = {FOLLOWS: "paper", SWITCHES: "secondary"}
     for ending in _endings(table):
-        best, found = against_best(table, ending)
-        for name, effect in found.items():
-            follows = roles[name] == "schedule"
-            made.append(
-                claim(
-                    FOLLOWS if follows else SWITCHES,
-                    "paper" if follows else "secondary",
-                    f"{where}{name}, {ENDINGS[ending].short}",
-                    effect,
-                    sign=-1,
-                    unit="nats",
-                    table=source,
-                    matters=NO_WORSE,
-                    note=f"less {best}, chosen by held-out loss; {note}",
-                )
-            )
-    return made
+        best, effects = against_best(table, ending)
+        about = f"less {best}, chosen by held-out loss; {note}"
+        for name, effect in effects.items():
+            statement = FOLLOWS if roles[name] == "schedule" else SWITCHES
+            condition = f"{where}{name}, {ENDINGS[ending].short}"
+            whose = sources[statement]
+            yield lower(statement, whose, condition, effect, table=source, note=about)
 
 
-def equal_steps(table: pd.DataFrame) -> list[Claim]:
+def equal_steps(table: pd.DataFrame) -> Iterator[Claim]:
     """Every schedule that keeps its rate beside the constant of its average batch."""
     steps = {str(row["name"]): int(row["steps"]) for row in table.to_dict("records")}
-    made = []
     for ending in _endings(table):
         pairs = _beside_average(table.loc[table["rate"] == ending])
         alike = [(a, b) for a, b in pairs if abs(np.log(steps[a] / steps[b])) < ALIKE]
+        short = ENDINGS[ending].short
         for (name, other), effect in contrasts(ends(table, ending), alike).items():
-            told = f"{name} less {other}, {ENDINGS[ending].short}"
-            made.append(_lower(STEPS, "derived", told, effect, _steps(steps, name, other)))
-        made += [
-            untestable(
-                STEPS,
-                "derived",
-                f"{name}, {ENDINGS[ending].short}",
-                table=TABLE,
-                note=f"the constant nearest to its average batch is {_steps(steps, name, other)}",
-            )
-            for name, other in pairs
-            if (name, other) not in alike
-        ]
-    return made
+            condition, note = f"{name} less {other}, {short}", _steps(steps, name, other)
+            yield lower(STEPS, "derived", condition, effect, table=TABLE, note=note)
+        for name, other in [pair for pair in pairs if pair not in alike]:
+            note = f"the constant nearest to its average batch is {_steps(steps, name, other)}"
+            yield untestable(STEPS, "derived", f"{name}, {short}", table=TABLE, note=note)
 
 
-def coupling(table: pd.DataFrame) -> list[Claim]:
+def coupling(table: pd.DataFrame) -> Iterator[Claim]:
     """The same schedule with its rate kept, and multiplied by the root of the batch's growth."""
-    made = []
+    note = "accounts of the paper conflict on which of the two it does"
     for ending in _endings(table):
         losses = ends(table, ending)
         pairs = [(name, name + COUPLED) for name in losses.index if name + COUPLED in losses.index]
         for (name, _), effect in contrasts(losses, pairs).items():
-            told = f"{name}, {ENDINGS[ending].short}"
-            note = "accounts of the paper conflict on which of the two it does"
-            made.append(_lower(KEPT, "secondary", told, effect, note))
-    return made
+            condition = f"{name}, {ENDINGS[ending].short}"
+            yield lower(KEPT, "secondary", condition, effect, table=TABLE, note=note)
 
 
 def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Claim]:
@@ -126,26 +110,25 @@ def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Cl
     The pooled scatter is the mean over the horizon's batches of that of their differences to the
     best one.
     """
-    told = curves.rates_told(config)
-    made = []
+    rates_of = curves.rates_told(config)
+    claims = []
     for rates, some in table.groupby("rates", sort=False):
-        measured = {}
-        for end, rows in some.groupby("horizon"):
-            chosen, others = rows.loc[rows["law_best"]].iloc[0], rows[~rows["best"]]
-            if chosen["best"]:
-                continue
-            key = f"horizon {end:,}, {told[str(rates)]}, batch {chosen['batch']:g}"
-            errors = np.asarray(others["excess_error"], float)
+        family, agreed = [], sum(some["law_best"] & some["best"])
+        about = {"note": f"the law agrees at {agreed} others", "sign": 1, "matters": NO_WORSE}
+        for chosen in some.loc[some["law_best"] & ~some["best"]].to_dict("records"):
+            end = chosen["horizon"]
+            condition = f"horizon {end:,}, {rates_of[str(rates)]}, batch {chosen['batch']:g}"
+            others = (some["horizon"] == end) & ~some["best"]
+            errors = some.loc[others, "excess_error"].to_numpy(float)
             own = pooled = None
             if np.isfinite(errors).all():
                 own = Scatter((float(chosen["excess_error"]) / 2) ** 2, seeds - 1)
                 pooled = Scatter(float(np.mean((errors / 2) ** 2)), len(errors) * (seeds - 1))
-            measured[key] = Measured(float(chosen["excess"]), seeds, own, pooled)
-        for key, effect in judge(measured).items():
-            note = f"the law agrees at {len(some['horizon'].unique()) - len(measured)} others"
-            named = {"sign": 1, "unit": "nats", "table": HORIZONS, "matters": NO_WORSE}
-            made.append(claim(CHOICE, "derived", key, effect, note=note, **named))
-    return made
+            effect = Effect(float(chosen["excess"]), seeds, own, pooled)
+            one = Hypothesis(CHOICE, "derived", condition, effect, "nats", HORIZONS, **about)
+            family.append(one)
+        claims += judged(family)
+    return claims
 
 
 def one_seed(demo: Path) -> list[Claim]:
@@ -155,36 +138,28 @@ def one_seed(demo: Path) -> list[Claim]:
     points = pd.read_csv(demo / "points.csv")
     table = read_json(demo / "comparison.json", HINT)["table"]
     three = curves.left_out(table, "piecewise")
-    best = min(
-        (row for row in table if row["law"] != "piecewise"), key=lambda r: r["interior_loss"]
-    )
-    said = (
+    others = [row for row in table if row["law"] != "piecewise"]
+    best = min(others, key=lambda row: row["interior_loss"])
+    errors = (
         f"it predicts left-out batches to {three:.4f} nats (rms) and the {best['law']} to "
         f"{best['interior_loss']:.4f}, {note}"
     )
-    follows = contenders(
-        pd.read_csv(demo / "contenders.csv"), note, "demo: ", DEMO + "contenders.csv"
-    )
+    finals, place = pd.read_csv(demo / "contenders.csv"), DEMO + "comparison.json"
     return [
-        *follows,
+        *contenders(finals, note, "demo: ", DEMO + "contenders.csv"),
         *rises({"demo": growth(points)}, source="secondary", table=DEMO + "points.csv", note=note),
-        untestable(
-            curves.STAGES, "secondary", "demo", table=DEMO + "comparison.json", note=said, n=1
-        ),
+        untestable(curves.STAGES, "secondary", "demo", table=place, note=errors, n=1),
     ]
 
 
 def out_of_reach() -> list[Claim]:
     """Claims that no run here speaks of."""
+    of = partial(untestable, condition="es_wsd", table=TABLE)
     efficient = "runs end at equal tokens; what they would save in time is not measured"
     return [
-        untestable("The scheduler makes training more efficient", "paper", "es_wsd",
-                   table=TABLE, note=efficient),
-        *(
-            untestable(statement, "secondary", "es_wsd", table=TABLE, note=why)
-            for statement, why in OUT_OF_REACH.items()
-        ),
-    ]  # fmt: skip
+        of("The scheduler makes training more efficient", "paper", note=efficient),
+        *(of(statement, "secondary", note=why) for statement, why in OUT_OF_REACH.items()),
+    ]
 
 
 def _endings(table: pd.DataFrame) -> list[str]:
@@ -193,9 +168,9 @@ def _endings(table: pd.DataFrame) -> list[str]:
 
 def _beside_average(rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Schedules that keep their rate, with the constant of their average batch, where it ran."""
-    made = rows.drop_duplicates("name").to_dict("records")
-    names, pairs = {row["name"] for row in made}, []
-    for row in made:
+    contenders = rows.drop_duplicates("name").to_dict("records")
+    names, pairs = {row["name"] for row in contenders}, []
+    for row in contenders:
         tokens = int(row["tokens"])
         mean_batch = BatchSchedule.parse(str(row["batch"]), total=tokens).mean_batch(tokens)
         other = f"constant {max(1, round(mean_batch))}"
@@ -207,10 +182,3 @@ def _beside_average(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _steps(steps: dict[str, int], name: str, other: str) -> str:
     return f"{other}, of {steps[other]:,} steps against {steps[name]:,}"
-
-
-def _lower(statement: str, source: Any, when: str, effect: Contrast, note: str) -> Claim:
-    return claim(
-        statement, source, when, effect,
-        sign=-1, unit="nats", table=TABLE, matters=NO_WORSE, note=note,
-    )  # fmt: skip

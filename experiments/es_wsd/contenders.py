@@ -9,7 +9,7 @@ from bss.points.crossings import optima
 from bss.policies.follow_optimum import FollowOptimum
 from bss.policies.late_switch import LateSwitch
 from bss.policies.law_optimum import LawOptimum
-from bss.policies.measured import Measured
+from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import (
@@ -41,7 +41,7 @@ def derived_schedules(
             return FollowOptimum()(basis, horizon, limits)
         except InputError as error:
             say(f"{error}; the best measured batches are followed")
-            return Measured()(basis, horizon, limits)
+            return FollowMeasured()(basis, horizon, limits)
 
     def late(points: pd.DataFrame) -> BatchSchedule:
         """A late switch from the batch with the fewest tokens to the lowest target."""
@@ -69,14 +69,14 @@ def contenders(study: Study, base: RunConfig, derived: dict[str, BatchSchedule])
     names = ("B_opt along the stable loss", "B_opt along the annealed loss")
     (stable, annealed), late = (derived[name] for name in names), derived["late"]
     own = derived["the surface's own optimum"]
-    found = [*constant_contenders(*common, [stable, late])]
-    found += growing_contenders(*common, names[0], stable, both)
+    entries = [*constant_contenders(*common, [stable, late])]
+    entries += growing_contenders(*common, names[0], stable, both)
     if annealed != stable:
-        found += growing_contenders(*common, names[1], annealed)
+        entries += growing_contenders(*common, names[1], annealed)
     if len(own.batches) == 2:
-        found += late_contenders(*common, own, name="the surface's own optimum")
-    found += late_contenders(*common, late, both)
+        entries += late_contenders(*common, own, name="the surface's own optimum")
+    entries += late_contenders(*common, late, both)
     for other in dict.fromkeys((derived["late, annealed"], derived["late, tuned"])):
         if other != late:
-            found += late_contenders(*common, other)
-    return found
+            entries += late_contenders(*common, other)
+    return entries

@@ -1,6 +1,8 @@
 """What the runs show of E(S) itself: curves that cross, B_opt, B_min, stages, the law."""
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -10,9 +12,10 @@ from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
 from bss.points.censored import by_target
 from bss.points.claims import Claim, bounded, claim, untestable
-from bss.points.contrasts import Contrast, Measured, judge, measured_pairs, over_seeds
+from bss.points.contrasts import Contrast, Effect, judge, measured_pairs, over_seeds
 from bss.points.crossings import growth, optima
 from bss.points.rises import rises
+from experiments.hypotheses import lower
 
 POINTS = "results/es_wsd/points.csv"
 FITS = "results/es_wsd/fits.json"
@@ -33,8 +36,8 @@ def betas(setup: Config) -> str:
     half_life, length = setup["optimizer"]["beta2_half_life"], setup["text"]["seq_len"]
     if not half_life:
         return f"beta2 is {setup['optimizer']['beta2']:g} per step at every batch"
-    told = ", ".join(f"{2 ** (-b * length / half_life):.3f} at batch {b}" for b in (1, 32, 64))
-    return f"beta2 keeps a half-life of {half_life:,} tokens: {told}"
+    beta2s = ", ".join(f"{2 ** (-b * length / half_life):.3f} at batch {b}" for b in (1, 32, 64))
+    return f"beta2 keeps a half-life of {half_life:,} tokens: {beta2s}"
 
 
 def condition(kind: str, rates: str, config: Config) -> str:
@@ -64,19 +67,19 @@ def claims(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[C
         config: of the study.
     """
     tables, note = conditions(points), betas(config["setup"])
-    made = []
-    for (kind, rates), table in tables.items():
-        made.append(crossing(table, condition(kind, rates, config), note))
-    for (kind, rates), table in tables.items():
-        made.append(above_smallest(table, condition(kind, rates, config), note))
+    every = [
+        one(table, condition(kind, rates, config), note)
+        for one in (crossing, above_smallest)
+        for (kind, rates), table in tables.items()
+    ]
     for rates in dict.fromkeys(rates for _, rates in tables):
         growths = {
             condition(kind, which, config): growth(table)
             for (kind, which), table in tables.items()
             if which == rates
         }
-        made += rises(growths, source="secondary", table=POINTS, note=note)
-    return [*made, lower_end(tables["stable", "shared"]), stages(fits)]
+        every += rises(growths, source="secondary", table=POINTS, note=note)
+    return [*every, lower_end(tables["stable", "shared"]), stages(fits)]
 
 
 def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
@@ -96,21 +99,21 @@ def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
         return untestable(CROSS, "secondary", when, table=POINTS, note=why)
     used = {batch for pair in pairs for batch in pair}
     reached = [table.loc[[b for b in table.index if met[b] or b in used]] for table, met in ends]
-    first = {pair: _reversed(one) for pair, one in measured_pairs(reached[0], pairs).items()}
+    first = {
+        pair: replace(one, estimate=-one.estimate)
+        for pair, one in measured_pairs(reached[0], pairs).items()
+    }
     last = measured_pairs(reached[-1], pairs)
     weaker = {pair: min(first[pair], last[pair], key=_surety) for pair in pairs}
     effects = judge(weaker)
     pair = max(pairs, key=lambda pair: _surety(weaker[pair]))
     high, low = (f"{-first[pair].estimate:+.3f}", f"{last[pair].estimate:+.3f}")
-    said = (
-        f"of {len(pairs)} pairs batch {pair[0]} against {pair[1]} comes nearest: log tokens of the "
-        f"first over the second {high} at the highest target and {low} at the lowest".replace(
-            "-", "−"
-        )
-    )
-    told = f"{when}, batch {pair[0]} against {pair[1]}"
+    nearest = f"of {len(pairs)} pairs batch {pair[0]} against {pair[1]} comes nearest: log tokens "
+    nearest += f"of the first over the second {high} at the highest target and {low} at the lowest"
+    nearest = nearest.replace("-", "−")
+    where = f"{when}, batch {pair[0]} against {pair[1]}"
     least = not (early[pair[1]] and late[pair[0]])
-    return _log_claim(CROSS, told, effects[pair], f"{said}; {note}", least)
+    return _log_claim(CROSS, where, effects[pair], f"{nearest}; {note}", least)
 
 
 def above_smallest(points: pd.DataFrame, when: str, note: str) -> Claim:
@@ -125,30 +128,29 @@ def above_smallest(points: pd.DataFrame, when: str, note: str) -> Claim:
     pair = max(pairs, key=lambda pair: measured[pair].estimate)
     length = int(points["seq_len"].iloc[0])
     edge = f"B_opt is at most {smallest} sequence ({float(smallest) * length:g} tokens) here; "
-    bound = edge if _at_edge(points) else ""
-    said = f"{bound}of {len(pairs)} larger batches {pair[1]} is the best; {note}"
-    told = f"{when}, batch {pair[0]} less {pair[1]}"
-    return _log_claim(ABOVE, told, judge(measured)[pair], said, least=not met[smallest])
+    bound = edge if optima(points)[-1].batch == points["batch"].min() else ""
+    about = f"{bound}of {len(pairs)} larger batches {pair[1]} is the best; {note}"
+    where = f"{when}, batch {pair[0]} less {pair[1]}"
+    return _log_claim(ABOVE, where, judge(measured)[pair], about, least=not met[smallest])
 
 
 def lower_end(points: pd.DataFrame) -> Claim:
     """B_min is below the smallest batch where that batch reaches every target."""
     smallest = points.loc[points["batch"] == points["batch"].min()]
-    met, asked = int(smallest["reached"].sum()), len(smallest)
+    met, cases = int(smallest["reached"].sum()), len(smallest)
     batch, length = int(smallest["batch"].iloc[0]), int(smallest["seq_len"].iloc[0])
     bound = f"so B_min is below {batch} sequence ({batch * length} tokens)"
-    told = f"batch {batch} reaches the targets in {met} of {asked} cases" + (
-        f", {bound}" if met == asked else ""
-    )
-    return untestable(B_MIN, "secondary", "stable loss", table=POINTS, note=told)
+    note = f"batch {batch} reaches the targets in {met} of {cases} cases"
+    note += f", {bound}" if met == cases else ""
+    return untestable(B_MIN, "secondary", "stable loss", table=POINTS, note=note)
 
 
 def stages(fits: dict[str, Any]) -> Claim:
     """The three-stage law has six parameters a target, which this sweep does not identify."""
     key = "stable, shared"
-    found = EsFit.from_dict(fits[key]["fits"]["piecewise"]).fits
-    known = sum(fit.status == "converged" for fit in found)
-    why = f"the law, which needs 8 batches, is identified at {known} of {len(found)} targets"
+    targets = EsFit.from_dict(fits[key]["fits"]["piecewise"]).fits
+    known = sum(fit.status == "converged" for fit in targets)
+    why = f"the law, which needs 8 batches, is identified at {known} of {len(targets)} targets"
     return untestable(STAGES, "secondary", "es_wsd", table=FITS, note=why)
 
 
@@ -157,30 +159,17 @@ def law(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[Clai
 
     Both are fitted to each seed alone, so that there are as many differences as seeds.
     """
-    differences, against = {}, {}
+    differences, notes = {}, {}
     for (kind, rates), table in conditions(points).items():
         rows = fits[f"{kind}, {rates}"]["comparison"]["table"]
         surface = next(row["law"] for row in rows if LAWS[row["law"]].joint)
-        key = condition(kind, rates, config)
-        against[key] = surface
-        differences[key] = [
-            left_out(rows, "hyperbola") - left_out(rows, surface)
-            for rows in (
-                compare(alone, ("hyperbola", surface)).table for _, alone in table.groupby("seed")
-            )
-        ]
-    note = "rms error at left-out interior batches, each seed fitted alone; the surface is {}"
+        key, pair = condition(kind, rates, config), ("hyperbola", surface)
+        notes[key] = "rms error at left-out interior batches, each seed fitted alone; the surface "
+        notes[key] += f"is {surface}"
+        alone = [compare(seed, pair).table for _, seed in table.groupby("seed")]
+        differences[key] = [left_out(each, pair[0]) - left_out(each, surface) for each in alone]
     return [
-        claim(
-            LAW,
-            "derived",
-            key,
-            effect,
-            sign=-1,
-            unit="nats",
-            table=POINTS,
-            note=note.format(against[key]),
-        )
+        lower(LAW, "derived", key, effect, table=POINTS, matters=0.0, note=notes[key])
         for key, effect in over_seeds(differences).items()
     ]
 
@@ -192,8 +181,8 @@ def left_out(table: Any, name: str, column: str = "interior_loss") -> float:
 
 def end_targets(points: pd.DataFrame) -> tuple[float, ...]:
     """The highest and the lowest target that some batch reached in every seed."""
-    targets = [found.target_loss for found in optima(points)]
-    return (targets[0], targets[-1]) if len(targets) > 1 else (targets[0],)
+    targets = [optimum.target_loss for optimum in optima(points)]
+    return tuple(dict.fromkeys((targets[0], targets[-1])))
 
 
 def log_tokens(points: pd.DataFrame, target: float) -> tuple[pd.DataFrame, dict[str, bool]]:
@@ -206,23 +195,13 @@ def log_tokens(points: pd.DataFrame, target: float) -> tuple[pd.DataFrame, dict[
     return table, {f"{batch:g}": bool(met) for batch, met in logs.met.all().items()}
 
 
-def _at_edge(points: pd.DataFrame) -> bool:
-    return optima(points)[-1].batch == points["batch"].min()
-
-
-def _reversed(one: Measured) -> Measured:
-    return Measured(-one.estimate, one.n, one.own, one.pooled)
-
-
-def _surety(one: Measured) -> float:
+def _surety(one: Effect) -> float:
     """A mean over its own standard error; over nothing with one seed."""
     return one.estimate / math.sqrt(one.own.variance) if one.own else one.estimate
 
 
 def _log_claim(statement: str, when: str, effect: Contrast, note: str, least: bool) -> Claim:
     """A claim on log tokens; least: where the effect is only at least so much."""
-    told = f"{when}, at least" if least else when
-    one = claim(
-        statement, "secondary", told, effect, sign=1, unit="in log tokens", table=POINTS, note=note
-    )
-    return bounded(one, "at least" if least else "")
+    higher = partial(claim, sign=1, unit="in log tokens", table=POINTS, note=note)
+    where = f"{when}, at least" if least else when
+    return bounded(higher(statement, "secondary", where, effect), "at least" if least else "")

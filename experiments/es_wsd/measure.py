@@ -33,13 +33,13 @@ def measure(
         "averaged": (runs, f"eval_loss_avg_{study.setup.averages[0]}"),
         "annealed": (ended, "eval_loss"),
     }
-    warmup, found = study.setup.schedule.warmup, {}
+    warmup, tables = study.setup.schedule.warmup, {}
     for kind, (table, column) in sources.items():
         losses = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
         every = points(table, losses, column=column, kind=kind)
-        found[kind, "shared"] = at_rate(every, study.shared_rate).reset_index(drop=True)
-        found[kind, "envelope"] = envelope(every)
-    return found
+        tables[kind, "shared"] = at_rate(every, study.shared_rate).reset_index(drop=True)
+        tables[kind, "envelope"] = envelope(every)
+    return tables
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _columns(name: str, found: Mean) -> dict[str, Any]:
-    return {name: found.value, f"{name}_error": found.error, f"{name}_seeds": found.seeds}
+def _columns(name: str, estimate: Mean) -> dict[str, Any]:
+    return {name: estimate.value, f"{name}_error": estimate.error, f"{name}_seeds": estimate.seeds}
 
 
 def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:

@@ -49,8 +49,7 @@ class Study(TunedStudy):
             raise InputError(
                 f"horizons are {ends}; expected 4 rising parts of the tokens or more, the last 1"
             )
-        if not self.setup.averages:
-            raise InputError('setup.averages are none; expected a half-life, as "4%"')
+        self.check_averages()
 
     @property
     def ends(self) -> list[int]:

@@ -30,19 +30,19 @@ def optimum_table(points: pd.DataFrame) -> pd.DataFrame:
     An end that a bound leaves open is NaN.
     """
     rows = []
-    for found in optima(points):
-        low, high = (math.nan if end is None else end for end in found.ends)
-        rows.append((found.target_loss, 2**found.log2_batch.value, low, high, found.bound))
+    for optimum in optima(points):
+        low, high = (math.nan if end is None else end for end in optimum.ends)
+        rows.append((optimum.target_loss, 2**optimum.log2_batch.value, low, high, optimum.bound))
     return pd.DataFrame(rows, columns=pd.Index(OPTIMUM))
 
 
 def law_optimum(fit: EsFit) -> pd.DataFrame:
     """A law's B_opt at each target that identifies it, with the fit's interval."""
     rows = []
-    for found in fit.fits:
-        at = found.batches.get("B_opt")
-        if found.status == "converged" and at is not None and at.value is not None:
-            rows.append((found.target_loss, at.value, at.low, at.high, ""))
+    for target in fit.fits:
+        at = target.batches.get("B_opt")
+        if target.status == "converged" and at is not None and at.value is not None:
+            rows.append((target.target_loss, at.value, at.low, at.high, ""))
     return pd.DataFrame(rows, columns=pd.Index(OPTIMUM))
 
 

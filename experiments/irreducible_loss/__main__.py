@@ -38,8 +38,8 @@ def experiment(study: Study) -> None:
     reached = float(ended.drop_duplicates("run", keep="last")["eval_loss"].to_numpy(float).min())
     measured, estimates = measure.fitted(study, runs, known.nats, reached)
     summary = measure.summarize(estimates)
-    told = measure.conclusions(summary, known, reached)
-    say("\n".join(told))
+    sentences = measure.conclusions(summary, known, reached)
+    say("\n".join(sentences))
     results.write(
         {"points.csv": measured, "irreducible.csv": estimates, "summary.csv": summary},
         trainer,
@@ -47,7 +47,7 @@ def experiment(study: Study) -> None:
         L_0_standard_error=known.standard_error,
         held_out_minus_L_0=luck,
         model_reached=reached,
-        conclusions=told,
+        conclusions=sentences,
     )
 
 

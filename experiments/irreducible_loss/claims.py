@@ -3,12 +3,14 @@
 A practitioner is a seed: one sweep, one fit of every law. Derived here, no paper's claim.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from bss.files import read_json
-from bss.points.claims import Claim, equal
+from bss.points.claims import Claim, claim
 from bss.points.contrasts import over_seeds
 
 TABLE = "results/irreducible_loss/irreducible.csv"
@@ -19,37 +21,31 @@ FLOOR = "The L_0 that a law reports is the lowest loss that the model reaches"
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment."""
     record = read_json(results / "experiment.json", "run the experiment first")
-    return biases(pd.read_csv(results / "irreducible.csv"), record["L_0_standard_error"])
+    return [*biases(pd.read_csv(results / "irreducible.csv"), record["L_0_standard_error"])]
 
 
-def biases(table: pd.DataFrame, error: float = 0.0) -> list[Claim]:
+def biases(table: pd.DataFrame, error: float = 0.0) -> Iterator[Claim]:
     """Every law's L_0 less the truth, and less what the model reaches; a family for each.
 
     Args:
         table: irreducible.csv.
         error: standard error of the truth, which is beside the scatter over seeds a trifle.
     """
-    asked = {
+    beside = {
         TRUE: ("truth", "covers", f"the truth is known to {error:.4f} (standard error)"),
         FLOOR: ("reached", "covers_reached", "an upper bound of the model's own floor"),
     }
-    made = []
-    for statement, (against, covers, known) in asked.items():
+    unbiased = partial(claim, sign=0, unit="nats", table=TABLE)
+    for statement, (against, covers, known) in beside.items():
         apart = table["L_0"] - table[against]
-        found = over_seeds(
-            {
-                str(law): rows.to_numpy(float)
-                for law, rows in apart.groupby(table["law"], sort=False)
-            }
-        )
-        for law, effect in found.items():
+        biases = {
+            str(law): rows.to_numpy(float) for law, rows in apart.groupby(table["law"], sort=False)
+        }
+        for law, effect in over_seeds(biases).items():
             rows = table.loc[table["law"] == law]
-            held = f"{int(rows[covers].sum())} of {len(rows)}"
             note = (
-                f"its {rows['level'].iloc[0]:.0%} interval covers it in {held} seeds; {known}; the "
-                "batches were chosen on pilots of some of these seeds, with the truth in view"
+                f"its {rows['level'].iloc[0]:.0%} interval covers it in {rows[covers].sum()} of "
+                f"{len(rows)} seeds; {known}; the batches were chosen on pilots of some of these "
+                "seeds, with the truth in view"
             )
-            made.append(
-                equal(statement, "derived", law, effect, unit="nats", table=TABLE, note=note)
-            )
-    return made
+            yield unbiased(statement, "derived", law, effect, note=note)

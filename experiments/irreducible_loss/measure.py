@@ -76,17 +76,17 @@ def estimate_row(
 
     That is the truth, the language's entropy, and the lowest loss that the reference runs reached.
     """
-    found = fit.surface_intervals["L_0"]
-    low = -math.inf if found.low is None else found.low
-    high = math.inf if found.high is None else found.high
+    estimate = fit.joint_intervals["L_0"]
+    low = -math.inf if estimate.low is None else estimate.low
+    high = math.inf if estimate.high is None else estimate.high
     errors = np.array([row["relative_loss"] for row in fit.residuals])
     return {
         "seed": seed,
         "law": law,
-        "L_0": found.value,
+        "L_0": estimate.value,
         "low": low,
         "high": high,
-        "level": found.level,
+        "level": estimate.level,
         "truth": true_loss,
         "covers": low <= true_loss <= high,
         "reached": reached,
@@ -124,16 +124,16 @@ def summarize(estimates: pd.DataFrame) -> pd.DataFrame:
 
 def conclusions(summary: pd.DataFrame, known: Entropy, reached: float) -> list[str]:
     """What was measured, in sentences; whether a law is biased is told by the claims."""
-    found = [
+    sentences = [
         f"the language's L_0 is {known.nats:.4f} nats (s.e. {known.standard_error:.4f}); the model "
         f"reached {reached:.4f}, {reached - known.nats:+.4f} from it"
     ]
     for row in summary.to_dict("records"):
         error = math.hypot(row["standard_error"], known.standard_error)
-        found.append(
+        sentences.append(
             f"{row['law']}: covers the truth in {row['covered']} of {row['seeds']} seeds, off by "
             f"{row['bias']:+.4f} nats (s.e. {error:.4f}); "
             f"{row['bias_to_reached']:+.4f} from what the model reached, which it covers in "
             f"{row['covered_reached']}"
         )
-    return found
+    return sentences

@@ -19,12 +19,10 @@ the best switch point move with the budget, and does the law predict schedules i
 """
 
 from bss.sweeps.results import Results
-from bss.sweeps.trainer import Trainer
 from experiments.late_switch.measure import tables
 from experiments.late_switch.runs import say_price, train
 from experiments.late_switch.study import Study
 from experiments.main import run_experiment
-from experiments.study import base_run
 
 
 def experiment(study: Study) -> None:
@@ -33,8 +31,7 @@ def experiment(study: Study) -> None:
         say_price(study)
         return
     results = Results(study)
-    base, execution = base_run(study.setup)
-    with Trainer(study.open_engine(), execution) as trainer:
+    with study.training() as (base, trainer):
         trained = train(study, base, trainer)
     results.write(
         tables(study, trained, trainer),

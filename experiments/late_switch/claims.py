@@ -1,10 +1,11 @@
-"""What the runs show of late switching and of the functional law, from the committed tables.
+"""What the runs show of late switching (Wang et al., arXiv 2602.14208), from the committed tables.
 
-Late switching: Wang et al., arXiv 2602.14208. The functional law: Li et al., arXiv 2509.19189.
+The functional law: Li et al., arXiv 2509.19189.
 """
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ import pandas as pd
 
 from bss.files import read_json
 from bss.points.claims import Claim, Source, claim, untestable
-from bss.points.contrasts import Contrast, Measured, contrasts, judge, over_seeds
-from bss.points.effects import by_groups, error_of_differences, less, slopes, weakest
+from bss.points.contrasts import Effect, contrasts, over_seeds
+from bss.points.effects import slopes, weakest
 from bss.points.equal_steps import gaps_at_equal_steps
 from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import betas
+from experiments.hypotheses import lower
 from experiments.late_switch.law import LAW
+from experiments.late_switch.law_claims import predictions
+from experiments.late_switch.predictions import GROUPS
 
 TABLES = "results/late_switch/"
 LATE = 0.7  # of the tokens: they call 70 to 90% late [secondary]
@@ -32,13 +36,8 @@ JOINS = f"After a switch the loss joins the large batch's at equal steps, to {NO
 CLOSES = "After a switch the gap to the large batch at equal steps closes"
 SHARE = f"The best single switch comes after {LATE:.0%} of the tokens"
 SLOWER = "The tokens after the best switch grow more slowly than the budget (γ < 1)"
-PREDICTS = "The functional law, its start put on the list after the first had failed, predicts "
-PREDICTED: dict[str, tuple[Source, float | None]] = {  # the ratio that is to be beaten
-    f"{PREDICTS}differences between unseen runs": ("paper", 1.0),
-    f"{PREDICTS}them to half of their spread": ("derived", 0.5),
-    f"{PREDICTS}them better than the constant of equal steps": ("derived", None),
-}
-GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
+CONTENDERS, RUNS = f"{TABLES}contenders.csv", f"{TABLES}runs.parquet"
+lower_point = partial(claim, sign=-1, table=f"{TABLES}switch_points.csv")
 Config = dict[str, Any]
 
 
@@ -47,7 +46,7 @@ def claims(results: Path) -> list[Claim]:
     names = "every_rate", "contenders", "switch_points", "predictions", "candidates"
     every, tuned, points, predicted, tried = (pd.read_csv(results / f"{n}.csv") for n in names)
     config = read_json(results / "experiment.json", "run the experiment first")["config"]
-    made = [
+    every_claim = [
         *one_rate(every, config),
         *against_constants(tuned),
         *across_endings(tuned),
@@ -55,58 +54,62 @@ def claims(results: Path) -> list[Claim]:
         *switch_points(points, config),
         *predictions(predicted, tried, config),
     ]
-    return [replace(one, note=f"{one.note}; {betas(config['setup'])}") for one in made]
+    return [replace(one, note=f"{one.note}; {betas(config['setup'])}") for one in every_claim]
 
 
 def one_rate(every: pd.DataFrame, config: Config) -> list[Claim]:
     """Late, early and staged batches at one peak rate, beside the constants between them."""
     table = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
     small, large = f"constant {config['small']}", f"constant {config['large']}"
-    asked = {
+    statements = {
         ("late", "early"): EARLIER,
         ("late", "middle"): EARLIER,
         ("late", small): BOTH,
         ("late", large): BOTH,
         ("stages", "late"): STAGES,
     }
-    shown = {name: _called(rows) for name, rows in _rows(table, None).items()}
-    note = f"every run at peak rate {config['shared_rate']:g}"
-    made = []
-    for ending, told in ENDINGS.items():
+    names = {name: _called(row) for name, row in _rows(table, None).items()}
+    lower_here = partial(
+        lower,
+        table=f"{TABLES}every_rate.csv",
+        note=f"every run at peak rate {config['shared_rate']:g}",
+    )
+    claims = []
+    for ending, texts in ENDINGS.items():
         losses = ends(table, ending)
-        pairs = [pair for pair in asked if set(pair) <= set(losses.index)]
+        pairs = [pair for pair in statements if set(pair) <= set(losses.index)]
         for pair, effect in contrasts(losses, pairs).items():
-            condition = f"less {shown[pair[1]]}, one rate, {told.short}"
-            made.append(_lower(asked[pair], "secondary", condition, effect, "every_rate", note))
-    return made
+            condition = f"less {names[pair[1]]}, one rate, {texts.short}"
+            claims.append(lower_here(statements[pair], "secondary", condition, effect))
+    return claims
 
 
 def against_constants(tuned: pd.DataFrame) -> list[Claim]:
     """Everything whose batch changes, against the best constant of the same ending."""
-    made = []
-    for ending, told in ENDINGS.items():
+    claims = []
+    for ending, texts in ENDINGS.items():
         rows = _rows(tuned, ending)
         if not {"constant", "average"} & {row["role"] for row in rows.values()}:
             continue
-        best, found = against_best(tuned, ending)
+        best, effects = against_best(tuned, ending)
         batches = [int(row["batch"]) for row in rows.values() if row["role"] == "constant"]
         edge = ", the smallest measured" if rows[best]["batch"] == str(min(batches)) else ""
-        for name, effect in found.items():
+        for name, effect in effects.items():
             row, flat = rows[name], rows[best]
             what, source = _kind(row, ending)
-            condition = f"{_called(row)}, {told.short}"
+            condition = f"{_called(row)}, {texts.short}"
             note = f"less {best}, chosen by held-out loss{edge}; {row['trials']} against "
             note += f"{flat['trials']} rates; {row['steps'] / flat['steps']:.2f} of its steps"
             note += "; these runs are es_wsd's too" if name == "late" and ending != "cosine" else ""
             if what:
-                made.append(_lower(f"{what} {BEST}", source, condition, effect, "contenders", note))
-    return made
+                what = f"{what} {BEST}"
+                claims.append(lower(what, source, condition, effect, table=CONTENDERS, note=note))
+    return claims
 
 
 def across_endings(tuned: pd.DataFrame) -> list[Claim]:
     """A constant rate with the law's schedule, against decays with the best constant batch."""
-    tables = {ending: ends(tuned, ending) for ending in ENDINGS}
-    tables = {ending: losses for ending, losses in tables.items() if len(losses)}
+    tables = {ending: ends(tuned, ending) for ending in ENDINGS if ending in set(tuned["rate"])}
     if LAW["constant"] not in tables.get("constant", pd.DataFrame()).index:
         return []
     named = [t.rename(index=lambda name, e=e: f"{name}, {e}") for e, t in tables.items()]
@@ -115,13 +118,13 @@ def across_endings(tuned: pd.DataFrame) -> list[Claim]:
     pairs = [(law, f"{name}, {ending}") for ending, name in best.items()]
     ours = _rows(tuned, "constant")[LAW["constant"]]["trials"]
     statement = f"The functional law's schedule at constant rate ends {BEST} under another ending"
-    made = []
-    found = contrasts(pd.concat(named), pairs).values()
-    for (ending, name), effect in zip(best.items(), found, strict=True):
+    claims = []
+    effects = contrasts(pd.concat(named), pairs).values()
+    for (ending, name), effect in zip(best.items(), effects, strict=True):
         note = f"equal tokens; {ours} against {_rows(tuned, ending)[name]['trials']} rates"
         condition = f"less {name}, {ENDINGS[ending].short}"
-        made.append(_lower(statement, "derived", condition, effect, "contenders", note))
-    return made
+        claims.append(lower(statement, "derived", condition, effect, table=CONTENDERS, note=note))
+    return claims
 
 
 def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
@@ -140,7 +143,8 @@ def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
     gaps = {name: gap for name, gap in gaps.items() if len(gap) > 1}
     values = {(CLOSES, name): (g.iloc[-1] - g.iloc[0]).to_numpy() for name, g in gaps.items()}
     values |= {(JOINS, name): g.iloc[-1].to_numpy() - NO_WORSE for name, g in gaps.items()}
-    made = []
+    joins = partial(lower, table=RUNS, matters=0.0)
+    claims = []
     for (statement, name), effect in over_seeds(values).items():
         step = int(gaps[name].index[-1])
         first, last = gaps[name].iloc[0].mean(), gaps[name].iloc[-1].mean()
@@ -149,17 +153,22 @@ def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
         condition += f"{saved:.0%} fewer tokens, constant rate"
         note = f"held-out losses, one rate; {first:.3f} nats at the last evaluation before the "
         note += f"switch, {last / first:.0%} of them left"
-        made.append(_lower(statement, "paper", condition, effect, "runs", note, 0.0))
+        claims.append(joins(statement, "paper", condition, effect, note=note))
+    untested = partial(untestable, source="paper", table=RUNS)
     followed = f"the large batch was followed for {int(large['step'].max()):,} steps"
     for name in sorted(curves.keys() & {"middle", "late"} - gaps.keys()):
         note = f"{followed}, the switch is later"
-        made += [_untested(one, f"{name}, constant rate", note) for one in (CLOSES, JOINS)]
+        claims += [
+            untested(statement, condition=f"{name}, constant rate", note=note)
+            for statement in (CLOSES, JOINS)
+        ]
     cosine = rate.loc[(rate["rate"] == "cosine") & (rate["name"] == flat)]
     if len(cosine):
         note = f"its large batch ends after {int(cosine['step'].max()):,} steps, before any switch"
-        made.append(_untested(JOINS, "cosine", note))
-    harder = "one model on one corpus: nothing harder or easier to compare"
-    return [*made, _untested("Harder tasks catch up faster", "language models", harder)]
+        claims.append(untested(JOINS, condition="cosine", note=note))
+    note = "one model on one corpus: nothing harder or easier to compare"
+    harder = "Harder tasks catch up faster"
+    return [*claims, untested(harder, condition="language models", note=note)]
 
 
 def switch_points(points: pd.DataFrame, config: Config) -> list[Claim]:
@@ -172,10 +181,13 @@ def switch_points(points: pd.DataFrame, config: Config) -> list[Claim]:
     known = seeds > 1 and bool(np.isfinite(errors).all())
     if len(budgets) < 4 or not known:
         note = "fewer than four budgets have their best switch within those tried, or one seed"
-        return [_untested(one, "constant rate", note, "secondary") for one in (SHARE, SLOWER)]
+        return [
+            untestable(statement, "secondary", "constant rate", table=RUNS, note=note)
+            for statement in (SHARE, SLOWER)
+        ]
     pooled = Scatter(float(errors.mean()), len(errors) * (seeds - 1))
     places = {
-        budget: Measured(float(place), seeds, Scatter(float(error), seeds - 1), pooled)
+        budget: Effect(float(place), seeds, Scatter(float(error), seeds - 1), pooled)
         for budget, place, error in zip(
             budgets, np.log(after / budgets / (1 - LATE)), errors, strict=True
         )
@@ -185,7 +197,7 @@ def switch_points(points: pd.DataFrame, config: Config) -> list[Claim]:
     note = f"at {shares.min():.0%} to {shares.max():.0%} of the tokens; held-out losses, one rate; "
     note += "budgets share runs"
     unit = f"log of the tokens after it over {1 - LATE:.0%} of the budget"
-    share = _points(SHARE, condition, weakest(places), unit, note)
+    share = lower_point(SHARE, "secondary", condition, weakest(places), unit=unit, note=note)
     return [share, _exponent(budgets, after, pooled, config)]
 
 
@@ -203,7 +215,7 @@ def _exponent(budgets: np.ndarray, after: np.ndarray, seeds: Scatter, config: Co
     for key, effect in slopes(lines).items():
         spread = len(lines[key][0]) * float(np.var(np.log(lines[key][0])))
         pooled = Scatter(seeds.variance / spread, seeds.freedom)
-        measured[key] = Measured(effect.estimate - 1, effect.n, effect.own, pooled)
+        measured[key] = Effect(effect.estimate - 1, effect.n, effect.own, pooled)
     values = [effect.estimate + 1 for effect in measured.values()]
     condition = f"exponent {min(values):.2f} to {max(values):.2f} by the choice of origin and "
     condition += "smallest budget, the least sure"
@@ -213,54 +225,8 @@ def _exponent(budgets: np.ndarray, after: np.ndarray, seeds: Scatter, config: Co
     note += f"{', '.join(f'{zero:,}' for zero in origins)} tokens, smallest budgets "
     note += f"{budgets[0]:,.0f} to {budgets[-4]:,.0f}; the optima by the fitted law are no test, "
     note += "they lie mostly beyond the data"
-    return _points(SLOWER, condition, weakest(measured), "of the exponent, less 1", note)
-
-
-def predictions(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> list[Claim]:
-    """What the functional law predicts of runs it has not seen, resampled over schedules."""
-    every = table.dropna(subset=["predicted", "mean_batch_constant"])
-    every = every.loc[every["tokens"] == every["tokens"].max()]
-    groups = {"all": every}
-    groups["one rate"] = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
-    groups |= {told: every.loc[every["rate"] == ending] for ending, told in GROUPS.items()}
-    made = []
-    for group, rows in groups.items():
-        schedules = rows["batch"].tolist()
-        if len(set(schedules)) < 3:
-            continue
-        law, steps = (
-            error_of_differences(rows["measured"], rows[predictor])
-            for predictor in ("predicted", "mean_batch_constant")
-        )
-        alone = by_groups(law, schedules)
-        apart = by_groups(lambda w, law=law, steps=steps: law(w) - steps(w), schedules)
-        asked = {what: less(alone, to) if to else apart for what, (_, to) in PREDICTED.items()}
-        condition = (
-            f"{group} ({alone.estimate:.2f}, of equal steps {steps(np.ones(len(rows))):.2f})"
-        )
-        note = f"{len(rows)} runs of {alone.n} batch schedules; error of differences between runs "
-        note += "over their spread, held-out losses; jackknife and bootstrap over schedules"
-        note += _chosen(tried)
-        unit, source = "of the spread", f"{TABLES}predictions.csv"
-        made += [
-            claim(
-                *(what, PREDICTED[what][0], condition, effect),
-                **{"sign": -1, "unit": unit, "table": source, "note": note},
-            )
-            for what, effect in judge(asked).items()
-        ]
-    return made
-
-
-def _chosen(tried: pd.DataFrame) -> str:
-    """How the start of the law was found."""
-    fits = tried.sort_values("left_out_rmse").to_dict("records")
-    chosen = [fit for fit in fits if fit["chosen"]]
-    planned = [fit for fit in fits if fit["since"] == 0]
-    if not chosen or not planned:
-        return ""
-    told = f"; fitted from {chosen[0]['since']:,} tokens on, chosen by left-out pilots; from 0, as "
-    return f"{told}planned, the error is {planned[0]['all_ratio']:.2f} of the spread of all"
+    unit = "of the exponent, less 1"
+    return lower_point(SLOWER, "secondary", condition, weakest(measured), unit=unit, note=note)
 
 
 def _saved(run: pd.DataFrame, step: int, config: Config) -> tuple[float, float]:
@@ -300,27 +266,3 @@ def _called(row: dict[Any, Any]) -> str:
         return name
     small, large = schedule.batches
     return f"{small} → {large} at {schedule.starts[1] / row['tokens']:.0%}"
-
-
-def _lower(
-    statement: str,
-    source: Source,
-    condition: str,
-    effect: Contrast,
-    table: str,
-    note: str,
-    matters: float = NO_WORSE,
-) -> Claim:
-    """A claim that a difference of losses is below 0."""
-    place = f"{TABLES}{table}.{'parquet' if table == 'runs' else 'csv'}"
-    told = {"unit": "nats", "table": place, "matters": matters, "note": note}
-    return claim(statement, source, condition, effect, sign=-1, **told)
-
-
-def _points(statement: str, condition: str, effect: Contrast, unit: str, note: str) -> Claim:
-    table, source = f"{TABLES}switch_points.csv", "secondary"
-    return claim(statement, source, condition, effect, sign=-1, unit=unit, table=table, note=note)
-
-
-def _untested(statement: str, condition: str, note: str, source: Source = "paper") -> Claim:
-    return untestable(statement, source, condition, table=f"{TABLES}runs.parquet", note=note)

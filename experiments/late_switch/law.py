@@ -27,7 +27,7 @@ from bss.sweeps.table import run_table
 from bss.theory.search import minimum
 from bss.training.config import RunConfig
 from experiments.late_switch.study import Study
-from experiments.study import say
+from experiments.study import batch_unit, say
 
 LAW = {"constant": "law", "decay": "law, for WSD", "cosine": "law, for cosine"}
 
@@ -41,26 +41,29 @@ def seed_means(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     """
     names = {run.id: f"{run.schedule.batch} at {run.optimizer.lr:g}" for run in chosen}
     table = run_table(runs, chosen)
-    table["run"] = table["run"].map(names.get)
+    return mean_curves(table.assign(run=table["run"].map(names.get)))
+
+
+def mean_curves(table: pd.DataFrame) -> pd.DataFrame:
+    """A run table in which the curves of one name in the column `run` are one, their mean."""
     same = dict.fromkeys(("step", "batch", "lr", "seq_len"), "first")
     means = dict.fromkeys(("loss", "eval_loss"), "mean")
     return table.groupby(["run", "tokens"], sort=False, as_index=False).agg(same | means)
 
 
-def fit_pilots(
-    pilots: pd.DataFrame, starts: Sequence[int], warmup: int, resamples: int
-) -> list[CurveFit]:
-    """The law with each clock, from each start: tokens before which a run table is left out.
+def fit_pilots(study: Study, pilots: pd.DataFrame) -> list[CurveFit]:
+    """The law with each clock, from each start of the study, on a run table of mean curves.
 
     What predicts the ends of left-out pilots best is first; empty where the pilots are refused.
     """
-    found: list[CurveFit] = []
-    for start in starts:
+    fits: list[CurveFit] = []
+    warmup, options = study.setup.schedule.warmup, Options(study.resamples)
+    for start in (round(part * study.tokens) for part in study.starts):
         try:
-            found += fit_clocks(pilots, warmup=warmup, since=start, options=Options(resamples))
+            fits += fit_clocks(pilots, warmup=warmup, since=start, options=options)
         except InputError as error:
             say(f"no law of losses since {start:,} tokens: {error}")
-    return sorted(found, key=left_out)
+    return sorted(fits, key=left_out)
 
 
 def left_out(fit: CurveFit) -> float:
@@ -72,7 +75,7 @@ def chosen_fit(fits: Sequence[CurveFit]) -> CurveFit | None:
     """The first that can speak of batches and rates that change, else the first; says which."""
     for fit in fits:
         try:
-            check_drive(fit, True, True)
+            check_drive(fit, batch_changes=True)
         except InputError as error:
             say(f"the law since {fit.since:,} tokens, {fit.clock} clock: {error}")
             continue
@@ -85,18 +88,15 @@ def chosen_fit(fits: Sequence[CurveFit]) -> CurveFit | None:
     return fits[0] if fits else None
 
 
-def law_schedules(
-    fit: CurveFit | None, base: RunConfig, rate: float, decay: float, unit: int, largest: int
-) -> dict[str, BatchSchedule]:
+def law_schedules(study: Study, fit: CurveFit | None, base: RunConfig) -> dict[str, BatchSchedule]:
     """The schedules of the lowest predicted loss under each kind of rate, by their names in LAW.
 
-    Over the tokens of the base run, at a peak rate, the last part `decay` of them decayed to zero;
-    batches are multiples of the unit, from the smallest measured to the largest given.
+    Over the tokens of the base run, at the shared rate; batches are whole numbers of buckets, from
+    the smallest measured to the study's large one.
     """
-    tokens = base.schedule.tokens
-    shapes = kinds_of_rate(rate, tokens, base.schedule.warmup, decay)
-    limits = Limits(multiple_of=unit, max_batch=largest)
-    found = {}
+    tokens, schedules = base.schedule.tokens, {}
+    shapes = kinds_of_rate(study.shared_rate, tokens, base.schedule.warmup, study.decay)
+    limits = Limits(multiple_of=batch_unit(study.setup), max_batch=study.large)
     for kind, shape in shapes.items():
         name = LAW[kind]
         try:
@@ -109,8 +109,8 @@ def law_schedules(
             continue
         loss = float(predict(fit, schedule, tokens, shape)[0])
         say(f"{name}: {schedule}, predicted to end at {loss:.4f}")
-        found[name] = schedule
-    return found
+        schedules[name] = schedule
+    return schedules
 
 
 def kinds_of_rate(peak: float, tokens: int, warmup: int, decay: float) -> dict[str, Rate]:
@@ -122,22 +122,21 @@ def kinds_of_rate(peak: float, tokens: int, warmup: int, decay: float) -> dict[s
     }
 
 
-def law_switch(
-    fit: CurveFit, tokens: int, rate: float, warmup: int, first: int, last: int
-) -> tuple[float, float]:
+def law_switch(study: Study, fit: CurveFit, tokens: int) -> tuple[float, float]:
     """Tokens after the best two-stage switch at constant rate by the law, and the predicted loss.
 
     Raises:
         InputError: the fit does not identify how noise is forgotten.
     """
-    shape = Rate(rate, tokens, warmup)
-    least = 2 * last * fit.seq_len
-    grid = np.linspace(math.log(least), math.log(tokens), 33)
+    shape = Rate(study.shared_rate, tokens, study.setup.schedule.warmup)
+    grid = np.linspace(math.log(2 * study.large * fit.seq_len), math.log(tokens), 33)
 
     def loss(log_after: float) -> float:
         at = tokens - round(math.exp(log_after))
-        schedule = BatchSchedule.late_switch(first, last, at) if at > 0 else None
-        return float(predict(fit, schedule or BatchSchedule.constant(last), tokens, shape)[0])
+        schedule = BatchSchedule.constant(study.large)
+        if at > 0:
+            schedule = BatchSchedule.late_switch(study.small, study.large, at)
+        return float(predict(fit, schedule, tokens, shape)[0])
 
     place, value = minimum(loss, grid, np.array([loss(x) for x in grid]))
     return math.exp(place), value
@@ -146,17 +145,16 @@ def law_switch(
 def law_points(study: Study, fit: CurveFit | None) -> pd.DataFrame:
     """The best switch by the law at budgets its losses reach, and beyond; as `switch_points`."""
     rows: list[dict[str, Any]] = []
-    rate, warmup = study.shared_rate, study.setup.schedule.warmup
     budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
     try:
         if fit is None:
             raise InputError("there is no fit")
         for budget in (budget for budget in budgets if budget > fit.since):
-            after, loss = law_switch(fit, budget, rate, warmup, study.small, study.large)
+            after, loss = law_switch(study, fit, budget)
             # At the bounds of the search it is no optimum.
             inside = 0.95 * budget > after > 3 * study.large * study.setup.text.seq_len
-            found = {"after": after, "interior": inside, "loss": loss}
-            rows.append({"budget": budget, "source": "law", **found})
+            point = {"after": after, "interior": inside, "loss": loss}
+            rows.append({"budget": budget, "source": "law", **point})
     except InputError as error:
         say(f"the law gives no switch point: {error}")
     return pd.DataFrame(rows)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from bss.points.crossings import mean
@@ -22,8 +23,8 @@ from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.table import lineage_curve, run_table
 from bss.sweeps.trainer import Trainer
 from experiments.late_switch.law import law_points
-from experiments.late_switch.predictions import candidates, predictions, repredicted, scores
-from experiments.late_switch.runs import Trained, is_whole
+from experiments.late_switch.predictions import candidates, predicted, predictions, scores
+from experiments.late_switch.runs import TrainedRuns, is_whole
 from experiments.late_switch.study import Study
 
 REMAINDER = 0.01  # the last step of a large batch ends this much before its budget, or less
@@ -37,19 +38,52 @@ Seeds = Mapping[int, Curve]
 """The curves of one schedule by seed."""
 
 
-def tables(study: Study, trained: Trained, trainer: Trainer) -> dict[str, Any]:
+def tables(study: Study, trained: TrainedRuns, trainer: Trainer) -> dict[str, Any]:
     """Every table by file name."""
     annealed = [*trained.decays, *trained.cosines]
     ended = [*(c for c in trained.stable if is_whole(study, c)), *annealed]
     every = [*trained.stable, *trained.continued, *annealed]
+    caught, points = switch_tables(study, trained, trainer.runs)
+    flat = [c for c in ended if c.role == "constant"]
+    grown = [c for c in ended if c.role != "constant"]
+    unseen = [c for c in grown if (c.role, c.ending) != ("late", "constant")]
+    final = predictions(trained.pilots, unseen, flat, trainer.statuses)
     return {
         "runs.parquet": named_runs(every, trainer.runs),
         **final_tables(study, ended, trainer),
-        **switch_tables(study, trained, trainer.runs),
+        "catch_up.csv": caught,
         "pilots.parquet": trained.means,
-        "fit.json": trained.fit.to_dict() if trained.fit else {},
         "schedules.json": {name: str(schedule) for name, schedule in trained.lawful.items()},
-        **prediction_tables(study, trained, ended, trainer),
+        **law_tables(study, trained.fits, trained.fit, final, points),
+    }
+
+
+def law_tables(
+    study: Study,
+    fits: Sequence[CurveFit],
+    fit: CurveFit | None,
+    unseen: pd.DataFrame,
+    measured: pd.DataFrame,
+) -> dict[str, Any]:
+    """What the law says beside what was measured, by file name.
+
+    Args:
+        study: as it was run.
+        fits: the law from every start, with each clock.
+        fit: the one that is used.
+        unseen: final losses of runs that no fit has seen, as of `predictions`.
+        measured: best switches, as of `switch_points`.
+    """
+    tried = [(one, predicted(study, one, unseen)) for one in fits]
+    table = predicted(study, fit, unseen)
+    points = pd.concat([measured, law_points(study, fit)])
+    return {
+        "fit.json": fit.to_dict() if fit else {},
+        "candidates.csv": candidates(tried, fit, study.shared_rate),
+        "predictions.csv": table,
+        "scores.csv": scores(table, study.shared_rate),
+        "switch_points.csv": points,
+        "exponents.csv": pd.DataFrame(exponent(points, source) for source in ("measured", "law")),
     }
 
 
@@ -57,9 +91,8 @@ def named_runs(contenders: Sequence[Contender], runs: Path) -> pd.DataFrame:
     """The run table of all contenders with their names and kinds of rate, equal runs once."""
     first = {contender.run.id: contender for contender in reversed(contenders)}
     table = run_table(runs, [contender.run for contender in first.values()])
-    table["name"] = [first[run].name for run in table["run"]]
-    table["rate"] = [first[run].ending for run in table["run"]]
-    return table
+    same = [first[run] for run in table["run"]]
+    return table.assign(name=[c.name for c in same], rate=[c.ending for c in same])
 
 
 def final_tables(
@@ -75,24 +108,10 @@ def final_tables(
     return {"every_rate.csv": final, "contenders.csv": best, "differences.csv": pd.concat(apart)}
 
 
-def prediction_tables(
-    study: Study, trained: Trained, ended: Sequence[Contender], trainer: Trainer
-) -> dict[str, pd.DataFrame]:
-    """What the law predicts of runs it has not seen, beside what the other fits would have."""
-    flat = [c for c in ended if c.role == "constant"]
-    grown = [c for c in ended if c.role != "constant"]
-    unseen = [c for c in grown if (c.role, c.ending) != ("late", "constant")]
-    table = predictions(trained.fit, trained.pilots, unseen, flat, trainer.statuses)
-    tried = [(fit, repredicted(table, fit, unseen)) for fit in trained.fits]
-    return {
-        "candidates.csv": candidates(tried, trained.fit, study.shared_rate),
-        "predictions.csv": table,
-        "scores.csv": scores(table, study.shared_rate),
-    }
-
-
-def switch_tables(study: Study, trained: Trained, runs: Path) -> dict[str, pd.DataFrame]:
-    """Catch-up after each switch, and the best switch of each budget with its exponent."""
+def switch_tables(
+    study: Study, trained: TrainedRuns, runs: Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Catch-up after each switch, and the best switch of each budget."""
     rate, ends = study.shared_rate, (study.small, study.large)
     stable = curves(runs, trained.stable, rate)
     whole = curves(runs, [c for c in trained.stable if is_whole(study, c)], rate)
@@ -102,27 +121,21 @@ def switch_tables(study: Study, trained: Trained, runs: Path) -> dict[str, pd.Da
         for some in (stable, whole)
     )
     budgets = [round(part * study.tokens) for part in study.budgets]
-    measured = switch_points(switched, small, large, budgets)
-    points = pd.concat([measured, law_points(study, trained.fit)])
     continued = next(iter(curves(runs, trained.continued, rate).values()), large)
-    exponents = [exponent(points, source) for source in ("measured", "law")]
-    return {
-        "catch_up.csv": catch_up(to_the_end, small, large, continued),
-        "switch_points.csv": points,
-        "exponents.csv": pd.DataFrame(exponents),
-    }
+    caught = catch_up(to_the_end, small, large, continued)
+    return caught, switch_points(switched, small, large, budgets)
 
 
 def curves(
     runs: Path, contenders: Sequence[Contender], rate: float
 ) -> dict[BatchSchedule, dict[int, Curve]]:
     """The curves of contenders at one peak rate, by schedule and seed."""
-    found: dict[BatchSchedule, dict[int, Curve]] = {}
+    by_schedule: dict[BatchSchedule, dict[int, Curve]] = {}
     for run in (c.run for c in contenders if np.isclose(c.run.optimizer.lr, rate)):
         rows = pd.DataFrame(lineage_curve(runs, run))
         curve = {name: rows[name].to_numpy(float) for name in ("tokens", "step", "eval_loss")}
-        found.setdefault(run.schedule.batch, {})[run.seed] = curve
-    return found
+        by_schedule.setdefault(run.schedule.batch, {})[run.seed] = curve
+    return by_schedule
 
 
 def loss_at(curve: Curve, at: Any, clock: str = "tokens") -> Any:
@@ -149,7 +162,7 @@ def catch_up(
         the other run has not been. The first row of a switch is the last before it.
     """
     earliest = switched[min(switched)]
-    found = []
+    tables = []
     for at, seeds in sorted(switched.items()):
         first = next(iter(seeds.values()))
         before = max(int(np.searchsorted(first["tokens"], at, side="right")) - 1, 0)
@@ -170,8 +183,8 @@ def catch_up(
             means = [mean(row.tolist()) for row in np.reshape(gaps, (len(gaps), len(tokens))).T]
             table[name] = [gap.value for gap in means]
             table[f"{name}_error"] = [gap.error for gap in means]
-        found.append(table)
-    return pd.concat(found, ignore_index=True)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
 
 
 def switch_points(
@@ -227,25 +240,19 @@ def exponent(table: pd.DataFrame, source: str) -> dict[str, Any]:
     known = errors / 2 if len(errors) and np.isfinite(errors).all() else None
     try:
         law = fit_power(after, {"budget": budgets}, errors=known, level=0.90)
-        found = law.exponents[0]
+        power = law.exponents[0]
     except InputError as error:
-        found = Estimate(None, note=str(error))
-    return {
-        "source": source,
-        "exponent": found.value,
-        "low": found.low,
-        "high": found.high,
-        "level": found.level,
-        "budgets": len(some),
-        "note": found.note,
-    }
+        power = Estimate(None, note=str(error))
+    ends = {"low": power.low, "high": power.high, "level": power.level}
+    about = {"budgets": len(some), "note": power.note}
+    return {"source": source, "exponent": power.value, **ends, **about}
 
 
 def _losses_at(curves_of: Mapping[int, Seeds], budget: int) -> pd.DataFrame:
     """Losses at a budget by seed, a column for each switch up to it that was measured there."""
-    found = {}
+    by_switch = {}
     for at, seeds in curves_of.items():
         losses = {seed: float(loss_at(curve, budget)) for seed, curve in seeds.items()}
         if at <= budget and losses and np.isfinite(list(losses.values())).all():
-            found[at] = losses
-    return pd.DataFrame(found)
+            by_switch[at] = losses
+    return pd.DataFrame(by_switch)

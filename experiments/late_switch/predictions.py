@@ -11,12 +11,13 @@ from scipy.stats import spearmanr
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.values import predict
-from bss.plots.late_switch import PREDICTORS
 from bss.points.crossings import Mean, mean
+from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender
-from bss.training.config import RunConfig
-from bss.training.status import RunStatus
-from experiments.late_switch.law import left_out
+from bss.training.record.status import RunStatus
+from experiments.late_switch.figures import PREDICTORS
+from experiments.late_switch.law import kinds_of_rate, left_out
+from experiments.late_switch.study import Study
 
 LEAST = 3
 SCORES = (
@@ -32,24 +33,22 @@ GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
 
 
 def predictions(
-    fit: CurveFit | None,
     training: Sequence[Contender],
     unseen: Sequence[Contender],
     constants: Sequence[Contender],
     statuses: Mapping[str, RunStatus],
 ) -> pd.DataFrame:
-    """Final held-out losses of schedules the fit has not seen, with two baselines.
+    """Final held-out losses of schedules that no law has seen, with two baselines for `predicted`.
 
     Args:
-        fit: the law.
-        training: what it was fitted to.
+        training: what the law was fitted to.
         unseen: everything else whose batch changes.
         constants: under any rate, for the first baseline.
         statuses: of all of them, by their runs' ids.
 
     Returns:
         name, rate, peak_lr, batch, tokens, measured (nats, mean over seeds), error, predicted (NaN
-        where the law cannot speak), mean_batch, mean_batch_constant (the constant of as many steps
+        here), mean_batch, mean_batch_constant (the constant of as many steps
         at the same rate, interpolated in log batch; NaN beyond those measured), best_training (the
         lowest final loss that the fit has seen).
     """
@@ -72,7 +71,7 @@ def predictions(
                 "tokens": tokens,
                 "measured": loss.value,
                 "error": loss.error,
-                "predicted": predicted(fit, run),
+                "predicted": math.nan,
                 "mean_batch": size,
                 "mean_batch_constant": _interpolated(flat.get((contender.ending, rate), {}), size),
                 "best_training": seen,
@@ -81,20 +80,20 @@ def predictions(
     return pd.DataFrame(rows)
 
 
-def predicted(fit: CurveFit | None, run: RunConfig) -> float:
-    """The final loss of a run by the law, in nats; NaN where the law cannot speak of it."""
-    rate, tokens = run.plan().rate, run.schedule.tokens
-    try:
-        if fit is None or rate is None:
+def predicted(study: Study, fit: CurveFit | None, table: pd.DataFrame) -> pd.DataFrame:
+    """A table of `predictions` with what a law predicts of its runs; NaN where it cannot."""
+
+    def loss(row: Any) -> float:
+        kinds = kinds_of_rate(row.peak_lr, row.tokens, study.setup.schedule.warmup, study.decay)
+        try:
+            schedule = BatchSchedule.parse(row.batch, total=row.tokens)
+            return (
+                float(predict(fit, schedule, row.tokens, kinds[row.rate])[0]) if fit else math.nan
+            )
+        except InputError:
             return math.nan
-        return float(predict(fit, run.schedule.batch, tokens, rate)[0])
-    except InputError:
-        return math.nan
 
-
-def repredicted(table: pd.DataFrame, fit: CurveFit, unseen: Sequence[Contender]) -> pd.DataFrame:
-    """A table of `predictions` with what another fit predicts of the same runs."""
-    return table.assign(predicted=[predicted(fit, same[0].run) for same in _same(unseen)])
+    return table.assign(predicted=[loss(row) for row in table.itertuples()])
 
 
 def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
@@ -117,8 +116,8 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
         said = some[[*PREDICTORS]].dropna(axis="columns", how="all").dropna()
         measured = some.loc[said.index, "measured"].to_numpy(float)
         for name in said if len(said) >= LEAST else ():
-            found = score(measured, said[name].to_numpy(float))
-            rows.append({"group": group, "predictor": name, **found})
+            values = score(measured, said[name].to_numpy(float))
+            rows.append({"group": group, "predictor": name, **values})
     return pd.DataFrame(rows, columns=[*SCORES])
 
 
@@ -172,19 +171,14 @@ def _final(
     contenders: Sequence[Contender], statuses: Mapping[str, RunStatus]
 ) -> list[tuple[Contender, Mean]]:
     """One contender of each schedule and rate, and its final held-out loss over seeds."""
-    return [
-        (same[0], mean([statuses[c.run.id].losses["eval_loss"] for c in same]))
-        for same in _same(contenders)
-    ]
-
-
-def _same(contenders: Sequence[Contender]) -> list[list[Contender]]:
-    """Contenders that differ in their seed alone."""
     seeds: dict[tuple[str, str, float], list[Contender]] = {}
     for contender in contenders:
         key = contender.name, contender.ending, contender.run.optimizer.lr
         seeds.setdefault(key, []).append(contender)
-    return list(seeds.values())
+    return [
+        (same[0], mean([statuses[c.run.id].losses["eval_loss"] for c in same]))
+        for same in seeds.values()
+    ]
 
 
 def _interpolated(losses: dict[int, float], batch: float) -> float:

@@ -19,29 +19,31 @@ from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.late_switch.law import LAW, chosen_fit, fit_pilots, law_schedules, seed_means
 from experiments.late_switch.study import Entry, Study
-from experiments.study import batch_unit, say
+from experiments.study import say
 
 
 def switching(study: Study, base: RunConfig, constants: Sequence[Contender]) -> list[Contender]:
     """The study's schedules at constant rate, as branches of the constants and of each other."""
     alone, branching = [], []
     for entry in study.schedules:
-        found = of_entry(study, base, entry)
-        (alone if entry.alone else branching).extend(found)
+        entries = of_entry(study, base, entry)
+        (alone if entry.alone else branching).extend(entries)
     return [*alone, *sharing(branching, constants, study.fork_tokens)]
 
 
 def going_on(study: Study, constants: Sequence[Contender]) -> list[Contender]:
     """The large batch at the shared rate over more tokens, from its last checkpoint."""
-    found, large = [], (BatchSchedule.constant(study.large), study.shared_rate)
+    branches, large = [], (BatchSchedule.constant(study.large), study.shared_rate)
     for contender in constants if study.continued > 1 else ():
         run = contender.run
         kind = run.schedule.batch, run.optimizer.lr
         if kind == large and run.seed in study.continued_seeds:
             longer = overlay(run, {"schedule.tokens": round(study.continued * study.tokens)})
             branch = branched(longer, [run], study.fork_tokens)
-            found.append(Contender(f"{contender.name} continued", "constant", "constant", branch))
-    return found
+            branches.append(
+                Contender(f"{contender.name} continued", "constant", "constant", branch)
+            )
+    return branches
 
 
 def by_law(
@@ -54,14 +56,14 @@ def by_law(
 
     Those for constant rate branch from known runs; the others are from the start, to be decayed.
     """
-    found: dict[str, list[Contender]] = {}
+    by_rate: dict[str, list[Contender]] = {}
     for kind, name in LAW.items():
-        found[kind] = []
+        by_rate[kind] = []
         if name in schedules:
             entry = Entry(name, str(schedules[name]), (study.shared_rate,))
-            found[kind] += of_entry(study, base, entry)
-    found["constant"] = sharing(found["constant"], known, study.fork_tokens)
-    return found
+            by_rate[kind] += of_entry(study, base, entry)
+    by_rate["constant"] = sharing(by_rate["constant"], known, study.fork_tokens)
+    return by_rate
 
 
 def decaying(
@@ -82,10 +84,10 @@ def under_cosine(
     """
     entries = [Entry(f"constant {batch}", str(batch), study.rates[batch]) for batch in study.rates]
     entries += [entry for entry in study.schedules if entry.until == 1]
-    found = [c for entry in entries for c in of_entry(study, base, entry)]
-    found = [cosined(contender, study.cosine) for contender in [*found, *lawful]]
-    starts = {start for c in found for start in c.run.schedule.batch.starts[1:]}
-    return sharing(found, [], sorted(starts)), sorted(starts)
+    entrants = [c for entry in entries for c in of_entry(study, base, entry)]
+    entrants = [cosined(contender, study.cosine) for contender in [*entrants, *lawful]]
+    starts = {start for c in entrants for start in c.run.schedule.batch.starts[1:]}
+    return sharing(entrants, [], sorted(starts)), sorted(starts)
 
 
 def of_entry(study: Study, base: RunConfig, entry: Entry) -> Iterator[Contender]:
@@ -149,7 +151,7 @@ def say_price(study: Study) -> None:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRuns:
     """What a study trained, and the law on the way.
 
     Attributes:
@@ -175,7 +177,7 @@ class Trained:
     lawful: dict[str, BatchSchedule]
 
 
-def train(study: Study, base: RunConfig, trainer: Trainer) -> Trained:
+def train(study: Study, base: RunConfig, trainer: Trainer) -> TrainedRuns:
     """Trains all parts, and fits the law on the way."""
     forks = study.fork_tokens
     constants = list(constant_contenders(base, study.rates, study.seeds, []))
@@ -188,11 +190,9 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> Trained:
     say("fitting the functional law")
     pilots = [c for c in stable if c.role in ("constant", "late") and is_whole(study, c)]
     means = seed_means(trainer.runs, [c.run for c in pilots])
-    starts = [round(part * study.tokens) for part in study.starts]
-    fits = fit_pilots(means, starts, base.schedule.warmup, study.resamples)
+    fits = fit_pilots(study, means)
     fit = chosen_fit(fits)
-    unit = batch_unit(study.setup)
-    lawful = law_schedules(fit, base, study.shared_rate, study.decay, unit, study.large)
+    lawful = law_schedules(study, fit, base)
 
     by_rate = by_law(study, base, lawful, stable)
     stable += trainer.contend(by_rate["constant"], "3/5 the law's schedules", forks)
@@ -201,4 +201,4 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> Trained:
     decays = trainer.contend(decays, "4/5 WSD", forks)
     cosines, own = under_cosine(study, base, by_rate["cosine"])
     cosines = trainer.contend(cosines, "5/5 cosine", own)
-    return Trained(stable, continued, decays, cosines, pilots, means, fits, fit, lawful)
+    return TrainedRuns(stable, continued, decays, cosines, pilots, means, fits, fit, lawful)

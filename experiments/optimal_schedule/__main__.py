@@ -42,8 +42,8 @@ def experiment(study: Study) -> None:
     )
     for part in computed:
         say(f"{part.__name__.replace('_', ' ')} …")
-        found, rows = part(study)
-        files |= found
+        tables, rows = part(study)
+        files |= tables
         exponents += rows
     measured = pd.DataFrame(exponents)
     results.write(

@@ -21,6 +21,7 @@ from bss.theory.switch import (
     switch_exponent,
 )
 from bss.theory.varying import varying_risks
+from experiments.optimal_schedule.claims import QUANTITIES
 from experiments.optimal_schedule.study import Study
 
 Row = dict[str, Any]
@@ -32,17 +33,17 @@ def switching(study: Study) -> Part:
     """Best switch points against the budget, and the risks of early and late switches."""
     first, last = study.exact_powers
     shown = (study.hard[0], study.easy[0])
-    found: dict[str, list[Switch]] = {}
+    by_task: dict[str, list[Switch]] = {}
     measured, rows = [], []
     for powers in shown:
         run = study.two_stage(powers)
         switches = [best_switch(run, 2**power) for power in range(first, last + 1)]
-        found[str(powers)] = switches
+        by_task[str(powers)] = switches
         exponent = switch_exponent(switches)
         measured.append(_row(powers, "data after the switch", exponent, powers.exponents.switch))
         rows += [vars(powers) | vars(best) | {"fraction": best.fraction} for best in switches]
     theory = {str(powers): powers.exponents.switch for powers in shown}
-    middle = found[str(shown[0])][(last - first) // 2]
+    middle = by_task[str(shown[0])][(last - first) // 2]
     data, late = middle.data, round(middle.switch_data)
     small, large = study.min_batch, study.max_batch
     schedules = {
@@ -54,7 +55,7 @@ def switching(study: Study) -> Part:
     curves = {name: _risk_curve(study, schedule, data) for name, schedule in schedules.items()}
     files = {
         "switches.csv": pd.DataFrame(rows),
-        "switch_points.png": plots.switch_figure(found, theory),
+        "switch_points.png": plots.switch_figure(by_task, theory),
         "early_and_late.png": plots.risk_figure(curves, log_data=False),
     }
     return files, measured
@@ -120,28 +121,23 @@ def optima(study: Study) -> Part:
     """Optimal schedules by the law, and their exponents in the budget."""
     low, high = study.law_decades
     budgets = np.geomspace(10.0**low, 10.0**high, 4 * (high - low) + 1)
-    names = {
-        "loss": ("risk", "loss"),
-        "growth fraction": ("growth_fraction", "growth_fraction"),
-        "peak batch": ("peak_batch", "peak_batch"),
-    }
-    panels: dict[str, dict[str, Any]] = {title: {} for title in names}
+    panels: dict[str, dict[str, Any]] = {title: {} for title in QUANTITIES}
     measured, tables = [], []
     for powers in (*study.hard, *study.easy):
-        found = [optimum(study.budget(powers, data)) for data in budgets]
+        optimal = [optimum(study.budget(powers, data)) for data in budgets]
         theory = powers.exponents
-        for title, (attribute, exponent) in names.items():
-            values = np.array([getattr(best, attribute) for best in found])
-            expected = getattr(theory, exponent)
+        for title, attribute in QUANTITIES.items():
+            values = np.array([getattr(best, attribute) for best in optimal])
+            expected = getattr(theory, title.replace(" ", "_"))
             panels[title][str(powers)] = ((budgets, values), expected)
             measured.append(_row(powers, title, slope(budgets, values), expected))
-        batches, risks = np.array([constant_optimum(best.budget) for best in found]).T
+        batches, risks = np.array([constant_optimum(best.budget) for best in optimal]).T
         loss = slope(budgets, risks)
         measured.append(_row(powers, "loss of the best constant", loss, theory.constant_loss))
         fields = ("risk", "horizon", "growth_fraction", "peak_batch")
-        told = {name: [getattr(best, name) for best in found] for name in fields}
+        columns = {name: [getattr(best, name) for best in optimal] for name in fields}
         constant = {"constant_batch": batches, "constant_risk": risks}
-        tables.append(pd.DataFrame({**vars(powers), "data": budgets, **told, **constant}))
+        tables.append(pd.DataFrame({**vars(powers), "data": budgets, **columns, **constant}))
     drawn = {str(p): optimum(study.budget(p, 1e10)) for p in (*study.hard, *study.easy)}
     files = {
         "optima.csv": pd.concat(tables),
@@ -172,8 +168,8 @@ def law_against_exact(study: Study) -> Part:
             law = law_curve(finite_law(task), drive_of(run), rate * steps)
             exact = risk_curve(task, run, steps)
             curves[name] = (rate * steps, law, (rate * steps[::20], exact[::20]))
-            told = {"schedule": name, "time": rate * steps, "law": law, "exact": exact}
-            tables.append(pd.DataFrame({**vars(powers), **told}))
+            columns = {"schedule": name, "time": rate * steps, "law": law, "exact": exact}
+            tables.append(pd.DataFrame({**vars(powers), **columns}))
         panels[str(powers)] = curves
     return {"law.csv": pd.concat(tables), "law.png": plots.law_figure(panels)}, []
 
@@ -210,8 +206,7 @@ def joint_family(study: Study) -> Part:
 
 def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
     """A row of the table of exponents; without an interval where there were too few budgets."""
-    fields = ("value", "low", "high")
-    values = {name: getattr(measured, name, None) for name in fields}
+    values = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
     return {**vars(powers), "quantity": quantity, **values, "theory": theory}
 
 

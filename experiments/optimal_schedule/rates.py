@@ -32,17 +32,17 @@ def schedules(peak: float) -> dict[str, Callable]:
 def law_under_rates(study: Study) -> Part:
     """The finite-width law on the exact recursion, at the smallest batch, for several rates."""
     batch, rows, panels = study.min_batch, [], {}
-    kept = np.unique(np.linspace(STEPS // 20, STEPS, 400).astype(int))
+    steps = np.unique(np.linspace(STEPS // 20, STEPS, 400).astype(int))
     for powers in (study.hard[0], study.easy[0]):
         task, curves = study.task(powers), {}
         for name, rate in schedules(study.lr / 4).items():
             at = rate(np.arange(STEPS) + 0.5)
             drive = drive_of([Stage(float(value), batch, 1) for value in at])
-            law = law_curve(finite_law(task), drive, np.append(0, np.cumsum(at))[kept])
-            exact = varying_risks(task, at, np.full(STEPS, batch))[kept]
-            told = {"schedule": name, "step": kept, "law": law, "exact": exact}
-            rows.append(pd.DataFrame(vars(powers) | told))
-            curves[name] = (kept, law, (kept[::20], exact[::20]))
+            law = law_curve(finite_law(task), drive, np.append(0, np.cumsum(at))[steps])
+            exact = varying_risks(task, at, np.full(STEPS, batch))[steps]
+            columns = {"schedule": name, "step": steps, "law": law, "exact": exact}
+            rows.append(pd.DataFrame(vars(powers) | columns))
+            curves[name] = (steps, law, (steps[::20], exact[::20]))
         panels[str(powers)] = curves
     figure = plots.law_figure(panels, clock="steps")
     files = {"law_under_rates.csv": pd.concat(rows), "law_under_rates.png": figure}
@@ -59,8 +59,8 @@ def decays(study: Study) -> Part:
             pair = powers.source, powers.capacity
             order = decay_order(*pair, budgets, share)
             risks = np.array([best_peak(*pair, data, share)[1] for data in budgets])
-            told = {"rate": name, "data": budgets, "risk": risks, "order": order}
-            rows.append(pd.DataFrame(vars(powers) | told))
+            columns = {"rate": name, "data": budgets, "risk": risks, "order": order}
+            rows.append(pd.DataFrame(vars(powers) | columns))
             lines[name] = (budgets, risks), slope(budgets, order).value
         panels[str(powers)] = lines
     figure = plots.exponents_figure(panels)

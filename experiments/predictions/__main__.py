@@ -35,19 +35,19 @@ def experiment(study: Study) -> None:
     check_first(file, outcomes(Path(runs), ()))
     results = Results(study)
     base, execution = base_run(study.setup)
-    asked = registered_runs(study, base, registration)
+    planned = registered_runs(study, base, registration)
     execution = replace(execution, registration=digest(file))
     with Trainer(study.open_engine(), execution) as trainer:
-        trainer.train(asked, "registered runs")
+        trainer.train(planned, "registered runs")
     ended = outcomes(trainer.runs, registration.runs)
     first = check_first(file, ended)
-    found = score(registration, ended)
+    scores = score(registration, ended)
     results.write(
         {
             "outcomes.csv": ended,
-            "scores.json": score_entry(found, file, first),
-            "predictions.csv": predictions_table(registration, found, ended, study.seeds),
-            "predictions.png": score_figure(found),
+            "scores.json": score_entry(scores, file, first),
+            "predictions.csv": predictions_table(registration, scores, ended, study.seeds),
+            "predictions.png": score_figure(scores),
         },
         trainer,
     )

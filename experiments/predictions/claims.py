@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.points.claims import Claim, claim
-from bss.points.contrasts import judge
+from bss.points.claims import Claim
 from bss.points.effects import by_groups
 from bss.predictions.score import ALL, LAW
+from experiments.hypotheses import Hypothesis, judged
 from experiments.predictions.pilots import STEPS
 
 TABLE = "results/predictions/schedules/predictions.csv"
@@ -44,39 +44,29 @@ def compared(table: pd.DataFrame) -> list[Claim]:
     Args:
         table: predictions.csv; schedules of which a run failed have no error to compare.
     """
-    made = []
-    for group, told in GROUPS.items():
-        asked = table.loc[(table["ending"] == group) | (group == ALL)]
-        rows = asked.dropna(subset=["measured"])
+    claims = []
+    for group, name in GROUPS.items():
+        some = table.loc[(table["ending"] == group) | (group == ALL)]
+        rows = some.dropna(subset=["measured"])
         if len(rows):
-            made += _compared(rows, told, len(asked) - len(rows))
-    return made
+            claims += judged(_family(rows, name, len(some) - len(rows)))
+    return claims
 
 
-def _compared(rows: pd.DataFrame, told: str, failed: int) -> Iterator[Claim]:
-    """The claims of one family."""
+def _family(rows: pd.DataFrame, ending: str, failed: int) -> Iterator[Hypothesis]:
+    """What is claimed of one ending."""
     measured = rows["measured"].to_numpy(float)
     errors = {
         name: 100 * np.abs(rows[name].to_numpy(float) / measured - 1)
         for name in (*STATEMENTS, STEPS)
     }
     schedules = rows["schedule"].tolist()
-    less = {name: _mean(errors[name] - errors[STEPS]) for name in STATEMENTS}
-    found = judge({name: by_groups(mean, schedules) for name, mean in less.items()})
-    for name, effect in found.items():
+    for name, statement in STATEMENTS.items():
         note = f"median error {np.median(errors[name]):.2f}%, of the constant of equal steps "
         note += f"{np.median(errors[STEPS]):.2f}%; {len(rows)} schedules"
         note += f", {failed} more failed" * bool(failed)
-        yield claim(
-            STATEMENTS[name],
-            "derived",
-            told,
-            effect,
-            sign=-1,
-            unit="% of the loss",
-            table=TABLE,
-            note=note,
-        )
+        effect = by_groups(_mean(errors[name] - errors[STEPS]), schedules)
+        yield Hypothesis(statement, "derived", ending, effect, "% of the loss", TABLE, note)
 
 
 def _mean(values: np.ndarray) -> Callable[[np.ndarray], float]:

@@ -10,6 +10,7 @@ from bss.errors import InputError
 from bss.predictions.draw import Drawn
 from bss.tables.columns import need
 from bss.tables.storage import read_table
+from experiments.late_switch.law import mean_curves
 from experiments.predictions.study import Study
 
 METRIC = "eval_loss"
@@ -39,10 +40,7 @@ def curves(study: Study) -> pd.DataFrame:
             raise InputError(f"fitted: {name!r} is no run of {origin.source}; name those that are")
     some = table.loc[table["name"].isin(study.fitted)]
     runs = some["name"] + ", " + some["rate"] + " at " + some["peak_lr"].map("{:g}".format)
-    same = dict.fromkeys(("step", "batch", "lr", "seq_len"), "first")
-    means = dict.fromkeys(("loss", METRIC), "mean")
-    keys = ["run", "tokens"]
-    return some.assign(run=runs).groupby(keys, sort=False, as_index=False).agg(same | means)
+    return mean_curves(some.assign(run=runs))
 
 
 def constants(study: Study) -> pd.DataFrame:

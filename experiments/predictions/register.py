@@ -12,8 +12,8 @@ from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
 from bss.predictions.draw import Drawn
 from bss.predictions.registration import Registration, digest, predictions, register
+from bss.provenance import commit
 from bss.training.config import RunConfig
-from bss.training.execution import commit
 from experiments.main import run_experiment
 from experiments.predictions.pilots import METRIC, RULE, STEPS, constants, curves, equal_steps
 from experiments.predictions.runs import runs_of

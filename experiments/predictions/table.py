@@ -9,7 +9,7 @@ from bss.predictions.score import LAW, Score
 
 
 def predictions_table(
-    registration: Registration, found: Score, ended: pd.DataFrame, seeds: Sequence[int]
+    registration: Registration, score: Score, ended: pd.DataFrame, seeds: Sequence[int]
 ) -> pd.DataFrame:
     """Measured losses and every prediction of them, in nats.
 
@@ -25,7 +25,7 @@ def predictions_table(
     """
     losses = ended.set_index("run")[registration.metric]
     rows = []
-    for one, scored in zip(registration.predictions, found.schedules, strict=True):
+    for one, scored in zip(registration.predictions, score.schedules, strict=True):
         row = {"schedule": one.name, "batch": str(one.schedule and one.schedule.batch)}
         row |= {"ending": one.ending, "peak_lr": one.peak_lr, "measured": scored.measured}
         row |= {f"seed_{seed}": losses[run] for seed, run in zip(seeds, one.runs, strict=True)}

@@ -15,18 +15,15 @@ What was expected is in results/predictions/second_moment.json, committed before
 from bss.sweeps.contenders import contender_table
 from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
-from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
 from experiments.second_moment.runs import labelled, train
 from experiments.second_moment.study import Study
-from experiments.study import base_run
 
 
 def experiment(study: Study) -> None:
     """Runs a part and writes its tables."""
     results = Results(study)
-    base, execution = base_run(study.setup)
-    with Trainer(study.open_engine(), execution, study.forks) as trainer:
+    with study.training(study.forks) as (base, trainer):
         trained = train(study, base, trainer)
     stable = [contender.run for contender in trained if contender.ending == "constant"]
     results.write(

@@ -1,11 +1,11 @@
 """What decides the best batch, from the committed tables. Derived here, no paper's claim.
 
-The guess of results/predictions/second_moment.json is scored as it was written by `judged.score`;
+The guess of results/predictions/second_moment.json is scored as it was written by `losses.score`;
 the claims here pass both tests, as all others do. They are of the seeds that the registration adds
 where scatter asks for them too: both rules at every batch again, on one device.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -15,19 +15,15 @@ from bss.points.contrasts import contrasts, over_seeds
 from bss.points.standings import ENDINGS
 from experiments.second_moment import growing, slower
 from experiments.second_moment.half_lives import beta2_of
-from experiments.second_moment.judged import (
+from experiments.second_moment.losses import (
+    LARGER,
     STEP,
     TOKENS,
-    Cell,
-    Config,
     Part,
-    best_inner,
-    judged,
-    losses,
-    read_curves,
+    endings_of,
+    in_part,
     read_part,
 )
-from experiments.second_moment.told import LARGER, ended_lower, told
 
 INSIDE = "At its own rate an end of the batches measured is worse than the best one between"
 MOVES = "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one"
@@ -37,66 +33,52 @@ RULES = "rules_h100"
 def claims(results: Path) -> list[Claim]:
     """Every claim of the parts that were run, from a results directory of this experiment."""
     parts = {path.name: read_part(path) for path in results.iterdir() if path.is_dir()}
-    made = rules(*parts[RULES]) if RULES in parts else []
-    made += [one for name in ("short", "long") if name in parts for one in ends(parts, name)]
+    every = rules(parts[RULES]) if RULES in parts else []
+    for name in ("short", "long"):
+        every += ends(parts[name], name) if name in parts else []
     if {RULES, "slower"} <= parts.keys():
-        made += slower.claims(parts[RULES], parts["slower"])
-    curves = {name: read_curves(results / name) for name in ("large", "steps") if name in parts}
-    return made + growing.claims(parts, curves)
+        every += slower.claims(parts[RULES], parts["slower"])
+    return every + growing.claims(parts)
 
 
-def rules(table: pd.DataFrame, config: Config) -> list[Claim]:
-    """The two rules at tuned rates, a family for each ending and statement.
-
-    Args:
-        table: contenders.csv.
-        config: of the study.
-    """
-    ended, inner = losses(judged(table, config)), best_inner(table, config)
-    made = []
-    for ending in (known for known in ENDINGS if (STEP, known) in ended):
-        made += inside(ended, inner, ending, RULES)
-        made += larger(ended, ending, config)
-        made += moved(ended, inner, ending)
-    return made
+def rules(part: Part) -> list[Claim]:
+    """The two rules at tuned rates, a family for each ending and statement."""
+    every = []
+    for ending in endings_of(part.judged):
+        every += inside(part, ending, RULES)
+        every += larger(part, ending)
+        every.append(moved(part, ending))
+    return every
 
 
-def ends(parts: Mapping[str, Part], name: str) -> Iterator[Claim]:
+def ends(part: Part, name: str) -> Iterator[Claim]:
     """Where the best batch of another part lies."""
-    table, config = parts[name]
-    ended, inner = losses(judged(table, config)), best_inner(table, config)
-    length = config["setup"]["text"]["seq_len"]
-    where = f"{length}-token sequences, {config['setup']['schedule']['tokens'] / 1e6:g}M tokens"
-    for ending in (known for known in ENDINGS if (STEP, known) in ended):
-        yield from inside(ended, inner, ending, name, where)
+    tokens = part.config["setup"]["schedule"]["tokens"]
+    where = f"{part.seq_len}-token sequences, {tokens / 1e6:g}M tokens"
+    for ending in endings_of(part.judged):
+        yield from inside(part, ending, name, where)
 
 
-def inside(
-    ended: Mapping[Cell, pd.DataFrame],
-    inner: Mapping[Cell, float],
-    ending: str,
-    part: str,
-    where: str = "",
-) -> Iterator[Claim]:
+def inside(part: Part, ending: str, name: str, where: str = "") -> Iterator[Claim]:
     """Both ends of the batches of each rule less the best batch between them."""
     tables, pairs = [], []
-    for (rule, own), table in ended.items():
+    for (rule, own), table in part.judged.items():
         if own == ending:
             named = table.set_axis([f"{rule}, batch {batch:g}" for batch in table.index])
             tables.append(named)
-            between = f"{rule}, batch {inner[rule, ending]:g}"
+            between = f"{rule}, batch {part.inner[rule, ending]:g}"
             pairs += [(end, between) for end in named.index[[0, -1]]]
-    found = contrasts(pd.concat(tables), pairs)
-    for (end, between), effect in found.items():
+    worse = in_part(name, sign=1)
+    for (end, between), effect in contrasts(pd.concat(tables), pairs).items():
         condition = ", ".join(filter(None, (end, where, ENDINGS[ending].short)))
         note = f"less {between}, chosen by held-out loss"
-        yield told(INSIDE, condition, effect, part, note, sign=1)
+        yield worse(INSIDE, "derived", condition, effect, note=note)
 
 
-def larger(ended: dict[Cell, pd.DataFrame], ending: str, config: Config) -> Iterator[Claim]:
+def larger(part: Part, ending: str) -> Iterator[Claim]:
     """At each batch the rule with the larger beta2 less the other: a floor under beta2, derived."""
-    steps, tokens = ended[STEP, ending], ended[TOKENS, ending]
-    beta2s = {batch: _beta2s(config, int(batch)) for batch in steps.index}
+    steps, tokens = part.judged[STEP, ending], part.judged[TOKENS, ending]
+    beta2s = {batch: _beta2s(part, int(batch)) for batch in steps.index}
     differences = {
         batch: (steps.loc[batch] - tokens.loc[batch]).to_numpy(float)
         * (1 if beta2s[batch][0] > beta2s[batch][1] else -1)
@@ -105,25 +87,22 @@ def larger(ended: dict[Cell, pd.DataFrame], ending: str, config: Config) -> Iter
     for batch, effect in over_seeds(differences).items():
         high, low = sorted(beta2s[batch], reverse=True)
         note = f"beta2 {high:.4g} less {low:.4g}, each at its own rate"
-        yield ended_lower(LARGER, f"batch {batch}, {ENDINGS[ending].short}", effect, RULES, note)
+        condition = f"batch {batch}, {ENDINGS[ending].short}"
+        yield in_part(RULES)(LARGER, "derived", condition, effect, note=note)
 
 
-def moved(
-    ended: dict[Cell, pd.DataFrame], inner: dict[Cell, float], ending: str
-) -> Iterator[Claim]:
+def moved(part: Part, ending: str) -> Claim:
     """What the rule does to the smallest batch, less that to the best inner one of .95 per step."""
-    steps, tokens = ended[STEP, ending], ended[TOKENS, ending]
-    smallest, between = steps.index[0], inner[STEP, ending]
+    steps, tokens = part.judged[STEP, ending], part.judged[TOKENS, ending]
+    smallest, between = steps.index[0], part.inner[STEP, ending]
     apart = [table.loc[smallest] - table.loc[between] for table in (steps, tokens)]
-    found = over_seeds({ending: (apart[0] - apart[1]).dropna().to_numpy(float)})
+    effect = over_seeds({0: (apart[0] - apart[1]).dropna().to_numpy(float)})[0]
     condition = f"batch {smallest} less {between:g}, {ENDINGS[ending].short}"
     note = "a difference of differences, every loss at its own rate"
-    for effect in found.values():
-        yield told(MOVES, condition, effect, RULES, note, sign=1)
+    return in_part(RULES, sign=1)(MOVES, "derived", condition, effect, note=note)
 
 
-def _beta2s(config: Config, batch: int) -> tuple[float, float]:
+def _beta2s(part: Part, batch: int) -> tuple[float, ...]:
     """beta2 under .95 per step and under the half-life, at a batch."""
-    changes = {rule["name"]: rule["changes"] for rule in config["rules"]}
-    tokens = batch * config["setup"]["text"]["seq_len"]
-    return beta2_of(changes[STEP], tokens), beta2_of(changes[TOKENS], tokens)
+    changes = {rule["name"]: rule["changes"] for rule in part.config["rules"]}
+    return tuple(beta2_of(changes[rule], batch * part.seq_len) for rule in (STEP, TOKENS))

@@ -13,14 +13,15 @@ from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.tables import write_table
 from bss.values import to_dict
-from experiments.second_moment.tables import Trained, at_one_rate
+from experiments.second_moment.losses import Part
+from experiments.second_moment.tables import at_one_rate
 
 TARGETS = 6
 SHOWN = ("hyperbola", "piecewise")
 
 
 @dataclass(frozen=True)
-class Measured:
+class FittedPoints:
     """Points of stable losses, the laws fitted to them, and how each predicts left-out batches."""
 
     points: pd.DataFrame
@@ -28,7 +29,7 @@ class Measured:
     errors: pd.DataFrame
 
 
-def measure(part: Trained, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
+def measure(part: Part, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
     """Points at evenly spaced targets, the lowest of which most batches reach."""
     warmup = part.config["setup"]["schedule"]["warmup"]
     runs = at_one_rate(part).runs
@@ -36,12 +37,12 @@ def measure(part: Trained, column: str = "eval_loss", kind: str = "stable") -> p
     return points(runs, targets, column=column, kind=kind)
 
 
-def write(part: Trained, folder: Path) -> None:
+def write(part: Part, folder: Path) -> None:
     """Measures, fits and writes points.csv and fits.json."""
     measured = measure(part)
-    options = Options(part.config["resamples"])
     write_table(measured, folder / "points.csv")
-    write_json(folder / "fits.json", to_dict(fitted(measured, options)))
+    fits = fitted(measured, Options(part.config["resamples"]))
+    write_json(folder / "fits.json", to_dict(fits))
 
 
 def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
@@ -51,11 +52,11 @@ def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
     return {"comparison": fit.comparison or compare(measured), "fits": {fit.name: fit} | named}
 
 
-def read(part: Trained, folder: Path) -> Measured:
+def read(part: Part, folder: Path) -> FittedPoints:
     """What `write` wrote to a folder; it is written first where it is not there."""
     if not (folder / "fits.json").is_file():
         write(part, folder)
     entry = read_json(folder / "fits.json", "delete it, and it is made again")
     fits = {law: EsFit.from_dict(fit) for law, fit in entry["fits"].items()}
     errors = pd.DataFrame(entry["comparison"]["table"])
-    return Measured(pd.read_csv(folder / "points.csv"), fits, errors)
+    return FittedPoints(pd.read_csv(folder / "points.csv"), fits, errors)

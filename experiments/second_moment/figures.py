@@ -1,98 +1,197 @@
-"""The figures of what decides the best batch, from the tables of the parts.
+"""What decides the best batch: best batches, half-lives, switches, public tables."""
 
-    python -m experiments.second_moment.figures results/second_moment
+from collections.abc import Collection, Mapping
+from typing import Any
 
-writes them as PNG beside the tables, and E(S) of the part long as points.csv and fits.json.
-"""
-
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.plots.best_batch import best_batch_figure
-from bss.plots.crossing import crossing_figure
-from bss.plots.late_switch import clocks_figure
-from bss.plots.second_moment import half_lives_figure, switches_figure
-from bss.points.crossings import crossing_pairs, crossings
-from bss.points.equal_steps import mean_curve
+from bss.plots import style
+from bss.points.contrasts import half_interval
 from bss.points.standings import ENDINGS
-from experiments.second_moment import e_of_s, growing, tables
-from experiments.second_moment.tables import Trained, read_trained
+from experiments.late_switch.figures import lined_styles
+from experiments.second_moment.losses import Cell, endings_of
 
-CURVES = {ENDINGS[ending].short: column for ending, column in growing.LOSSES.items()}
-SMALLEST, REFERENCE = 1, "2"
-
-
-def rules(part: Trained) -> Figure:
-    """Final losses of constant batches by rule and ending, at their own rates."""
-    return best_batch_figure(part.judged, part.seq_len)
+_GREY = {"color": style.FAINT, "lw": 1.0}
 
 
-def envelope(first: Trained, second: Trained) -> Figure:
-    """The same of four rules, and of each batch at its best rule."""
-    return best_batch_figure(tables.enveloped(first, second), first.seq_len)
+def best_batch_figure(
+    losses: Mapping[Cell, pd.DataFrame], seq_len: int, level: float = 0.95
+) -> Figure:
+    """Loss above each line's best batch, a panel for each ending.
+
+    Bars are intervals, before any correction, of the mean difference to that batch, paired by
+    seed; the best batch, without a bar, is a larger mark, hollow where it is an end.
+
+    Args:
+        losses: [batch, seed] in nats per token, by name of the line and ending.
+        seq_len: tokens of a sequence.
+        level: of the bars.
+    """
+    endings = endings_of(losses)
+    looks = lined_styles((name for name, _ in losses), ("-", "--", ":", "-."))
+    width = 2.4 * max(len(endings), 2) + 2
+    figure, axes = style.new_figure(2.9, 1, max(len(endings), 1), width, sharey=True)
+    for ax, ending in zip(axes[0], endings, strict=False):
+        for (name, own), table in losses.items():
+            if own == ending:
+                tokens, above, half = _above_best(table.sort_index(), seq_len, level)
+                _thousandth_bars(ax, tokens, above, half, looks[name])
+                best = int(np.argmin(above))
+                face = {} if 0 < best < len(above) - 1 else {"mfc": "white"}
+                mark = {**looks[name], "linestyle": "none", **face}
+                ax.plot(tokens[best], 0, ms=9, zorder=5, **mark)
+        _log_beyond_ten(ax, (0, 5, 10, 30, 100, 300, 1000))
+        batches = {b * seq_len for table in losses.values() for b in table.index}
+        style.batch_axis(ax.xaxis, batches)
+        style.panel_title(ax, ENDINGS[ending].short, xlabel="batch (tokens)")
+    axes[0, 0].set_ylabel("test loss less that of the line's\nbest batch (1e-3 nats per token)")
+    edge = style.hollow("best at an end:\na bound", ms=9)
+    best = style.handle("best batch", ls="none", marker="o", ms=9, color=style.INK)
+    return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.4), best, edge])
 
 
-def half_lives(first: Trained, second: Trained) -> Figure:
-    """Losses of four rules against the half-life that each makes of a batch."""
-    return half_lives_figure(tables.half_lives(first, second))
+def _above_best(
+    table: pd.DataFrame, seq_len: int, level: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens of each batch, mean loss above the best one, and half the interval, [batch]."""
+    losses = table.to_numpy(float)
+    apart = losses - losses[int(np.argmin(losses.mean(axis=1)))]
+    half = half_interval(apart.T, level)
+    return seq_len * table.index.to_numpy(float), apart.mean(axis=1), half
 
 
-def long(part: Trained, measured: e_of_s.Measured) -> Figure:
-    """Constant batches whose curves cross, and E(S) at two targets."""
-    pairs = crossing_pairs(crossings(measured.points))
-    mine = [pair for pair in pairs if pair[0] == SMALLEST]
-    reached = tables.reached(measured.points)
-    common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
-    ends = (float(common[len(common) // 2]), float(common[-1]))
-    runs = tables.at_one_rate(part).runs
-    return crossing_figure(runs, mine, measured.points, measured.fits, ends)
+def half_lives_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Losses against the half-life of the second moment, a line a batch, a column an ending.
+
+    Above the losses themselves; below each batch's less that of its best rule, with intervals
+    paired by seed. One curve for all batches would say that the half-life alone decides.
+
+    Args:
+        tables: columns batch, tokens, steps (of the half-life), loss, above, half (nats; half the
+            interval), by ending.
+    """
+    batches = sorted({float(b) for table in tables.values() for b in table["batch"]})
+    looks = style.batch_styles(batches)
+    size = {"width": 2.5 * max(len(tables), 2) + 1.6, "sharex": True, "sharey": "row"}
+    figure, axes = style.new_figure(5.2, 2, max(len(tables), 1), **size)
+    for (top, bottom), (ending, table) in zip(axes.T, tables.items(), strict=True):
+        bottom.axhline(0, color=style.INK, lw=0.8, zorder=1)
+        for batch, look in looks.items():
+            rows = table.loc[table["batch"] == batch].sort_values("tokens")
+            x, loss, above, half = style.columns(rows, "tokens", "loss", "above", "half")
+            top.plot(x, loss, lw=1.3, ms=5, **look)
+            _thousandth_bars(bottom, x, above, half, look)
+        style.panel_title(top, ENDINGS[ending].short)
+        bottom.set_xscale("log")
+        bottom.set_xlabel("half-life (tokens)")
+        style.tokens_axis(bottom.xaxis, most=4)
+    axes[0, 0].set_ylabel("test loss (nats per token)")
+    _log_beyond_ten(axes[1, 0], (-30, -10, 0, 10, 30, 100))
+    axes[1, 0].set_ylabel("less that of the batch's best\nrule (1e-3 nats per token)")
+    bars = style.handle("bars: 95% intervals,\npaired by seed", ls="none")
+    return style.side_legend(figure, [*style.handles(looks, "batch {:g}", lw=1.3, ms=5), bars])
 
 
-def switches(part: Trained) -> Figure:
-    """Schedules and constants less one constant at equal tokens."""
-    panels = {title: tables.beside(part, column, REFERENCE) for title, column in CURVES.items()}
-    return switches_figure(panels, REFERENCE, tables.constants(part))
+def switches_figure(
+    panels: Mapping[str, Mapping[str, pd.DataFrame]], reference: str, constants: Collection[str]
+) -> Figure:
+    """Losses of constants and of growing batches less those of one constant, over tokens.
+
+    Constants are grey and named at their ends.
+
+    Args:
+        panels: a title to tables of tokens, difference, low, high (nats) by name.
+        reference: the constant that differences are taken to.
+        constants: the names that are of constants.
+    """
+    names = list(dict.fromkeys(name for tables in panels.values() for name in tables))
+    grown = lined_styles(name for name in names if name not in constants)
+    size = {"width": 3.5 * max(len(panels), 1) + 2.4, "sharey": True}
+    figure, axes = style.new_figure(3.9, 1, max(len(panels), 1), **size)
+    for ax, (title, tables) in zip(axes[0], panels.items(), strict=True):
+        ax.axhline(0, color=style.INK, lw=0.9, zorder=1)
+        for i, (name, table) in enumerate(tables.items()):
+            x, value, low, high = style.columns(table, "tokens", "difference", "low", "high")
+            look = grown.get(name, _GREY)
+            ax.fill_between(x, 1e3 * low, 1e3 * high, color=look["color"], alpha=0.15, lw=0)
+            ax.plot(x, 1e3 * value, ms=4, markevery=(i % 4, 4), **{"lw": 1.4, **look})
+        _name_constants(ax, {name: tables[name] for name in tables if name not in grown})
+        style.panel_title(ax, title, xlabel="tokens consumed")
+        style.tokens_axis(ax.xaxis)
+    label = f"held-out loss less that of constant\n{reference} (1e-3 nats per token)"
+    axes[0, 0].set_ylabel(label)
+    zero = style.handle(f"constant {reference}", color=style.INK, lw=0.9)
+    entries = [*style.handles(grown, lw=1.4, ms=4), zero, style.handle("other constants", **_GREY)]
+    entries.append(style.handle("bands: 95% intervals,\npaired by seed", ls="none"))
+    return style.side_legend(figure, entries)
 
 
-def clocks(part: Trained, steps: Trained) -> Figure:
-    """A grown batch beside its constants, at equal tokens and at equal steps."""
-    curves: dict[str, pd.DataFrame] = {}
-    for batch, rows in tables.at_one_rate(part).runs.groupby("schedule.batch", sort=False):
-        curves[tables.short(str(batch), part)] = mean_curve(rows)
-    longer = tables.at_one_rate(steps).runs
-    largest = longer["batch"].max()
-    curves[f"{largest}, as many steps"] = mean_curve(longer.loc[longer["batch"] == largest])
-    return clocks_figure(curves)
+def _name_constants(ax: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+    """The names of constants right of the ends of their lines, from below, none on another."""
+    ends = sorted(
+        (1e3 * float(table["difference"].iloc[-1]), name) for name, table in tables.items()
+    )
+    low, high = ax.get_ylim()
+    least = -np.inf
+    for end, name in ends:
+        least = max(end, least + 0.05 * (high - low))
+        at = float(tables[name]["tokens"].iloc[-1]), least
+        place = {"textcoords": "offset points", "va": "center", "size": 8}
+        ax.annotate(name, at, (4, 0), color="#555555", **place)
 
 
-def main(results: Path) -> None:
-    """Writes every figure whose parts are there."""
-    made: Mapping[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
-        "rules/best_batch": (rules, ("rules",)),
-        "slower/best_batch": (envelope, ("rules_h100", "slower")),
-        "slower/half_lives": (half_lives, ("rules_h100", "slower")),
-        "short/best_batch": (rules, ("short",)),
-        "switch/switches": (switches, ("switch",)),
-        "large/clocks": (clocks, ("large", "steps")),
-    }
-    for name, (figure, parts) in made.items():
-        if all((results / part).is_dir() for part in parts):
-            save(figure(*(read_trained(results / part) for part in parts)), results / f"{name}.png")
-    if (results / "long").is_dir():
-        part = read_trained(results / "long")
-        e_of_s.write(part, results / "long")
-        save(long(part, e_of_s.read(part, results / "long")), results / "long/crossing.png")
+def published_figure(dense: pd.DataFrame, beta2: pd.DataFrame) -> Figure:
+    """Two public tables: losses above the least over the batch, by cell and by beta2.
+
+    Args:
+        dense: columns params, tokens, batch, seq_len, loss: the least over rates.
+        beta2: columns d_model, batch, beta2, c4_en_bpb.
+    """
+    widths = sorted(set(beta2["d_model"]))
+    figure, axes = style.new_figure(
+        3.4, 1, 1 + len(widths), 11.6, width_ratios=[1.3] + [1] * len(widths)
+    )
+    ax, *others = axes[0]
+    for _, rows in dense.groupby(["params", "tokens"]):
+        x, loss = style.columns(rows.sort_values("batch"), "batch", "loss")
+        x, best = x * rows["seq_len"].iloc[0], int(np.argmin(loss))
+        ax.plot(x, loss - loss[best], color=style.FAINT, lw=0.9)
+        inside = 0 < best < len(x) - 1
+        ax.plot(x[best], 0, "o", ms=6, color="#10375c", mfc="#10375c" if inside else "white")
+    ax.set(ylim=(-0.005, 0.1), xlabel="batch (tokens)")
+    ax.set_xscale("log")
+    style.tokens_axis(ax.xaxis, most=5)
+    ax.set_ylabel("loss above the least (nats per token)")
+    style.panel_title(ax, f"{dense.groupby(['params', 'tokens']).ngroups} (N, D), rate tuned")
+    looks = style.named_styles(sorted(set(beta2["beta2"])))
+    for ax, width in zip(others, widths, strict=True):
+        for value, look in looks.items():
+            rows = beta2.loc[(beta2["d_model"] == width) & (beta2["beta2"] == value)]
+            x, loss = style.columns(rows.sort_values("batch"), "batch", "c4_en_bpb")
+            best = int(np.argmin(loss))
+            ax.plot(x, loss, lw=1.3, ms=4, **look)
+            ax.plot(x[best], loss[best], ls="none", ms=10, mfc="none", mew=1.3, **look)
+        style.batch_axis(ax.xaxis, set(beta2["batch"]))
+        style.panel_title(ax, f"d_model {width}", xlabel="batch (sequences)")
+    others[0].set_ylabel("loss (bits per byte)")
+    entries = style.handles(looks, "beta2 {:g}", lw=1.3, ms=4)
+    entries.append(
+        style.handle("best batch\nof the line", ls="none", marker="o", ms=9, color="#10375c")
+    )
+    return style.side_legend(figure, entries)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Writes a figure and says so."""
-    figure.savefig(path, dpi=130)
-    print(path)
+def _thousandth_bars(
+    ax: Axes, x: np.ndarray, above: np.ndarray, half: np.ndarray, look: dict[str, Any]
+) -> None:
+    """Differences in 1e-3 nats, with half the length of their bars."""
+    style.bars(ax, (x, 1e3 * above, 1e3 * (above - half), 1e3 * (above + half)), look)
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def _log_beyond_ten(ax: Axes, ticks: tuple[int, ...]) -> None:
+    """An axis that is linear up to 10 and logarithmic beyond."""
+    ax.set_yscale("symlog", linthresh=10)
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])

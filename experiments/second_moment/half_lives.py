@@ -12,7 +12,7 @@ import pandas as pd
 
 from bss.points.contrasts import Contrast, over_seeds
 from bss.schedules.coupling import Coupling, half_life
-from experiments.second_moment.judged import Cell, Config
+from experiments.second_moment.losses import Cell, Config
 
 MODELS: dict[str, tuple[str, ...]] = {
     "batch alone": ("batch",),
@@ -38,9 +38,9 @@ def cells(ended: dict[Cell, pd.DataFrame], ending: str, config: Config) -> pd.Da
         if own == ending:
             for batch, losses in zip(table.index, table.to_numpy(float), strict=True):
                 tokens = half_life_of(changes[rule], int(batch) * length)
-                named = {"rule": rule, "batch": batch, "tokens": tokens}
-                named |= {"steps": tokens / (int(batch) * length)}
-                rows.append(named | dict(zip(table.columns, losses, strict=True)))
+                steps = tokens / (int(batch) * length)
+                cell = {"rule": rule, "batch": batch, "tokens": tokens, "steps": steps}
+                rows.append(cell | dict(zip(table.columns, losses, strict=True)))
     return pd.DataFrame(rows).dropna(axis="columns")
 
 
@@ -89,10 +89,6 @@ def envelope(
         chose: held-out losses by rule, of the seeds that choose.
     """
     means = pd.DataFrame({rule: table.mean(axis="columns") for rule, table in chose.items()})
-    names, values = [*means.columns], means.to_numpy(float)
-    best = {
-        int(batch): names[int(np.nanargmin(row))]
-        for batch, row in zip(means.index.to_numpy(), values, strict=True)
-    }
+    best = {int(str(batch)): str(rule) for batch, rule in means.idxmin(axis="columns").items()}
     rows = {batch: judged[rule].loc[batch] for batch, rule in best.items()}
     return pd.DataFrame(rows).T.dropna(axis="columns"), best

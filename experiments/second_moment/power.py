@@ -44,13 +44,13 @@ def power(deviations: np.ndarray, seeds: int, tables: int = TABLES, draw: int = 
     random = np.random.default_rng(draw)
     names = [str(batch) for batch in BATCHES]
     pairs = list(zip(names[1:], names[:-1], strict=True))
-    found = np.zeros(len(pairs))
+    counts = np.zeros(len(pairs))
     for _ in range(tables):
         noise = deviations[:, None] * random.standard_normal((len(names), seeds))
         losses = pd.DataFrame(EFFECT * np.arange(len(names))[:, None] + noise, names)
         judged = contrasts(losses, pairs)
-        found += [judged[pair].sign > 0 for pair in pairs]
-    return found / tables
+        counts += [judged[pair].sign > 0 for pair in pairs]
+    return counts / tables
 
 
 def main(results: Path) -> None:
@@ -59,10 +59,10 @@ def main(results: Path) -> None:
     for ending in ("constant", "averaged", "decay"):
         deviations = scatter(runs, ending)
         for seeds in SEEDS:
-            told = zip(BATCHES[:-1], BATCHES[1:], power(deviations, seeds), strict=True)
+            pairs = zip(BATCHES[:-1], BATCHES[1:], power(deviations, seeds), strict=True)
             rows += [
                 {"ending": ending, "seeds": seeds, "small": a, "large": b, "told_apart": p}
-                for a, b, p in told
+                for a, b, p in pairs
             ]
         say(f"{ending}: scatter {dict(zip(BATCHES, deviations.round(4).tolist(), strict=True))}")
     write_table(pd.DataFrame(rows), results / "second_moment/power.csv")

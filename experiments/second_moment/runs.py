@@ -4,33 +4,33 @@ An arm's rate is chosen for each ending by itself, on held-out losses of the fir
 whose best rate is at an end is tried at one beyond it. Losses are compared on the other seeds.
 """
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd
 
 from bss.points.standings import tuned
-from bss.sweeps.branching import shared
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import overlay
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
-from experiments.second_moment.judged import whole
-from experiments.second_moment.study import Arm, Study
+from experiments.late_switch.runs import sharing
+from experiments.second_moment.losses import whole
+from experiments.second_moment.study import Study
 
-Asked = Mapping[str, Collection[float]]
+Rates = Mapping[str, Collection[float]]
 """The rates that are asked of each arm, by its name."""
 
 
 def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
     """Trains everything: at constant rate, and with the last tokens decayed."""
     first, rest = study.seeds[: study.choosing], study.seeds[study.choosing :]
-    asked: Asked = {arm.name: arm.rates for arm in study.arms}
+    rates_of: Rates = {arm.name: arm.rates for arm in study.arms}
     trained: list[Contender] = []
     for attempt in range(study.widen + 1):
         title = "1/2 rates" + f", {attempt} more" * bool(attempt)
-        trained += both(study, contenders(study, base, asked, first), trainer, title)
-        asked = beyond(whole(contender_table(trained, trainer.statuses), first), asked)
+        trained += both(study, contenders(study, base, rates_of, first), trainer, title)
+        rates_of = beyond(whole(contender_table(trained, trainer.statuses), first), rates_of)
     rates = chosen(whole(contender_table(trained, trainer.statuses), first))
     decayed = {name: {known["decay"]} for name, known in rates.items()}
     stable = {name: {*known.values()} - decayed[name] for name, known in rates.items()}
@@ -39,58 +39,47 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
 
 
 def contenders(
-    study: Study, base: RunConfig, asked: Asked, seeds: Sequence[int]
+    study: Study, base: RunConfig, rates_of: Rates, seeds: Sequence[int]
 ) -> list[Contender]:
     """Runs at constant rate, those that change their batch as branches of those that do not."""
     rules = {rule.name: rule.changes for rule in study.rules}
-    found = [
-        Contender(arm.name, role(study, arm), "constant", at(study, base, arm, rules, rate, seed))
-        for arm in study.arms
-        for rate in sorted(asked[arm.name])
-        for seed in seeds
-    ]
-    constants = [contender for contender in found if contender.role == "constant"]
-    changing = [contender for contender in found if contender.role != "constant"]
-    runs = shared([c.run for c in changing], [c.run for c in constants], study.forks)
-    return constants + [replace(c, run=run) for c, run in zip(changing, runs, strict=True)]
+    constants, changing = [], []
+    for arm in study.arms:
+        schedule = study.schedule(arm)
+        constant = len(schedule.batches) == 1
+        role, entries = ("constant", constants) if constant else ("schedule", changing)
+        for rate, seed in itertools.product(sorted(rates_of[arm.name]), seeds):
+            own = {"schedule.batch": str(schedule), "optimizer.lr": rate}
+            run = overlay(base, {**rules[arm.rule], **own, "seed": seed, "data.seed": seed})
+            entries.append(Contender(arm.name, role, "constant", run))
+    return constants + sharing(changing, constants, study.forks)
 
 
-def role(study: Study, arm: Arm) -> str:
-    """What an arm is in a comparison: "constant" or "schedule"."""
-    return "constant" if len(study.schedule(arm).batches) == 1 else "schedule"
-
-
-def at(
-    study: Study, base: RunConfig, arm: Arm, rules: Mapping[str, dict], rate: float, seed: int
-) -> RunConfig:
-    """An arm's run at a rate and a seed, from the start."""
-    own = {"schedule.batch": str(study.schedule(arm)), "optimizer.lr": rate}
-    return overlay(base, {**rules[arm.rule], **own, "seed": seed, "data.seed": seed})
-
-
-def both(study: Study, asked: Sequence[Contender], trainer: Trainer, title: str) -> list[Contender]:
+def both(
+    study: Study, entrants: Sequence[Contender], trainer: Trainer, title: str
+) -> list[Contender]:
     """Trains runs at constant rate, then their branches whose last tokens are decayed."""
-    stable = trainer.contend(asked, title)
+    stable = trainer.contend(entrants, title)
     decays = [decaying(contender, study.decay) for contender in stable]
     return [*stable, *trainer.contend(decays, f"{title}, decays")]
 
 
-def beyond(table: pd.DataFrame, asked: Asked) -> Asked:
+def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
     """One rate more, as far again, for every arm whose best rate under some ending is at an end.
 
     Args:
         table: of contenders, of the seeds that choose.
         asked: the last time; an arm of which nothing was asked is settled, so is one of one rate.
     """
-    found: dict[str, list[float]] = {name: [] for name in asked}
+    further: dict[str, list[float]] = {name: [] for name in rates_of}
     for name, rows in table.groupby("name"):
         rates, best = sorted(rows["peak_lr"].unique()), tuned(rows)["peak_lr"]
-        if len(rates) > 1 and asked[str(name)]:
+        if len(rates) > 1 and rates_of[str(name)]:
             step = rates[1] / rates[0]
             low = [rates[0] / step] if best.min() == rates[0] else []
             high = [rates[-1] * step] if best.max() == rates[-1] else []
-            found[str(name)] = low + high
-    return found
+            further[str(name)] = low + high
+    return further
 
 
 def chosen(table: pd.DataFrame) -> dict[str, dict[str, float]]:

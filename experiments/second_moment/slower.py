@@ -8,16 +8,17 @@ from bss.points.claims import Claim
 from bss.points.contrasts import contrasts, over_seeds
 from bss.points.standings import ENDINGS
 from experiments.second_moment.half_lives import cells, compared, envelope
-from experiments.second_moment.judged import (
+from experiments.second_moment.losses import (
+    LARGER,
     STEP,
     TOKENS,
     Cell,
     Config,
     Part,
-    choosing,
+    endings_of,
+    in_part,
     of_both,
 )
-from experiments.second_moment.told import LARGER, ended_lower, told
 
 ENVELOPE = "With each batch at the best of four rules of beta2 an end is worse than one between"
 HALF_LIFE = "Left-out (batch, rule) cells are predicted better than by the batch alone"
@@ -26,21 +27,21 @@ CONTROLS = {
     "optimizer.clip": "Without clipping a run ends lower",
 }
 PAIRS = {"half-life 28K": TOKENS, "0.99 per step": STEP}
-PART = "slower"
+lower = in_part("slower")
 
 
 def claims(rules: Part, slower: Part) -> list[Claim]:
     """Of the registered rules and the slower ones, on the seeds that both judge."""
     ended, config = of_both(rules, slower)
-    chose = choosing(*rules) | choosing(*slower)
-    made = []
-    for ending in (one for one in ENDINGS if (STEP, one) in ended):
+    chose = rules.chose | slower.chose
+    every = []
+    for ending in endings_of(ended):
         four = {rule: ended[rule, ending] for rule in (*PAIRS, *PAIRS.values())}
-        made += slower_than(four, ending)
-        made += enveloped(four, {rule: chose[rule, ending] for rule in four}, ending)
-        made += by_half_life({(r, ending): t for r, t in four.items()}, ending, config)
-        made += controlled(ended, ending, config)
-    return made
+        every += slower_than(four, ending)
+        every += enveloped(four, {rule: chose[rule, ending] for rule in four}, ending)
+        every += by_half_life({(r, ending): t for r, t in four.items()}, ending, config)
+        every += controlled(ended, ending, config)
+    return every
 
 
 def slower_than(four: Mapping[str, pd.DataFrame], ending: str) -> Iterator[Claim]:
@@ -50,7 +51,7 @@ def slower_than(four: Mapping[str, pd.DataFrame], ending: str) -> Iterator[Claim
         values = {batch: apart.loc[batch].dropna().to_numpy(float) for batch in apart.index}
         for batch, effect in over_seeds(values).items():
             condition = f"{slow} less {fast}, batch {batch}, {ENDINGS[ending].short}"
-            yield ended_lower(LARGER, condition, effect, PART, "each at its own rate")
+            yield lower(LARGER, "derived", condition, effect, note="each at its own rate")
 
 
 def enveloped(
@@ -66,7 +67,8 @@ def enveloped(
     for (end, _), effect in contrasts(named, pairs).items():
         own = best[int(end.split()[1])]
         note = f"less batch {inner}; {own} against {best[inner]}, rules chosen by held-out loss"
-        yield told(ENVELOPE, f"{end}, {ENDINGS[ending].short}", effect, PART, note, sign=1)
+        condition = f"{end}, {ENDINGS[ending].short}"
+        yield lower(ENVELOPE, "derived", condition, effect, note=note, sign=1)
 
 
 def by_half_life(
@@ -76,7 +78,7 @@ def by_half_life(
     for model, effect in compared(cells(dict(ended), ending, config)).items():
         note = "rms error at cells left out one by one, parabolas in logarithms, 24 cells a seed"
         condition = f"{model}, {ENDINGS[ending].short}"
-        yield told(HALF_LIFE, condition, effect, PART, note, sign=-1, matters=0.0)
+        yield lower(HALF_LIFE, "derived", condition, effect, note=note, matters=0.0)
 
 
 def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str, config: Config) -> Iterator[Claim]:
@@ -86,10 +88,9 @@ def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str, config: Config) 
         for rule in (one["name"] for one in config["rules"] if field in one["changes"]):
             (batch,) = ended[rule, ending].index
             apart = ended[rule, ending].loc[batch] - ended[TOKENS, ending].loc[batch]
-            told_as = f"{rule.removesuffix(f' at {batch}')}, batch {batch}"
-            values[told_as] = apart.dropna().to_numpy(float)
+            condition = f"{rule.removesuffix(f' at {batch}')}, batch {batch}"
+            values[condition] = apart.dropna().to_numpy(float)
         for condition, effect in over_seeds(values).items():
+            condition = f"{condition}, {ENDINGS[ending].short}"
             note = "the control at one rate, the rule at its own"
-            yield ended_lower(
-                statement, f"{condition}, {ENDINGS[ending].short}", effect, PART, note
-            )
+            yield lower(statement, "derived", condition, effect, note=note)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_start
-from experiments.study import SweepStudy, check_counts, check_parts
+from experiments.study import SweepStudy, check_counts, check_names, check_parts
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,8 @@ class Study(SweepStudy):
         check_parts(self, "decay")
         self.setup.schedule.check_decay()
         known = [rule.name for rule in self.rules]
-        if not known or len(set(known)) < len(known):
-            raise InputError(f"rules are {known}; expected at least one, each name once")
-        names = [arm.name for arm in self.arms]
-        if not names or len(set(names)) < len(names):
-            raise InputError(f"arms are {names}; expected at least one, each once")
+        check_names("rules", known)
+        check_names("arms", [arm.name for arm in self.arms])
         for arm in self.arms:
             if arm.rule not in known:
                 raise InputError(f"arms: rule {arm.rule!r}; expected one of {', '.join(known)}")
@@ -86,8 +83,7 @@ class Study(SweepStudy):
                 f"choosing is {self.choosing} of {len(self.seeds)} seeds; leave some that are "
                 "judged, or give every arm one rate"
             )
-        if not self.setup.averages:
-            raise InputError('setup.averages are none; expected a half-life, as "4%"')
+        self.check_averages()
 
     @property
     def tokens(self) -> int:

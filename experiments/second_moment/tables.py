@@ -1,116 +1,74 @@
 """What the figures and the notebook show beside the claims: tables of the committed results."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from bss.points.contrasts import half_interval
-from bss.points.standings import ENDINGS
 from bss.schedules.batch import BatchSchedule
 from experiments.second_moment.half_lives import cells, envelope
-from experiments.second_moment.judged import (
+from experiments.second_moment.losses import (
     Cell,
-    Config,
-    choosing,
-    judged,
-    losses,
+    Part,
+    endings_of,
     of_beta2,
     of_both,
-    read_part,
 )
 
 GRID = 40
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What a part of the study wrote: final losses, curves at constant rate, its config."""
-
-    contenders: pd.DataFrame
-    runs: pd.DataFrame
-    config: Config
-
-    @cached_property
-    def judged(self) -> dict[Cell, pd.DataFrame]:
-        """Test losses of the seeds that are judged, [batch, seed], by rule and ending."""
-        return losses(judged(self.contenders, self.config))
-
-    @cached_property
-    def chose(self) -> dict[Cell, pd.DataFrame]:
-        """Held-out losses [batch, seed] of the seeds that chose the rates, at those rates."""
-        return choosing(self.contenders, self.config)
-
-    @property
-    def seq_len(self) -> int:
-        """Tokens of a sequence."""
-        return int(self.config["setup"]["text"]["seq_len"])
-
-
-def read_trained(folder: Path) -> Trained:
-    """A part from its folder of results."""
-    contenders, config = read_part(folder)
-    return Trained(contenders, pd.read_parquet(folder / "runs.parquet"), config)
-
-
-def at_one_rate(part: Trained) -> Trained:
+def at_one_rate(part: Part) -> Part:
     """One rule at one rate, those of the most runs, on the seeds at which every batch has them."""
-    keys = ["rule", "peak_lr"]
-    most = part.runs.groupby(keys, sort=False)["run"].nunique().idxmax()
+    counts = part.runs.groupby(["rule", "peak_lr"], sort=False)["run"].nunique()
+    rule, rate = counts.idxmax()  # type: ignore[misc]
     contenders, runs = (
-        table.loc[table[keys].apply(tuple, axis=1) == most]
+        table.loc[(table["rule"] == rule) & (table["peak_lr"] == rate)]
         for table in (part.contenders, part.runs)
     )
     batches = contenders.groupby("seed")["batch"].nunique()
     whole = batches.index[batches == contenders["batch"].nunique()]
     contenders, runs = (table.loc[table["seed"].isin(whole)] for table in (contenders, runs))
-    return Trained(contenders, runs, part.config)
+    return replace(part, contenders=contenders, runs=runs)
 
 
-def merged(first: Trained, second: Trained) -> tuple[dict[Cell, pd.DataFrame], Config]:
-    """Judged losses of two parts, without the controls, and a config with the rules of both."""
-    ended, config = of_both(*((part.contenders, part.config) for part in (first, second)))
-    own = of_beta2(config)
-    return {cell: table for cell, table in ended.items() if cell[0] in own}, config
-
-
-def enveloped(first: Trained, second: Trained) -> dict[Cell, pd.DataFrame]:
+def enveloped(first: Part, second: Part) -> dict[Cell, pd.DataFrame]:
     """Judged losses of both parts by rule and ending, and those of each batch at its best rule."""
-    both, _ = merged(first, second)
+    judged, config = of_both(first, second)
+    both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
     chose = first.chose | second.chose
-    for ending in [known for known in ENDINGS if any(own == known for _, own in both)]:
+    for ending in endings_of(both):
         rules = [rule for rule, own in both if own == ending]
         tables = ({rule: some[rule, ending] for rule in rules} for some in (both, chose))
         both["best rule of each batch", ending], _ = envelope(*tables)
     return both
 
 
-def half_lives(first: Trained, second: Trained) -> dict[str, pd.DataFrame]:
+def half_lives(first: Part, second: Part) -> dict[str, pd.DataFrame]:
     """Every cell of both parts by ending, with its loss above that of the batch's best rule.
 
     Returns:
         Columns rule, batch, tokens and steps of the half-life, loss, above, and half, half the
         interval of above at 95% over paired seeds.
     """
-    both, config = merged(first, second)
-    found = {}
-    for ending in [known for known in ENDINGS if any(own == known for _, own in both)]:
+    judged, config = of_both(first, second)
+    both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
+    by_ending = {}
+    for ending in endings_of(both):
         table = cells(both, ending, config)
         named, values = table.iloc[:, :4], table.iloc[:, 4:]
         tables = []
         for _, rows in values.groupby(table["batch"]):
-            best = rows.mean(axis=1).to_numpy().argmin()
-            apart = (rows - rows.iloc[best]).to_numpy(float)
-            half = half_interval(apart.T)
-            columns = {"loss": rows.mean(axis=1), "above": apart.mean(axis=1), "half": half}
+            means = rows.mean(axis=1)
+            apart = (rows - rows.loc[means.idxmin()]).to_numpy(float)
+            columns = {"loss": means, "above": apart.mean(axis=1), "half": half_interval(apart.T)}
             tables.append(named.loc[rows.index].assign(**columns))
-        found[ending] = pd.concat(tables)
-    return found
+        by_ending[ending] = pd.concat(tables)
+    return by_ending
 
 
-def beside(part: Trained, column: str, reference: str) -> dict[str, pd.DataFrame]:
+def beside(part: Part, column: str, reference: str) -> dict[str, pd.DataFrame]:
     """Each schedule's losses less those of a constant at equal tokens, over the last two e-folds.
 
     Args:
@@ -130,31 +88,30 @@ def beside(part: Trained, column: str, reference: str) -> dict[str, pd.DataFrame
         curves.setdefault(short(str(batch), part), {})[int(str(seed))] = at
     ends = [x[-1] for seeds in curves.values() for x, _ in seeds.values()]
     grid = np.linspace(min(ends) - 1.0, min(ends), GRID)
-    found = {}
-    flat = constants(part)
+    tables, flat = {}, constants(part)
     for name in sorted(curves, key=lambda name: (name not in flat, len(name), name)):
         pairs = [(curves[name][s], curves[reference][s]) for s in curves[name]]
         apart = [np.interp(grid, *own) - np.interp(grid, *other) for own, other in pairs]
         mean, half = np.mean(apart, axis=0), half_interval(np.array(apart))
         columns = {"difference": mean, "low": mean - half, "high": mean + half}
         if name != reference:
-            found[name] = pd.DataFrame({"tokens": np.exp(grid), **columns})
-    return found
+            tables[name] = pd.DataFrame({"tokens": np.exp(grid), **columns})
+    return tables
 
 
-def constants(part: Trained) -> set[str]:
+def constants(part: Part) -> set[str]:
     """The names of the constants of a part."""
     table = named(part)
     return set(table.loc[table["role"] == "constant", "name"])
 
 
-def named(part: Trained) -> pd.DataFrame:
+def named(part: Part) -> pd.DataFrame:
     """The final losses of a part at one rate, contenders named by their batches."""
     final = at_one_rate(part).contenders
     return final.assign(name=[short(str(batch), part) for batch in final["batch"]])
 
 
-def short(batch: str, part: Trained) -> str:
+def short(batch: str, part: Part) -> str:
     """A batch schedule in a few letters: "8", "2 → 8 at 70%", or all its batches."""
     total = part.config["setup"]["schedule"]["tokens"]
     schedule = BatchSchedule.parse(batch, total=total)
@@ -166,7 +123,4 @@ def short(batch: str, part: Trained) -> str:
 
 def reached(points: pd.DataFrame) -> pd.DataFrame:
     """How many seeds of each batch reached each target: [target, batch]."""
-    table = points.pivot_table(
-        index="target_loss", columns="batch", values="reached", aggfunc="sum"
-    )
-    return table.iloc[::-1]
+    return points.pivot_table("reached", "target_loss", "batch", aggfunc="sum").iloc[::-1]

@@ -10,7 +10,7 @@ continues.
 from bss.sweeps.answers import run_sweep
 from bss.sweeps.price import price
 from bss.sweeps.sweep import SweepConfig, planned
-from bss.training.processes import say
+from bss.training.devices.processes import say
 from experiments.main import run_experiment
 
 
@@ -19,7 +19,7 @@ def experiment(config: SweepConfig) -> None:
     if config.dry_run:
         say(str(price(planned(config.setup, config.every_axis()))))
     elif answers := run_sweep(config):
-        for text in answers.told:
+        for text in answers.remarks:
             say(f"warning: {text}")
         print(f"report: {answers.report}")
 

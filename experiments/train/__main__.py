@@ -16,7 +16,7 @@ from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup
 from bss.sweeps.sweep import tables, trained
-from bss.training.processes import first, say, together
+from bss.training.devices.processes import first, say, together
 from experiments.main import run_experiment
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from bss.advice import advise
 from bss.advice.advice import WIDTH
-from bss.advice.of_table import of_table
+from bss.advice.fit_advice import FitAdvice
+from bss.advice.of_table import fit_advice
 from bss.advice.published import FIT, published
-from bss.advice.told import Told
 from bss.files import read_json
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.cells import cells_of
@@ -24,6 +24,7 @@ from tests.advice.known import ends, numbers
 
 TABLE = Path(__file__).parents[2] / "results/published/steplaw_dense_best.csv"
 COSTS = 0.005  # nats
+ENDING = "cosine"
 OLDER = "deepseek"  # the one rule here of a best batch, older than the table, that needs no loss
 
 
@@ -75,7 +76,7 @@ def assert_good(fit, cells, blind):
     """What the advice of fits blind to a cell gives up there, and what its interval holds."""
     given_up, holds, span = [], 0, []
     for rows, setting, best in cells:
-        found = advise(setting, of_table(blind(rows), setting, "without it"), [])
+        found = advise(setting, fit_advice(blind(rows), setting, ENDING, "without it"), [])
         low, value, high = ends(found.batch)
         given_up.append(lost(fit.points, rows, value))
         holds += low <= best <= high
@@ -107,9 +108,9 @@ def test_what_rules_cost_there(fit, cells):
     names = ("step-law", "power-lines", OLDER, "nanochat", "zhang")
     good = {name: np.zeros(2, int) for name in names}
     for rows, setting, _ in cells:
-        told = of_table(fit, setting, "")
+        told = fit_advice(fit, setting, ENDING, "")
         for at in advise(setting, told, names).rules:
-            (batch,) = numbers(at.told.batch_tokens)
+            (batch,) = numbers(at.hyperparameters.batch_tokens)
             costs = lost(fit.points, rows, batch), numbers(told.lost(batch))[0]
             good[at.name] += np.array(costs) <= COSTS
     by_runs, by_fit = ({name: int(x[kind]) for name, x in good.items()} for kind in (0, 1))
@@ -119,10 +120,10 @@ def test_what_rules_cost_there(fit, cells):
 
 def test_where_rules_alone_speak_the_interval_is_as_wide_as_that_of_batches_as_good(fit, cells):
     """By rules that have not seen the table: what they say by itself holds no measured best."""
-    widths = [ends(advise(at, of_table(fit, at, ""), []).batch) for _, at, _ in cells]
+    widths = [ends(advise(at, fit_advice(fit, at, ENDING, ""), []).batch) for _, at, _ in cells]
     assert np.median([high / low for low, _, high in widths]) == pytest.approx(WIDTH, rel=0.1)
     blind = [name for name in RULES if name != "step-law"]
-    nothing = Told("no fit", Estimate(None, note="none"))
+    nothing = FitAdvice("no fit", Estimate(None, note="none"))
     found = [(advise(at, nothing, blind), best) for _, at, best in cells]
     spans = [(numbers(*at.spread), best) for at, best in found if at.spread]
     assert len(spans) == 17 and not any(low <= best <= high for (low, high), best in spans)
@@ -134,13 +135,13 @@ def test_outside_of_what_was_tested_the_rules_answer_and_losses_are_not_known():
     setting = Setting(85e6, 2.5e9, 1024)
     found = advise(setting, published(setting))
     best = [at for at in found.rules if at.batch == "best" and at.in_range]
-    sizes = numbers(*(at.told.batch_tokens for at in best))
+    sizes = numbers(*(at.hyperparameters.batch_tokens for at in best))
     assert len(sizes) >= 2 and found.by == "rules" and found.spread == (min(sizes), max(sizes))
     low, value, high = ends(found.batch)
     assert low < min(sizes) <= value <= max(sizes) < high < 6 * low
     assert [cost.loss for cost in found.cost_of] == [None] * 4
     assert "params 85M is 2.53 times below those measured, 215M" in found.notes[0]
-    assert found.told.extrapolated == pytest.approx(185_600, rel=0.03)
+    assert found.fit.extrapolated == pytest.approx(185_600, rel=0.03)
 
 
 @pytest.mark.parametrize(

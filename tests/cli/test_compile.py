@@ -107,8 +107,8 @@ def test_fit_finds_the_largest_bucket(held, found, run_file, small_device, capsy
         return Memory(0, peak, peak, peak <= held)
 
     small_device(held)
-    monkeypatch.setattr("bss.training.largest.bucket_memory", planted)
-    monkeypatch.setattr("bss.training.compiled.examine", lambda *_: [])
+    monkeypatch.setattr("bss.training.aot.largest.bucket_memory", planted)
+    monkeypatch.setattr("bss.training.aot.compiled.examine", lambda *_: [])
     told = printed(capsys, "compile", str(run_file), "--on", "small:1", "--fit")
     assert [(one["remat"], one["bucket"]) for one in told["largest"]] == [
         (False, found[0]),
@@ -119,7 +119,7 @@ def test_fit_finds_the_largest_bucket(held, found, run_file, small_device, capsy
 def test_a_config_names_models_lengths_and_buckets(capsys, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "bss.training.compiled.examine",
+        "bss.training.aot.compiled.examine",
         lambda run, capacity, *_: seen.append((run, dict(capacity))) or [],
     )
     printed(capsys, "compile", "--config", "configs/critical_batch.py:paper", "--on", "cpu:1")

@@ -64,7 +64,7 @@ def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads
 @pytest.mark.parametrize(("law", "key"), [("hyperbola", "B_crit"), ("piecewise", "B_opt")])
 def test_the_other_laws_have_the_same_shape(runs, capsys, reads_back, law, key):
     fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8", "--law", law)
-    assert reads_back(EsFit, fit).surface is None
+    assert reads_back(EsFit, fit).joint is None
     for entry in fit["fits"]:
         assert set(entry[key]) >= {"value", "low", "high", "level"}
         assert {"S_min", "E_min", "S_opt", "status"} <= set(entry)

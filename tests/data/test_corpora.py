@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bss.data.corpora import corpus_of
-from bss.data.corpus import Asked, Corpus
+from bss.data.corpus import Corpus, CorpusRequest
 from bss.data.documents import SPLITS, split_of
 from bss.data.prepare import prepare
 from bss.data.text_files import TextFiles
@@ -123,7 +123,7 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, name, told):
 
 def test_roots_and_what_is_no_text_are_refused():
     with pytest.raises(InputError, match="roots: corpus 'files:x' takes none"):
-        corpus_of(Asked("files:x", roots=(".",)))  # type: ignore[arg-type]
+        corpus_of(CorpusRequest("files:x", roots=(".",)))  # type: ignore[arg-type]
 
     class Numbers(Corpus):
         def texts(self) -> Any:

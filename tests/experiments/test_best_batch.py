@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.plots.critical_data import data_figure
 from experiments.critical_batch import best_batch
-from experiments.critical_batch.asked import BEST_DATA, BEST_FOLLOWS, BEST_SIZE
+from experiments.critical_batch.best_batch import BEST_DATA, BEST_FOLLOWS, BEST_SIZE
+from experiments.critical_batch.figures import data_figure
 
 
 def planted(in_size, in_data, scatter=0.1):

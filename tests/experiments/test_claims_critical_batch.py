@@ -8,18 +8,7 @@ import pytest
 
 from bss.laws import fit_critical
 from bss.laws.fitting.estimate import Options
-from experiments.critical_batch import noise, published, shown
-from experiments.critical_batch.asked import (
-    AGREES,
-    BY_LAW,
-    DATA,
-    GROWS,
-    GROWS_WITH_SIZE,
-    HUMP,
-    LEVEL_BY_LAW,
-    MORE_DATA,
-    SIZE,
-)
+from experiments.critical_batch import noise, published, text_tables
 from experiments.critical_batch.claims import (
     CONTEXT,
     WIDE,
@@ -32,6 +21,17 @@ from experiments.critical_batch.claims import (
     growth,
     schedules,
     shape,
+)
+from experiments.critical_batch.statements import (
+    AGREES,
+    BY_LAW,
+    DATA,
+    GROWS,
+    GROWS_WITH_SIZE,
+    HUMP,
+    LEVEL_BY_LAW,
+    MORE_DATA,
+    SIZE,
 )
 
 RESULTS = Path(__file__).parents[2] / "results" / "critical_batch"
@@ -175,11 +175,11 @@ def test_every_claim_names_its_table_and_condition():
 
 
 def test_tables_tell_curves_and_why_a_claim_cannot_be_tested(committed):
-    assert shown.curves_beside({}).empty
-    table = shown.curves_beside({"N at one D": committed["size"]}, 1)
+    assert text_tables.curves_beside({}).empty
+    table = text_tables.curves_beside({"N at one D": committed["size"]}, 1)
     assert table["critical batch"].str.fullmatch(r"[\d.]+ \([\d.]+ to [\d.]+\)").all()
     assert len(table) == len(committed["size"].fits)
-    told = shown.reasons(schedules(pd.read_csv(RESULTS / "schedules.csv")))
+    told = text_tables.reasons(schedules(pd.read_csv(RESULTS / "schedules.csv")))
     assert "one seed; the fewest steps of at most 6 settings, 3 of 15 bracketed" in told
-    beside_law = shown.exponents_beside(committed)
+    beside_law = text_tables.exponents_beside(committed)
     assert beside_law.loc[1, "without a law"].startswith("0.337 (−0.421")

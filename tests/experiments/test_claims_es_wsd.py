@@ -85,7 +85,7 @@ def test_steps_that_differ_too_much_are_no_control():
         "ramp": ("schedule", "0:2 500K:6", 1.4),  # its mean batch is 3
     }
     near, far = (
-        claims.equal_steps(finals(schedules, steps={"constant 3": 1_000, "ramp": steps}))
+        list(claims.equal_steps(finals(schedules, steps={"constant 3": 1_000, "ramp": steps})))
         for steps in (1_050, 1_300)
     )
     assert [one.verdict for one in near] == ["shown"]

@@ -26,7 +26,7 @@ from experiments.critical_batch.measure import (
     with_overhead,
 )
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
-from experiments.critical_batch.study import Bend, Design, Point, Study
+from experiments.critical_batch.study import Bend, Point, PointSet, Study
 from experiments.critical_batch.tables import critical_table, laws_table, noise_table
 from experiments.critical_batch.trials import Trial, merged, price_table, sweep
 from tests.drawn import points, texts
@@ -48,7 +48,7 @@ def study() -> Study:
     assert whole.schedules
     return replace(
         whole,
-        designs=(Design("data", points),),
+        designs=(PointSet("data", points),),
         bend=TRUTH,
         reference=128,
         margin=1.3,
@@ -345,10 +345,10 @@ def test_the_paper_is_priced_at_its_sizes_budgets_and_batches():
         ({"seeds": ()}, "seeds are []; expected different ones, at least one"),
         ({"seeds": (1, 1)}, "seeds are [1, 1]"),
         ({"designs": ()}, "designs are []; expected one or more"),
-        ({"designs": (Design("x", ()),)}, "design x has no points"),
-        ({"designs": (Design("x", (Point("picoo", 1_000_000),)),)}, "did you mean 'pico'?"),
-        ({"designs": (Design("x", (Point("pico", 9_000),)),)}, "at most 10% of the smallest"),
-        ({"designs": (Design("x", (Point("pico", 99_000),), "bytes"),)}, "unit 'bytes'; write"),
+        ({"designs": (PointSet("x", ()),)}, "design x has no points"),
+        ({"designs": (PointSet("x", (Point("picoo", 1_000_000),)),)}, "did you mean 'pico'?"),
+        ({"designs": (PointSet("x", (Point("pico", 9_000),)),)}, "at most 10% of the smallest"),
+        ({"designs": (PointSet("x", (Point("pico", 99_000),), "bytes"),)}, "unit 'bytes'; write"),
         ({"grid": ()}, "has 0 batches; expected 3 or more"),
         ({"warmup_share": 1.0}, "warmup_share is 1.0; expected a part of 1"),
         ({"bend": Bend(0.0, 1.0)}, "bend.tokens and bend.budget must be positive"),

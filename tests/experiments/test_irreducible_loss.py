@@ -41,7 +41,7 @@ def planted(law: str, values: list[float]) -> list[dict]:
     rows = []
     for seed, value in enumerate(values):
         interval = Estimate(value, value - HALF, value + HALF)
-        fit = EsFit(LAWS["surface"], 32, (), surface_intervals={"L_0": interval})
+        fit = EsFit(LAWS["surface"], 32, (), joint_intervals={"L_0": interval})
         fit = replace(fit, residuals=({"relative_loss": 0.003}, {"relative_loss": -0.004}))
         rows.append(estimate_row(seed, law, fit, TRUTH, REACHED))
     return rows
@@ -66,7 +66,7 @@ def test_coverage_and_bias_are_counted_over_seeds():
 
 
 def test_an_open_interval_covers_what_is_beyond_its_other_end():
-    fit = EsFit(LAWS["surface"], 32, (), surface_intervals={"L_0": Estimate(1.4, None, 1.51)})
+    fit = EsFit(LAWS["surface"], 32, (), joint_intervals={"L_0": Estimate(1.4, None, 1.51)})
     fit = replace(fit, residuals=({"relative_loss": 0.0},))
     row = estimate_row(0, "surface", fit, TRUTH, REACHED)
     assert row["covers"] and not row["covers_reached"]

@@ -20,10 +20,9 @@ from bss.sweeps.branching import branched, decay_branch
 from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config, stages
-from experiments.late_switch import rescore
 from experiments.late_switch.__main__ import experiment
 from experiments.late_switch.law import (
     chosen_fit,
@@ -33,7 +32,7 @@ from experiments.late_switch.law import (
     left_out,
 )
 from experiments.late_switch.measure import catch_up, exponent, loss_at, switch_points
-from experiments.late_switch.predictions import candidates, predictions, score, scores
+from experiments.late_switch.predictions import candidates, predicted, predictions, score, scores
 from experiments.late_switch.runs import (
     by_law,
     decaying,
@@ -173,6 +172,17 @@ def test_stages_end_before_the_decay():
     assert stages(2, 8) == "0:2 50.4%:4 75%:8"
 
 
+ENGINE = dataclasses.replace(STUDY.setup.engine, buckets=(2,))
+PLANTED = dataclasses.replace(
+    STUDY,
+    small=2,
+    large=16,
+    shared_rate=4e-3,
+    resamples=10,
+    setup=dataclasses.replace(STUDY.setup, engine=ENGINE),
+    schedules=(Entry("early", "0:2 20%:16"), Entry("late", "0:2 70%:16")),
+)
+"""A study of the batches and the rate of the planted curves."""
 GRID = np.geomspace(80_000, 1_000_000, 400)
 
 
@@ -271,7 +281,7 @@ def test_predictions_stand_beside_the_constant_of_as_many_steps():
     losses |= {c.run.id: 1.7 for c in SWITCHED}
     statuses = {run: RunStatus("finished", losses={"eval_loss": x}) for run, x in losses.items()}
     unseen = [c for c in SWITCHED if c.name in ("stages", "middle")]
-    table = predictions(None, CONSTANTS, unseen, CONSTANTS, statuses)
+    table = predictions(CONSTANTS, unseen, CONSTANTS, statuses)
     assert set(table["name"]) == {"stages", "middle"}
     middle = table.set_index("name").loc["middle"]
     # 504K tokens in 4s and 496K in 32s take the steps of 7.06s throughout.
@@ -285,8 +295,8 @@ def test_predictions_stand_beside_the_constant_of_as_many_steps():
 
 def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves):
     fit = planted_curves.fit
-    tokens, warmup = 1_000_000, 50_000
-    after, loss = law_switch(fit, tokens, 4e-3, warmup, 2, 16)
+    tokens, warmup = 1_000_000, PLANTED.setup.schedule.warmup
+    after, loss = law_switch(PLANTED, fit, tokens)
     assert 2 * 16 * 64 < after < tokens
     for moved in (0.7 * after, 1.4 * after, 0.99 * tokens):
         schedule = BatchSchedule.late_switch(2, 16, tokens - round(moved))
@@ -295,7 +305,7 @@ def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves)
 
 @pytest.mark.slow
 def test_the_law_is_asked_for_batches_within_bounds(planted_curves):
-    found = law_schedules(planted_curves.fit, BASE, 4e-3, 0.2, 2, 16)
+    found = law_schedules(PLANTED, planted_curves.fit, BASE)
     assert list(found) == ["law", "law, for WSD", "law, for cosine"]
     for schedule in found.values():
         assert all(batch in range(2, 17, 2) for batch in schedule.batches)
@@ -303,7 +313,7 @@ def test_the_law_is_asked_for_batches_within_bounds(planted_curves):
 
 
 def test_without_a_fit_there_is_no_schedule(capsys):
-    assert law_schedules(None, BASE, 4e-3, 0.2, 2, 16) == {}
+    assert law_schedules(STUDY, None, BASE) == {}
     assert "law: no schedule; there is no fit" in capsys.readouterr().err
 
 
@@ -358,7 +368,10 @@ def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
     pilots = planted_curves.table(texts)
     pilots["loss"] *= 1 + 0.3 * np.exp(-pilots["tokens"] / 150_000)
     pilots["eval_loss"] = pilots["loss"]
-    fits = fit_pilots(pilots, (0, 800_000), 0, 10)
+    schedule = dataclasses.replace(PLANTED.setup.schedule, warmup=0)
+    setup = dataclasses.replace(PLANTED.setup, schedule=schedule)
+    study = dataclasses.replace(PLANTED, setup=setup, starts=(0.0, 0.8))
+    fits = fit_pilots(study, pilots)
     assert len(fits) == 4
     assert [left_out(fit) for fit in fits] == sorted(left_out(fit) for fit in fits)
     chosen = chosen_fit(fits)
@@ -373,10 +386,11 @@ def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
     (ratio,) = set(table["all_ratio"])
     assert ratio == pytest.approx(scores(unseen, 4e-3).to_dict("records")[0]["ratio"])
     # Of losses that no run has, there is no law; the table keeps its columns.
-    assert fit_pilots(pilots, (10**9,), 0, 10) == []
+    none = pilots.loc[pilots["tokens"] < 999_000]
+    assert fit_pilots(dataclasses.replace(study, starts=(0.999,)), none) == []
     assert chosen_fit([]) is None
     assert list(candidates([], None, 4e-3).columns) == list(table.columns)
-    assert "no law of losses since 1,000,000,000 tokens" in capsys.readouterr().err
+    assert "no law of losses since 999,000 tokens" in capsys.readouterr().err
 
 
 RESULTS = Path(__file__).parents[2] / "results/late_switch"
@@ -428,7 +442,7 @@ def test_the_committed_predictions_are_those_of_the_committed_fit():
     held = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
     study = from_dict(Study, json.loads((RESULTS / "experiment.json").read_text())["config"])
     told = pd.read_csv(RESULTS / "predictions.csv")
-    again = rescore.predictions(study, held, told)
+    again = predicted(study, held, told)
     np.testing.assert_allclose(again["predicted"], told["predicted"], rtol=1e-9)
 
 

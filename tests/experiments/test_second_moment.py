@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.plots.best_batch import best_batch_figure
 from bss.sweeps.price import price
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
@@ -18,12 +17,13 @@ from experiments.second_moment import (
     claims,
     growing,
     half_lives,
-    judged,
     power,
     runs,
     slower,
     tables,
 )
+from experiments.second_moment import losses as losses_of
+from experiments.second_moment.figures import best_batch_figure
 from experiments.second_moment.study import Study
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -36,6 +36,12 @@ MEANS = {STEP: [0.014, 0.0, 0.004, 0.03, 0.1, 0.2], TOKENS: [0.0, 0.004, 0.02, 0
 def study(part="rules") -> Study:
     """A part as its config asks for it."""
     return from_dict(Study, json.loads(get_config(part).to_json()))
+
+
+def planted(scatter=0.003, swap=None):
+    """A part with the planted losses, two rules swapped where asked."""
+    table = finals(scatter).replace({"rule": swap or {}})
+    return losses_of.Part(table, pd.DataFrame(), config())
 
 
 def config(part="rules"):
@@ -104,35 +110,35 @@ def test_a_rate_at_which_a_seed_was_lost_is_not_chosen():
 
 
 def test_the_seeds_that_choose_are_not_judged():
-    kept = judged.judged(finals(), config())
+    kept = losses_of.judged(finals(), config())
     assert set(kept["seed"]) == set(range(2, 12))
     assert set(kept["peak_lr"]) == {2e-3} and set(kept["trials"]) == {3}
 
 
 def test_a_planted_interior_and_a_planted_edge_are_scored_as_guessed():
     guess = json.loads((RESULTS / "predictions/second_moment.json").read_text())["guess"]
-    scored = judged.score(judged.where_best(finals(), config()), guess)
+    scored = losses_of.score(losses_of.where_best(planted()), guess)
     assert scored["right"].tolist() == 6 * [True]
-    swapped = finals().replace({"rule": {STEP: TOKENS, TOKENS: STEP}})
-    scored = judged.score(judged.where_best(swapped, config()), guess)
+    swapped = planted(swap={STEP: TOKENS, TOKENS: STEP})
+    scored = losses_of.score(losses_of.where_best(swapped), guess)
     assert scored["right"].tolist() == 6 * [False]
 
 
 def test_claims_find_what_was_planted_and_leave_ties_undecided():
-    made = claims.rules(finals(), config())
+    made = claims.rules(planted())
     verdicts = {(one.statement, one.condition): one.verdict for one in made}
     assert verdicts[claims.INSIDE, f"{STEP}, batch 1, decayed"] == "shown"
     assert verdicts[claims.INSIDE, f"{TOKENS}, batch 1, decayed"] != "shown"
     assert verdicts[claims.LARGER, "batch 1, decayed"] == "shown"
     assert verdicts[claims.LARGER, "batch 32, decayed"] == "shown"
     assert verdicts[claims.MOVES, "batch 1 less 2, constant rate"] == "shown"
-    noisy = claims.rules(finals(scatter=0.05), config())
+    noisy = claims.rules(planted(scatter=0.05))
     small = [one for one in noisy if one.statement == claims.MOVES]
     assert {one.verdict for one in small} == {"undecided"}
 
 
 def test_the_figure_has_a_line_for_each_rule_and_marks_bounds():
-    figure = best_batch_figure(judged.losses(judged.judged(finals(), config())), seq_len=64)
+    figure = best_batch_figure(planted().judged, seq_len=64)
     panels = [ax for ax in figure.axes if ax.get_title(loc="left")]
     assert len(panels) == 3
     large = [line for line in panels[0].lines if line.get_markersize() == 9]
@@ -146,7 +152,7 @@ def test_contenders_named_by_their_batches_have_one_rule_and_rate_and_all_seeds(
     table["run"] = [f"{name}, {rate:g}, {seed}" for name, rate, seed in table[KEYS].to_numpy()]
     lost = (table["seed"] == 5) & (table["batch"] == "4")
     curves = table.loc[~lost & (table["rate"] == "constant")]
-    shown = tables.named(tables.Trained(table.loc[~lost], curves, config()))
+    shown = tables.named(losses_of.Part(table.loc[~lost], curves, config()))
     assert not shown.duplicated(["name", "rate", "seed"]).any()
     assert set(shown["rule"]) == {STEP} and set(shown["peak_lr"]) == {2e-3}
     assert set(shown["name"]) == {"1", "2", "4", "8", "16", "32"}
@@ -275,12 +281,14 @@ def test_the_journal_says_of_the_guess_what_the_tables_say():
     written = {tuple(cell.strip() for cell in line[:2]): line[2:] for line in lines[2:8]}
     guess = json.loads((RESULTS / "predictions/second_moment.json").read_text())["guess"]
     names = {"constant": "constant rate", "averaged": "averaged", "decay": "decayed"}
-    parts = [judged.read_part(RESULTS / "second_moment" / name) for name in ("rules", "rules_h100")]
-    found = [judged.where_best(*part) for part in parts]
+    parts = [
+        losses_of.read_part(RESULTS / "second_moment" / name) for name in ("rules", "rules_h100")
+    ]
+    found = [losses_of.where_best(part) for part in parts]
     for (rule, ending), at in found[0].items():
         cells = [cell.strip() for cell in written[rule.removeprefix("0"), names[ending]]]
         again = found[1][rule, ending]
-        assert cells[:3] == [guess[rule][ending], at.found, again.found]
+        assert cells[:3] == [guess[rule][ending], at.verdict, again.verdict]
         assert (
             cells[3].replace("−", "-").startswith(f"{again.smallest_above:+.3f}".replace("0.", "."))
         )

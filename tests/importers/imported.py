@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.importers import ANY, IMPORTERS, Options, Report, import_runs, read_logs
+from bss.importers import ANY, IMPORTERS, LogOptions, Report, import_runs, read_logs
 from bss.importers.batches import Batches
 from tests.importers.writers import SEQ_LEN, Row, Written
 
 
-def options_of(written: Written) -> Options:
+def options_of(written: Written) -> LogOptions:
     batches = Batches.parse([written.schedule] if "batch" in written.needs else [])
-    return Options(batches, SEQ_LEN if "seq_len" in written.needs else None)
+    return LogOptions(batches, SEQ_LEN if "seq_len" in written.needs else None)
 
 
 def imported(paths: Sequence[Path], written: Written, auto: bool = False) -> tuple:
@@ -21,7 +21,7 @@ def imported(paths: Sequence[Path], written: Written, auto: bool = False) -> tup
     return the_run(paths, options_of(written), "auto" if auto else written.format)
 
 
-def the_run(paths: Sequence[Path], options: Options, name: str) -> tuple[pd.DataFrame, Report]:
+def the_run(paths: Sequence[Path], options: LogOptions, name: str) -> tuple[pd.DataFrame, Report]:
     importer = ANY if name == "auto" else IMPORTERS[name]
     [(table, report)] = import_runs(list(read_logs(paths, importer, options)), options)
     return table, report

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.importers import ANY, Options, import_runs, read_logs
+from bss.importers import ANY, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
 from tests.importers.test_samples import SAMPLES
 
@@ -41,7 +41,7 @@ def import_damaged(tmp_path, file, seed: int) -> None:
     for _ in range(int(rng.integers(1, 4))):
         data = damaged(data, rng)
     path.write_bytes(data)
-    options = Options(Batches.parse(["*=8"]), 64) if rng.random() < 0.8 else Options()
+    options = LogOptions(Batches.parse(["*=8"]), 64) if rng.random() < 0.8 else LogOptions()
     tables, told = [], ""
     try:
         tables = [frame for frame, _ in import_runs(list(read_logs([path], ANY, options)), options)]

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bss.errors import InputError
-from bss.importers import Options
+from bss.importers import LogOptions
 from bss.importers.batches import Batches
 from tests.cli.called import printed, refused
 from tests.importers.imported import assert_same, expected, the_run
@@ -23,7 +23,7 @@ from tests.importers.writers import (
     trainer_state,
 )
 
-EIGHT = Options(Batches.parse(["8"]), SEQ_LEN)
+EIGHT = LogOptions(Batches.parse(["8"]), SEQ_LEN)
 
 
 def test_checkpoints_of_a_run_are_one(tmp_path):
@@ -46,7 +46,7 @@ def test_event_files_of_a_directory_are_attempts(tmp_path):
     first = tmp_path / "run" / "events.out.tfevents.1700000000.host.1.0"
     first.rename(tmp_path / "run" / "events.out.tfevents.1600000000.host.1.0")
     events(tmp_path, rows[12:])
-    table, report = the_run([tmp_path], Options(seq_len=SEQ_LEN), "tensorboard")
+    table, report = the_run([tmp_path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
     assert_same(table, expected(abandoned[:12] + rows[12:], FORMATS["tensorboard"]))
     assert (report.restarts, report.superseded) == (1, 8)
 
@@ -55,7 +55,7 @@ def test_names_join_the_attempts_of_a_run(tmp_path):
     rows = rows_of_run(0, schedule="8")
     for name, part in (("a-10", rows[15:]), ("a-2", rows[:18])):
         llmc(tmp_path, part).rename(tmp_path / f"{name}.log")
-    options = Options(EIGHT.batches, SEQ_LEN, r"(?P<run>\w)-\d+")
+    options = LogOptions(EIGHT.batches, SEQ_LEN, r"(?P<run>\w)-\d+")
     table, report = the_run([tmp_path], options, "llm.c")
     wanted = expected(rows, FORMATS["llm.c"]).assign(run="a")
     assert_same(table, wanted)
@@ -68,7 +68,7 @@ def test_the_batch_of_a_device_is_no_batch(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "run.yaml").write_text("per_device_train_batch_size: {desc: null, value: 4}\n")
     with pytest.raises(InputError, match="run run does not say its batch"):
-        the_run([path], Options(seq_len=SEQ_LEN), "wandb")
+        the_run([path], LogOptions(seq_len=SEQ_LEN), "wandb")
     _, report = the_run([path], EIGHT, "wandb")
     assert report.notes == ("per_device_train_batch_size 4 is the batch of a device",)
 
@@ -82,7 +82,7 @@ def test_one_of_several_held_out_losses_is_chosen(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     table, report = the_run([path], EIGHT, "olmo")
     assert "eval_loss" not in table and "choose with --columns eval_loss=NAME" in report.notes[0]
-    chosen = Options(EIGHT.batches, SEQ_LEN, columns={"eval_loss": "eval/lm/b/CE loss"})
+    chosen = LogOptions(EIGHT.batches, SEQ_LEN, columns={"eval_loss": "eval/lm/b/CE loss"})
     table, report = the_run([path], chosen, "olmo")
     assert set(table["eval_loss"]) == {5.0} and not report.notes
 

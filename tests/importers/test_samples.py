@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bss.cli import main
-from bss.importers import Options
+from bss.importers import LogOptions
 from bss.importers.batches import Batches
 from bss.tables import read_runs
 from tests.cli.called import printed
@@ -49,7 +49,7 @@ def test_auto_recognises_every_sample(tmp_path, capsys):
 def test_each_format_reads_its_sample(name, path):
     batch, source, missing = RUNS[name, path]
     given = [("0:8 50K:16" if name == "torchtitan" else "8")] if source == "--batch" else []
-    table, report = the_run([SAMPLES / path], Options(Batches.parse(given), 64), name)
+    table, report = the_run([SAMPLES / path], LogOptions(Batches.parse(given), 64), name)
     assert (report.batch, report.batch_from, report.missing) == (batch, source, missing)
     assert (table["tokens"].iloc[-1], table["step"].iloc[-1]) == (report.tokens, report.steps)
 

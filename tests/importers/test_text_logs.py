@@ -6,13 +6,13 @@ import json
 import pytest
 
 from bss.errors import InputError
-from bss.importers import Options
+from bss.importers import LogOptions
 from bss.importers.batches import Batches
 from tests.importers.imported import the_run
 
-NONE = Options()
-LENGTH = Options(seq_len=64)
-BOTH = Options(Batches.parse(["8"]), 64)
+NONE = LogOptions()
+LENGTH = LogOptions(seq_len=64)
+BOTH = LogOptions(Batches.parse(["8"]), 64)
 
 
 def read(tmp_path, text, options=NONE, name="run.log", encoding="utf-8"):
@@ -114,7 +114,7 @@ NANOTRON = (
 def test_nanotron_by_version(tmp_path, billions):
     text = NANOTRON.format(50, "839M", "global_batch_size: 4.1K | lm_loss: 2.38 | lr: 1e-05")
     text += NANOTRON.format(100, f"1.68{billions}", "grad_norm: 1.4M | lr: 1e-05 | lm_loss: 2.35")
-    table, _ = read(tmp_path, text, Options(Batches.parse(["4096"]), 4096))
+    table, _ = read(tmp_path, text, LogOptions(Batches.parse(["4096"]), 4096))
     assert columns(table, "step", "tokens", "lr", "loss") == [
         [50, 838860800, 1e-5, 2.38],
         [100, 1677721600, 1e-5, 2.35],

@@ -8,7 +8,7 @@ import pytest
 
 from bss.cli import main
 from bss.errors import InputError
-from bss.importers import IMPORTERS, Options, import_runs, read_logs
+from bss.importers import IMPORTERS, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
 from tests.cli.called import refused
 from tests.importers.imported import assert_same, expected, the_run
@@ -23,7 +23,7 @@ from tests.importers.writers import (
     rows_of_run,
 )
 
-EIGHT = Options(Batches.parse(["8"]), SEQ_LEN)
+EIGHT = LogOptions(Batches.parse(["8"]), SEQ_LEN)
 FILE = "events.out.tfevents.1700000000.host.1.0"
 
 
@@ -104,7 +104,7 @@ def test_wandb_steps_are_refused_where_they_count_logs(tmp_path):
     path = lines(tmp_path / "run.jsonl", [{"_step": i, **row} for i in range(3)])
     with pytest.raises(InputError, match="counts the logs of huggingface; export its train/global"):
         the_run([path], EIGHT, "wandb")
-    named = Options(EIGHT.batches, SEQ_LEN, columns={"step": "_step"})
+    named = LogOptions(EIGHT.batches, SEQ_LEN, columns={"step": "_step"})
     assert the_run([path], named, "wandb")[1].steps == 2
     chart = tmp_path / "chart.csv"
     chart.write_text("Step,r - train/loss\n0,4.5\n1,4.4\n")
@@ -139,7 +139,7 @@ def test_runs_of_one_history_are_told_apart(tmp_path):
     pd.DataFrame(rows).to_csv(tmp_path / "all.csv")
     pd.DataFrame(rows).rename(columns={"run_id": "who"}).to_parquet(tmp_path / "all.parquet")
     for name, columns in (("all.jsonl", {}), ("all.csv", {}), ("all.parquet", {"run": "who"})):
-        options = Options(EIGHT.batches, SEQ_LEN, columns=columns)
+        options = LogOptions(EIGHT.batches, SEQ_LEN, columns=columns)
         logs = read_logs([tmp_path / name], IMPORTERS["wandb"], options)
         tables = [table for table, _ in import_runs(list(logs), options)]
         assert [table["run"].iloc[0] for table in tables] == ["a", "b"]
@@ -229,7 +229,7 @@ def test_numbers_as_text_one_of_several_sets_and_no_batch_that_is_true(tmp_path)
     assert steps_of(the_run([path], EIGHT, "wandb")[0], "eval_loss") == {8: 5}
     (tmp_path / "run.yaml").write_text("trainer: {value: {train_batch_size: true}}\n")
     with pytest.raises(InputError, match="run run does not say its batch"):
-        the_run([path], Options(seq_len=SEQ_LEN), "levanter")
+        the_run([path], LogOptions(seq_len=SEQ_LEN), "levanter")
 
 
 def test_parts_of_an_exported_history_are_one_run(tmp_path):
@@ -248,7 +248,7 @@ def test_a_damaged_record_is_refused(tmp_path):
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(InputError, match=r"record \d+ is cut off or damaged"):
-        the_run([path], Options(seq_len=SEQ_LEN), "tensorboard")
+        the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
 
 
 def test_a_loss_measured_again_at_the_end_restarts_nothing(tmp_path):
@@ -269,7 +269,7 @@ def test_runs_are_named_by_the_directory_that_says_something(tmp_path):
         folder.mkdir(parents=True)
         path.rename(folder / path.name)
     wanted = expected(rows, FORMATS["tensorboard"])
-    table, _ = the_run([tmp_path / "a"], Options(seq_len=SEQ_LEN), "tensorboard")
+    table, _ = the_run([tmp_path / "a"], LogOptions(seq_len=SEQ_LEN), "tensorboard")
     assert_same(table, wanted.assign(run="a"))
 
 
@@ -281,5 +281,5 @@ def test_held_out_sets_of_a_trainer_state(tmp_path):
     path.write_text(json.dumps({"log_history": [*logs, {"step": 1, "eval_pile_loss": 6.0}]}))
     _, report = the_run([path], EIGHT, "auto")
     assert "eval_loss left out: eval_c4_loss, eval_pile_loss" in report.notes[0]
-    named = Options(EIGHT.batches, SEQ_LEN, columns={"eval_loss": "eval_pile_loss"})
+    named = LogOptions(EIGHT.batches, SEQ_LEN, columns={"eval_loss": "eval_pile_loss"})
     assert steps_of(the_run([path], named, "auto")[0], "eval_loss") == {1: 6}

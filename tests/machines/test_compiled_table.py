@@ -5,7 +5,7 @@ import pytest
 from benchmarks.compiled import CONFIGS, compiled, versions
 from bss.files import read_json
 from bss.machines.absent import machine
-from bss.sweeps.fits import COMPILED, found, keys, told
+from bss.sweeps.fits import COMPILED, fits_line, keys, program_of
 from bss.sweeps.programs import jobs, setup_of
 from bss.sweeps.reading import read_config
 
@@ -41,8 +41,8 @@ def test_the_table_holds_the_named_programs_and_says_what_fits(tmp_path, monkeyp
         assert 0 < row["bound"]["mfu"] < 1.1
     config = read_config("configs/es_wsd.py:gpu")
     monkeypatch.chdir(tmp_path)  # the table is the checkout's, from anywhere
-    assert told(jobs(config), "h100:1").startswith("h100:1: fits, at most 1.52 GB of 80 (10M")
-    assert "not compiled" in told(jobs(config), "h200:1")
+    assert fits_line(jobs(config), "h100:1").startswith("h100:1: fits, at most 1.52 GB of 80 (10M")
+    assert "not compiled" in fits_line(jobs(config), "h200:1")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_program_compiles_to_what_it_was(row):
     pytest.importorskip("nvidia.cudnn")
     if TABLE["versions"] != versions():
         pytest.skip(f"the table is of {TABLE['versions']}")
-    key, job = next((key, job) for key, job in asked() if found([row], key))
+    key, job = next((key, job) for key, job in asked() if program_of([row], key))
     again = compiled(job, key, machine(row["machine"]))
     for field in ("state_bytes", "temp_bytes", "peak_bytes", "flops", "bytes"):
         assert again[field] == pytest.approx(row[field], rel=1e-3), (

@@ -43,11 +43,11 @@ def test_a_given_vocabulary_changes_nothing_else():
 
 
 def test_table_has_a_row_for_every_size():
-    rows = {row.name: row for row in table(seq_len=128, vocab_size=300)}
+    rows = {row["name"]: row for row in table(seq_len=128, vocab_size=300)}
     assert list(rows) == list(SIZES)
     nano = named("nano", 300)
-    assert rows["nano"].flops_per_token == nano.training_flops_per_token(128)
-    assert rows["nano"].total == rows["nano"].non_embedding + 2 * 300 * 64
+    assert rows["nano"]["flops_per_token"] == nano.training_flops_per_token(128)
+    assert rows["nano"]["total"] == rows["nano"]["non_embedding"] + 2 * 300 * 64
 
 
 @pytest.mark.parametrize(("name", "told"), [("nanoo", "did you mean 'nano'?"), ("", "1.2B")])

@@ -1,6 +1,5 @@
 """Where notebooks read their results, and how they tell numbers."""
 
-import doctest
 import subprocess
 from types import SimpleNamespace
 
@@ -22,12 +21,6 @@ def ran(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     return commands
-
-
-def test_numbers_are_told_with_their_intervals():
-    examples = doctest.testmod(reading)
-    assert (examples.attempted, examples.failed) == (3, 0)
-    assert reading.verdict(float("nan"), 1, 10).startswith("NOT")
 
 
 def test_committed_results_are_read_without_a_run(ran, monkeypatch):

@@ -138,7 +138,7 @@ def test_a_seed_that_one_contender_lacks_is_left_out_of_its_pairs():
         [[1.0, 2.0, 3.5, 1.1], [0.7, 2.1, 3.0, np.nan], [0.9, 2.2, 3.3, 1.3]], index=list("abc")
     )
     found = contrasts(losses, [("a", "b"), ("a", "c")])
-    assert [found["a", other].n for other in "bc"] == [3, 4]
+    assert {pair: one.n for pair, one in found.items()} == {("a", "b"): 3, ("a", "c"): 4}
 
 
 def test_smallest_effect_is_seen_in_eighty_percent():

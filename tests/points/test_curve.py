@@ -4,6 +4,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError
 from bss.points.curve import default_targets, evaluated, points, smooth_curve
@@ -165,3 +166,66 @@ def test_runs_with_too_few_losses_are_told_and_left_out():
     assert evaluated(kept)[1] == []
     with pytest.raises(InputError, match="run b has 2 values of eval_loss; it needs 3"):
         evaluated(runs.loc[runs["run"] == "b"])
+
+
+def lines_by_hand(x, y, low, high):
+    """At each place the line through all points of its window, one by one."""
+    fitted = []
+    for at, first, last in zip(x, low, high, strict=True):
+        near = (x >= first - 1e-9) & (x <= last + 1e-9)
+        many = near.sum() > 1
+        fitted.append(np.polyval(np.polyfit(x[near] - at, y[near], 1), 0) if many else y[near][0])
+    return np.array(fitted)
+
+
+@pytest.mark.parametrize("smooth", [None, 300_000])
+def test_a_smooth_curve_is_a_line_fitted_in_every_window(smooth):
+    run = run_table((8,), last=1_000_000, every=15, noise=0.03)
+    tokens, loss = run["tokens"].to_numpy(float), run["eval_loss"].to_numpy(float)
+    x = np.log(tokens)
+    low, high = x - 0.125, x + 0.125
+    if smooth:
+        half = np.minimum(150_000, tokens - tokens[0])
+        low, high = np.log(tokens - half), np.log(tokens + half)
+    fitted = lines_by_hand(x, loss, low, high)
+    last = int(np.argmin(fitted)) + 1
+    found = smooth_curve(run, "eval_loss", smooth)
+    np.testing.assert_allclose(found.log_tokens, x[:last])
+    falling = isotonic_regression(fitted[:last], increasing=False).x
+    np.testing.assert_allclose(found.loss, falling, rtol=1e-9)
+    np.testing.assert_array_equal(found.steps, run["step"])
+
+
+def test_targets_are_chosen_at_even_distances_from_where_the_warm_up_is_behind():
+    runs = run_table((4, 8, 16), every=40)
+    ends = sorted(some["eval_loss"].to_numpy(float).min() for _, some in runs.groupby("run"))
+    highest = min(power_law(200_000.0, batch) for batch in (4, 8, 16))
+    lowest = ends[1]  # two of three are 60% or more
+    found = default_targets(runs, 4, warmup_tokens=100_000)
+    spaced = highest + (lowest - highest) * np.arange(1, 5) / 4
+    np.testing.assert_allclose(found, spaced, atol=2e-3)
+    assert [round(target, 3) for target in found] == [*found]
+    assert default_targets(runs, 4, warmup_tokens=100_000, share=1.0)[-1] == pytest.approx(
+        ends[2], abs=1.1e-3
+    )
+    near = default_targets(runs, 2, warmup_tokens=980_000, share=0.3)
+    assert len({round(target, 3) for target in near}) == 2
+    assert default_targets(runs, 1)[0] == pytest.approx(lowest, abs=1e-3)
+    with pytest.raises(InputError, match="targets: 0 asked for"):
+        default_targets(runs, 0)
+
+
+def test_a_target_met_at_the_first_loss_has_its_tokens():
+    step = np.arange(1, 9) * 10
+    run = pd.DataFrame({"run": "a", "batch": 2, "seq_len": 16, "step": step, "tokens": 32 * step})
+    run = run.assign(eval_loss=3.0 - 0.1 * np.arange(8))
+    with pytest.warns(UserWarning, match="1 runs .the first: a. are below target 3.5"):
+        row = points(run, [3.5], kind="annealed").iloc[0]
+    assert (row["tokens_to_target"], row["steps"]) == (pytest.approx(320), pytest.approx(10))
+    assert row["resolution"] == pytest.approx(math.log(2))
+    assert (row["budget_tokens"], row["kind"]) == (2560, "annealed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        last = points(run, [2.3], kind="annealed").iloc[0]
+    assert last["reached"] and last["tokens_to_target"] == pytest.approx(2560)
+    assert last["resolution"] == pytest.approx(math.log(8 / 7))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bss.points.contrasts import Measured, judge
+from bss.points.contrasts import Effect, judge
 from bss.points.effects import (
     beyond,
     by_groups,
@@ -75,6 +75,6 @@ def test_an_error_of_differences_is_that_of_all_pairs():
 
 
 def test_of_a_family_the_least_sure_is_told():
-    sure, unsure = (Measured(1.0, 5, Scatter(v, 4), Scatter(v, 20)) for v in (0.01, 0.5))
+    sure, unsure = (Effect(1.0, 5, Scatter(v, 4), Scatter(v, 20)) for v in (0.01, 0.5))
     assert weakest({"a": sure, "b": unsure}).p == judge({"a": sure, "b": unsure})["b"].p
     assert weakest({"a": sure, "c": sure}).sign == 1

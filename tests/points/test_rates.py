@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.errors import InputError
 from bss.points.curve import points
-from bss.points.rates import one_rate, rate_warnings
+from bss.points.rates import at_rate, near_as_one, one_rate, peak_rate, rate_warnings
 from bss.tables import check_runs
 
 
@@ -62,3 +63,54 @@ def test_several_rates_at_every_batch_are_said():
     assert said(both)[0] == [
         "every batch has several lr (1e-3 to 4e-3), fitted together: B_opt is at no one rate"
     ]
+
+
+def test_a_peak_is_the_highest_known_of_the_first_column_that_tells_one():
+    run = pd.DataFrame({"peak_lr": [np.nan, np.nan], "lr": [1e-3, np.nan]})
+    assert peak_rate(run) == 1e-3
+    assert peak_rate(run.assign(peak_lr=["2e-3", ""])) == 2e-3
+    assert np.isnan(peak_rate(run.drop(columns="lr")))
+
+
+def test_rates_within_a_percent_are_one():
+    assert near_as_one([1e-3, 0.9901e-3, 0.9899e-3, np.nan]) == {
+        1e-3: 1e-3, 0.9901e-3: 1e-3, 0.9899e-3: 0.9899e-3
+    }  # fmt: skip
+    points = pd.DataFrame({"peak_lr": [1e-3, 0.9901e-3]})
+    assert one_rate(points) == 1e-3
+    assert one_rate(points.assign(peak_lr=[1e-3, 0.9899e-3])) is None
+    assert one_rate(points.assign(peak_lr=[1e-3, np.nan])) is None
+    assert one_rate(points.iloc[:0]) is None
+
+
+def test_runs_of_one_rate_are_taken_and_another_is_refused():
+    runs = table([1e-3, 2e-3, 1.009e-3])
+    assert set(at_rate(runs, 1e-3)["run"]) == {"b2", "b8"}
+    assert set(at_rate(runs, 2.02e-3)["run"]) == {"b4"}
+    with pytest.raises(InputError, match=r"--at-rate 0.003: no run has it; .* are 1.009e-3, 2e-3$"):
+        at_rate(runs, 3e-3)
+    with pytest.raises(InputError, match="none; give the runs a column peak_lr or lr"):
+        at_rate(runs.drop(columns="lr"), 3e-3)
+
+
+def test_a_change_between_the_first_target_and_the_last_is_said_with_its_ends():
+    halved = table([4e-3] * 2, lambda part: np.where(part > 0.5, 0.5, 1.0))
+    ((warning,), _) = said(halved)
+    assert "within 2 of 2 runs" in warning and "(the first: run b2, 4e-3 to 2e-3)" in warning
+    assert said(halved, targets=(2.7, 2.51)) == ([], 4e-3)
+    late = table([4e-3] * 2, lambda part: np.where(part < 0.35, 0.5, 1.0))
+    assert len(said(late, targets=(2.8, 2.4))[0]) == 1  # met before the peak rate is
+    assert said(late, targets=(2.6, 2.4))[0] == []
+
+
+def test_an_envelope_tells_of_rates_between_batches_itself():
+    runs = table([1e-3, 2e-3])
+    measured = points(runs, (2.7, 2.4))
+    assert len(rate_warnings(runs, measured)) == 1
+    assert rate_warnings(runs, measured.assign(trials=2)) == []
+
+
+def test_a_batch_with_more_rates_differs_from_the_others():
+    one, other = table([1e-3, 1e-3]), table([4e-3]).assign(run="more")
+    ((warning,), rate) = said(pd.concat([one, other], ignore_index=True))
+    assert warning.startswith("lr differs between batches (1e-3 at batch 2)") and rate is None

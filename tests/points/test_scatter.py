@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bss.points.contrasts import Measured
+from bss.points.contrasts import Effect
 from bss.points.effects import apart
 from bss.points.scatter import Scatter, scaled, shared, summed
 
@@ -30,8 +30,8 @@ def test_a_sum_of_independent_errors_gains_freedom_and_one_pool_does_not():
 
 
 def test_a_difference_has_errors_only_where_both_have():
-    one = Measured(0.5, 4, Scatter(1.0, 2), Scatter(1.0, 6))
-    found = apart(one, Measured(0.2, 5, Scatter(1.0, 2), None))
+    one = Effect(0.5, 4, Scatter(1.0, 2), Scatter(1.0, 6))
+    found = apart(one, Effect(0.2, 5, Scatter(1.0, 2), None))
     assert found.estimate == pytest.approx(0.3)
     assert found.n == 4
     assert found.own

@@ -11,7 +11,7 @@ from bss.laws import check_losses, fit_es, fit_table
 from bss.laws.fitting.estimate import Options
 from bss.policies import POLICIES, policy_named
 from bss.policies.late_switch import LateSwitch
-from bss.policies.measured import Measured
+from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Basis, Limits, Policy
 from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule
@@ -119,7 +119,7 @@ def test_the_late_switch_grows_the_smallest_batch_unless_told(planted):
 
 def test_the_best_measured_batches_are_followed_where_no_law_is_assumed(planted):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
-    schedule = Measured()(Basis(planted.SEQ_LEN, points=points), 200_000_000, Limits())
+    schedule = FollowMeasured()(Basis(planted.SEQ_LEN, points=points), 200_000_000, Limits())
     least = points.loc[points.groupby("target_loss")["tokens_to_target"].idxmin()]
     for row in least.to_dict("records"):
         count = min(round(row["tokens_to_target"]), 199_999_999)
@@ -128,11 +128,11 @@ def test_the_best_measured_batches_are_followed_where_no_law_is_assumed(planted)
     failed = points.loc[points["batch"] == best].assign(reached=False)
     failed = failed.assign(tokens_to_target=100 * failed["tokens_to_target"])
     again = Basis(planted.SEQ_LEN, points=pd.concat([points, failed]))
-    schedule = Measured()(again, 200_000_000, Limits())
+    schedule = FollowMeasured()(again, 200_000_000, Limits())
     assert best not in schedule.batches  # what a run that missed it consumed is a bound
     none = Basis(planted.SEQ_LEN, points=points.assign(reached=False))
     with pytest.raises(InputError, match="no target was reached"):
-        Measured()(none, 1_000_000, Limits())
+        FollowMeasured()(none, 1_000_000, Limits())
 
 
 def test_the_theory_counts_a_sequence_as_a_sample():

@@ -10,8 +10,8 @@ from bss.models.sizes import named
 from bss.predictions.registration import Prediction, Registration, digest, register
 from bss.sweeps.grid import overlay
 from bss.training.config import RunConfig
-from bss.training.directory import open_run
-from bss.training.status import RunStatus
+from bss.training.record.directory import open_run
+from bss.training.record.status import RunStatus
 
 TOKENS = 999_936
 ENDINGS = ("constant", "wsd")
@@ -88,7 +88,7 @@ class Lab:
         with open_run(self.runs / run.id) as directory:
             directory.check_config(run)
             directory.add_execution({"commit": commit, "registration": registration})
-            directory.write_status(status)
+            directory.end(status)
 
 
 @pytest.fixture

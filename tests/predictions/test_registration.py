@@ -19,9 +19,9 @@ from bss.predictions.registration import (
 )
 from bss.sweeps.branching import branch
 from bss.sweeps.outcomes import outcomes
+from bss.training.devices.mesh import make_mesh
 from bss.training.execution import Execution, describe
-from bss.training.mesh import make_mesh
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 from bss.values import to_dict
 from tests.cli.called import printed, refused
 

@@ -10,13 +10,13 @@ import pytest
 from bss.laws import EsFit
 from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS
-from bss.laws.es.surface import Parameters
+from bss.laws.es.surface import SurfaceParameters
 from bss.laws.es.values import TargetFit
 from bss.laws.fitting.estimate import Estimate
 from bss.points.curve import points
 from bss.report.results import CONTENDERS, THROUGHPUT
 
-LAW = Parameters(0.9, 8.0, 0.4, 0.6, 1.0, 0.0)
+LAW = SurfaceParameters(0.9, 8.0, 0.4, 0.6, 1.0, 0.0)
 BATCHES = (1, 2, 3, 4, 6, 8, 16, 32)
 TARGETS = (1.9, 1.75, 1.65, 1.55, 1.48, 1.43)
 SEQ_LEN, TOKENS = 128, 1_600_000
@@ -103,7 +103,7 @@ def planted_fits():
         hyperbola.append(_target(loss, "hyperbola", crit, parameters, status))
     shared = {"seq_len": SEQ_LEN, "measured_batches": BATCHES, "resamples": 100}
     return {
-        "surface": EsFit(LAWS["surface"], fits=tuple(surface), surface=LAW._asdict(), **shared),
+        "surface": EsFit(LAWS["surface"], fits=tuple(surface), joint=LAW._asdict(), **shared),
         "piecewise": EsFit(LAWS["piecewise"], fits=tuple(piecewise), **shared),
         "hyperbola": EsFit(LAWS["hyperbola"], fits=tuple(hyperbola), **shared),
     }

@@ -6,7 +6,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting, answers
-from bss.rules.setting import non_embedding, sequences_of, tokens_of
+from bss.rules.setting import non_embedding
 
 KNOWN = Setting(2e8, 1e10, 1024, d_model=768, loss=3.0, noise_scale=2e5, batch_tokens=2e5, lr=1e-3)
 START = Hyperparameters(2**18, 1e-3, 0.9, 0.95, 1e-8, 0.1)
@@ -33,7 +33,7 @@ def test_what_a_rule_needs_is_told_and_others_answer():
         "marin": ("d_model",),
         "power-lines-decay": ("lr",),
     }
-    assert all(told[name].told == Hyperparameters() for name in lacking)
+    assert all(told[name].hyperparameters == Hyperparameters() for name in lacking)
     with pytest.raises(InputError, match="loss: missing; the rule of arXiv"):
         RULES["minicpm"](Setting(85e6, 2.5e9, 1024))
 
@@ -45,7 +45,7 @@ def test_the_range_is_told_and_the_answer_given():
     assert inside.in_range and not inside.outside
     assert outside.in_range is False
     assert outside.outside == ("tokens 1e+12 is outside 2e+09 to 1e+11",)
-    assert outside.told.batch_tokens is not None
+    assert outside.hyperparameters.batch_tokens is not None
     assert answers(KNOWN, ["mccandlish"])[0].in_range is None
 
 
@@ -73,7 +73,11 @@ def test_a_users_own_is_asked_as_the_others(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     told = answers(Setting(1e8, 1e9, 1024), ["myrule:RULE"])[0]
-    assert (told.name, told.told.batch_tokens, told.in_range) == ("myrule:RULE", 102_400, False)
+    assert (told.name, told.hyperparameters.batch_tokens, told.in_range) == (
+        "myrule:RULE",
+        102_400,
+        False,
+    )
     with pytest.raises(InputError, match="myrule:NUMBER is int; expected Rule"):
         answers(KNOWN, ["myrule:NUMBER"])
     with pytest.raises(InputError, match="did you mean 'step-law'"):
@@ -107,8 +111,7 @@ def test_what_a_scaling_cannot_do_is_told():
         Change(2**19, horizon=0)
 
 
-def test_units():
-    assert tokens_of(8, 1024) == 8192 and sequences_of(8192, 1024) == 8
+def test_parameters_without_embeddings():
     assert non_embedding(1e6, 1000, 100) == 8e5
     assert non_embedding(1e6, 1000, 100, tied=True) == 9e5
     with pytest.raises(InputError, match="total params: 1,000 is less than the embeddings"):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bss.errors import InputError
-from bss.schedules.coupling import Coupling, Settings, half_life
+from bss.schedules.coupling import Coupling, Settings, half_life, idle_rules
 
 BATCHES = st.integers(1, 2**16)
 
@@ -80,3 +80,28 @@ def test_bad_arguments_are_refused(arguments, says):
 def test_a_beta_without_half_life_is_refused():
     with pytest.raises(InputError, match="half-life"):
         half_life(1.0, 1024)
+
+
+@pytest.mark.parametrize(
+    ("lr", "decay", "weight_decay", "ratios", "idle"),
+    [
+        ("none", "none", 0.1, (1, 2), ("lr_coupling", "weight_decay_coupling")),
+        ("sqrt", "per_token", 0.1, (1, 1), ("lr_coupling", "weight_decay_coupling")),
+        ("sqrt", "per_token", 0.1, (1, 2), ()),
+        ("sqrt", "per_token", 0.0, (2, 2), ("weight_decay_coupling",)),
+        ("none", "per_token", 0.1, (2, 2), ("lr_coupling",)),
+        ("linear", "per_token", 0.1, (2, 4), ("weight_decay_coupling",)),  # one undoes the other
+    ],
+)
+def test_a_rule_is_idle_where_its_factor_is_one(lr, decay, weight_decay, ratios, idle):
+    assert idle_rules(lr, decay, weight_decay, ratios) == idle
+
+
+def test_values_at_the_ends_of_their_ranges_are_taken():
+    coupling = Coupling(lr="linear", reference_batch=1, beta1=0.0, beta2=0.0)
+    assert coupling.settings(1e-3, 3, 16) == Settings(3e-3, 0.0, 0.0, 0.0)
+    halves = Coupling(beta1_half_life=32, beta2_half_life=16).settings(1.0, 2, 16)
+    assert (halves.beta1, halves.beta2) == (0.5, 0.25)
+    for beta in (0.0, 1.0):
+        with pytest.raises(InputError, match="half-life"):
+            half_life(beta, 1024)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
+from bss.exports import export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
-from bss.schedules.export import export
 from bss.schedules.plan import resolve
 from bss.schedules.rates import RATES, LearningRate
 from bss.sweeps.branching import branched, decay_branch
 from bss.sweeps.grid import overlay
 from tests.cli.called import printed, refused
-from tests.schedules.exported import code_of
+from tests.exports.exported import code_of
 
 OWN = "tests.schedules.own:"
 PLAN = ("plan", "--tokens=100K", "--seq-len=16", "--batch=0:4 20032:8", "--lr=4e-3")

@@ -1,6 +1,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,8 @@ def test_every_step_is_that_of_a_loop(case):
         spec = plan.at(number)
         assert (spec.step, spec.tokens, spec.batch) == (number, position, batch)
         assert spec.settings.lr == rate(position + batch * seq_len / 2)
+    positions = [*(position for position, _ in steps), end]
+    assert plan.tokens_at_each(np.arange(plan.steps + 1)).tolist() == positions
     for before, after in zip(plan.segments, plan.segments[1:], strict=False):
         assert before.end_tokens == after.start_tokens and before.batch != after.batch
         assert before.start_step + before.steps == after.start_step

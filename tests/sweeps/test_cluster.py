@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from bss.errors import InputError
-from bss.machines.slots import local_slots
 from bss.sweeps.cluster import RayEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
-from bss.training.directory import read_curve, read_executions
+from bss.sweeps.setup import EngineConfig
+from bss.training.record.directory import read_curve, read_executions
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
@@ -80,7 +80,7 @@ def curves(runs, execution):
 
 def check_as_undisturbed(runs, execution):
     undisturbed = dataclasses.replace(execution, runs=f"{execution.runs}-undisturbed")
-    with LocalEngine(local_slots()) as engine:
+    with LocalEngine(EngineConfig(retries=0)) as engine:
         engine.train(runs, undisturbed)
     told = curves(runs, undisturbed)
     assert curves(runs, execution) == told
@@ -97,7 +97,12 @@ def often_saved(run, execution, count, tokens):
 @pytest.mark.parametrize("cluster", [1], indirect=True)
 def test_a_killed_worker_changes_no_curve(cluster, tiny_run, tiny_execution):
     runs, execution = often_saved(tiny_run, tiny_execution, 2, 1280)
-    disturbed(RayEngine(cluster.address), runs, execution, lambda: kill_worker(execution))
+    disturbed(
+        RayEngine(EngineConfig(address=cluster.address)),
+        runs,
+        execution,
+        lambda: kill_worker(execution),
+    )
     starts = {run.id: len(read_executions(Path(execution.runs) / run.id)) for run in runs}
     assert sorted(starts.values()) == [1, 2]
     check_as_undisturbed([run for run in runs if starts[run.id] == 2], execution)
@@ -106,15 +111,15 @@ def test_a_killed_worker_changes_no_curve(cluster, tiny_run, tiny_execution):
 @pytest.mark.slow
 def test_what_cannot_be_had_of_a_cluster(cluster, tiny_run, tiny_execution, monkeypatch):
     with pytest.raises(InputError, match=r"devices is 1; no node .* has more than 0 CPUs"):
-        RayEngine(cluster.address)
+        RayEngine(EngineConfig(address=cluster.address))
     cluster.add_node(num_cpus=2, num_gpus=2)
     monkeypatch.setattr("bss.sweeps.cluster.uses_cpu", lambda: False)
     with pytest.raises(InputError, match=r"devices is 3; no node .* has more than 2 GPUs"):
-        RayEngine(cluster.address, devices=3)
+        RayEngine(EngineConfig(address=cluster.address, devices=3))
     monkeypatch.undo()
     lost = dataclasses.replace(tiny_execution, data=f"{tiny_execution.data}-lost")
     with (
-        RayEngine(cluster.address) as engine,
+        RayEngine(EngineConfig(address=cluster.address)) as engine,
         pytest.warns(RuntimeWarning, match=r"lacks the data, .*; it is left out"),
         pytest.raises(InputError, match=r"engine ray: node .* lacks the data.*; 1 runs are left"),
     ):
@@ -126,7 +131,7 @@ def test_a_killed_node_and_two_workers_change_no_curve(cluster, tiny_run, tiny_e
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
     runs, execution = often_saved(tiny_run, tiny_execution, 12, 3072)
     disturbed(
-        RayEngine(cluster.address, retries=5),
+        RayEngine(EngineConfig(address=cluster.address, retries=5)),
         runs,
         execution,
         lambda: kill_worker(execution),

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from bss.machines.slots import local_slots
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
+from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.tables import check_runs
 from bss.training.config import Parent
-from bss.training.directory import read_curve, read_status
-from bss.training.status import RunStatus
+from bss.training.record.directory import read_curve, read_status
+from bss.training.record.status import RunStatus
 from bss.values import to_dict
 
 
 @pytest.fixture(scope="module")
 def engine():
     """Two workers for all sweeps of this file."""
-    with LocalEngine(local_slots(2)) as engine:
+    with LocalEngine(EngineConfig(workers=2, retries=0)) as engine:
         yield engine
 
 
@@ -108,7 +108,7 @@ def test_a_worker_that_leaves_is_replaced(
 def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, monkeypatch):
     trunk = overlay(tiny_run, {"schedule.tokens": 1024})
     branch = dataclasses.replace(tiny_run, parent=Parent(trunk.id, 1024))
-    with LocalEngine(local_slots(2)) as engine:
+    with LocalEngine(EngineConfig(workers=2, retries=0)) as engine:
         monkeypatch.setattr(engine, "start", lambda *_: 1 / 0)
         statuses = engine.train([branch, trunk], tiny_execution)
     assert statuses[trunk.id].message == "ZeroDivisionError: division by zero"
@@ -119,13 +119,13 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
 SCRIPT = """
 import json, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from bss.machines.slots import local_slots
 from bss.sweeps.local import LocalEngine
+from bss.sweeps.setup import EngineConfig
 from bss.training.config import RunConfig
 from bss.values import from_dict
 from bss.training.execution import Execution
 job = json.load(open(sys.argv[1]))
-with LocalEngine(local_slots(2, pin=False)) as engine:
+with LocalEngine(EngineConfig(workers=2, pin=False, retries=0)) as engine:
     engine.train([from_dict(RunConfig, r) for r in job["runs"]],
                  from_dict(Execution, job["execution"]))
 """

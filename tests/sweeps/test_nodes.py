@@ -10,7 +10,8 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.cluster import RayEngine, _check_reachable
 from bss.sweeps.nodes import Probe, held_probe, lacks
-from bss.training.directory import open_run
+from bss.sweeps.setup import EngineConfig
+from bss.training.record.directory import open_run
 
 
 def test_a_node_that_lacks_nothing(tmp_path):
@@ -59,7 +60,7 @@ def test_without_ray_its_extra_is_named(monkeypatch):
     with pytest.raises(
         InputError, match=r"Ray is not installed; pip install 'batch-size-scaling\[ray\]'"
     ):
-        RayEngine()
+        RayEngine(EngineConfig())
 
 
 def test_a_cluster_that_does_not_answer(monkeypatch):

@@ -41,7 +41,7 @@ def sweep(monkeypatch, tiny_execution):
 
     def train(runs, **config):
         told = []
-        with LocalEngine.of(EngineConfig(**config)) as engine:
+        with LocalEngine(EngineConfig(**config)) as engine:
             monkeypatch.setattr(engine, "start", lambda slot, log, _: Sleeper(told, slot, log))
             statuses = engine.train(runs, tiny_execution)
         told.sort(key=lambda event: event["began"])

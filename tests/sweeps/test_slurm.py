@@ -13,11 +13,9 @@ from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import FilesEngine, Written
-from bss.training.config import Parent, RunConfig
-from bss.training.directory import open_run
-from bss.training.execution import Execution
-from bss.training.status import RunStatus
-from bss.values import from_dict
+from bss.training.config import Parent
+from bss.training.record.directory import open_run
+from bss.training.record.status import RunStatus
 
 SBATCH = """#!/bin/bash
 echo "$@" >> "$SUBMITTED"
@@ -37,7 +35,7 @@ def family(tiny_run):
 def test_the_arrays_are_submitted_behind_their_parents(family, tiny_execution, tmp_path):
     trunk, branch, short = family
     with pytest.raises(Written, match="3 runs to train, 0 done; submit them: bash ") as written:
-        FilesEngine().train([branch, short, trunk], tiny_execution)
+        FilesEngine(EngineConfig()).train([branch, short, trunk], tiny_execution)
     submit = str(written.value).split("bash ")[1].split(";")[0]
     (tmp_path / "sbatch").write_text(SBATCH)
     (tmp_path / "sbatch").chmod(0o755)
@@ -53,38 +51,36 @@ def test_the_arrays_are_submitted_behind_their_parents(family, tiny_execution, t
     array = (jobs / "wave-0.sh").read_text()
     assert "#SBATCH --array=0-1\n" in array
     assert f"runs=({trunk.id} {short.id})\n" in array  # the longest chain first
-    job = read_job(jobs / f"{branch.id}.json")
-    assert from_dict(RunConfig, job["run"]) == branch
-    assert from_dict(Execution, job["execution"]) == tiny_execution
+    assert read_job(jobs / f"{branch.id}.json") == (branch, tiny_execution)
 
 
 def test_its_script_trains_and_what_is_done_is_read(family, tiny_execution):
     trunk, branch, _ = family
     execution = dataclasses.replace(tiny_execution, forks=(2048,))
     with pytest.raises(Written):
-        FilesEngine().train([trunk, branch], execution)
+        FilesEngine(EngineConfig()).train([trunk, branch], execution)
     script = Path(execution.runs) / "jobs/wave-0.sh"
     index = {"SLURM_ARRAY_TASK_ID": "0"}
     done = subprocess.run(["bash", script], env=os.environ | index, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"run {trunk.id}" in done.stdout
-    assert FilesEngine().train([trunk], execution)[trunk.id].finished
+    assert FilesEngine(EngineConfig()).train([trunk], execution)[trunk.id].finished
     with pytest.raises(Written, match="1 runs to train, 1 done"):
-        FilesEngine().train([trunk, branch], execution)
+        FilesEngine(EngineConfig()).train([trunk, branch], execution)
     assert f"runs=({branch.id})\n" in script.read_text()
 
 
 def test_branches_of_what_diverged_are_skipped(family, tiny_execution):
     trunk, branch, _ = family
     with open_run(Path(tiny_execution.runs) / trunk.id) as directory:
-        directory.write_status(RunStatus("diverged", 512))
-    statuses = FilesEngine().train([branch, trunk], tiny_execution)
+        directory.end(RunStatus("diverged", 512))
+    statuses = FilesEngine(EngineConfig()).train([branch, trunk], tiny_execution)
     assert [statuses[run.id].status for run in (trunk, branch)] == ["diverged", "skipped"]
 
 
 def test_it_trains_no_fleets():
     with pytest.raises(InputError, match="fleet is 8; engine files trains a run by itself"):
-        FilesEngine.of(EngineConfig(fleet=8))
+        FilesEngine(EngineConfig(fleet=8))
 
 
 def test_engines_by_name():

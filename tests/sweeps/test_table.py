@@ -6,15 +6,15 @@ from bss.errors import InputError
 from bss.sweeps.branching import decay_branch
 from bss.sweeps.grid import expand, overlay, product
 from bss.sweeps.table import differing, finals, list_runs, run_table, trained_table
-from bss.training.directory import open_run
-from bss.training.status import RunStatus
+from bss.training.record.directory import open_run
+from bss.training.record.status import RunStatus
 
 
 def test_a_killed_run_is_not_told_as_running(tiny_run, tmp_path):
     with open_run(tmp_path / tiny_run.id) as directory:
         directory.check_config(tiny_run)
         assert [r["status"] for r in list_runs(tmp_path)] == ["to do"]
-        directory.write_status(RunStatus("running"))
+        directory.end(RunStatus("running"))
         assert [r["status"] for r in list_runs(tmp_path)] == ["running"]
     assert [r["status"] for r in list_runs(tmp_path)] == ["interrupted"]
 
@@ -24,8 +24,8 @@ def test_directories_of_one_trajectory_are_one_run(tiny_run, tmp_path):
     for run, name in ((tiny_run, tiny_run.id), (spelled, spelled.spelled_id)):
         with open_run(tmp_path / name) as directory:
             directory.check_config(run)
-            directory.append_row({"step": 4, "tokens": 128, "batch": 2, "eval_loss": 2.0})
-            directory.write_status(RunStatus("finished", 128))
+            directory.row({"step": 4, "tokens": 128, "batch": 2, "eval_loss": 2.0})
+            directory.end(RunStatus("finished", 128))
     table, _ = trained_table(tmp_path)
     assert table["run"].tolist() == [tiny_run.id]
 

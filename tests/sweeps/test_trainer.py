@@ -9,13 +9,13 @@ from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.trainer import Trainer
 from bss.training.execution import Execution
-from bss.training.status import RunStatus
+from bss.training.record.status import RunStatus
 
 
 @pytest.fixture
 def trainer(monkeypatch):
     """A trainer whose runs all finish at once."""
-    made = Trainer(LocalEngine([]), Execution())
+    made = Trainer(LocalEngine(EngineConfig()), Execution())
     finished = lambda runs, *_: {run.id: RunStatus("finished") for run in runs}  # noqa: E731
     monkeypatch.setattr(made.engine, "train", finished)
     return made
@@ -39,5 +39,7 @@ def test_an_optimizer_without_second_moments_is_not_told(trainer, tiny_run, caps
 
 def test_what_an_engine_says_of_devices_is_said_to_every_run():
     engine = EngineConfig("runs", buckets=(4,), devices=2, evaluation_bucket=8, attention="cudnn")
-    expected = Execution("runs", "shards", (4,), devices=2, evaluation_bucket=8, attention="cudnn")
+    expected = Execution(
+        "runs", (4,), devices=2, evaluation_bucket=8, attention="cudnn", data="shards"
+    )
     assert engine.execution("shards") == replace(expected, compilation_cache="runs/compiled")

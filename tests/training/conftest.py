@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from bss.training.checkpoint import abstract, open_checkpoints
-from bss.training.directory import read_curve
+from bss.training.record.checkpoint import abstract, open_checkpoints
+from bss.training.record.directory import read_curve
 from bss.training.step import init_state
 
 

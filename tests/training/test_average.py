@@ -11,8 +11,8 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.average import empty, half_life, pick, shares, update
-from bss.training.directory import read_curve
-from bss.training.loop import train
+from bss.training.record.directory import read_curve
+from bss.training.running.loop import train
 from bss.training.step import State
 
 HALF_LIVES = ("400", "5%", "50%")

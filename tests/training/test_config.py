@@ -48,6 +48,8 @@ CHANGED = {
     "data.content": "0" * 64,
     "noise_scale.split": None,  # only beside a half_life
     "averages": ["4%"],
+    "evaluation.sets": [{"name": "more"}],
+    "evaluation.metrics": ["accuracy"],
 }
 
 

@@ -14,7 +14,9 @@ HEAVY = (
 )
 
 
-TRAINERS = "bss.training.worker, bss.training.loop, bss.cli.train, bss.sweeps.progress"
+TRAINERS = (
+    "bss.training.running.worker, bss.training.running.loop, bss.cli.train, bss.sweeps.progress"
+)
 
 
 def test_training_imports_nothing_heavy():

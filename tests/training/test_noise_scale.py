@@ -12,10 +12,10 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.config import Parent
-from bss.training.directory import read_curve
-from bss.training.loop import Interrupted, train
 from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
 from bss.training.optimizers.base import StepSettings
+from bss.training.record.directory import read_curve
+from bss.training.running.loop import Interrupted, train
 from bss.training.step import Sums, accumulate, init_state, make_step
 
 DIMENSIONS, TRACE, SQUARE = 400, 9.0, 0.25  # B_simple = 36 sequences

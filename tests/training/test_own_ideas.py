@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import pytest
 
 from bss.errors import InputError
-from bss.machines.slots import local_slots
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
+from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
-from bss.training.loop import Interrupted, train
 from bss.training.optimizers import AdamW
+from bss.training.running.loop import Interrupted, train
 from bss.training.step import Sums, accumulate
 from bss.values import from_dict, to_dict
 
@@ -47,7 +47,7 @@ def test_they_are_read_written_and_named_in_the_id(tiny_run, own_run):
 
 def test_the_engine_trains_and_continues_them(own_run, tiny_execution):
     short = overlay(own_run, {"schedule.tokens": 1024})
-    with LocalEngine(local_slots(1)) as engine:
+    with LocalEngine(EngineConfig(workers=1, retries=0)) as engine:
         for run in (short, own_run):
             status = engine.train([run], tiny_execution)[run.id]
             assert (status.status, status.tokens) == ("finished", run.schedule.tokens)
@@ -91,5 +91,5 @@ def test_what_a_worker_cannot_import_is_refused_before_anything_starts(tiny_run,
     with pytest.raises(
         InputError, match=r"optimizer\.name: .*InACell' cannot be imported by a worker"
     ):
-        LocalEngine(local_slots(1)).train([tiny_run, run], tiny_execution)
+        LocalEngine(EngineConfig(workers=1, retries=0)).train([tiny_run, run], tiny_execution)
     assert not Path(tiny_execution.runs).exists()

@@ -8,8 +8,8 @@ from bss.data.log_bilinear import SyntheticLanguage
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.config import DataConfig
-from bss.training.loop import train
-from bss.training.mesh import make_mesh
+from bss.training.devices.mesh import make_mesh
+from bss.training.running.loop import train
 from bss.training.source import SYNTHETIC, SyntheticSource
 
 LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
@@ -61,3 +61,15 @@ def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
     assert status.status == "finished"
     assert status.recompilations == 0
     assert status.losses["eval_loss"] < np.log(64)
+
+
+def test_seeds_of_data_are_two_to_the_48_positions_apart():
+    mesh = make_mesh(1)
+    second = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=1), mesh)
+    there = np.arange(4, dtype=np.uint64) + np.uint64(2**48)
+    np.testing.assert_array_equal(
+        np.asarray(second.batch(0, 4, 1, 4))[0], np.asarray(synthetic.at(LANGUAGE, there))
+    )
+    second.check(2**48)
+    with pytest.raises(InputError, match=f"at most {2**48}"):
+        second.check(2**48 + 1)

@@ -36,7 +36,7 @@ def full_batch(tiny_run, start, sequences):
     """Mean loss and gradients of the whole batch at once, and the step with them."""
 
     def mean_loss(params):
-        logits = network.apply(tiny_run.model, params, sequences[:, :-1])
+        logits = network.logits(tiny_run.model, params, sequences)
         logits = jax.nn.log_softmax(logits)
         return -jnp.take_along_axis(logits, sequences[:, 1:, None], axis=-1).mean()
 

@@ -112,10 +112,8 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
         if reached.empty:
             censored[size] = max(here["steps"].tolist())
             continue
-        logs = [
-            np.log(group["steps"].to_numpy(float))
-            for _, group in reached.groupby(["peak_lr", "hyper"], dropna=False)
-        ]
+        settings = reached.groupby(["peak_lr", "hyper"], dropna=False)["steps"]
+        logs = [np.log(steps.to_numpy(float)) for _, steps in settings]
         most = max(len(log) for log in logs)
         best = min((log for log in logs if len(log) == most), key=lambda log: float(log.mean()))
         met.append((size, np.exp(best.mean()), most, len(logs), best - best.mean()))

@@ -15,6 +15,7 @@ from bss.errors import InputError
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
 from bss.laws.critical.shape import (
+    Allowance,
     critical_batch,
     fit_shapes,
     interpolated_batch,
@@ -51,7 +52,7 @@ def fit_critical(
     Raises:
         InputError: a setting out of range, or a table that `steps_curves` refuses.
     """
-    options = options or DEFAULTS
+    options, allowed = options or DEFAULTS, Allowance(overhead, reference)
     if not 0 < overhead < np.inf:
         raise InputError(f"overhead: {overhead:g} is no positive fraction; write 0.2 for 20%")
     curves, warnings = steps_curves(points, unit)
@@ -59,31 +60,17 @@ def fit_critical(
     fitted = {False: _fit(curves, False, options)}
     if all(len(curve.batch) > LEAST_BATCHES for curve in curves):
         fitted[True] = _fit(curves, True, options)
-    asked = overhead, reference, options.level
-    fits = tuple(
-        _critical_batch(i, fitted[free_alpha], free_alpha, *asked) for i in range(len(curves))
-    )
-    warnings += [text for fit in fits for text in _warnings(fit, overhead, reference)]
+    chosen, level = fitted[free_alpha], options.level
+    fits = tuple(_critical_batch(i, chosen, free_alpha, allowed, level) for i in range(len(curves)))
+    warnings += [text for fit in fits for text in _warnings(fit, allowed)]
     values = [at.cbs.value for at in fits]
-    _, draws = fitted[free_alpha].by_law(overhead, reference)
-    laws, refused, notes = laws_of(curves, values, draws, options.level)
+    laws, refused, notes = laws_of(curves, values, chosen.by_law(allowed)[1], level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
-    told = definitions(fitted, bracketed, overhead, reference, variables, options.level)
-    return CriticalFit(
-        overhead=overhead,
-        reference=reference,
-        unit=unit,
-        fits=fits,
-        law=law,
-        laws=laws,
-        joint_refused=refused,
-        definitions=told,
-        resamples=options.resamples,
-        level=options.level,
-        warnings=(*warnings, *notes),
-    )
+    rows = definitions(fitted, bracketed, allowed, variables, level)
+    how = {"resamples": options.resamples, "level": level, "warnings": (*warnings, *notes)}
+    return CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
 
 
 def _check_batches(curves: Sequence[StepsCurve], reference: float, free_alpha: bool) -> None:
@@ -109,22 +96,22 @@ def _fit(curves: Sequence[StepsCurve], free_alpha: bool, options: Options) -> Fi
 
 
 def _critical_batch(
-    i: int, fitted: Fitted, free_alpha: bool, overhead: float, reference: float, level: float
+    i: int, fitted: Fitted, free_alpha: bool, allowed: Allowance, level: float
 ) -> CriticalBatch:
     """That of curve i; for α = 1 the interval of κ is its profile's."""
     curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
     kappa = float(shapes.kappa[i])
-    value = float(critical_batch(kappa, shapes.alpha[i], overhead, reference))
+    value = float(critical_batch(kappa, shapes.alpha[i], allowed))
     if free_alpha:
         alpha = interval(shapes.alpha[i], refits.alpha[i], level=level)
         tails = [(1 - level) / 2, (1 + level) / 2]
         low, high = np.quantile(_opened(refits.kappa[i], curve), tails, method="nearest").tolist()
-        draws = critical_batch(refits.kappa[i], refits.alpha[i], overhead, reference)
+        draws = critical_batch(refits.kappa[i], refits.alpha[i], allowed)
         cbs = interval(value, draws, level=level)
     else:
         alpha = Estimate(1.0, 1.0, 1.0, level, "held")
         low, high = ends = profile_interval(curve, level)
-        least, most = (float(critical_batch(end, 1.0, overhead, reference)) for end in ends)
+        least, most = (float(critical_batch(end, 1.0, allowed)) for end in ends)
         cbs = Estimate(value, least, most, level)
     B_crit = _bracketed(kappa, low, high, level)
     cbs = _replaced(B_crit, cbs)
@@ -147,7 +134,7 @@ def _critical_batch(
         alpha=alpha,
         B_crit=B_crit,
         cbs=cbs,
-        interpolated=_interpolated(i, fitted, overhead, reference, level),
+        interpolated=_interpolated(i, fitted, allowed, level),
         noise=float(shapes.noise[i]),
         residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
@@ -177,11 +164,10 @@ def _within_reach(B_crit: Estimate, curve: StepsCurve) -> Estimate:
     """A bound in place of a bend more than a factor of 2 outside the batches measured."""
     if B_crit.value is None:
         return B_crit
-    if B_crit.value > REACH * curve.batch[-1]:
-        return _bracketed(B_crit.value, B_crit.low or 0.0, np.inf, B_crit.level)
-    if B_crit.value < curve.batch[0] / REACH:
-        return _bracketed(B_crit.value, 0.0, B_crit.high or np.inf, B_crit.level)
-    return B_crit
+    low, high = B_crit.low or 0.0, B_crit.high or np.inf
+    low = 0.0 if B_crit.value < curve.batch[0] / REACH else low
+    high = np.inf if B_crit.value > REACH * curve.batch[-1] else high
+    return _bracketed(B_crit.value, low, high, B_crit.level)
 
 
 def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
@@ -193,29 +179,27 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
     return Estimate(None, low, high, estimate.level, bound.note)
 
 
-def _interpolated(
-    i: int, fitted: Fitted, overhead: float, reference: float, level: float
-) -> Estimate:
+def _interpolated(i: int, fitted: Fitted, allowed: Allowance, level: float) -> Estimate:
     """Without a law; its noise is that between seeds where there are any, else the residuals'."""
     curve, noise = fitted.curves[i], fitted.noise[i]
     if np.isfinite(curve.seed_noise):
         noise = noise / fitted.shapes.noise[i] * curve.seed_noise / np.sqrt(curve.seeds)
     logs = np.log(curve.steps)
-    value = float(interpolated_batch(curve.batch, logs, overhead, reference))
-    draws = interpolated_batch(curve.batch, logs + noise, overhead, reference)
-    found = interval(value, draws, level=level)
+    value = float(interpolated_batch(curve.batch, logs, allowed))
+    draws = interpolated_batch(curve.batch, logs + noise, allowed)
+    estimate = interval(value, draws, level=level)
     if np.isfinite(value):
-        return found
+        return estimate
     note = "unidentified: the largest batch keeps within the overhead"
-    return Estimate(None, found.low or float(curve.batch[-1]), None, level, note)
+    return Estimate(None, estimate.low or float(curve.batch[-1]), None, level, note)
 
 
-def _warnings(fit: CriticalBatch, overhead: float, reference: float) -> list[str]:
-    texts = []
+def _warnings(fit: CriticalBatch, allowed: Allowance) -> list[str]:
+    texts, reference = [], allowed.reference
     name, B_crit = fit.curve.name, fit.B_crit.value
     if fit.status != "converged":
         texts.append(f"{name}: B_crit is {fit.status}")
-    if B_crit is not None and reference > overhead * B_crit:
+    if B_crit is not None and reference > allowed.overhead * B_crit:
         texts.append(
             f"{name}: the reference batch {reference:g} is itself {reference / B_crit:.0%} above "
             "linear scaling; choose a smaller one"

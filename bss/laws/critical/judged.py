@@ -13,8 +13,8 @@ from scipy.special import stdtrit
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.judged import residuals
-from bss.laws.fitting.power import PowerLaw, fit_power
-from bss.points.contrasts import Measured
+from bss.laws.fitting.power import PowerFit, fit_power
+from bss.points.contrasts import Effect
 from bss.points.scatter import Scatter, scaled, shared, summed
 
 LAW_PARAMETERS = 2
@@ -30,7 +30,7 @@ class Line(NamedTuple):
         models: [n], whose they are: points of one model come from the same runs.
     """
 
-    law: PowerLaw
+    law: PowerFit
     x: dict[str, list[float]]
     y: list[float]
     models: list[str]
@@ -57,11 +57,8 @@ def line_of(fit: CriticalFit, *, interpolated: bool) -> Line | None:
 
 def line_scatters(lines: Mapping[str, Line]) -> dict[str, Scatter]:
     """The scatter about each line in one variable, pooled over those that agree."""
-    groups = {
-        name: residuals(line.law, line.x, line.y)
-        for name, line in lines.items()
-        if len(line.law.variables) == 1
-    }
+    alone = {name: line for name, line in lines.items() if len(line.law.variables) == 1}
+    groups = {name: residuals(line.law, line.x, line.y) for name, line in alone.items()}
     return shared(groups, lost=LAW_PARAMETERS)
 
 
@@ -86,26 +83,24 @@ def hump(at: CriticalBatch) -> tuple[float, float, np.ndarray]:
     return value, 1 / size, rest - value * parabola
 
 
-def misfit(fits: Sequence[CriticalBatch]) -> Measured:
+def misfit(fits: Sequence[CriticalBatch]) -> Effect:
     """The mean hump: own scatter over cells, pooled that of what is left beside the parabola."""
     known = [at for at in fits if at.B_crit.value is not None and len(at.curve.batch) > 3]
-    found = [hump(at) for at in known]
-    scatters = shared(dict(enumerate(rest for *_, rest in found)), lost=LAW_PARAMETERS + 1)
-    errors = [scaled(scatters[i], leverage) for i, (_, leverage, _) in enumerate(found)]
-    return over_cells(known, [value for value, *_ in found], errors, one_pool=True)
+    humps = [hump(at) for at in known]
+    scatters = shared(dict(enumerate(rest for *_, rest in humps)), lost=LAW_PARAMETERS + 1)
+    errors = [scaled(scatters[i], leverage) for i, (_, leverage, _) in enumerate(humps)]
+    return over_cells(known, [value for value, *_ in humps], errors, one_pool=True)
 
 
-def law_over_none(fits: Sequence[CriticalBatch]) -> Measured:
+def law_over_none(fits: Sequence[CriticalBatch]) -> Effect:
     """log of the critical batch by S = a + b/B over the one without a law.
 
     Own scatter over cells; pooled, the errors that both values came with.
     """
     known = [at for at in fits if at.interpolated.value and at.cbs.value]
     values = [np.log((at.cbs.value or 1) / (at.interpolated.value or 1)) for at in known]
-    errors = []
-    for at in known:
-        parts = [log_error(e, len(at.curve.batch)) for e in (at.cbs, at.interpolated)]
-        errors.append(summed([p for p in parts if p]) if all(parts) else None)
+    pairs = [[log_error(e, len(at.curve.batch)) for e in (at.cbs, at.interpolated)] for at in known]
+    errors = [summed([p for p in pair if p]) if all(pair) else None for pair in pairs]
     return over_cells(known, values, errors)
 
 
@@ -123,7 +118,7 @@ def ratio(
     other: CriticalBatch,
     of: Callable[[CriticalBatch], Estimate],
     noise: Scatter | None = None,
-) -> Measured | None:
+) -> Effect | None:
     """log of a curve's critical batch over another's; None where one is missing.
 
     Args:
@@ -139,9 +134,9 @@ def ratio(
     known = [(error, own) for error, own in errors if error]
     value, n = float(np.log(ours / theirs)), len(at.curve.batch)
     if noise is None or len(known) < len(errors):
-        return Measured(value, n)
+        return Effect(value, n)
     pooled = [Scatter(e.variance * noise.variance / own**2, noise.freedom) for e, own in known]
-    return Measured(value, n, summed([e for e, _ in known]), summed(pooled, one_pool=True))
+    return Effect(value, n, summed([e for e, _ in known]), summed(pooled, one_pool=True))
 
 
 def over_cells(
@@ -150,7 +145,7 @@ def over_cells(
     errors: Sequence[Scatter | None],
     *,
     one_pool: bool = False,
-) -> Measured:
+) -> Effect:
     """The mean over cells of what was measured on each curve.
 
     Args:
@@ -166,16 +161,16 @@ def over_cells(
     count = len(means)
     estimate = float(np.mean(means)) if means else float("nan")
     if count < 2:
-        return Measured(estimate, count)
+        return Effect(estimate, count)
     own = Scatter(float(np.var(means, ddof=1)) / count, count - 1)
     parts = []
     for members in cells.values():
         known = [error for error in (errors[i] for i in members) if error]
         if len(known) < len(members):
-            return Measured(estimate, count)
+            return Effect(estimate, count)
         spread = float(np.mean([np.sqrt(error.variance) for error in known]))
         parts.append(Scatter((spread / count) ** 2, min(error.freedom for error in known)))
-    return Measured(estimate, count, own, summed(parts, one_pool=one_pool))
+    return Effect(estimate, count, own, summed(parts, one_pool=one_pool))
 
 
 def step_noise(fits: Sequence[CriticalBatch]) -> Scatter | None:
@@ -186,4 +181,4 @@ def step_noise(fits: Sequence[CriticalBatch]) -> Scatter | None:
 
 def largest(scatters: Mapping[Any, Scatter]) -> Scatter | None:
     """The scatter of the largest pool; None where there is none."""
-    return max(scatters.values(), key=lambda found: found.freedom, default=None)
+    return max(scatters.values(), key=lambda scatter: scatter.freedom, default=None)

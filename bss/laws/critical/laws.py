@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bss.laws.critical.curves import StepsCurve
-from bss.laws.critical.shape import Shapes, critical_batch, interpolated_batch
+from bss.laws.critical.shape import Allowance, Shapes, critical_batch, interpolated_batch
 from bss.laws.critical.values import Definition
 from bss.laws.fitting import power
 
@@ -28,24 +28,19 @@ class Fitted(NamedTuple):
     refits: Shapes
     noise: list[np.ndarray]
 
-    def by_law(self, overhead: float, reference: float) -> Values:
+    def by_law(self, allowed: Allowance) -> Values:
         """Critical batches by the law."""
-        told, draws = (
-            critical_batch(shapes.kappa, shapes.alpha, overhead, reference)
-            for shapes in (self.shapes, self.refits)
-        )
-        return told, list(draws)
+        every = self.shapes, self.refits
+        batches, draws = (critical_batch(each.kappa, each.alpha, allowed) for each in every)
+        return batches, list(draws)
 
-    def without_law(self, overhead: float, reference: float) -> Values:
+    def without_law(self, allowed: Allowance) -> Values:
         """Critical batches by interpolation."""
-        told = [
-            interpolated_batch(
-                curve.batch, np.log(curve.steps) + np.vstack([0 * noise[:1], noise]),
-                overhead, reference,
-            )
-            for curve, noise in zip(self.curves, self.noise, strict=True)
-        ]  # fmt: skip
-        return np.array([batches[0] for batches in told]), [batches[1:] for batches in told]
+        batches = []
+        for curve, noise in zip(self.curves, self.noise, strict=True):
+            logs = np.log(curve.steps) + np.vstack([0 * noise[:1], noise])
+            batches.append(interpolated_batch(curve.batch, logs, allowed))
+        return np.array([each[0] for each in batches]), [each[1:] for each in batches]
 
 
 def laws_of(
@@ -53,7 +48,7 @@ def laws_of(
     values: Sequence[float | None],
     draws: Sequence[np.ndarray],
     level: float,
-) -> tuple[dict[str, power.PowerLaw], str, list[str]]:
+) -> tuple[dict[str, power.PowerFit], str, list[str]]:
     """The laws that the design identifies, of critical batches [n] and their refits [n, R].
 
     Returns:
@@ -62,9 +57,7 @@ def laws_of(
     sizes = {(curve.params, curve.tokens) for curve in curves}
     if len(sizes) < len(curves):
         return {}, "", ["several curves of one size and budget: no law is fitted to them"]
-    x = _variables(
-        [curve for curve, value in zip(curves, values, strict=True) if value is not None]
-    )
+    x = _variables([c for c, value in zip(curves, values, strict=True) if value is not None])
     varied = [name for name in x if not power.unidentified({name: x[name]})]
     if not varied:
         return {}, "", ["fewer than two critical batches over a factor of 2 in size: no law"]
@@ -79,8 +72,7 @@ def laws_of(
 def definitions(
     fitted: Mapping[bool, Fitted],
     bracketed: Sequence[bool],
-    overhead: float,
-    reference: float,
+    allowed: Allowance,
     variables: Sequence[str],
     level: float,
 ) -> tuple[Definition, ...]:
@@ -89,26 +81,27 @@ def definitions(
     Args:
         fitted: with α held (False) and, where there are batches enough, free (True).
         bracketed: [n], whether the batches bracket the bend of a curve.
-        overhead, reference: r and B_ref where they are not varied.
+        allowed: r and B_ref where they are not varied.
         variables: of the laws, names in "params" and "tokens".
         level: nominal coverage.
     """
-    held, here = fitted[False], (overhead, reference)
+    held, overhead, reference = fitted[False], allowed.overhead, allowed.reference
     low, high = max(c.batch[0] for c in held.curves), min(c.batch[-1] for c in held.curves)
-    cases = [(r, reference) for r in sorted({*OVERHEADS, overhead})]
-    cases += [(overhead, at) for at in (reference / 2, reference * 2) if low <= at <= high]
-    told: list[tuple] = [(f"{r:.0%} over {at:g}", r, at, held.by_law(r, at)) for r, at in cases]
-    told.append(("b/a", None, None, (held.shapes.kappa, held.refits.kappa)))
-    name = f"{overhead:.0%} over {reference:g}"
+    cases = [Allowance(r, reference) for r in sorted({*OVERHEADS, overhead})]
+    around = (at for at in (reference / 2, reference * 2) if low <= at <= high)
+    cases += [Allowance(overhead, at) for at in around]
+    entries: list[tuple] = [(str(case), case, held.by_law(case)) for case in cases]
+    entries.append(("b/a", None, (held.shapes.kappa, held.refits.kappa)))
     if True in fitted:
-        told.append((f"{name}, exponent of B free", *here, fitted[True].by_law(*here)))
-    told.append((f"{name}, interpolated", *here, held.without_law(*here)))
+        entries.append((f"{allowed}, exponent of B free", allowed, fitted[True].by_law(allowed)))
+    entries.append((f"{allowed}, interpolated", allowed, held.without_law(allowed)))
     rows = []
-    for name, r, at, (values, draws) in told:
+    for name, case, (values, draws) in entries:
         identified = np.isfinite(values) & np.asarray(bracketed)
-        kept = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
-        law = _law(held.curves, kept, draws, variables, level)
-        rows.append(Definition(name, r, at, tuple(kept), law))
+        numbers = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
+        law = _law(held.curves, numbers, draws, variables, level)
+        ends = (case.overhead, case.reference) if case else (None, None)
+        rows.append(Definition(name, *ends, tuple(numbers), law))
     return tuple(rows)
 
 
@@ -118,7 +111,7 @@ def _law(
     draws: Sequence[np.ndarray],
     variables: Sequence[str],
     level: float,
-) -> power.PowerLaw | None:
+) -> power.PowerFit | None:
     used = [i for i, value in enumerate(values) if value is not None]
     columns = _variables([curves[i] for i in used])
     x = {name: columns[name] for name in variables}
@@ -130,10 +123,10 @@ def _law(
 
 def _log_error(draws: np.ndarray) -> float:
     """Standard deviation of log draws, from quantiles that stray refits do not move."""
-    told = draws[np.isfinite(draws)]
-    if not len(told):
+    finite = draws[np.isfinite(draws)]
+    if not len(finite):
         return np.inf
-    low, high = np.quantile(np.log(told), [0.16, 0.84])
+    low, high = np.quantile(np.log(finite), [0.16, 0.84])
     return float(high - low) / 2
 
 

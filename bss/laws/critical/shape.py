@@ -14,6 +14,7 @@ points, and open on a side where the batches do not bracket the bend. What has n
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from bss.laws.critical.curves import StepsCurve
 from bss.laws.fitting.bootstrap import draw_noise
 from bss.laws.fitting.solve import Solution, solve
 
+DATA: tuple[str, ...] = ("log_batch", "log_steps", "weight")
 REACH = np.log(1e6)
 ALPHA_RANGE = (0.25, 4.0)
 # Steps are whole numbers, so that no fit is better than this relative error of a step count.
@@ -66,11 +68,11 @@ def residual(theta, data):
 def fit_shapes(curves: Sequence[StepsCurve], alpha: float | None = 1.0) -> Shapes:
     """Least squares in log space, equal weights; α held, or fitted where it is None."""
     data, bounds = _problems(curves, alpha)
-    found = solve(residual, _starts(data, bounds), *bounds, data)
+    solution = solve(residual, _starts(data, bounds), *bounds, data)
     free = 2 + (alpha is None)
     counts = np.array([len(curve.batch) for curve in curves])
-    noise = np.sqrt(2 * found.cost / np.maximum(counts - free, 1))
-    return _shapes(found, data, np.maximum(noise, LEAST_NOISE))
+    noise = np.sqrt(2 * solution.cost / np.maximum(counts - free, 1))
+    return _shapes(solution, data, np.maximum(noise, LEAST_NOISE))
 
 
 def log_steps(shapes: Shapes, i: int, batch: np.ndarray) -> np.ndarray:
@@ -106,21 +108,38 @@ def refit_shapes(
     level = np.log(fitted.a) + np.logaddexp(0.0, fitted.alpha * (log_kappa - data["centre"]))
     starts = np.stack([level, log_kappa, fitted.alpha], axis=1)[:, None]
     starts, lower, upper = (np.repeat(array, resamples, axis=0) for array in (starts, *bounds))
-    found = solve(residual, starts, lower, upper, repeated, iterations=25)
-    flat = _shapes(found, repeated, np.repeat(fitted.noise, resamples))
+    solution = solve(residual, starts, lower, upper, repeated, iterations=25)
+    flat = _shapes(solution, repeated, np.repeat(fitted.noise, resamples))
     return Shapes(*(array.reshape(len(curves), resamples) for array in flat)), drawn
 
 
-def critical_batch(kappa, alpha, overhead: float, reference: float) -> np.ndarray:
+@dataclass(frozen=True)
+class Allowance:
+    """What a critical batch may take above linear scaling.
+
+    Attributes:
+        overhead: r, the fraction of steps.
+        reference: B_ref, a batch in the regime of linear scaling.
+    """
+
+    overhead: float
+    reference: float
+
+    def __str__(self) -> str:
+        return f"{self.overhead:.0%} over {self.reference:g}"
+
+
+def critical_batch(kappa, alpha, allowed: Allowance) -> np.ndarray:
     """Largest batch whose steps exceed linear scaling from the reference B_ref by no more than r.
 
     The closed form for α = 1; else the upper root of B + κ^α·B^(1−α) = (1 + r)·(the same at
     B_ref), by bisection (derived here). κ, of any shape, is in the unit of the reference.
 
     Examples:
-        >>> float(critical_batch(1000.0, 1.0, 0.2, 100))
+        >>> float(critical_batch(1000.0, 1.0, Allowance(0.2, 100)))
         320.0
     """
+    overhead, reference = allowed.overhead, allowed.reference
     kappa, alpha = np.broadcast_arrays(np.asarray(kappa, float), np.asarray(alpha, float))
     if np.all(alpha == 1.0):
         return (1 + overhead) * reference + overhead * kappa
@@ -128,30 +147,27 @@ def critical_batch(kappa, alpha, overhead: float, reference: float) -> np.ndarra
     def log_sequences(log_batch):
         return log_batch + np.logaddexp(0.0, alpha * (np.log(kappa) - log_batch))
 
-    allowed = np.log1p(overhead) + log_sequences(np.log(reference))
-    low, high = np.full(kappa.shape, np.log(reference)), allowed
+    most = np.log1p(overhead) + log_sequences(np.log(reference))
+    low, high = np.full(kappa.shape, np.log(reference)), most
     for _ in range(60):
         middle = (low + high) / 2
-        below = log_sequences(middle) <= allowed
+        below = log_sequences(middle) <= most
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.exp(low)
 
 
-def interpolated_batch(
-    batch: np.ndarray, log_steps: np.ndarray, overhead: float, reference: float
-) -> np.ndarray:
+def interpolated_batch(batch: np.ndarray, log_steps: np.ndarray, allowed: Allowance) -> np.ndarray:
     """The critical batch without a law: log S interpolated linearly in log B.
 
     Args:
         batch: [n] ascending.
         log_steps: [..., n].
-        overhead: r > 0.
-        reference: B_ref, within the batches.
+        allowed: r > 0 above a reference within the batches.
 
     Returns:
         [...], the last batch that keeps within the overhead; infinite where the largest does.
     """
-    log_batch, at = np.log(batch), np.log(reference)
+    log_batch, at = np.log(batch), np.log(allowed.reference)
     right = int(np.clip(np.searchsorted(log_batch, at), 1, len(batch) - 1))
     share = (at - log_batch[right - 1]) / (log_batch[right] - log_batch[right - 1])
     sequences = log_steps + log_batch
@@ -159,7 +175,7 @@ def interpolated_batch(
     after = log_batch > at
     knots = np.concatenate([[at], log_batch[after]])
     excess = np.concatenate([start[..., None], sequences[..., after]], axis=-1)
-    excess = excess - start[..., None] - np.log1p(overhead)
+    excess = excess - start[..., None] - np.log1p(allowed.overhead)
     last = len(knots) - 1 - np.argmax(excess[..., ::-1] <= 0, axis=-1)
     following = np.minimum(last + 1, len(knots) - 1)
     low, high = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (last, following))
@@ -200,12 +216,9 @@ def profile_interval(curve: StepsCurve, level: float = 0.95) -> tuple[float, flo
 def _problems(curves: Sequence[StepsCurve], alpha: float | None):
     """Padded data of the curves, and the box of their parameters."""
     width = max(len(curve.batch) for curve in curves)
-    data = {key: np.zeros((len(curves), width)) for key in ("log_batch", "log_steps", "weight")}
-    for i, curve in enumerate(curves):
-        n = len(curve.batch)
-        data["log_batch"][i, :n] = np.log(curve.batch)
-        data["log_steps"][i, :n] = np.log(curve.steps)
-        data["weight"][i, :n] = 1.0
+    columns = [(np.log(c.batch), np.log(c.steps), np.ones(len(c.batch))) for c in curves]
+    padded = np.array([np.pad(x, ((0, 0), (0, width - len(x[0])))) for x in columns])
+    data = dict(zip(DATA, padded.swapaxes(0, 1), strict=True))
     ends = np.array([[np.log(c.batch[0]), np.log(c.batch[-1])] for c in curves])
     data["centre"] = ends.mean(axis=1)
     low, high = ALPHA_RANGE if alpha is None else (alpha, alpha)
@@ -225,7 +238,7 @@ def _starts(data: dict[str, np.ndarray], bounds) -> np.ndarray:
     return np.stack(np.broadcast_arrays(level[:, None], log_kappa, alpha), axis=-1)
 
 
-def _shapes(found: Solution, data: dict[str, np.ndarray], noise: np.ndarray) -> Shapes:
-    level, log_kappa, alpha = found.parameters.T
+def _shapes(solution: Solution, data: dict[str, np.ndarray], noise: np.ndarray) -> Shapes:
+    level, log_kappa, alpha = solution.parameters.T
     log_a = level - np.logaddexp(0.0, alpha * (log_kappa - data["centre"]))
-    return Shapes(np.exp(log_a), np.exp(log_kappa), alpha, noise, found.converged)
+    return Shapes(np.exp(log_a), np.exp(log_kappa), alpha, noise, solution.converged)

@@ -7,7 +7,7 @@ import numpy as np
 
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.fitting.estimate import Estimate, Fit
-from bss.laws.fitting.power import PowerLaw
+from bss.laws.fitting.power import PowerFit
 
 METHOD = (
     "profile likelihood, F threshold (B_crit and the closed form); parametric bootstrap with drawn "
@@ -79,7 +79,7 @@ class Definition:
     overhead: float | None
     reference: float | None = field(metadata={"key": "reference_batch"})
     values: tuple[float | None, ...]
-    law: PowerLaw | None
+    law: PowerFit | None
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class CriticalFit(Fit):
     reference: float = field(metadata={"key": "reference_batch"})
     unit: str
     fits: tuple[CriticalBatch, ...] = field(metadata={"key": "models"})
-    law: PowerLaw | None
-    laws: dict[str, PowerLaw]
+    law: PowerFit | None
+    laws: dict[str, PowerFit]
     joint_refused: str
     definitions: tuple[Definition, ...]
     method: str = field(default=METHOD, kw_only=True)

@@ -12,20 +12,14 @@ from bss.registry import Registry
 
 WITHOUT_LAW = LopsidedValley("lopsided valley")
 """What tells tokens between batches where no law is chosen."""
-LAWS: Registry[Law] = Registry(
-    "law",
-    {
-        law.name: law
-        for law in (
-            Surface("surface"),
-            Surface("surface, m = 1/2", m=0.5),
-            Surface("surface, m free", m=None),
-            Surface("surface, Adam clock", B_phi=None),
-            Piecewise("piecewise"),
-            Hyperbola("hyperbola"),
-            WITHOUT_LAW,
-        )
-    },
-    of=Law,
+_EVERY = (
+    Surface("surface"),
+    Surface("surface, m = 1/2", m=0.5),
+    Surface("surface, m free", m=None),
+    Surface("surface, Adam clock", B_phi=None),
+    Piecewise("piecewise"),
+    Hyperbola("hyperbola"),
+    WITHOUT_LAW,
 )
+LAWS: Registry[Law] = Registry("law", {law.name: law for law in _EVERY}, of=Law)
 FAMILIES = tuple(law for law in LAWS.values() if law.family == law)

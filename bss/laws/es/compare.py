@@ -61,47 +61,35 @@ def compared(rows: Design, chosen: Sequence[Law]) -> Comparison:
         each = pool.map(
             lambda law: _left_out(rows, targets, law, [*singles, *pairs]), judged.values()
         )
-        unseen = {n: found for n, found in zip(judged, each, strict=True) if found is not None}
+        unseen = {n: folds for n, folds in zip(judged, each, strict=True) if folds is not None}
     if not unseen:
         raise InputError("points: one target is reached; laws of all targets need two")
-    interior = _interior(rows)
     # Each row is left out with its own batch alone, and NaN in the other folds.
     own = {n: np.fmax.reduce([folds[one] for one in singles]) for n, folds in unseen.items()}
-    table = [_row(judged[name], own[name], rows, interior, len(targets)) for name in unseen]
-    squares = {name: _by_batch(error, rows, interior) for name, error in own.items()}
+    table = [_row(judged[name], own[name], rows, len(targets)) for name in unseen]
+    squares = {name: _by_batch(error, rows) for name, error in own.items()}
     level = _level(squares, judged)
     table.sort(key=lambda entry: (entry["law"] != level[0], entry["interior_loss"]))
     left_out = tuple(law.name for law in chosen if law.name not in unseen)
-    error = None
-    if pairs:
-        error = rms(_of_the_choice(unseen, own, judged, rows, interior)[interior])
+    error = rms(_of_the_choice(unseen, own, judged, rows)[rows.interior]) if pairs else None
     return Comparison(tuple(table), level[0], tuple(level), error, left_out)
 
 
-def _row(law: Law, error: np.ndarray, rows: Design, interior: np.ndarray, targets: int) -> dict:
+def _row(law: Law, error: np.ndarray, rows: Design, targets: int) -> dict:
     return {
         "law": law.name,
         "parameters": law.free if law.joint else law.free * targets,
         "points": int(np.isfinite(error).sum()),
-        "interior_loss": rms((error * rows.slope)[interior]),
-        "interior_log_E": rms(error[interior]),
-        "edge_log_E": rms(error[~interior]),
+        "interior_loss": rms((error * rows.slope)[rows.interior]),
+        "interior_log_E": rms(error[rows.interior]),
+        "edge_log_E": rms(error[~rows.interior]),
     }
 
 
-def _interior(rows: Design) -> np.ndarray:
-    """Reached rows [N] whose batch is neither the smallest nor the largest at their target."""
-    interior = rows.reached.copy()
-    for target in rows.targets:
-        edges = rows.reaching(target)[[0, -1]]
-        interior &= (rows.target != target) | ~np.isin(rows.batch, edges)
-    return interior
-
-
-def _by_batch(error: np.ndarray, rows: Design, interior: np.ndarray) -> dict[float, float]:
+def _by_batch(error: np.ndarray, rows: Design) -> dict[float, float]:
     """Mean squared error in the loss of each batch that has one, of errors [N] in log E."""
     squares = (error * rows.slope) ** 2
-    known = interior & np.isfinite(squares)
+    known = rows.interior & np.isfinite(squares)
     return {
         size: float(squares[known & (rows.batch == size)].mean()) for size in set(rows.batch[known])
     }
@@ -130,18 +118,17 @@ def _of_the_choice(
     own: dict[str, np.ndarray],
     laws: dict[str, Law],
     rows: Design,
-    interior: np.ndarray,
 ) -> np.ndarray:
     """Error [N] in log E of the mean of the laws that were chosen without a row's batch."""
     errors = np.full(len(rows.batch), np.nan)
     for size in rows.batches:
         squares = {
             name: {
-                other: found[other]
+                other: mean
                 for pair, error in folds.items()
                 if len(pair) == 2 and size in pair
-                for other in set(pair) - {size}
-                if other in (found := _by_batch(error, rows, interior & (rows.batch == other)))
+                for other, mean in _by_batch(error, rows).items()
+                if other != size
             }
             for name, folds in unseen.items()
         }
@@ -163,14 +150,14 @@ def _left_out(
     except InputError:
         return None
     every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
-    found, out = _refitted(problem, every, rows, folds)
+    refits, out = _refitted(problem, every, rows, folds)
     count, errors = len(problem.starts), {}
     for i, fold in enumerate(folds):
         error = np.full(len(rows.batch), np.nan)
         for j in range(i * count, (i + 1) * count):
             here = np.unique(problem.rows[j % count][out[j]])
             here = here[rows.reached[here] & np.isin(rows.target[here], targets)]
-            p = law.decoded(found.parameters[j], problem, j % count)
+            p = law.decoded(refits.parameters[j], problem, j % count)
             with jax.enable_x64(True):
                 sequences = law.sequences(p, rows.batch[here], rows.target[here])
                 missed = np.log(np.asarray(sequences)) - np.log(rows.sequences[here])

@@ -1,6 +1,7 @@
 """From a table of points to the arrays the laws E(S) are fitted to, with the checks on a design."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,15 @@ class Design:
         """Batches with any row, ascending."""
         return np.unique(self.batch)
 
+    @cached_property
+    def interior(self) -> np.ndarray:
+        """[N], reached rows whose batch is neither the smallest nor the largest at their target."""
+        inside = self.reached.copy()
+        for target in self.targets:
+            edges = self.reaching(target)[[0, -1]]
+            inside &= (self.target != target) | ~np.isin(self.batch, edges)
+        return inside
+
     def reaching(self, target: float) -> np.ndarray:
         """Batches of which some run reached the target, ascending."""
         return np.unique(self.batch[self.reached & (self.target == target)])
@@ -68,14 +78,39 @@ def design(points: pd.DataFrame) -> Design:
         InputError: several models, kinds or sequence lengths, no reached target, or fewer than
             three batches.
     """
+    _check(points)
+    named = points["run"] if "run" in points else _run_labels(points)
+    points = points.assign(run=_run_labels(points), name=np.asarray(named).astype(str))
+    points, warnings = _constant_batches(points)
+    numbers = points[["batch", "target_loss", "steps", "tokens_to_target"]].to_numpy(float)
+    batch, target, steps, tokens = numbers.T.copy()
+    reached, run = points["reached"].to_numpy(bool), points["run"].to_numpy()
+    count = len(np.unique(batch[reached]))
+    if count < 3:
+        raise InputError(
+            f"points: {count} batch sizes reach a target; a law E(S) needs at least 3, "
+            "so add runs or raise the targets"
+        )
+    seeds = [c for c in ("seed", "data_seed") if c in points and not bool(points[c].isna().any())]
+    seed = points.groupby(seeds, sort=False).ngroup() if seeds else pd.Series(0, points.index)
+    seq_len, name = int(points["seq_len"].iloc[0]), points["name"].to_numpy()
+    slope = _slopes(run, batch, target, np.log(tokens), reached)
+    seed, sequences = seed.to_numpy(int), tokens / seq_len
+    return Design(
+        run, name, seed, batch, target, steps, sequences, reached, slope, seq_len, warnings
+    )
+
+
+def _check(points: pd.DataFrame) -> None:
+    """Refuses a table that mixes what has laws of its own, reaches nothing or holds no numbers."""
     if points.empty:
         raise InputError("points: the table has no rows; give runs that reach some target")
     for column in ("model", "params", "kind", "seq_len"):
-        found = points[column].drop_duplicates() if column in points else []
-        if len(found) > 1:
-            values = ", ".join(str(value) for value in found[:4])
+        values = points[column].drop_duplicates() if column in points else []
+        if len(values) > 1:
+            few = ", ".join(str(value) for value in values[:4])
             raise InputError(
-                f"points: {column} takes {len(found)} values ({values}); "
+                f"points: {column} takes {len(values)} values ({few}); "
                 "E(S) belongs to one, so filter the table"
             )
     if not np.asarray(points["reached"], bool).any():
@@ -87,38 +122,6 @@ def design(points: pd.DataFrame) -> Design:
             f"points: row {int(np.argmin(good)) + 1} has a target_loss, batch, steps or "
             "tokens_to_target that is not a positive number; correct or drop it"
         )
-    named = points["run"] if "run" in points else _run_labels(points)
-    points = points.assign(run=_run_labels(points), name=np.asarray(named).astype(str))
-    points, warnings = _constant_batches(points)
-    seq_len = int(points["seq_len"].iloc[0])
-    reached = points["reached"].to_numpy(bool)
-    steps, tokens = (points[c].to_numpy(float) for c in ("steps", "tokens_to_target"))
-    batch = points["batch"].to_numpy(float)
-    count = len(np.unique(batch[reached]))
-    if count < 3:
-        raise InputError(
-            f"points: {count} batch sizes reach a target; a law E(S) needs at least 3, "
-            "so add runs or raise the targets"
-        )
-    target = points["target_loss"].to_numpy(float)
-    run = points["run"].to_numpy()
-    slope = _slopes(run, batch, target, np.log(tokens), reached)
-    seeds = [c for c in ("seed", "data_seed") if c in points and not bool(points[c].isna().any())]
-    seed = points.groupby(seeds, sort=False).ngroup() if seeds else pd.Series(0, points.index)
-    name, seed = points["name"].to_numpy(), seed.to_numpy(int)
-    return Design(
-        run,
-        name,
-        seed,
-        batch,
-        target,
-        steps,
-        tokens / seq_len,
-        reached,
-        slope,
-        seq_len,
-        tuple(warnings),
-    )
 
 
 def _run_labels(points: pd.DataFrame) -> np.ndarray:
@@ -133,18 +136,18 @@ def _run_labels(points: pd.DataFrame) -> np.ndarray:
     return labels.to_numpy()
 
 
-def _constant_batches(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _constant_batches(points: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     run, batch = np.asarray(points["run"]), np.asarray(points["batch"], float)
     changing = [label for label in np.unique(run) if np.ptp(np.log(batch[run == label])) > 1e-6]
     if not changing:
-        return points, []
+        return points, ()
     constant = points.loc[~np.isin(run, changing)]
     if constant.loc[constant["reached"], "batch"].nunique() >= 3:
-        return constant, [f"{len(changing)} runs change their batch and are left out of the fit"]
-    return points, [
+        return constant, (f"{len(changing)} runs change their batch and are left out of the fit",)
+    return points, (
         f"{len(changing)} runs change their batch; their rows are fitted at the mean batch E/S, "
-        "which a law of constant batches only approximates"
-    ]
+        "which a law of constant batches only approximates",
+    )
 
 
 def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:

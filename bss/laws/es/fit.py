@@ -48,31 +48,26 @@ def fit_es(
         InputError: an unknown law, a design that no law can be fitted to, or one with no more
             points than the law has parameters.
     """
-    options, rows = options or Options(), design(points)
-    at = {target: valley_at(rows, target, options.level) for target in rows.targets}
-    vertices = {t: best_at(rows, t, valley, options.level) for t, valley in at.items()}
+    case = _Case.of(design(points), options or Options())
+    rows = case.rows
     most = max(len(rows.reaching(target)) for target in rows.targets)
     if law is not None:
-        asked = Law.parse(law)
-        found = asked_for(_fitted(rows, asked, vertices, options))
-        if most >= max(FEWEST, asked.least_judged):
-            found = replace(found, comparison=_judged(rows, [asked]))
+        wanted = Law.parse(law)
+        fit = asked_for(case.fitted(wanted))
+        if most >= max(FEWEST, wanted.least_judged):
+            fit = replace(fit, comparison=_judged(rows, [wanted]))
     elif most >= FEWEST:
         comparison = compared(rows, list(LAWS.values()))
-        fits = [_fitted(rows, LAWS[name], vertices, options) for name in comparison.level]
+        fits = [case.fitted(LAWS[name]) for name in comparison.level]
         choice = AVERAGED if len(fits) > 1 else CHOSEN
-        found = replace(
-            agreed(fits, at), comparison=comparison, choice=choice, level_with=tuple(fits[1:])
-        )
+        fit = replace(agreed(fits, case.valleys), level_with=tuple(fits[1:]))
+        fit = replace(fit, comparison=comparison, choice=choice)
     else:
-        found = replace(_without_law(rows, vertices, at, options), choice=NONE_CHOSEN)
-    told = [
-        one
-        for target, valley in at.items()
-        for one in outliers(rows, target, valley, options.level)
-    ]
-    worst = {one.run: one for one in sorted(told, key=lambda one: one.times)}
-    return replace(found, outliers=tuple(worst.values()))
+        fit = replace(case.without_law(), choice=NONE_CHOSEN)
+    valleys = case.valleys.items()
+    runs = [one for t, valley in valleys for one in outliers(rows, t, valley, fit.level)]
+    worst = {one.run: one for one in sorted(runs, key=lambda one: one.times)}
+    return replace(fit, outliers=tuple(worst.values()))
 
 
 def _judged(rows: Design, laws: list[Law]) -> Comparison | None:
@@ -82,64 +77,93 @@ def _judged(rows: Design, laws: list[Law]) -> Comparison | None:
         return None
 
 
-def _fitted(
-    rows: Design,
-    law: Law,
-    vertices: dict[float, BestBatch],
-    options: Options,
-    *,
-    none: bool = False,
-) -> EsFit:
-    """One law with its own batches, at the targets that enough of them reach, or at none."""
-    able = [t for t in rows.targets if len(rows.reaching(t)) >= law.least]
-    enough = np.array([] if none else able)
-    _refuse_too_few(law, rows, enough)
-    parts = _parts(law, rows, enough, options) if len(enough) else []
-    warnings, fits = list(rows.warnings), {}
-    for part in parts:
-        warnings += part.warnings
-        for target in part.targets:
-            fits[target] = _target_fit(law, rows, target, part, vertices[target], options)
-    for target in rows.targets:
-        if target not in fits:
-            reason = (
-                f"unidentified: {len(rows.reaching(target))} batches reach this loss, "
-                f"the {law.name} law needs {law.least}"
-            )
-            warnings.append(f"target {target:g}: {reason}")
-            fits[target] = _unidentified(law, rows, target, reason, vertices[target])
-    warnings += [f"target {t:g}: not converged" for t in fits if "not" in fits[t].status]
-    joint = parts[0] if law.joint and parts else None
-    return EsFit(
-        law=law.family,
-        seq_len=rows.seq_len,
-        fits=tuple(fits[target] for target in rows.targets),
-        surface=law.in_tokens(joint.parameters, rows.seq_len) if joint else None,
-        surface_intervals=joint.intervals(options.level) if joint else {},
-        draws=_kept(law, joint, rows.seq_len, options.draws) if joint else {},
-        scatter=tuple(part.scatter for part in parts),
-        measured_batches=tuple(rows.batches.tolist()),
-        residuals=tuple(residual for part in parts for residual in part.residuals),
-        points=int(rows.reached.sum()),
-        runs=len(np.unique(rows.run)),
-        level=options.level,
-        resamples=options.resamples,
-        warnings=tuple(warnings),
-    )
+@dataclass(frozen=True)
+class _Case:
+    """What any law is fitted to: the rows, and what each target says of its best batch alone."""
 
+    rows: Design
+    options: Options
+    valleys: dict[float, Valley | None]
+    vertices: dict[float, BestBatch]
 
-def _without_law(
-    rows: Design,
-    vertices: dict[float, BestBatch],
-    valleys: dict[float, Valley | None],
-    options: Options,
-) -> EsFit:
-    """What the vertices say; of E(B) between them, the lopsided valley where it can be fitted."""
-    try:
-        found = _fitted(rows, WITHOUT_LAW, vertices, options)
-    except InputError:
-        found = _fitted(rows, WITHOUT_LAW, vertices, options, none=True)
-    return replace(by_vertices(found, valleys), warnings=tuple(rows.warnings))
+    @classmethod
+    def of(cls, rows: Design, options: Options) -> "_Case":
+        valleys = {target: valley_at(rows, target, options.level) for target in rows.targets}
+        best = {t: best_at(rows, t, valley, options.level) for t, valley in valleys.items()}
+        return cls(rows, options, valleys, best)
+
+    def fitted(self, law: Law, *, none: bool = False) -> EsFit:
+        """One law with its own batches, at the targets that enough of them reach, or at none."""
+        rows, options = self.rows, self.options
+        able = [t for t in rows.targets if len(rows.reaching(t)) >= law.least]
+        enough = np.array([] if none else able)
+        _refuse_too_few(law, rows, enough)
+        parts = _parts(law, rows, enough, options) if len(enough) else []
+        warnings, fits = list(rows.warnings), {}
+        for part in parts:
+            warnings += part.warnings
+            fits |= {t: self.target_fit(law, t, part) for t in part.targets}
+        for target in rows.targets:
+            if target not in fits:
+                reason = (
+                    f"unidentified: {len(rows.reaching(target))} batches reach this loss, "
+                    f"the {law.name} law needs {law.least}"
+                )
+                warnings.append(f"target {target:g}: {reason}")
+                fits[target] = self.target_fit(law, target, reason)
+        warnings += [f"target {t:g}: not converged" for t in fits if "not" in fits[t].status]
+        joint = parts[0] if law.joint and parts else None
+        return EsFit(
+            law=law.family,
+            seq_len=rows.seq_len,
+            fits=tuple(fits[target] for target in rows.targets),
+            joint=law.in_tokens(joint.parameters, rows.seq_len) if joint else None,
+            joint_intervals=joint.intervals(options.level) if joint else {},
+            draws=_kept(law, joint, rows.seq_len, options.draws) if joint else {},
+            scatter=tuple(part.scatter for part in parts),
+            measured_batches=tuple(rows.batches.tolist()),
+            residuals=tuple(residual for part in parts for residual in part.residuals),
+            points=int(rows.reached.sum()),
+            runs=len(np.unique(rows.run)),
+            level=options.level,
+            resamples=options.resamples,
+            warnings=tuple(warnings),
+        )
+
+    def without_law(self) -> EsFit:
+        """What the vertices say; of E(B) between them, the lopsided valley where it can be."""
+        try:
+            fit = self.fitted(WITHOUT_LAW)
+        except InputError:
+            fit = self.fitted(WITHOUT_LAW, none=True)
+        return replace(by_vertices(fit, self.valleys), warnings=tuple(self.rows.warnings))
+
+    def target_fit(self, law: Law, target: float, part: "_Part | str") -> TargetFit:
+        """What a problem's fit says of a target, or why it says nothing."""
+        rows, here, loss = self.rows, self.rows.target == target, float(target)
+        points, runs = int((here & rows.reached).sum()), len(np.unique(rows.run[here]))
+        vertex = self.vertices[target]
+        if isinstance(part, str):
+            batches = dict.fromkeys(law.batches, Estimate(None, level=vertex.level, note=part))
+            none = None, None, None
+            return TargetFit(loss, *none, batches, {}, {}, part, points, runs, vertex=vertex)
+        values = law.numbers(part.parameters, target)
+        spread = law.numbers(part.draws, target)
+        E_min = float(values.get("E_min", np.inf))
+        for quantities in (values, spread) if "E_min" in values else ():
+            quantities["E_min"] = quantities["E_min"] * rows.seq_len
+        estimates = {
+            key: interval(float(value), spread[key], level=self.options.level)
+            for key, value in values.items()
+        }
+        batches = {n: _identified(n, estimates.pop(n), rows, target, E_min) for n in law.batches}
+        own = {} if law.joint else law.in_tokens(part.parameters, rows.seq_len)
+        draws = {} if law.joint else _kept(law, part, rows.seq_len, self.options.draws)
+        S_min, fewest, S_opt = (estimates.get(n, Estimate(None)).value for n in NUMBERS)
+        status = part.status
+        return TargetFit(
+            loss, S_min, fewest, S_opt, batches, estimates, own, status, points, runs, draws, vertex
+        )
 
 
 def _refuse_too_few(law: Law, rows: Design, targets: np.ndarray) -> None:
@@ -168,88 +192,50 @@ class _Part:
     def intervals(self, level: float) -> dict[str, Estimate]:
         """Of the parameters."""
         pairs = zip(self.parameters, self.draws, strict=True)
-        found = [interval(float(value), draws, level=level) for value, draws in pairs]
-        return dict(zip(self.parameters._fields, found, strict=True))
+        estimates = [interval(float(value), draws, level=level) for value, draws in pairs]
+        return dict(zip(self.parameters._fields, estimates, strict=True))
 
 
 def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> list[_Part]:
     problem = law.problem(rows, targets)
-    found = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
+    solution = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
-    for index, theta in enumerate(found.parameters):
-        draws, residuals, scatter = _bootstrap(problem, found, index, rows, options)
-        parts.append(
-            _Part(
-                targets=targets if law.joint else targets[index : index + 1],
-                parameters=law.decoded(theta, problem, index),
-                draws=law.decoded(draws, problem, index),
-                status="converged" if found.converged[index] else "not converged",
-                residuals=residuals,
-                scatter=scatter,
-                warnings=_at_bound(law, found) if law.joint else [],
-            )
-        )
+    for index, theta in enumerate(solution.parameters):
+        refits, residuals, scatter = _bootstrap(problem, solution, index, rows, options)
+        own = targets if law.joint else targets[index : index + 1]
+        values, draws = (law.decoded(x, problem, index) for x in (theta, refits))
+        status = "converged" if solution.converged[index] else "not converged"
+        warnings = _at_bound(law, solution) if law.joint else []
+        parts.append(_Part(own, values, draws, status, residuals, scatter, warnings))
     return parts
 
 
 def _bootstrap(
-    problem: Problem, found: Solution, index: int, rows: Design, options: Options
+    problem: Problem, solution: Solution, index: int, rows: Design, options: Options
 ) -> tuple[np.ndarray, list[dict[str, float]], RunEffects]:
     """Refitted parameters [resamples, P] of one problem, its residuals, and their scatter."""
-    data, theta = problem.one(index), found.parameters[index]
+    data, theta = problem.one(index), solution.parameters[index]
     error, slopes = linearize(problem.residual, theta, data)
     used = (data["weight"] > 0) & (data["reached"] > 0)
     runs = rows.run[problem.rows[index]]
     box = lower, upper = problem.lower[index], problem.upper[index]
-    free = (lower < upper) & ~found.at_bound[index]
-    generator = np.random.default_rng([options.seed, index])
-    noise, scatter = redraw(error, slopes[..., free], used, runs, options.resamples, generator)
+    free = (lower < upper) & ~solution.at_bound[index]
+    generator, count = np.random.default_rng([options.seed, index]), options.resamples
+    noise, scatter = redraw(error, slopes[..., free], used, runs, count, generator)
     scale = np.where(used, data["weight"], np.inf)
-    resampled = {
-        key: np.broadcast_to(value, (options.resamples, *np.shape(value)))
-        for key, value in data.items()
-    }
+    resampled = {k: np.broadcast_to(x, (count, *np.shape(x))) for k, x in data.items()}
     resampled["observed"] = data["observed"] + (error + noise) / scale
     refit = solve(problem.residual, theta[None], *box, resampled)
     here = problem.rows[index][used]
-    told = {"run": rows.run[here], "batch": rows.batch[here], "target_loss": rows.target[here]}
-    told = pd.DataFrame(told).assign(relative_loss=error[used])
-    return refit.parameters, told.to_dict("records"), scatter
+    columns = {"run": rows.run[here], "batch": rows.batch[here], "target_loss": rows.target[here]}
+    table = pd.DataFrame(columns | {"relative_loss": error[used]})
+    return refit.parameters, table.to_dict("records"), scatter
 
 
-def _at_bound(law: Law, found: Solution) -> list[str]:
-    names = ", ".join(compress(law.parameters._fields, found.at_bound[0]))
-    told = f"{law.family.name}: {names} ended at a bound of the fit; compare with other laws"
-    return [told] if names else []
-
-
-def _target_fit(
-    law: Law, rows: Design, target: float, part: _Part, vertex: BestBatch, options: Options
-) -> TargetFit:
-    level, (points, runs) = options.level, _counts(rows, target)
-    values = law.numbers(part.parameters, target)
-    spread = law.numbers(part.draws, target)
-    E_min = float(values.get("E_min", np.inf))
-    for quantities in (values, spread) if "E_min" in values else ():
-        quantities["E_min"] = quantities["E_min"] * rows.seq_len
-    estimates = {
-        key: interval(float(value), spread[key], level=level) for key, value in values.items()
-    }
-    batches = {
-        name: _identified(name, estimates.pop(name), rows, target, E_min) for name in law.batches
-    }
-    return TargetFit(
-        target_loss=float(target),
-        **{name: estimates[name].value if name in estimates else None for name in NUMBERS},
-        batches=batches,
-        intervals=estimates,
-        parameters={} if law.joint else law.in_tokens(part.parameters, rows.seq_len),
-        status=part.status,
-        draws={} if law.joint else _kept(law, part, rows.seq_len, options.draws),
-        points=points,
-        runs=runs,
-        vertex=vertex,
-    )
+def _at_bound(law: Law, solution: Solution) -> list[str]:
+    names = ", ".join(compress(law.parameters._fields, solution.at_bound[0]))
+    warning = f"{law.family.name}: {names} ended at a bound of the fit; compare with other laws"
+    return [warning] if names else []
 
 
 def _kept(law: Law, part: _Part, seq_len: int, count: int) -> dict[str, tuple[float, ...]]:
@@ -287,19 +273,3 @@ def _identified(
         note = f"unidentified: above the largest batch measured, {measured[-1]:g}"
         return Estimate(None, float(measured[-1]), None, level, note)
     return estimate
-
-
-def _unidentified(
-    law: Law, rows: Design, target: float, reason: str, vertex: BestBatch
-) -> TargetFit:
-    batches = dict.fromkeys(law.batches, Estimate(None, level=vertex.level, note=reason))
-    points, runs = _counts(rows, target)
-    return TargetFit(
-        float(target), None, None, None, batches, {}, {}, reason, points, runs, vertex=vertex
-    )
-
-
-def _counts(rows: Design, target: float) -> tuple[int, int]:
-    """Points that reached a target, and runs with a row at it."""
-    here = rows.target == target
-    return int((here & rows.reached).sum()), len(np.unique(rows.run[here]))

@@ -130,11 +130,11 @@ class Law:
 
     def numbers(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
         """`quantities`, with E_min of a law that does not tell it: E at B_opt, where it has one."""
-        found = dict(self.quantities(p, target))
-        if "E_min" not in found and "B_opt" in found:
+        quantities = dict(self.quantities(p, target))
+        if "E_min" not in quantities and "B_opt" in quantities:
             with jax.enable_x64(True):
-                found["E_min"] = np.asarray(self.sequences(p, found["B_opt"], target))
-        return found
+                quantities["E_min"] = np.asarray(self.sequences(p, quantities["B_opt"], target))
+        return quantities
 
     def stages(self, p: Any, target: float) -> dict[str, float]:
         """Steps that mark the law's stages, for figures; S_1 and S_2 enclose a transition."""

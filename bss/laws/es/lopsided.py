@@ -16,7 +16,7 @@ from bss.laws.es.per_target import PerTarget
 from bss.points.lopsided import lopsided
 
 
-class Parameters(NamedTuple):
+class ValleyParameters(NamedTuple):
     """E_min in sequences at B_opt in sequences; h, and the powers u above it and v below."""
 
     E_min: Number
@@ -31,7 +31,7 @@ class LopsidedValley(PerTarget):
     """E = E_min·(1 + h·φ(x)), x = log B/B_opt, φ(x) = (v·e^(ux) + u·e^(−vx))/(u + v) − 1."""
 
     formula = "E = E_min·(1 + h·φ(log B/B_opt)), φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1"
-    parameters = Parameters
+    parameters = ValleyParameters
     units = ((1, 0), (0, 1), *[(0, 0)] * 3)
     batches = ("B_opt",)
     least = 5
@@ -39,11 +39,11 @@ class LopsidedValley(PerTarget):
     lower = (-5.0, -7.0, -12.0, np.log(0.05), np.log(0.05))
     upper = (5.0, 7.0, 8.0, 0.0, np.log(4.0))
 
-    def sequences(self, p: Parameters, batch: Number, target: Number = None) -> Number:
+    def sequences(self, p: ValleyParameters, batch: Number, target: Number = None) -> Number:
         """E at a batch."""
         return p.E_min * (1 + p.h * lopsided(jnp.log(batch / p.B_opt), p.u, p.v, jnp))
 
-    def quantities(self, p: Parameters, target: Number = None) -> dict[str, np.ndarray]:
+    def quantities(self, p: ValleyParameters, target: Number = None) -> dict[str, np.ndarray]:
         """E_min, S_opt and B_opt."""
         E_min, B_opt = np.asarray(p.E_min), np.asarray(p.B_opt)
         return {"E_min": E_min, "S_opt": E_min / B_opt, "B_opt": B_opt}

@@ -18,7 +18,7 @@ from bss.laws.es.per_target import PerTarget
 EDGE = 1e-3
 
 
-class Parameters(NamedTuple):
+class StageParameters(NamedTuple):
     """S_min < S_1 < S_opt < S_2 in steps, E_min in sequences, C in sequences per step²."""
 
     S_min: Number
@@ -48,18 +48,17 @@ class Piecewise(PerTarget):
     """
 
     formula = "E = B_m1/(S - S_min) + B_0, then C·(S - S_opt)² + E_min, then A_1·S + A_0"
-    parameters = Parameters
+    parameters = StageParameters
     units = (*[(1, -1)] * 4, (-1, 2), (1, 0))
     batches = ("B_min", "B_opt")
     least = 8
     starts = tuple(
-        (0.0, *shape)
-        for shape in product((-0.7, 0.0, 0.7), (0.3, 0.8), (0.3, 0.8), (0.3, 0.9), (0.15, 0.6))
+        product((0.0,), (-0.7, 0.0, 0.7), (0.3, 0.8), (0.3, 0.8), (0.3, 0.9), (0.15, 0.6))
     )
     lower = (-5.0, -5.0, *[EDGE] * 4)
     upper = (5.0, 5.0, *[1 - EDGE] * 4)
 
-    def shape(self, theta: Any, data: Mapping[str, Any]) -> Parameters:
+    def shape(self, theta: Any, data: Mapping[str, Any]) -> StageParameters:
         """The law from a box in which every point is admissible (derived here).
 
         theta = (log E_min, log B_opt, u, v, g, w), the last four in (0, 1): u = S_1/S_opt,
@@ -76,9 +75,9 @@ class Piecewise(PerTarget):
         S_opt = E_min / B_opt
         S_2 = S_opt * (1 + 2 * w * (1 / beta - 1))
         C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))
-        return Parameters(S_opt * u * v, S_opt * u, S_opt, S_2, C, E_min)
+        return StageParameters(S_opt * u * v, S_opt * u, S_opt, S_2, C, E_min)
 
-    def sequences(self, p: Parameters, batch: Number, target: Number = None) -> Number:
+    def sequences(self, p: StageParameters, batch: Number, target: Number = None) -> Number:
         """E at a batch in closed form (derived here); infinite up to B_min.
 
         A_0 > 0 makes E/S strictly decreasing, so that each batch above B_min = A_1 meets the law
@@ -98,24 +97,19 @@ class Piecewise(PerTarget):
         steps = jnp.where(batch > batch_1, first, jnp.where(batch < batch_2, last, middle))
         return jnp.where(met, batch * steps, jnp.inf)
 
-    def quantities(self, p: Parameters, target: Number = None) -> dict[str, np.ndarray]:
+    def quantities(self, p: StageParameters, target: Number = None) -> dict[str, np.ndarray]:
         """S_min, E_min, S_opt, B_min and B_opt."""
         S_min, _, S_opt, S_2, C, E_min = (np.asarray(value) for value in p)
-        return {
-            "S_min": S_min,
-            "E_min": E_min,
-            "S_opt": S_opt,
-            "B_min": 2 * C * (S_2 - S_opt),
-            "B_opt": E_min / S_opt,
-        }
+        steps = {"S_min": S_min, "E_min": E_min, "S_opt": S_opt}
+        return steps | {"B_min": 2 * C * (S_2 - S_opt), "B_opt": E_min / S_opt}
 
-    def stages(self, p: Parameters, target: float) -> dict[str, float]:
+    def stages(self, p: StageParameters, target: float) -> dict[str, float]:
         """S_min, the knots S_1 and S_2, and S_opt."""
         names = ("S_min", "S_1", "S_opt", "S_2")
         return {name: float(getattr(p, name)) for name in names}
 
 
-def outer_stages(p: Parameters) -> Stages:
+def outer_stages(p: StageParameters) -> Stages:
     """Coefficients of the inverse-linear and linear stages from the six parameters."""
     left, right = p.S_opt - p.S_1, p.S_2 - p.S_opt
     reach = p.S_1 - p.S_min

@@ -47,20 +47,17 @@ def reach(fit: EsFit, loss: float, batch: float) -> dict[str, Estimate]:
     """
     level, size = fit.level, batch * fit.seq_len
     tokens = float(np.exp(_log_tokens(fit, np.array([loss]), batch, drawn=False))[0])
-    found = Estimate(tokens, level=level, note=NO_DRAWS)
+    estimate = Estimate(tokens, level=level, note=NO_DRAWS)
     if _drawn(fit):
         count = RUNS * _drawn(fit)
         scatter = draw_noise(*lack_of_fit(fit), (count, 1), np.random.default_rng(0))[:, 0]
         draws = np.exp(_log_tokens(fit, loss / (1 + scatter), batch, drawn=True))
-        found = interval(tokens, draws, level=level)
+        estimate = interval(tokens, draws, level=level)
     if not math.isfinite(tokens):
-        found = Estimate(None, found.low, None, level, NEVER)
-    ends = ("value", "low", "high")
-    known = {end: getattr(found, end) for end in ends if getattr(found, end) is not None}
-    return {
-        "tokens": found,
-        "steps": replace(found, **{end: value / size for end, value in known.items()}),
-    }
+        estimate = Estimate(None, estimate.low, None, level, NEVER)
+    ends = (estimate.value, estimate.low, estimate.high)
+    steps = [None if end is None else end / size for end in ends]
+    return {"tokens": estimate, "steps": Estimate(*steps, level=level, note=estimate.note)}
 
 
 def best(fit: EsFit, loss: float) -> dict[str, Estimate]:
@@ -74,17 +71,17 @@ def best(fit: EsFit, loss: float) -> dict[str, Estimate]:
     """
     near = sorted(fit.fits, key=lambda target: abs(target.target_loss - loss))[:2]
     names = tuple(dict.fromkeys((*fit.law.batches, "B_opt", "E_min")))
-    told = [_told(target) for target in near]
+    estimates = [_told(target) for target in near]
     if len(near) == 1 or math.isclose(near[0].target_loss, loss):
-        return {name: told[0][name] for name in names if name in told[0]}
+        return {name: estimates[0][name] for name in names if name in estimates[0]}
     losses = [target.target_loss for target in near]
     share = (loss - losses[0]) / (losses[1] - losses[0])
-    found = {}
-    for name in (name for name in names if all(name in one for one in told)):
-        pair = [one[name] for one in told]
+    between = {}
+    for name in (name for name in names if all(name in one for one in estimates)):
+        pair = [one[name] for one in estimates]
         unknown = [estimate for estimate in pair if estimate.value is None]
-        found[name] = unknown[0] if unknown else _on_a_line(pair[0], pair[1], share)
-    return found
+        between[name] = unknown[0] if unknown else _on_a_line(pair[0], pair[1], share)
+    return between
 
 
 def _told(target: TargetFit) -> dict[str, Estimate]:
@@ -99,10 +96,8 @@ def _on_a_line(first: Estimate, second: Estimate, share: float) -> Estimate:
     """The estimate so far from the first to the second, in logarithms."""
 
     def between(end: str) -> float | None:
-        ends = getattr(first, end), getattr(second, end)
-        if not all(ends):
-            return None
-        return float(ends[0] ** (1 - share) * ends[1] ** share)
+        start, stop = getattr(first, end), getattr(second, end)
+        return float(start ** (1 - share) * stop**share) if start and stop else None
 
     value, low, high = (between(end) for end in ("value", "low", "high"))
     known = [x for x in (low, value, high) if x is not None]
@@ -112,24 +107,20 @@ def _on_a_line(first: Estimate, second: Estimate, share: float) -> Estimate:
 
 def _drawn(fit: EsFit) -> int:
     """How many refits the fit keeps."""
-    kept = [fit.draws, *(target.draws for target in fit.fits)]
-    return max((len(next(iter(draws.values()))) for draws in kept if draws), default=0)
+    refits = [fit.draws, *(target.draws for target in fit.fits)]
+    return max((len(next(iter(draws.values()))) for draws in refits if draws), default=0)
 
 
 def _parameters(fit: EsFit, *, drawn: bool) -> dict[float, dict[str, np.ndarray]]:
     """The parameters in tokens [K] by target; of a joint law, once for all."""
     if fit.law.joint:
-        found = {fit.fits[0].target_loss: fit.draws if drawn else fit.surface or {}}
+        entries = {fit.fits[0].target_loss: fit.draws if drawn else fit.joint or {}}
     else:
-        found = {at.target_loss: at.draws if drawn else at.parameters for at in fit.fits}
-    arrays = {
-        target: {name: np.atleast_1d(np.asarray(value, float)) for name, value in entry.items()}
-        for target, entry in found.items()
-        if entry
-    }
-    if not arrays:
+        entries = {at.target_loss: at.draws if drawn else at.parameters for at in fit.fits}
+    known = {target: entry.items() for target, entry in entries.items() if entry}
+    if not known:
         raise InputError(f"fit: the {fit.law.name} law is unidentified; add batches")
-    return arrays
+    return {t: {name: np.atleast_1d(x).astype(float) for name, x in e} for t, e in known.items()}
 
 
 def _log_tokens(fit: EsFit, loss: np.ndarray, batch: float, *, drawn: bool) -> np.ndarray:
@@ -137,9 +128,9 @@ def _log_tokens(fit: EsFit, loss: np.ndarray, batch: float, *, drawn: bool) -> n
     if fit.level_with:
         alone = (replace(one, level_with=()) for one in fit.averaged)
         return np.mean([_log_tokens(one, loss, batch, drawn=drawn) for one in alone], axis=0)
-    found = _parameters(fit, drawn=drawn)
+    parameters = _parameters(fit, drawn=drawn)
     logs = {}
-    for target, entry in found.items():
+    for target, entry in parameters.items():
         rows = {name: np.resize(value, len(loss)) for name, value in entry.items()}
         p, sizes = fit.law.from_tokens(rows, fit.seq_len), np.full(len(loss), float(batch))
         with jax.enable_x64(True), np.errstate(divide="ignore"):
@@ -164,5 +155,5 @@ def _between(logs: dict[float, np.ndarray], loss: np.ndarray) -> np.ndarray:
     low, high = values[upper - 1, column], values[upper, column]
     share = (loss - targets[upper - 1]) / np.diff(targets)[upper - 1]
     with np.errstate(invalid="ignore"):
-        found = low + share * (high - low)
-    return np.where(np.isinf(low) | np.isinf(high), np.inf, found)
+        logs_between = low + share * (high - low)
+    return np.where(np.isinf(low) | np.isinf(high), np.inf, logs_between)

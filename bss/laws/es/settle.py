@@ -17,10 +17,9 @@ from bss.points.valley import Valley
 
 def asked_for(fit: EsFit) -> EsFit:
     """A law that was asked for, without a best batch where the runs have none."""
-    fits = []
-    for at in fit.fits:
-        own = at.batches.get("B_opt")
-        fits.append(at if own is None else _with_best(at, obeyed(at.vertex, own, fit.law.name)))
+    own = [(at, at.batches.get("B_opt")) for at in fit.fits]
+    name = fit.law.name
+    fits = [_with_best(at, obeyed(at.vertex, best, name)) if best else at for at, best in own]
     return replace(fit, fits=tuple(fits))
 
 
@@ -28,27 +27,24 @@ def agreed(fits: list[EsFit], valleys: dict[float, Valley | None]) -> EsFit:
     """The first of the fits with the best batches of all, as the vertices let them stand."""
     targets, warnings = [], list(fits[0].warnings)
     for i, at in enumerate(fits[0].fits):
-        told = {fit.law.name: fit.fits[i].batches.get("B_opt") for fit in fits}
-        own = {name: one for name, one in told.items() if one is not None}
+        by_law = {fit.law.name: fit.fits[i].batches.get("B_opt") for fit in fits}
+        own = {name: one for name, one in by_law.items() if one is not None}
         values = [one.value for one in own.values() if one.value is not None]
         mean = Estimate(float(np.exp(np.mean(np.log(values)))) if values else None)
         best, said = settled(at.vertex, mean if own else None, " + ".join(own))
         if said:
             warnings.append(f"target {at.target_loss:g}: {said}")
-        found = _with_best(at, best)
+        target = _with_best(at, best)
         if best.source == at.vertex.source:
-            found = _measured(found, valleys[at.target_loss], fits[0].seq_len)
-        targets.append(found)
+            target = _measured(target, valleys[at.target_loss], fits[0].seq_len)
+        targets.append(target)
     return replace(fits[0], fits=tuple(targets), warnings=tuple(warnings))
 
 
 def by_vertices(fit: EsFit, valleys: dict[float, Valley | None]) -> EsFit:
     """A fit whose best batches, fewest tokens and steps there are the valleys' own."""
-    fits = tuple(
-        _measured(_with_best(at, at.vertex), valleys[at.target_loss], fit.seq_len)
-        for at in fit.fits
-    )
-    return replace(fit, fits=fits)
+    own = [(_with_best(at, at.vertex), valleys[at.target_loss]) for at in fit.fits]
+    return replace(fit, fits=tuple(_measured(*pair, fit.seq_len) for pair in own))
 
 
 def settled(vertex: BestBatch, by_law: Estimate | None, law: str) -> tuple[BestBatch, str]:
@@ -61,19 +57,18 @@ def settled(vertex: BestBatch, by_law: Estimate | None, law: str) -> tuple[BestB
     value = by_law.value
     if value is not None and (vertex.low or 0) <= value <= (vertex.high or math.inf):
         return replace(vertex, value=value, source=law), ""
-    told = "none" if value is None else f"{value:.3g}"
+    number = "none" if value is None else f"{value:.3g}"
     span = f"{vertex.value:.3g} ({vertex.low:.3g} – {vertex.high:.3g})"
-    return vertex, f"the {law} law has B_opt {told}, the runs' own valley {span}, which is given"
+    return vertex, f"the {law} law has B_opt {number}, the runs' own valley {span}, which is given"
 
 
 def obeyed(vertex: BestBatch, by_law: Estimate, law: str) -> BestBatch:
     """B_opt of a law that was asked for; none where the least is at an end, or nowhere."""
     if vertex.status in ("end", "flat"):
         return replace(vertex, source=law)
-    note = by_law.note
-    found = replace(vertex, value=by_law.value, low=by_law.low, high=by_law.high, note=note)
     status = "identified" if by_law.value is not None else "too wide"
-    return replace(found, status=status, source=law)
+    numbers = {name: getattr(by_law, name) for name in ("value", "low", "high", "note")}
+    return replace(vertex, status=status, source=law, **numbers)
 
 
 def _with_best(at: TargetFit, best: BestBatch) -> TargetFit:

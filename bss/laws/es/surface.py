@@ -17,7 +17,7 @@ from bss.laws.es.design import Design
 from bss.laws.es.law import Law, Number, Problem, residuals
 
 
-class Parameters(NamedTuple):
+class SurfaceParameters(NamedTuple):
     """L_0 in nats, a with S in steps, b in nats·sequences^m, B_phi in sequences."""
 
     L_0: Number
@@ -45,14 +45,14 @@ class Surface(Law):
     B_phi: float | None = 0.0
 
     formula = "L = L_0 + a·S^-alpha + b/B^m"
-    parameters = Parameters
+    parameters = SurfaceParameters
     batches = ("B_min", "B_opt")
     least = 1
     joint = True
 
     @property
     def free(self) -> int:
-        """Parameters that are fitted."""
+        """SurfaceParameters that are fitted."""
         return 4 + (self.m is None) + (self.B_phi is None)
 
     @property
@@ -78,13 +78,8 @@ class Surface(Law):
         m_box = (0.2, 3.0) if self.m is None else (self.m, self.m)
         phi_box = (0.0, 300.0) if self.B_phi is None else (self.B_phi / B_unit,) * 2
         bottom = design.targets[-1]
-        data = {
-            "steps": steps,
-            "batch": batch,
-            "observed": design.target,
-            "reached": design.reached.astype(float),
-            "weight": 1 / design.target,
-        }
+        data = {"steps": steps, "batch": batch, "observed": design.target}
+        data |= {"reached": design.reached.astype(float), "weight": 1 / design.target}
         return Problem(
             loss_error,
             np.array([self._starts(design, steps, batch, phi_box)]),
@@ -112,39 +107,39 @@ class Surface(Law):
             starts.append([floor, a, np.log(alpha), b, power, phi])
         return starts
 
-    def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Parameters:
+    def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> SurfaceParameters:
         """The parameters in steps and sequences."""
         S_unit, B_unit = problem.units[index]
         L_0, log_a, log_alpha, log_b, m, phi = np.moveaxis(theta, -1, 0)
         alpha = np.exp(log_alpha)
         a = np.exp(log_a) * S_unit**alpha
         b = np.exp(log_b) * B_unit**m
-        return Parameters(L_0, a, alpha, b, m, phi * B_unit)
+        return SurfaceParameters(L_0, a, alpha, b, m, phi * B_unit)
 
-    def loss(self, p: Parameters, steps: Number, batch: Number) -> Number:
+    def loss(self, p: SurfaceParameters, steps: Number, batch: Number) -> Number:
         """The loss in nats after `steps` at a constant batch."""
         progress = steps * self.clock(p, batch)
         return p.L_0 + p.a * progress**-p.alpha + p.b * batch**-p.m
 
-    def clock(self, p: Parameters, batch: Number) -> Number:
+    def clock(self, p: SurfaceParameters, batch: Number) -> Number:
         """Progress of one step at a batch: 1 where gradient noise is small."""
         return (1 + p.B_phi / batch) ** -0.5
 
-    def sequences(self, p: Parameters, batch: Number, target: Number = None) -> Number:
+    def sequences(self, p: SurfaceParameters, batch: Number, target: Number = None) -> Number:
         """E in sequences at which the surface meets a loss; infinite where it never does."""
         excess = target - p.L_0 - p.b * batch**-p.m
         met = excess > 0
         progress = (p.a / jnp.where(met, excess, 1.0)) ** (1 / p.alpha)
         return jnp.where(met, batch * progress / self.clock(p, batch), jnp.inf)
 
-    def quantities(self, p: Parameters, target: Number = None) -> dict[str, np.ndarray]:
+    def quantities(self, p: SurfaceParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Asymptotes and minimum of E(S), for target losses above L_0 (derived here).
 
         With Δ = L − L_0: S_min = (a/Δ)^{1/α}, B_min = (b/Δ)^{1/m}. For B_phi = 0 the minimum is at
         B_opt = (1 + m/α)^{1/m}·B_min; otherwise it is the root of a monotone function of log B,
         bisected. Arguments broadcast as NumPy arrays.
         """
-        p = Parameters(*(np.asarray(value, np.float64) for value in p))
+        p = SurfaceParameters(*(np.asarray(value, np.float64) for value in p))
         excess = np.asarray(target, np.float64) - p.L_0
         B_min = (p.b / excess) ** (1 / p.m)
         ratio = p.m / p.alpha
@@ -158,22 +153,18 @@ class Surface(Law):
         B_opt = B_min * np.exp((low + high) / 2)
         progress = (p.a / (excess - p.b * B_opt**-p.m)) ** (1 / p.alpha)
         S_opt = progress / self.clock(p, B_opt)
-        return {
-            "S_min": (p.a / excess) ** (1 / p.alpha) + np.zeros_like(B_min),
-            "E_min": B_opt * S_opt,
-            "S_opt": S_opt,
-            "B_min": B_min,
-            "B_opt": B_opt,
-        }
+        S_min = (p.a / excess) ** (1 / p.alpha) + np.zeros_like(B_min)
+        steps = {"S_min": S_min, "E_min": B_opt * S_opt, "S_opt": S_opt}
+        return steps | {"B_min": B_min, "B_opt": B_opt}
 
-    def stages(self, p: Parameters, target: float) -> dict[str, float]:
+    def stages(self, p: SurfaceParameters, target: float) -> dict[str, float]:
         """S_min and S_opt."""
-        found = self.quantities(p, target)
-        return {name: float(found[name]) for name in ("S_min", "S_opt")}
+        quantities = self.quantities(p, target)
+        return {name: float(quantities[name]) for name in ("S_min", "S_opt")}
 
 
 def loss_error(theta: Any, data: Mapping[str, Any]) -> Any:
     """Residuals [M] of fitted numbers [6]: all members of the family share it."""
-    p = Parameters(theta[0], *jnp.exp(theta[1:4]), *theta[4:])
+    p = SurfaceParameters(theta[0], *jnp.exp(theta[1:4]), *theta[4:])
     error = Surface("surface").loss(p, data["steps"], data["batch"]) - data["observed"]
     return residuals(error, data)

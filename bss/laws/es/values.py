@@ -47,7 +47,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Outlier:
+class OutlierRun:
     """A run that does not fit the others at a target.
 
     Attributes:
@@ -67,12 +67,12 @@ class Outlier:
     def __str__(self) -> str:
         """The run by name, how far off it is, and what B_opt is without it."""
         side = "above" if self.off > 0 else "below"
-        told = (
+        place = (
             f"run {self.run}, batch {self.batch:g}: {abs(self.off):.3f} {side} the others in log "
             f"tokens to {self.target_loss:g}, {self.times:.0f} times the scatter"
         )
         moved = "" if self.moves is None else f"; without it B_opt moves by {self.moves - 1:+.0%}"
-        return f"{told}{moved} (--drop 'run={self.run}')"
+        return f"{place}{moved} (--drop 'run={self.run}')"
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class TargetFit:
     @property
     def best(self) -> BestBatch | None:
         """B_opt; None of a law that was asked for and has none."""
-        found = self.batches.get("B_opt")
-        return found if isinstance(found, BestBatch) else None
+        batch = self.batches.get("B_opt")
+        return batch if isinstance(batch, BestBatch) else None
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form, with each of `batches` as a key of its own."""
@@ -119,12 +119,9 @@ class TargetFit:
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields, of the JSON form; an estimate that is no field is a batch."""
         known = {one.name for one in fields(cls)}
-        batches = {
-            key: value
-            for key, value in entry.items()
-            if key not in known and isinstance(value, Mapping) and "value" in value
-        }
-        return entry | {"batches": batches}
+        others = {key: value for key, value in entry.items() if key not in known}
+        estimates = {k: x for k, x in others.items() if isinstance(x, Mapping) and "value" in x}
+        return entry | {"batches": estimates}
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class EsFit(Fit):
         law: the law; of a family, the member that the parameters make any other.
         seq_len: tokens per sequence.
         fits: one per target, highest loss first.
-        surface, surface_intervals: parameters of a joint law; None and none for a law per target.
+        joint, joint_intervals: parameters of a joint law; None and none for a law per target.
         measured_batches: batches with any point, ascending.
         residuals: per reached point: run, batch, target_loss and the error relative to that loss.
         points, runs: rows that reached a target, and runs behind them.
@@ -153,8 +150,10 @@ class EsFit(Fit):
     law: Law
     seq_len: int
     fits: tuple[TargetFit, ...]
-    surface: dict[str, float] | None = None
-    surface_intervals: dict[str, Estimate] = field(default_factory=dict)
+    joint: dict[str, float] | None = field(default=None, metadata={"key": "surface"})
+    joint_intervals: dict[str, Estimate] = field(
+        default_factory=dict, metadata={"key": "surface_intervals"}
+    )
     measured_batches: tuple[float, ...] = ()
     residuals: tuple[dict[str, Any], ...] = ()
     points: int = 0
@@ -164,7 +163,7 @@ class EsFit(Fit):
     choice: str = ASKED
     comparison: Comparison | None = None
     level_with: tuple["EsFit", ...] = ()
-    outliers: tuple[Outlier, ...] = ()
+    outliers: tuple[OutlierRun, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     def at(self, target_loss: float) -> TargetFit:
@@ -183,6 +182,11 @@ class EsFit(Fit):
     def averaged(self) -> tuple["EsFit", ...]:
         """The fits whose predictions are averaged: this one, and those level with it."""
         return (self, *self.level_with)
+
+    @property
+    def law_name(self) -> str:
+        """Of the law by which the fit is asked."""
+        return self.law.name
 
     @property
     def name(self) -> str:
@@ -207,7 +211,7 @@ class EsFit(Fit):
         Raises:
             InputError: they are unidentified there.
         """
-        entry = self.surface if self.law.joint else self.at(target_loss).parameters
+        entry = self.joint if self.law.joint else self.at(target_loss).parameters
         if not entry:
             name = self.law.name
             raise InputError(f"target_loss: the {name} law is unidentified at {target_loss:g}")

@@ -10,8 +10,9 @@ import numpy as np
 
 from bss.laws.best_batch import BestBatch, Evidence, of_valley
 from bss.laws.es.design import Design
-from bss.laws.es.values import Outlier
-from bss.points.valley import FEWEST, Measured, Valley, valleys
+from bss.laws.es.values import OutlierRun
+from bss.points.batch_means import BatchMeans
+from bss.points.valley import FEWEST, Valley, valleys
 
 TYPICAL = 0.004  # nats, a run's usual scatter
 ALIKE = (0.02, 0.05)  # of the tokens: batches as good
@@ -37,7 +38,7 @@ def valley_at(
         return None
     # A loss's scatter is that of its tokens times the slope of the curve there.
     usual = float(np.median(rows.slope[here & rows.reached]))
-    cell = Measured.of_runs(
+    cell = BatchMeans.of_runs(
         rows.batch[here],
         np.log(rows.sequences[here]),
         bound=~rows.reached[here],
@@ -58,7 +59,7 @@ def best_at(rows: Design, target: float, valley: Valley | None, level: float) ->
     return of_valley(valley, rises=ALIKE)
 
 
-def outliers(rows: Design, target: float, valley: Valley | None, level: float) -> list[Outlier]:
+def outliers(rows: Design, target: float, valley: Valley | None, level: float) -> list[OutlierRun]:
     """The runs that do not fit the others at a target: alone at their batch, or beside others.
 
     Args:
@@ -71,26 +72,26 @@ def outliers(rows: Design, target: float, valley: Valley | None, level: float) -
         return []
     here = np.flatnonzero((rows.target == target) & rows.reached)
     log, sizes = np.log(rows.sequences[here]), np.unique(rows.batch[here])
-    found = []
+    candidates = []
     for at, size in enumerate(np.unique(rows.batch[rows.target == target])):
         mine = here[rows.batch[here] == size]
         if valley.outlier[at] > NAMED and len(mine):
             off = float(valley.missed[at])
             run = mine[np.argmax(np.abs(np.log(rows.sequences[mine]) - log.mean()))]
-            found.append((int(run), off, abs(off) / valley.scatter))
+            candidates.append((int(run), off, abs(off) / valley.scatter))
     for i, row in enumerate(here if len(here) - len(sizes) > TELLING else ()):
         others = np.arange(len(here)) != i
         if (rows.batch[here[others]] == rows.batch[row]).any():
             off, scatter = _beside(rows, here, log, others, i)
             if abs(off) > FAR * scatter:
-                found.append((int(row), off, abs(off) / scatter))
-    if not found:
+                candidates.append((int(row), off, abs(off) / scatter))
+    if not candidates:
         return []
-    row, off, times = max(found, key=lambda one: one[2])
+    row, off, times = max(candidates, key=lambda one: one[2])
     without = valley_at(rows, target, level, rows.run == rows.run[row])
     moves = without.batch / valley.batch if without is not None else None
     name, batch = str(rows.name[row]), float(rows.batch[row])
-    return [Outlier(name, batch, float(target), off, times, moves)]
+    return [OutlierRun(name, batch, float(target), off, times, moves)]
 
 
 def _beside(

@@ -14,7 +14,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws.final_loss.forms import FAMILY, FORMS, VALLEY, Form
-from bss.laws.final_loss.forms.form import Design
+from bss.laws.final_loss.forms.form import CentredPoints
 from bss.laws.final_loss.left_out import Fold, LeftOut, cells_in_turn, ends, reported
 from bss.laws.final_loss.points import USES, uses
 from bss.laws.final_loss.solved import best_fit, design_weight, losses, solved
@@ -37,22 +37,29 @@ class Averaged:
         weights: by use.
         judged: per form its left-out error in nats, by use.
         left_out: what is reported.
+        hold_out: the folds of a user's own.
     """
 
     fits: dict[str, Solution]
     weights: Weights
     judged: Weights
     left_out: list[LeftOut]
+    hold_out: list[LeftOut]
+
+    @property
+    def used(self) -> list[str]:
+        """The forms with a weight for any use."""
+        return [n for n in self.fits if max(by[n] for by in self.weights.values()) > 0]
 
 
 def averaged(
-    design: Design, extra: Sequence[Fold] = (), names: Sequence[str] | None = None
+    design: CentredPoints, extra: Sequence[Fold] = (), names: Sequence[str] | None = None
 ) -> Averaged:
     """Fits the forms and weighs them.
 
     Args:
         design: the points.
-        extra: folds of a user's own, reported behind those of `reported`.
+        extra: folds of a user's own.
         names: of the forms; None for all that the table allows.
 
     Raises:
@@ -60,21 +67,18 @@ def averaged(
     """
     forms = {FORMS.name_of(form): form for form in applicable(design, names)}
     fits = {name: best_fit(form, design) for name, form in forms.items()}
-    outer = [*reported(design), *extra]
+    usual = reported(design)
+    outer = [*usual, *extra]
     nothing = Fold("cell", np.zeros(len(design.loss), bool))
-    scores = {
-        name: _scores(design, forms[name], fit, [nothing, *outer]) for name, fit in fits.items()
-    }
-    left_out = [
-        _left_out(design, forms, fits, fold, _weights(scores, i)) for i, fold in enumerate(outer, 1)
-    ]
-    judged = {
-        name: dict(zip(USES, score[:, 0].tolist(), strict=True)) for name, score in scores.items()
-    }
-    return Averaged(fits, _weights(scores, 0), judged, left_out)
+    scores = {n: _scores(design, forms[n], fit, [nothing, *outer]) for n, fit in fits.items()}
+    first, *others = (_weights(scores, i) for i in range(len(outer) + 1))
+    pairs = zip(outer, others, strict=True)
+    left_out = [_left_out(design, forms, fits, fold, weights) for fold, weights in pairs]
+    judged = {n: dict(zip(USES, x[:, 0].tolist(), strict=True)) for n, x in scores.items()}
+    return Averaged(fits, first, judged, left_out[: len(usual)], left_out[len(usual) :])
 
 
-def first_look(design: Design, names: Sequence[str] | None = None) -> np.ndarray:
+def first_look(design: CentredPoints, names: Sequence[str] | None = None) -> np.ndarray:
     """[n], losses by the forms' plain mean, before anything is known of them."""
     fits = [(form, best_fit(form, design)) for form in applicable(design, names)]
     return np.mean([losses(form, fit.parameters[0], design.logs) for form, fit in fits], axis=0)
@@ -82,31 +86,37 @@ def first_look(design: Design, names: Sequence[str] | None = None) -> np.ndarray
 
 def _weights(scores: Mapping[str, np.ndarray], i: int) -> Weights:
     """By use and form, of scores [use, fold]."""
-    found = {}
+    weights = {}
     for u, use in enumerate(USES):
         error = np.maximum([score[u, i] for score in scores.values()], 1e-9)
         weight = (error / error.min()) ** -POWER
         weight = np.where(weight / weight.sum() < LEAST, 0.0, weight)
-        found[use] = dict(zip(scores, (weight / weight.sum()).tolist(), strict=True))
-    return found
+        weights[use] = dict(zip(scores, (weight / weight.sum()).tolist(), strict=True))
+    return weights
 
 
 def _left_out(
-    design: Design, forms: Mapping[str, Form], fits: Mapping[str, Solution], fold: Fold, by: Weights
+    design: CentredPoints,
+    forms: Mapping[str, Form],
+    fits: Mapping[str, Solution],
+    fold: Fold,
+    by: Weights,
 ) -> LeftOut:
     """The errors at a fold, each row by the weights of its use."""
-    kept = ~fold.out
-    weight = design_weight(design)[None] * kept
-    use = uses(design.logs[:, :2], design.logs[kept, :2])
-    thetas, rows, told = {}, {}, np.zeros(len(design.loss))
+    inside = ~fold.out
+    weight = design_weight(design)[None] * inside
+    use = uses(design.logs[:, :2], design.logs[inside, :2])
+    thetas, rows, predicted = {}, {}, np.zeros(len(design.loss))
     for name, form in forms.items():
         rows[name] = np.array([by[one][name] for one in use])
         thetas[name] = solved(form, design, fits[name].parameters, weight).parameters[0]
-        told = told + rows[name] * losses(form, thetas[name], design.logs)
-    return LeftOut(fold.kind, fold.out, np.where(kept, np.nan, told - design.loss), rows, thetas)
+        predicted = predicted + rows[name] * losses(form, thetas[name], design.logs)
+    return LeftOut(
+        fold.kind, fold.out, np.where(inside, np.nan, predicted - design.loss), rows, thetas
+    )
 
 
-def applicable(design: Design, names: Sequence[str] | None = None) -> list[Form]:
+def applicable(design: CentredPoints, names: Sequence[str] | None = None) -> list[Form]:
     """The forms that a table allows: a valley for a single cell, else those of several.
 
     An outer exponent, and what else is beside the first form, is told by several cells.
@@ -134,18 +144,18 @@ def applicable(design: Design, names: Sequence[str] | None = None) -> list[Form]
     return enough if design.cell.max() + 1 >= FEWEST else enough[:1]
 
 
-def free(form: Form, design: Design) -> int:
+def free(form: Form, design: CentredPoints) -> int:
     """How many parameters are fitted."""
     lower, upper = form.box(design)
     return int((lower < upper).sum())
 
 
-def freedom(form: Form, design: Design) -> float:
+def freedom(form: Form, design: CentredPoints) -> float:
     """Degrees of freedom that a fit leaves, rows by their weights; 1 at least."""
     return max(float(np.sum(design_weight(design) ** 2)) - free(form, design), 1.0)
 
 
-def _scores(design: Design, form: Form, fit: Solution, outer: list[Fold]) -> np.ndarray:
+def _scores(design: CentredPoints, form: Form, fit: Solution, outer: list[Fold]) -> np.ndarray:
     """For each use and outer fold [use, outer]: the left-out error of a table without the fold.
 
     That is the root mean square over cells, and for the uses outside the largest of it and of those
@@ -157,22 +167,22 @@ def _scores(design: Design, form: Form, fit: Solution, outer: list[Fold]) -> np.
         inner += [(i, fold.out | one.out, one) for one in cells_in_turn(design, ~fold.out, INNER)]
         if i == 0 or set(uses(design_rows[fold.out], design_rows[~fold.out])) != {"inside"}:
             inner += [(i, fold.out | one.out, one) for one in ends(design, ~fold.out)]
-    found = np.full((len(USES), len(outer)), float(fit.cost[0]))  # where nothing can be left out
+    scores = np.full((len(USES), len(outer)), float(fit.cost[0]))  # where nothing can be left out
     if not inner:
-        return found
+        return scores
     weight = design_weight(design)
-    kept = ~np.array([out for _, out, _ in inner])
+    used = ~np.array([out for _, out, _ in inner])
     starts = np.repeat(fit.parameters, len(inner), axis=0)
-    thetas = solved(form, design, starts, weight * kept)
+    thetas = solved(form, design, starts, weight * used)
     squares = weight * (losses(form, thetas.parameters, design.logs) - design.loss) ** 2
     for i in {i for i, _, _ in inner}:
-        told: dict[str, list[float]] = {use: [] for use in USES}
+        errors: dict[str, list[float]] = {use: [] for use in USES}
         for (at, _, fold), here in zip(inner, squares, strict=True):
             if at == i:
                 kind = "inside" if fold.kind == "cell" else fold.use
-                told[kind].append(float(np.mean(here[fold.out])))
-        cell = float(np.mean(told["inside"] or [0.0]))
-        found[:, i] = np.sqrt(
-            [max([cell, *told[use]]) if u else cell for u, use in enumerate(USES)]
+                errors[kind].append(float(np.mean(here[fold.out])))
+        cell = float(np.mean(errors["inside"] or [0.0]))
+        scores[:, i] = np.sqrt(
+            [max([cell, *errors[use]]) if u else cell for u, use in enumerate(USES)]
         )
-    return found
+    return scores

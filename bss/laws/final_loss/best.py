@@ -13,7 +13,7 @@ import numpy as np
 from bss.laws.best_batch import BestBatch, Evidence, of_valley
 from bss.laws.final_loss.cells import Cell
 from bss.laws.final_loss.elsewhere import LAW, VERTICES, Elsewhere, at_least
-from bss.laws.final_loss.fitted import ALIKE, FittedForm, MeanLaw
+from bss.laws.final_loss.fitted import ALIKE, MeanLaw
 from bss.laws.final_loss.left_out import LeftOut
 from bss.laws.final_loss.together import Together, together
 from bss.laws.fitting.bootstrap import rms
@@ -53,28 +53,25 @@ def best_batches(
     """
     params, tokens = np.array([[one.params, one.tokens] for one in cells]).T
     all_cells = together(params, tokens, [one.valley for one in cells], reach)
-    sharp = [i for i, one in enumerate(cells) if one.valley is not None and _is_sharp(one.valley)]
+    sharp = [i for i, one in enumerate(cells) if _is_sharp(one.valley)]
     shared = SHARED * float(np.sqrt(1 - 1 / max(len(sharp), 1)))  # a single one holds it already
     posterior = [_blurred(x, weight, shared) for x, weight in all_cells.posterior]
     elsewhere = _elsewhere(cells, laws, left_out, sharp, all_cells, shared)
-    outside = [_outside(at, one.valley.ends) for at, one in zip(posterior, cells, strict=True)
-               if one.valley is not None]  # fmt: skip
+    pairs = [(at, one.valley) for at, one in zip(posterior, cells, strict=True) if one.valley]
+    outside = [_outside(at, valley.ends) for at, valley in pairs]
     is_inside = bool(outside) and float(np.mean(outside)) < HALF
-    found = [
-        _of_cell(one, at, reach if is_inside else None, len(sharp), level)
-        for one, at in zip(cells, posterior, strict=True)
-    ]
-    told = [
-        replace(best, alike=at_least(law.alike(one.params, one.tokens, best.value), least))
-        if best.value
-        else replace(best, alike=at_least(best.alike or law.alike(one.params, one.tokens), least))
-        for best, law, one in zip(found, laws, cells, strict=True)
-    ]
-    return elsewhere, told
+    known = reach if is_inside else None, len(sharp), level
+    batches = [_of_cell(*pair, *known) for pair in zip(cells, posterior, strict=True)]
+    with_alike = []
+    for best, law, one in zip(batches, laws, cells, strict=True):
+        own = () if best.value else best.alike
+        alike = own or law.alike(one.params, one.tokens, best.value)
+        with_alike.append(replace(best, alike=at_least(alike, least)))
+    return elsewhere, with_alike
 
 
-def _is_sharp(valley: Valley) -> bool:
-    return valley.spread < SHARP and valley.below + valley.above < 0.3
+def _is_sharp(valley: Valley | None) -> bool:
+    return valley is not None and valley.spread < SHARP and valley.below + valley.above < 0.3
 
 
 def _blurred(x: np.ndarray, weight: np.ndarray, spread: float) -> tuple[np.ndarray, np.ndarray]:
@@ -114,26 +111,27 @@ def _of_cell(
     total = np.cumsum(weight)
     tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
     low, value, high = np.exp(np.interp(tails, total - weight / 2, x)).tolist()
-    told = BestBatch(value, low, high, level, source=VERTICES, evidence=Evidence(vertices))
+    best = BestBatch(value, low, high, level, source=VERTICES, evidence=Evidence(vertices))
     if cell.one_rate:
-        return replace(told, low=None, high=None).unknown(
+        return replace(best, low=None, high=None).unknown(
             "one rate", "all batches share one rate: the best one at it is not B_opt; retune at two"
         )
     narrow = high < LAW_TELLS * low and reach is not None
     in_table = narrow and _outside(at, reach or (0, 0)) < OUTSIDE
     if cell.valley is None:
         few = f"{len(cell.rows)} batches measured" if len(cell.rows) != 1 else "one batch measured"
-        return told if in_table else replace(told, low=None, high=None).unknown("too few", few)
+        return best if in_table else replace(best, low=None, high=None).unknown("too few", few)
     seen = Evidence(vertices, cell.valley.depth, cell.valley.scatter, cell.valley.source)
-    told, outside = replace(told, evidence=seen), _outside(at, cell.valley.ends)
+    best, outside = replace(best, evidence=seen), _outside(at, cell.valley.ends)
     most, deep = (OWN_OUTSIDE, 1.0) if reach else ALONE
     own = max(outside, cell.valley.below + cell.valley.above) < most
-    if own and cell.valley.depth > deep * cell.valley.scatter and not too_wide(told):
-        return replace(told, source="vertex")
+    if own and cell.valley.depth > deep * cell.valley.scatter and not too_wide(best):
+        return replace(best, source="vertex")
     if in_table or (narrow and outside < OUTSIDE):
-        return told
-    both = of_valley(replace(cell.valley, log_batch=x, weight=weight, curve=_curve(cell.valley, x)),
-                     rises=ALIKE, unit="tokens")  # fmt: skip
+        return best
+    curve = np.interp(x, cell.valley.log_batch, cell.valley.curve)
+    valley = replace(cell.valley, log_batch=x, weight=weight, curve=curve)
+    both = of_valley(valley, rises=ALIKE, unit="tokens")
     if both.value is not None and reach is None and not too_wide(both):
         small = cell.valley.below >= cell.valley.above
         bound = f"B_opt ≤ {high:.3g} tokens" if small else f"B_opt ≥ {low:.3g} tokens"
@@ -143,10 +141,6 @@ def _of_cell(
     elif both.value is not None:
         both = both.unknown("too wide", SPANS if too_wide(both) else "other cells tell another")
     return replace(both, evidence=seen)
-
-
-def _curve(valley: Valley, x: np.ndarray) -> np.ndarray:
-    return np.interp(x, valley.log_batch, valley.curve)
 
 
 def _elsewhere(
@@ -184,48 +178,39 @@ def _missed_by_law(
             forms = {one.form: one for law in laws for one in law.forms}
             weights = {name: float(w[cells[i].rows[0]]) for name, w in fold.weights.items()}
             known = {name: w for name, w in weights.items() if w and name in forms}
-            blind = tuple(_with(forms[name], fold.thetas[name]) for name in known)
             if not known:
                 continue
+            blind = {name: replace(forms[name], theta=fold.thetas[name]) for name in known}
             total = sum(known.values())
-            law = MeanLaw(blind, tuple(w / total for w in known.values()), laws[i].batches)
+            law = MeanLaw.of(blind, {n: w / total for n, w in known.items()}, laws[i].batches)
             best = law.valley(cells[i].params, cells[i].tokens)[2]
             if 0 < best < np.inf:
                 missed[i] = float(np.log(best)) - own[i]
     return missed
 
 
-def _with(form: FittedForm, theta: np.ndarray) -> FittedForm:
-    return replace(form, theta=theta)
-
-
-def exponents(found: Elsewhere, cells: list[Cell], level: float) -> dict[str, Estimate]:
+def exponents(elsewhere: Elsewhere, cells: list[Cell], level: float) -> dict[str, Estimate]:
     """x and y of B_opt ∝ N^x·D^y of the vertices, and y - x; a note where they do not tell it."""
-    sharp = [one for one in cells if one.valley is not None and _is_sharp(one.valley)]
+    sharp = [one for one in cells if _is_sharp(one.valley)]
     sizes = {name: np.array([getattr(one, name) for one in sharp]) for name in SYMBOLS}
     varied = {name: x for name, x in sizes.items() if len(np.unique(x)) > 1}
     why = unidentified(varied) if varied else "one (params, tokens)"
-    if found.power is None:
+    if elsewhere.power is None:
         why = f"{FEWEST} needed"
-    told = f"{len(sharp)} best batches inside their cells and not at one rate: {why}"
+    reason = f"{len(sharp)} best batches inside their cells and not at one rate: {why}"
     varies = {name: len({getattr(one, name) for one in cells}) > 1 for name in SYMBOLS}
-    none = {
-        symbol: _no_exponent(told if varies[name] else "it does not vary", level)
-        for name, symbol in SYMBOLS.items()
-    }
-    none["D_less_N"] = _no_exponent(told if all(varies.values()) else "it does not vary", level)
-    if why or found.power is None:
-        return none
-    rows = {SYMBOLS[name]: np.eye(len(found.power.variables) + 1)[i + 1]
-            for i, name in enumerate(found.power.variables)}  # fmt: skip
+    able = {symbol: varies[name] for name, symbol in SYMBOLS.items()}
+    able["D_less_N"] = all(varies.values())
+    notes = {n: f"unidentified: {reason if ok else 'it does not vary'}" for n, ok in able.items()}
+    estimates = {name: Estimate(None, level=level, note=note) for name, note in notes.items()}
+    if why or elsewhere.power is None:
+        return estimates
+    rows = {SYMBOLS[name]: np.eye(len(elsewhere.power.variables) + 1)[i + 1]
+            for i, name in enumerate(elsewhere.power.variables)}  # fmt: skip
     if len(rows) == 2:
         rows["D_less_N"] = rows["D"] - rows["N"]
     tails = [(1 - level) / 2, (1 + level) / 2]
     for name, row in rows.items():
-        low, high = np.quantile(found.power.draws[:, :-1] @ row, tails).tolist()
-        none[name] = Estimate(float(row @ found.power.theta), low, high, level)
-    return none
-
-
-def _no_exponent(why: str, level: float) -> Estimate:
-    return Estimate(None, level=level, note=f"unidentified: {why}")
+        low, high = np.quantile(elsewhere.power.draws[:, :-1] @ row, tails).tolist()
+        estimates[name] = Estimate(float(row @ elsewhere.power.theta), low, high, level)
+    return estimates

@@ -6,9 +6,10 @@ import numpy as np
 from scipy.ndimage import median_filter
 
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.values import Outlier
+from bss.laws.final_loss.values import OutlierRow
 from bss.laws.fitting.bootstrap import robust_scale
-from bss.points.valley import FEWEST, FEWEST_TO_DOUBT, MISFIT, Measured, Valley, valleys
+from bss.points.batch_means import BatchMeans
+from bss.points.valley import FEWEST, FEWEST_TO_DOUBT, MISFIT, Valley, valleys
 
 TYPICAL, SPREAD = 0.0025, 0.5  # nats, the usual scatter of final losses, and of its logarithm
 NAMED = 0.5  # probability from which a row is called an outlier
@@ -48,40 +49,42 @@ def cells_of(points: LossPoints, usable: np.ndarray, level: float) -> list[Cell]
         usable: [n], whether a row is no diverged one.
         level: of intervals.
     """
-    found = []
+    cells = []
     for cell in range(points.cell.max() + 1):
         rows = np.flatnonzero(points.cell == cell)
         at = float(points.params[rows[0]]), float(points.tokens[rows[0]])
-        kept = rows[usable[rows]]
+        usable_rows = rows[usable[rows]]
         # Budgets within 3% are one cell: of two at one batch the longer counts.
-        kept = kept[np.lexsort([-points.tokens[kept], points.batch[kept]])]
-        kept = kept[np.unique(points.batch[kept], return_index=True)[1]]
-        found.append(Cell(*at, kept, None, points.shared_rate(rows)))
-    return _with_valleys(points, found, level)
+        usable_rows = usable_rows[
+            np.lexsort([-points.tokens[usable_rows], points.batch[usable_rows]])
+        ]
+        usable_rows = usable_rows[np.unique(points.batch[usable_rows], return_index=True)[1]]
+        cells.append(Cell(*at, usable_rows, None, points.shared_rate(rows)))
+    return _with_valleys(points, cells, level)
 
 
 def _with_valleys(points: LossPoints, cells: list[Cell], level: float) -> list[Cell]:
     """The cells with the valleys of their rows."""
-    told = [i for i, one in enumerate(cells) if len(one.rows) >= FEWEST and not one.one_rate]
-    made = valleys(
-        [_measured(points, cells[i].rows, first=i == told[0]) for i in told], level, SPREAD
+    able = [i for i, one in enumerate(cells) if len(one.rows) >= FEWEST and not one.one_rate]
+    fitted = valleys(
+        [_measured(points, cells[i].rows, first=i == able[0]) for i in able], level, SPREAD
     )
-    valley = dict(zip(told, made, strict=True))
+    valley = dict(zip(able, fitted, strict=True))
     return [replace(one, valley=valley.get(i)) for i, one in enumerate(cells)]
 
 
-def _measured(points: LossPoints, rows: np.ndarray, *, first: bool) -> Measured:
+def _measured(points: LossPoints, rows: np.ndarray, *, first: bool) -> BatchMeans:
     """Rows as a valley sees them; what repetitions say of the scatter is told once, by one."""
     freedom, count = (points.freedom, points.count) if first else (0.0, points.count)
     single = points.noise**2 / float(np.mean(1 / count)) if freedom else 0.0
     freedom = int(min(freedom, ERRORS_KNOWN)) if np.isinf(freedom) else int(freedom)
-    measured = Measured.of_runs(points.batch[rows], points.loss[rows], typical=TYPICAL)
+    measured = BatchMeans.of_runs(points.batch[rows], points.loss[rows], typical=TYPICAL)
     return replace(measured, count=count[rows], squares=single * freedom, freedom=freedom)
 
 
 def without_outliers(
     points: LossPoints, cells: list[Cell], law: np.ndarray, level: float
-) -> tuple[list[Cell], list[Outlier], np.ndarray]:
+) -> tuple[list[Cell], list[OutlierRow], np.ndarray]:
     """Cells without the rows that are called outliers, these, and what is left [n].
 
     A row is one by its own valley; or, as few batches can make a valley of any shape about one,
@@ -97,44 +100,44 @@ def without_outliers(
     Returns:
         the outliers with the farthest first; `left` is False of them.
     """
-    left, found = np.ones(len(points.loss), bool), []
+    left, outliers = np.ones(len(points.loss), bool), []
     for one, by_law in zip(cells, _by_law(points, cells, law), strict=True):
         if one.valley is None or len(one.rows) < FEWEST_TO_DOUBT:
             continue
         own, others = int(np.argmax(one.valley.outlier)), int(np.argmax(by_law))
-        likely, asked = one.valley.outlier[own], {}
+        likely, limits = one.valley.outlier[own], {}
         if likely > NAMED:
-            asked[own] = 0.0
+            limits[own] = 0.0
         elif likely > DOUBTED and by_law[own] >= SUSPECT_DOUBTED:
-            asked[own] = FAR_DOUBTED
+            limits[own] = FAR_DOUBTED
         if by_law[others] >= SUSPECT:
-            asked.setdefault(others, FAR)
-        judged = [(*_judged(points, one, i, float(by_law[i]), level), i) for i in asked]
-        known = [(far, told, i) for far, told, i in judged if far > asked[i]]
+            limits.setdefault(others, FAR)
+        judged = [(*_judged(points, one, i, float(by_law[i]), level), i) for i in limits]
+        known = [(far, outlier, i) for far, outlier, i in judged if far > limits[i]]
         if known:
-            _, told, i = max(known, key=lambda at: at[0])
+            _, outlier, i = max(known, key=lambda at: at[0])
             left[one.rows[i]] = False
-            found.append(told)
-    if found:
+            outliers.append(outlier)
+    if outliers:
         cells = _with_valleys(points, [replace(c, rows=c.rows[left[c.rows]]) for c in cells], level)
-    return cells, sorted(found, key=lambda one: -one.times), left
+    return cells, sorted(outliers, key=lambda one: -one.times), left
 
 
 def _judged(
     points: LossPoints, cell: Cell, i: int, by_law: float, level: float
-) -> tuple[float, Outlier]:
+) -> tuple[float, OutlierRow]:
     """How far one of a cell's rows is, by the law and by the valley through the others."""
     assert cell.valley is not None
     batch, scatter = float(points.batch[cell.rows[i]]), cell.valley.scatter
-    kept = np.delete(cell.rows, i)
-    (rest,) = valleys([_measured(points, kept, first=False)], level, SPREAD)
+    others = np.delete(cell.rows, i)
+    (rest,) = valleys([_measured(points, others, first=False)], level, SPREAD)
     rise = np.interp(np.log(points.batch), rest.log_batch, rest.curve)
     apart = points.loss - rise
-    above = float(apart[cell.rows[i]] - np.median(apart[kept]))
+    above = float(apart[cell.rows[i]] - np.median(apart[others]))
     far = by_law * abs(above) / float(np.hypot(scatter, MISFIT * rise[cell.rows[i]]))
     moves = float(np.exp(abs(np.log(rest.batch / cell.valley.batch)))) - 1
     at = cell.params, float(points.tokens[cell.rows[i]]), batch
-    return far, Outlier(*at, above, abs(above) / scatter, moves)
+    return far, OutlierRow(*at, above, abs(above) / scatter, moves)
 
 
 def _by_law(points: LossPoints, cells: list[Cell], law: np.ndarray) -> list[np.ndarray]:

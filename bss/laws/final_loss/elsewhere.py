@@ -30,12 +30,11 @@ class PowerOfBest:
 
     def at(self, params: float, tokens: float) -> tuple[float, np.ndarray]:
         """log B_opt, and draws [R, 9] of that of a new (N, D)."""
-        asked = {"params": params, "tokens": tokens}
-        logs = np.log([asked[name] for name in self.variables]) - self.centre
+        sizes = {"params": params, "tokens": tokens}
+        logs = np.log([sizes[name] for name in self.variables]) - self.centre
         row = np.concatenate([[1.0], logs])
-        return float(row @ self.theta), (self.draws[:, :-1] @ row)[:, None] + np.outer(
-            self.draws[:, -1], NORMAL
-        )
+        centres, misfits = (self.draws[:, :-1] @ row)[:, None], self.draws[:, -1]
+        return float(row @ self.theta), centres + np.outer(misfits, NORMAL)
 
 
 NORMAL = np.array([-1.593, -0.967, -0.589, -0.282, 0.0, 0.282, 0.589, 0.967, 1.593])
@@ -43,7 +42,7 @@ NORMAL = np.array([-1.593, -0.967, -0.589, -0.282, 0.0, 0.282, 0.589, 0.967, 1.5
 
 
 @dataclass(frozen=True)
-class Optimum:
+class CellOptimum:
     """The best batch at one size N and budget D; batches in tokens.
 
     Attributes:
@@ -69,9 +68,8 @@ class Optimum:
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON has no numbers for keys."""
-        return plain | {
-            "given_up": [{"batch_tokens": b, "loss": x} for b, x in self.given_up.items()]
-        }
+        entries = [{"batch_tokens": b, "loss": x} for b, x in self.given_up.items()]
+        return plain | {"given_up": entries}
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
@@ -109,12 +107,12 @@ class Elsewhere:
         """
         by_law, drawn = law.best(params, tokens)
         inside = 0 < by_law < np.inf
-        told = BestBatch(None, level=level, source=self.source, evidence=Evidence(self.vertices))
+        best = BestBatch(None, level=level, source=self.source, evidence=Evidence(self.vertices))
         tails = [(1 - level) / 2, (1 + level) / 2]
         if self.power is None or self.source == LAW:
             if not inside:
                 why = "the loss falls to the end of the search"
-                return replace(told, alike=law.alike(params, tokens)).unknown("end", why)
+                return replace(best, alike=law.alike(params, tokens)).unknown("end", why)
             logs = np.log(np.clip(drawn, law.batches[0] / 100, 100 * law.batches[1]))
             centre, spread = float(np.log(by_law)), np.hypot(self.misfit, self.shared)
         else:
@@ -124,27 +122,19 @@ class Elsewhere:
             spread = np.hypot(self.shared, np.sqrt(apart))
         low, high = _widened(np.quantile(logs, tails), centre, float(spread), level)
         low, value, high = np.exp([low, centre, high]).tolist()
-        return replace(
-            told,
-            value=value,
-            low=low,
-            high=high,
-            alike=at_least(law.alike(params, tokens, float(np.exp(centre))), least),
-        )
+        alike = at_least(law.alike(params, tokens, float(np.exp(centre))), least)
+        return replace(best, value=value, low=low, high=high, alike=alike)
 
 
 def _widened(ends: np.ndarray, centre: float, spread: float, level: float) -> tuple[float, float]:
     """Ends of an interval of log B with another independent spread."""
     more = NormalDist().inv_cdf((1 + level) / 2) * spread
     low, high = ends
-    return centre - float(np.hypot(centre - low, more)), centre + float(
-        np.hypot(high - centre, more)
-    )
+    below, above = np.hypot(centre - low, more), np.hypot(high - centre, more)
+    return centre - float(below), centre + float(above)
 
 
 def at_least(alike: tuple[Alike, ...], least: float) -> tuple[Alike, ...]:
     """The batches as good, none below one sequence."""
-    return tuple(
-        replace(one, low=one.low and max(one.low, least), high=one.high and max(one.high, least))
-        for one in alike
-    )
+    ends = [(one.low and max(one.low, least), one.high and max(one.high, least)) for one in alike]
+    return tuple(Alike(*pair, one.rise) for pair, one in zip(ends, alike, strict=True))

@@ -6,6 +6,8 @@ the cells' own valleys and of their power law (bss.laws.final_loss.best).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain, compress
 
 import numpy as np
 import pandas as pd
@@ -14,17 +16,17 @@ from scipy import stats
 from bss.errors import InputError
 from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_look, free, freedom
 from bss.laws.final_loss.best import best_batches, exponents
-from bss.laws.final_loss.cells import cells_of, without_outliers
-from bss.laws.final_loss.elsewhere import Optimum
-from bss.laws.final_loss.fitted import MeanLaw
-from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.forms.form import FLOOR, Design
-from bss.laws.final_loss.left_out import LeftOut, asked, error_of, errors_of, near_best
+from bss.laws.final_loss.cells import Cell, cells_of, without_outliers
+from bss.laws.final_loss.elsewhere import CellOptimum
+from bss.laws.final_loss.fitted import FittedForm, MeanLaw
+from bss.laws.final_loss.forms import FAMILY, FORMS
+from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
+from bss.laws.final_loss.left_out import LeftOut, error_of, errors_of, folds_of, near_best
 from bss.laws.final_loss.points import LossPoints, uses
 from bss.laws.final_loss.resampled import with_draws
 from bss.laws.final_loss.solved import design_of, design_weight, usable_rows
 from bss.laws.final_loss.table import loss_points
-from bss.laws.final_loss.values import SIZES, HeldOut, LackOfFit, TableFit, Tested
+from bss.laws.final_loss.values import SIZES, HoldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
 from bss.points.design import equal_steps
@@ -68,60 +70,57 @@ def fit_table(
     law = first_look(design_of(points), forms)
     cells, named, left = without_outliers(points, cells, law, options.level)
     design = design_of(points, left.astype(float))
-    own = [fold for text in hold_out for fold in asked(points, text)]
+    own = [fold for text in hold_out for fold in folds_of(points, text)]
     progress("weighing the forms by left-out runs")
-    mean = averaged(design, own, forms)
-    kept = {n: max(by[n] for by in mean.weights.values()) > 0 for n in mean.fits}
-    fitted = {}
-    for name in (name for name in mean.fits if kept[name]):
+    mean, fitted = averaged(design, own, forms), {}
+    for name in mean.used:
         progress(f"intervals of the {name} form")
         fitted[name] = with_draws(FORMS[name], design, mean.fits[name], options)
+    fit = _assembled(points, design, cells, mean, fitted, usable, options.level)
+    texts = (*warnings, *traps, *_warnings(points, design, usable, mean, fit.lack_of_fit))
+    how = {"level": options.level, "resamples": options.resamples, "warnings": texts}
+    return replace(fit, outliers=tuple(named), **how)
+
+
+def _assembled(
+    points: LossPoints,
+    design: CentredPoints,
+    cells: list[Cell],
+    mean: Averaged,
+    fitted: dict[str, FittedForm],
+    usable: np.ndarray,
+    level: float,
+) -> TableFit:
+    """The fit, of what was fitted, with its best batches and its errors at what was left out."""
     weights = {use: {n: by[n] for n in fitted} for use, by in mean.weights.items()}
     reach = float(points.batch.min()), float(points.batch.max())
-    laws = {use: _law(fitted, by, reach) for use, by in weights.items()}
-    usual, held = (
-        mean.left_out[: len(mean.left_out) - len(own)],
-        mean.left_out[len(mean.left_out) - len(own) :],
-    )
+    laws = {use: MeanLaw.of(fitted, by, reach) for use, by in weights.items()}
+    inside, left_out, near = laws["inside"], mean.left_out, near_best(design)
     sizes = np.log([[one.params, one.tokens] for one in cells])
-    at_cells = [laws[use] for use in uses(sizes, sizes)]
-    elsewhere, best = best_batches(
-        cells, at_cells, usual, reach, options.level, points.seq_len or 1.0
-    )
-    near, lack = near_best(design), _lack_of_fit(points, design, mean, laws["inside"])
+    at_cells, least = [laws[use] for use in uses(sizes, sizes)], points.seq_len or 1.0
+    elsewhere, best = best_batches(cells, at_cells, left_out, reach, level, least)
+    lost = [_given_up(points, i, law) for i, law in enumerate(at_cells)]
+    pairs = zip(cells, best, lost, strict=True)
     converged = all(mean.fits[name].converged[0] for name in fitted)
     return TableFit(
-        form=laws["inside"].text,
-        formula=laws["inside"].heaviest.idea.formula,
+        form=inside.text,
+        formula=inside.heaviest.idea.formula,
         forms=fitted,
         weights=weights,
         judged=mean.judged,
-        left_out={kind: error_of(usual, kind, usable) for kind in KINDS},
-        left_out_near={kind: error_of(usual, kind, near) for kind in KINDS},
-        hold_out=tuple(_held_out(fold, usable, near) for fold in held),
-        lack_of_fit=lack,
+        left_out={kind: error_of(left_out, kind, usable) for kind in KINDS},
+        left_out_near={kind: error_of(left_out, kind, near) for kind in KINDS},
+        hold_out=tuple(_held_out(fold, usable, near) for fold in mean.hold_out),
+        lack_of_fit=_lack_of_fit(points, design, inside),
         best=elsewhere,
-        optima=tuple(
-            Optimum(one.params, one.tokens, at, _given_up(points, i, law))
-            for i, (one, at, law) in enumerate(zip(cells, best, at_cells, strict=True))
-        ),
-        outliers=tuple(named),
-        B_opt_exponents=exponents(elsewhere, cells, options.level),
-        tested=_tested(points, usual),
+        optima=tuple(CellOptimum(one.params, one.tokens, at, lost) for one, at, lost in pairs),
+        outliers=(),
+        B_opt_exponents=exponents(elsewhere, cells, level),
+        tested=_tested(points, left_out),
         points=points,
-        cell_error=errors_of(usual, "cell", len(points.loss)),
+        cell_error=errors_of(left_out, "cell", len(points.loss)),
         status="converged" if converged else "not converged",
         seq_len=points.seq_len,
-        level=options.level,
-        resamples=options.resamples,
-        warnings=(*warnings, *traps, *_warnings(points, design, usable, mean, lack)),
-    )
-
-
-def _law(fitted: dict, weights: dict[str, float], reach: tuple[float, float]) -> MeanLaw:
-    names = [name for name in fitted if weights[name] > 0]
-    return MeanLaw(
-        tuple(fitted[name] for name in names), tuple(weights[name] for name in names), reach
     )
 
 
@@ -132,15 +131,15 @@ def _given_up(points: LossPoints, cell: int, law: MeanLaw) -> dict[float, float]
     return dict(zip(batch.tolist(), lost.tolist(), strict=True))
 
 
-def _held_out(fold: LeftOut, usable: np.ndarray, near: np.ndarray) -> HeldOut:
-    kept, close = fold.out & usable, fold.out & near
-    rmse = rms(fold.error[kept]) if kept.any() else float("nan")
+def _held_out(fold: LeftOut, usable: np.ndarray, near: np.ndarray) -> HoldOut:
+    far, close = fold.out & usable, fold.out & near
+    rmse = rms(fold.error[far]) if far.any() else float("nan")
     closer = rms(fold.error[close]) if close.any() else None
     total = {name: float(w[fold.out].mean()) for name, w in fold.weights.items()}
-    return HeldOut(fold.kind, int(kept.sum()), rmse, closer, {n: w for n, w in total.items() if w})
+    return HoldOut(fold.kind, int(far.sum()), rmse, closer, {n: w for n, w in total.items() if w})
 
 
-def _lack_of_fit(points: LossPoints, design: Design, mean: Averaged, law: MeanLaw) -> LackOfFit:
+def _lack_of_fit(points: LossPoints, design: CentredPoints, law: MeanLaw) -> LackOfFit:
     weight = design_weight(design)
     left = min(freedom(FORMS[one.form], design) for one in law.forms)
     missed = law.losses(points.params, points.tokens, points.batch) - points.loss
@@ -149,30 +148,25 @@ def _lack_of_fit(points: LossPoints, design: Design, mean: Averaged, law: MeanLa
         return LackOfFit(scatter, None, None, "not tested: no seeds and no column loss_se")
     ratio = (scatter / points.noise) ** 2 if points.noise else np.inf
     p = float(stats.f.sf(ratio, left, min(points.freedom, 1e9)))
-    told = "more" if p < SURE else "not surely more"
-    return LackOfFit(scatter, points.noise, p, f"misses by {told} than repetitions differ")
+    verdict = "more" if p < SURE else "not surely more"
+    return LackOfFit(scatter, points.noise, p, f"misses by {verdict} than repetitions differ")
 
 
 def _tested(points: LossPoints, left_out: list[LeftOut]) -> dict[str, Tested]:
     columns = dict(zip(SIZES, (points.params, points.tokens, points.batch), strict=True))
-    reach = {
-        fold.kind: float(columns[fold.kind].max() / columns[fold.kind][~fold.out].max())
-        for fold in left_out
-        if fold.kind in columns
-    }
-    return {
-        name: Tested(float(x.min()), float(x.max()), reach.get(name, 1.0))
-        for name, x in columns.items()
-    }
+    reach = dict.fromkeys(columns, 1.0)
+    for fold in left_out:
+        if fold.kind in columns:
+            x = columns[fold.kind]
+            reach[fold.kind] = float(x.max() / x[~fold.out].max())
+    return {n: Tested(float(x.min()), float(x.max()), reach[n]) for n, x in columns.items()}
 
 
 def _equal_steps(points: LossPoints) -> list[str]:
     """What is said where all batches of a model were trained for as many steps."""
-    steps, told = points.tokens / points.batch, []
-    for size in np.unique(points.params):
-        here = points.params == size
-        told += equal_steps(points.batch[here], steps[here])
-    return list(dict.fromkeys(told))
+    steps, models = points.tokens / points.batch, points.params == np.unique(points.params)[:, None]
+    each = [equal_steps(points.batch[here], steps[here]) for here in models]
+    return list(dict.fromkeys(chain(*each)))
 
 
 def _check_design(
@@ -189,22 +183,15 @@ def _check_design(
             f"table: {count} points of (params, tokens, batch) for a valley{left}; it needs 4"
         )
     if not applicable(design, forms):
-        needed = free(applicable_first(), design)
+        needed = free(FAMILY[0], design)
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
             + "; ".join(["add runs", *traps])
         )
 
 
-def applicable_first():
-    """The form of the fewest parameters for several cells."""
-    from bss.laws.final_loss.forms import FAMILY
-
-    return FAMILY[0]
-
-
 def _warnings(
-    points: LossPoints, design: Design, usable: np.ndarray, mean: Averaged, lack: LackOfFit
+    points: LossPoints, design: CentredPoints, usable: np.ndarray, mean: Averaged, lack: LackOfFit
 ) -> list[str]:
     texts, (models, budgets) = [], design.varies
     one = design.cell.max() == 0
@@ -225,11 +212,10 @@ def _warnings(
             "count, in errors told not at all, and bracket no best batch"
         )
     floored, ended = [], []
-    for name, fit in mean.fits.items():
-        if max(by[name] for by in mean.weights.values()) > 0:
-            at = [n for n, bound in zip(FORMS[name].names, fit.at_bound[0], strict=True) if bound]
-            floored += [name] * ("L_0" in at and not one)
-            ended += [f"{n} of the {name} form" for n in at if n != "L_0"]
+    for name in mean.used:
+        at = list(compress(FORMS[name].names, mean.fits[name].at_bound[0]))
+        floored += [name] * ("L_0" in at and not one)
+        ended += [f"{n} of the {name} form" for n in at if n != "L_0"]
     if floored:
         texts.append(
             f"L_0 is held at its floor, {FLOOR:g} of the least loss, in {', '.join(floored)}: the "

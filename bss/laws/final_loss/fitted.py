@@ -4,6 +4,7 @@ The best batch is found on a grid of log B, refined by the parabola through its 
 any form has one (derived here).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,6 +67,14 @@ class MeanLaw:
     weights: tuple[float, ...]
     batches: tuple[float, float]
 
+    @classmethod
+    def of(
+        cls, forms: Mapping[str, FittedForm], weights: Mapping[str, float], batches: Any
+    ) -> "MeanLaw":
+        """Of forms by name, those that have a weight."""
+        some = {name: weight for name, weight in weights.items() if weight > 0}
+        return cls(tuple(forms[name] for name in some), tuple(some.values()), batches)
+
     @property
     def text(self) -> str:
         """The forms with their weights, the heaviest first."""
@@ -93,10 +102,8 @@ class MeanLaw:
     def _draws(self) -> list[np.ndarray]:
         """Of each form as many as its weight says."""
         count = max(len(one.draws) for one in self.forms)
-        return [
-            one.draws[: max(round(weight * count), 1)]
-            for one, weight in zip(self.forms, self.weights, strict=True)
-        ]
+        counts = [max(round(weight * count), 1) for weight in self.weights]
+        return [one.draws[:some] for one, some in zip(self.forms, counts, strict=True)]
 
     def drawn(self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike) -> np.ndarray:
         """[R, ...], losses by draws of all forms, which hold the spread between the forms."""
@@ -113,10 +120,8 @@ class MeanLaw:
     ) -> Estimate:
         """The loss with the interval of a new run: parameters, forms, and a scatter in nats."""
         noise = np.random.default_rng(0).standard_normal((50, 1)) * scatter
-        spread = self.drawn(params, tokens, batch)
-        return interval(
-            float(self.losses(params, tokens, batch)), (spread + noise).ravel(), level=level
-        )
+        value, spread = self.losses(params, tokens, batch), self.drawn(params, tokens, batch)
+        return interval(float(value), (spread + noise).ravel(), level=level)
 
     def given_up(self, params: float, tokens: float, batch: np.ndarray) -> np.ndarray:
         """[n], the loss of batches [n] in tokens above that of the best, in nats."""
@@ -136,22 +141,21 @@ class MeanLaw:
     def best_of_forms(self, params: float, tokens: float) -> np.ndarray:
         """[F], the best batch by each form."""
         batch = self._grid()
-        return np.array(
-            [_least(batch, one.losses(one.theta, params, tokens, batch)) for one in self.forms]
-        )
+        each = [one.losses(one.theta, params, tokens, batch) for one in self.forms]
+        return np.array([_least(batch, losses) for losses in each])
 
     def alike(self, params: float, tokens: float, at: float | None = None) -> tuple[Alike, ...]:
         """The batches as good as the best, by `ALIKE`; about a best batch `at`, if it is given."""
         batch, loss, best = self.valley(params, tokens)
         if at is not None and 0 < best < np.inf:
             batch = batch * (at / best)
-        found = []
+        spans = []
         for nats in ALIKE:
             above = loss - loss.min() - nats
             near = np.flatnonzero(above <= 0)
             low, high = _wall(batch, above, near[0], -1), _wall(batch, above, near[-1], 1)
-            found.append(Alike(low, high, nats))
-        return tuple(found)
+            spans.append(Alike(low, high, nats))
+        return tuple(spans)
 
     def _grid(self) -> np.ndarray:
         low, high = np.log(self.batches)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.final_loss.forms.form import Design
+from bss.laws.final_loss.forms.form import CentredPoints
 from bss.laws.final_loss.points import USES, LossPoints
 from bss.laws.final_loss.solved import excess
 from bss.laws.fitting.bootstrap import rms
@@ -55,14 +55,14 @@ class LeftOut:
     thetas: dict[str, np.ndarray]
 
 
-def reported(design: Design) -> list[Fold]:
+def reported(design: CentredPoints) -> list[Fold]:
     """The folds whose errors are told: each cell, the largest model, the largest budgets."""
     every = np.ones(len(design.loss), bool)
     beyond = {fold.kind: fold for fold in reversed(ends(design, every)) if fold.use == "beyond"}
     return [*cells_in_turn(design, every, OUTER), *beyond.values()]
 
 
-def cells_in_turn(design: Design, rows: np.ndarray, groups: int) -> list[Fold]:
+def cells_in_turn(design: CentredPoints, rows: np.ndarray, groups: int) -> list[Fold]:
     """Cells of these rows left out in turn, in so many groups at most."""
     n, d, _ = design.logs.T
     cells = sorted(
@@ -75,25 +75,25 @@ def cells_in_turn(design: Design, rows: np.ndarray, groups: int) -> list[Fold]:
     return [Fold("cell", rows & (member == i)) for i in range(min(groups, len(cells)))]
 
 
-def ends(design: Design, rows: np.ndarray) -> list[Fold]:
+def ends(design: CentredPoints, rows: np.ndarray) -> list[Fold]:
     """The largest model of these rows left out, the largest budgets, and the smallest of both.
 
     Those that leave two of what is left out.
     """
-    asked = [("params", 0, 0.0, 1), *(("tokens", 1, top, 1) for top in TOP)]
-    asked += [("params", 0, 0.0, -1), *(("tokens", 1, bottom, -1) for bottom in BOTTOM)]
-    found = []
-    for kind, axis, share, side in asked:
+    cases = [("params", 0, 0.0, 1), *(("tokens", 1, top, 1) for top in TOP)]
+    cases += [("params", 0, 0.0, -1), *(("tokens", 1, bottom, -1) for bottom in BOTTOM)]
+    folds = []
+    for kind, axis, share, side in cases:
         x = side * design.logs[:, axis]
         values = np.array([x[rows & (design.cell == c)][0] for c in np.unique(design.cell[rows])])
         out = rows & (x >= np.quantile(values, 1 - share, method="higher") - 1e-9)
-        new = not found or (out != found[-1].out).any()
+        new = not folds or (out != folds[-1].out).any()
         if new and design.varies[axis] and len(np.unique(x[rows & ~out])) > 1:
-            found.append(Fold(kind, out, USES[1 if side > 0 else 2]))
-    return found
+            folds.append(Fold(kind, out, USES[1 if side > 0 else 2]))
+    return folds
 
 
-def asked(points: LossPoints, text: str) -> list[Fold]:
+def folds_of(points: LossPoints, text: str) -> list[Fold]:
     """The folds that a user asks for: each params, tokens or cell in turn, or a condition.
 
     Raises:
@@ -102,28 +102,28 @@ def asked(points: LossPoints, text: str) -> list[Fold]:
     columns = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
     if text in ("params", "tokens"):
         x = columns[text]
-        found = [Fold(f"{text}={format_tokens(round(v))}", x == v) for v in np.unique(x)]
+        folds = [Fold(f"{text}={format_tokens(round(v))}", x == v) for v in np.unique(x)]
     elif text == "cell":
         first = [np.flatnonzero(points.cell == cell)[0] for cell in np.unique(points.cell)]
         names = [f"params={points.params[i]:.4g} tokens={points.tokens[i]:.4g}" for i in first]
         masks = [points.cell == points.cell[i] for i in first]
-        found = [Fold(name, out) for name, out in zip(names, masks, strict=True)]
+        folds = [Fold(name, out) for name, out in zip(names, masks, strict=True)]
     elif match := _CONDITION.fullmatch(text.replace(" ", "")):
         name, compared, count = match.groups()
         bound = parse_tokens(count, field="--hold-out")
-        found = [Fold(text, _COMPARED[compared](columns[name], bound))]
+        folds = [Fold(text, _COMPARED[compared](columns[name], bound))]
     else:
         raise InputError(
             f"--hold-out {text!r}: expected params, tokens, cell, or a condition as tokens>=80B"
         )
-    for fold in found:
-        kept = ~fold.out
-        if not fold.out.any() or len(np.unique(points.cell[kept])) < 2:
+    for fold in folds:
+        rest = ~fold.out
+        if not fold.out.any() or len(np.unique(points.cell[rest])) < 2:
             raise InputError(
-                f"--hold-out {text}: {int(fold.out.sum())} of {len(kept)} points are left out, and "
+                f"--hold-out {text}: {int(fold.out.sum())} of {len(rest)} points are left out, and "
                 "two (params, tokens) must stay; choose another"
             )
-    return found
+    return folds
 
 
 def errors_of(left_out: list[LeftOut], kind: str, count: int) -> np.ndarray:
@@ -141,7 +141,7 @@ def error_of(left_out: list[LeftOut], kind: str, rows: np.ndarray) -> float | No
     return rms(errors) if np.isfinite(errors).any() else None
 
 
-def near_best(design: Design) -> np.ndarray:
+def near_best(design: CentredPoints) -> np.ndarray:
     """[n], rows near the best of their cell."""
     above = excess(design)
     return above <= NEAR * (design.loss - above)

@@ -52,12 +52,8 @@ class LossPoints:
 
     def shared_rate(self, rows: np.ndarray) -> bool:
         """Whether these points [k], of several batches, were trained at one rate."""
-        lr = self.lr[rows]
-        return bool(
-            len(rows) > 1
-            and (self.rates[rows] == 1).all()
-            and lr.max() <= lr.min() * (1 + SAME_RATE)
-        )
+        lr, alone = self.lr[rows], bool((self.rates[rows] == 1).all())
+        return len(rows) > 1 and alone and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
 
 
 def uses(logs: np.ndarray, seen: np.ndarray) -> list[str]:

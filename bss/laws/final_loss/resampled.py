@@ -10,7 +10,7 @@ from scipy import stats
 from bss.laws.final_loss.averaged import freedom
 from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS, Form
-from bss.laws.final_loss.forms.form import FLOOR, Design
+from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
 from bss.laws.final_loss.solved import design_weight, losses, slopes, solved
 from bss.laws.fitting.estimate import SPANS, Estimate, Options, interval, too_wide
 from bss.laws.fitting.solve import Solution
@@ -20,7 +20,9 @@ KEPT_DRAWS = 200
 LEAST_LEFT = 0.05  # share of an error that a fit leaves, below which it says nothing
 
 
-def with_draws(form: Form, design: Design, solution: Solution, options: Options) -> FittedForm:
+def with_draws(
+    form: Form, design: CentredPoints, solution: Solution, options: Options
+) -> FittedForm:
     """A fitted form with its bootstrap."""
     theta, weight = solution.parameters[0], design_weight(design)
     fitted = losses(form, theta, design.logs)
@@ -33,14 +35,13 @@ def with_draws(form: Form, design: Design, solution: Solution, options: Options)
     starts = np.tile(theta, (options.resamples, 1))
     weights = np.broadcast_to(weight, observed.shape)
     draws = solved(form, design, starts, weights, observed).parameters
+    squares = np.sum((weight * (design.loss - fitted)) ** 2)
     return FittedForm(
         form=FORMS.name_of(form),
         reference=tuple(np.exp(design.centres).tolist()),
         theta=theta,
         draws=np.round(draws[:KEPT_DRAWS], 9),
-        scatter=float(
-            np.sqrt(np.sum((weight * (design.loss - fitted)) ** 2) / freedom(form, design))
-        ),
+        scatter=float(np.sqrt(squares / freedom(form, design))),
         parameters=_parameters(form, design, solution, draws, options.level),
     )
 
@@ -54,14 +55,14 @@ def _unshrunk(
     """
     basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)
     basis = basis[:, singular > 1e-9 * singular.max(initial=1e-300)]
-    full, found = weight > 1e-6, errors.copy()
+    full, grown_errors = weight > 1e-6, errors.copy()
     for one in np.unique(group[full]):
         rows = np.flatnonzero((group == one) & full)
         _, sizes, across = np.linalg.svd(basis[rows].T, full_matrices=False)
         grown = 1 / np.sqrt(np.maximum(1 - sizes**2, LEAST_LEFT)) - 1
         weighted = weight[rows] * errors[rows]
-        found[rows] = (weighted + across.T @ (grown * (across @ weighted))) / weight[rows]
-    return found
+        grown_errors[rows] = (weighted + across.T @ (grown * (across @ weighted))) / weight[rows]
+    return grown_errors
 
 
 def _few(groups: int, level: float) -> float:
@@ -72,12 +73,12 @@ def _few(groups: int, level: float) -> float:
 
 
 def _parameters(
-    form: Form, design: Design, solution: Solution, draws: np.ndarray, level: float
+    form: Form, design: CentredPoints, solution: Solution, draws: np.ndarray, level: float
 ) -> dict[str, Estimate]:
     """Each parameter at the reference with its interval, or why it has none."""
     theta = solution.parameters[0]
     lower, upper = form.box(design)
-    found = {}
+    estimates = {}
     for i, name in enumerate(form.names):
         value, spread = theta[i], draws[:, i]
         if name in form.logs:
@@ -93,5 +94,5 @@ def _parameters(
             note = "unidentified: ended at a bound of the fit"
         elif name in form.logs and too_wide(estimate):
             note = f"unidentified: {SPANS}"
-        found[name] = Estimate(None, level=level, note=note) if note else estimate
-    return found
+        estimates[name] = Estimate(None, level=level, note=note) if note else estimate
+    return estimates

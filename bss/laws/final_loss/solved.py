@@ -7,7 +7,7 @@ that are that far off are of no use for the best batch, and divergence is among 
 import numpy as np
 
 from bss.laws.final_loss.forms import Form
-from bss.laws.final_loss.forms.form import Design
+from bss.laws.final_loss.forms.form import CentredPoints
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 
@@ -19,42 +19,37 @@ WIDE = 0.3
 """Excess, as a share of the best loss, at which a row counts half."""
 
 
-def design_of(points: LossPoints, trust: np.ndarray | None = None) -> Design:
+def design_of(points: LossPoints, trust: np.ndarray | None = None) -> CentredPoints:
     """The points as forms see them, and how far each [n] is trusted."""
     logs = np.log(np.stack([points.params, points.tokens, points.batch], axis=1))
     centres = (logs.min(axis=0) + logs.max(axis=0)) / 2
     models, budgets, _ = np.ptp(logs, axis=0) > np.log(VARIED)
-    return Design(
-        logs - centres,
-        centres,
-        points.loss,
-        points.cell,
-        (bool(models), bool(budgets)),
-        np.ones(len(points.loss)) if trust is None else trust,
-    )
+    varies = bool(models), bool(budgets)
+    trust = np.ones(len(points.loss)) if trust is None else trust
+    return CentredPoints(logs - centres, centres, points.loss, points.cell, varies, trust)
 
 
-def excess(design: Design) -> np.ndarray:
+def excess(design: CentredPoints) -> np.ndarray:
     """[n], how far a loss is above the least of its cell, in nats."""
     least = np.full(design.cell.max() + 1, np.inf)
     np.minimum.at(least, design.cell, np.where(design.trust > 0, design.loss, np.inf))
     return design.loss - least[design.cell]
 
 
-def design_weight(design: Design) -> np.ndarray:
+def design_weight(design: CentredPoints) -> np.ndarray:
     """[n], near 1 up to `WIDE` times the loss above the best of the cell, then vanishing."""
     above = excess(design)
     return design.trust / (1 + (above / (WIDE * (design.loss - above))) ** 4)
 
 
-def usable_rows(design: Design) -> np.ndarray:
+def usable_rows(design: CentredPoints) -> np.ndarray:
     """[n], whether a loss is not so far above the best of its cell that it may have diverged."""
     return excess(design) <= WIDE * (design.loss - excess(design))
 
 
 def solved(
     form: Form,
-    design: Design,
+    design: CentredPoints,
     starts: np.ndarray,
     weight: np.ndarray,
     loss: np.ndarray | None = None,
@@ -67,15 +62,12 @@ def solved(
     changed = {"weight": np.pad(weight, rows)}
     if loss is not None:
         changed["loss"] = np.pad(loss, rows)
-    data = form.data | {
-        "logs": np.pad(design.logs, (*rows[1:], (0, 0))),
-        "loss": np.pad(design.loss, rows[1]),
-    }
-    box = form.box(design)
-    return solve_in_rounds(form.residual, starts, *box, data, changed, rounds=rounds)
+    logs = np.pad(design.logs, (*rows[1:], (0, 0)))
+    data = form.data | {"logs": logs, "loss": np.pad(design.loss, rows[1])}
+    return solve_in_rounds(form.residual, starts, form.box(design), data, changed, rounds=rounds)
 
 
-def slopes(form: Form, design: Design, theta: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def slopes(form: Form, design: CentredPoints, theta: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[n, free], derivatives of the weighted errors by the parameters that are free and inside."""
     data = form.data | {"logs": design.logs, "loss": design.loss, "weight": weight}
     lower, upper = form.box(design)
@@ -83,7 +75,7 @@ def slopes(form: Form, design: Design, theta: np.ndarray, weight: np.ndarray) ->
     return linearize(form.residual, theta, data)[1][:, free]
 
 
-def best_fit(form: Form, design: Design) -> Solution:
+def best_fit(form: Form, design: CentredPoints) -> Solution:
     """The best of all starts."""
     weight = design_weight(design)
     starts = form.starts(design, weight)

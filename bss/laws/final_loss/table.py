@@ -15,7 +15,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.final_loss.points import SAME_RATE, LossPoints
 from bss.laws.fitting.bootstrap import rms
-from bss.tables.columns import Origin, as_numbers, need, positive, row_names
+from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
 from bss.tables.runs import loss_column
 from bss.tables.storage import read_table
@@ -53,7 +53,7 @@ def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
         InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
             itself.
     """
-    return _checked(frame, Origin(source, row_names(frame)))
+    return _checked(frame, Origin(source))
 
 
 def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
@@ -87,8 +87,8 @@ def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
     if {"batch", "seq_len"} <= columns.keys():
         size = columns["batch"] * columns["seq_len"]
         for i in np.flatnonzero(size != columns.setdefault("batch_tokens", size))[:1]:
-            told = f"batch_tokens is not batch times seq_len, {size[i]:g}"
-            origin.refuse(i, f"{told}; correct one of them")
+            contradiction = f"batch_tokens is not batch times seq_len, {size[i]:g}"
+            origin.refuse(i, f"{contradiction}; correct one of them")
     _refuse_mixed_models(frame, columns["params"], origin)
     others = {str(name): frame[name] for name in frame if name not in columns}
     return pd.DataFrame(columns | others, index=frame.index)
@@ -115,10 +115,9 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     finite = np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)
     if not finite.any():
         raise InputError("loss: no row has a finite one; give final losses")
-    told = [
-        f"{int((~finite).sum())} rows without a finite loss, or said to have diverged: left out"
-    ]
-    warnings = [] if finite.all() else told
+    lost, warnings = int((~finite).sum()), []
+    if lost:
+        warnings = [f"{lost} rows without a finite loss, or said to have diverged: left out"]
     tried = table.loc[finite].assign(rate=_rates(table.loc[finite]))
     settings = _settings(tried)
     if settings:
@@ -130,10 +129,9 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     runs = pd.DataFrame({"loss": means.mean(), "count": means.size()}).reset_index()
     rows = []
     for size, here in runs.groupby(SIZE):
-        rates, best = here["rate"], here.loc[here["loss"].idxmin(), "rate"]
-        inside = rates.min() < best < rates.max()
-        least = here.loc[here["loss"].idxmin()]
-        row = least["loss"], best, rates.nunique(), inside, least["count"]
+        rates, least = here["rate"], here.loc[here["loss"].idxmin()]
+        inside = rates.min() < least["rate"] < rates.max()
+        row = least["loss"], least["rate"], rates.nunique(), inside, least["count"]
         rows.append((*size, *row))  # type: ignore[misc]
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     if "lr" not in table:
@@ -149,8 +147,8 @@ def _diverged(table: pd.DataFrame) -> np.ndarray:
     """[n], whether a column `diverged` says so."""
     if "diverged" not in table:
         return np.zeros(len(table), bool)
-    told = table["diverged"].astype(str).str.strip().str.lower()
-    return told.isin(["1", "1.0", "true", "yes"]).to_numpy()
+    marks = table["diverged"].astype(str).str.strip().str.lower()
+    return marks.isin(["1", "1.0", "true", "yes"]).to_numpy()
 
 
 def _rates(table: pd.DataFrame) -> pd.Series:
@@ -185,8 +183,8 @@ def _tried(table: pd.DataFrame) -> list[np.ndarray]:
     """How many rates were tried at each point, and whether the best is between them, as told."""
     known = table if "rate_bracketed" in table else table.assign(rate_bracketed=0)
     # Sorted by size, as the points are.
-    told = [rows[["rates_tried", "rate_bracketed"]].max() for _, rows in known.groupby(SIZE)]
-    tried, bracketed = np.array(told).T
+    largest = [rows[["rates_tried", "rate_bracketed"]].max() for _, rows in known.groupby(SIZE)]
+    tried, bracketed = np.array(largest).T
     return [tried, bracketed > 0]
 
 
@@ -202,8 +200,8 @@ def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> tuple[float,
 
 
 def _seq_len(table: pd.DataFrame) -> float | None:
-    found = table["seq_len"].unique() if "seq_len" in table else ()
-    return float(found[0]) if len(found) == 1 else None
+    lengths = table["seq_len"].unique() if "seq_len" in table else ()
+    return float(lengths[0]) if len(lengths) == 1 else None
 
 
 def _rate_warnings(table: pd.DataFrame, points: LossPoints) -> list[str]:

@@ -22,6 +22,7 @@ LEVEL_KNOWN = 4.0  # standard deviations of the prior of a level and of exponent
 EXPONENTS = {"params": (0.0, 0.35), "tokens": (0.45, 0.3)}
 FINE = 8  # points of the grid for one of the valley's
 SWEEPS = 12
+DRAWS = 200  # of the power law that are kept
 VAGUE = 1e-6  # precision of a cell that says nothing
 
 
@@ -47,7 +48,6 @@ def together(
     tokens: np.ndarray,
     cells: Sequence[Valley | None],
     reach: tuple[float, float],
-    draws: int = 200,
 ) -> Together:
     """Best batches of cells [n] at N and D, by their valleys; None for one that says nothing.
 
@@ -55,13 +55,9 @@ def together(
         params, tokens: [n].
         cells: [n].
         reach: the smallest and largest batch measured in all cells, in tokens.
-        draws: of the power law that are kept.
     """
-    varied = {
-        name: np.log(x)
-        for name, x in (("params", params), ("tokens", tokens))
-        if np.ptp(np.log(x)) > np.log(1.05)
-    }
+    sizes = {"params": np.log(params), "tokens": np.log(tokens)}
+    varied = {name: x for name, x in sizes.items() if np.ptp(x) > np.log(1.05)}
     centre = np.array([(x.min() + x.max()) / 2 for x in varied.values()])
     design = np.stack([np.ones(len(params)), *varied.values()], axis=1)
     design[:, 1:] -= centre
@@ -74,14 +70,12 @@ def together(
     logs = np.array([one.evidence for one in each]) - (MISFITS / USUAL) ** 2 / 2 + np.log(MISFITS)
     share = np.exp(logs - logs.max())
     share /= share.sum()
-    posterior = [
-        (grid, share @ np.array([one.weight[i] for one in each]))
-        for i, (grid, _) in enumerate(grids)
-    ]
+    weights = [share @ np.array(of_cell) for of_cell in zip(*(x.weight for x in each), strict=True)]
+    posterior = [(grid, weight) for (grid, _), weight in zip(grids, weights, strict=True)]
     mean = share @ np.array([one.cavity[:, 0] for one in each])
     second = share @ np.array([one.cavity[:, 1] + one.cavity[:, 0] ** 2 for one in each])
     theta = share @ np.array([one.beta for one in each])
-    law = PowerOfBest(tuple(varied), centre, theta, _draws(each, share, draws))
+    law = PowerOfBest(tuple(varied), centre, theta, _draws(each, share))
     others = np.stack([mean, np.sqrt(np.maximum(second - mean**2, 0))], axis=1)
     return Together(posterior, others, law, float(share @ MISFITS))
 
@@ -131,24 +125,20 @@ def _propagated(
         left = np.maximum(1 / variance - precision, 1e-9)
         cavity = np.stack([(mean / variance - shift) / left, 1 / left], axis=1)
         new = np.zeros((2, count))
-        for i, (x, told) in enumerate(grids):
+        for i, (x, likelihood) in enumerate(grids):
             density = np.exp(-((x - cavity[i, 0]) ** 2) / 2 * left[i]) * np.sqrt(left[i])
-            tilted = told * density
+            tilted = likelihood * density
             total = tilted.sum()
             norm[i] = np.log(max(total, 1e-300))
             tilted = tilted / max(total, 1e-300)
             first = tilted @ x
             second = max(float(tilted @ (x - first) ** 2), 1e-6)
             site = max(1 / second - left[i], VAGUE)
-            new[:, i] = (
-                site,
-                first / second - left[i] * cavity[i, 0] if site > VAGUE else VAGUE * m[i],
-            )
+            away = first / second - left[i] * cavity[i, 0]
+            new[:, i] = site, away if site > VAGUE else VAGUE * m[i]
             weight[i] = tilted
         part = 1.0 if sweep < 1 else 0.7
-        precision, shift = (
-            (1 - part) * old + part * n for old, n in zip((precision, shift), new, strict=True)
-        )
+        precision, shift = (1 - part) * np.array([precision, shift]) + part * new
     at, spread = shift / precision, 1 / precision
     total = K + np.diag(spread)
     rest = at - m
@@ -162,11 +152,11 @@ def _propagated(
     return _Propagated(misfit, weight, cavity, beta, covariance, float(evidence))
 
 
-def _draws(each: list[_Propagated], share: np.ndarray, count: int) -> np.ndarray:
+def _draws(each: list[_Propagated], share: np.ndarray) -> np.ndarray:
     generator = np.random.default_rng(0)
-    found = []
-    for i in generator.choice(len(each), count, p=share):
+    rows = []
+    for i in generator.choice(len(each), DRAWS, p=share):
         one = each[i]
         beta = generator.multivariate_normal(one.beta, one.covariance)
-        found.append([*beta, one.misfit])
-    return np.round(np.array(found), 9)
+        rows.append([*beta, one.misfit])
+    return np.round(np.array(rows), 9)

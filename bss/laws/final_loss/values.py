@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bss.errors import InputError
 from bss.laws.best_batch import BestBatch
-from bss.laws.final_loss.elsewhere import Elsewhere, Optimum
+from bss.laws.final_loss.elsewhere import CellOptimum, Elsewhere
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
 from bss.laws.fitting.estimate import SPANS, Estimate, Fit, too_wide
@@ -19,11 +19,11 @@ METHOD = (
     "variance 1, percentiles over the forms by their weights; best batches: posterior of the "
     "valleys and of their power law"
 )
-SIZES = ("params", "tokens", "batch_tokens")
+SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HoldOut:
     """Errors at rows that the whole procedure, the weights of the forms with it, has not seen.
 
     Attributes:
@@ -58,7 +58,7 @@ class LackOfFit:
 
 
 @dataclass(frozen=True)
-class Outlier:
+class OutlierRow:
     """A row that lies far from the valley through the others of its (N, D).
 
     Attributes:
@@ -91,7 +91,7 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class LossPrediction:
     """What the law says of one run.
 
     Attributes:
@@ -146,11 +146,11 @@ class TableFit(Fit):
     judged: dict[str, dict[str, float]]
     left_out: dict[str, float | None]
     left_out_near: dict[str, float | None]
-    hold_out: tuple[HeldOut, ...]
+    hold_out: tuple[HoldOut, ...]
     lack_of_fit: LackOfFit
     best: Elsewhere = field(metadata={"key": "best_batch"})
-    optima: tuple[Optimum, ...]
-    outliers: tuple[Outlier, ...]
+    optima: tuple[CellOptimum, ...]
+    outliers: tuple[OutlierRow, ...]
     B_opt_exponents: dict[str, Estimate]
     tested: dict[str, Tested]
     points: LossPoints
@@ -180,10 +180,8 @@ class TableFit(Fit):
 
     def law(self, use: str = "inside") -> MeanLaw:
         """The mean of the forms for a use."""
-        by = {name: weight for name, weight in self.weights[use].items() if weight > 0}
         seen = self.tested["batch_tokens"]
-        forms = tuple(self.forms[name] for name in by)
-        return MeanLaw(forms, tuple(by.values()), (seen.low, seen.high))
+        return MeanLaw.of(self.forms, self.weights[use], (seen.low, seen.high))
 
     def law_at(self, params: float, tokens: float) -> MeanLaw:
         """The mean of the forms at N and D."""
@@ -207,15 +205,15 @@ class TableFit(Fit):
         shaped = np.broadcast_arrays(*(np.asarray(x, float) for x in given.values()))
         flat = [x.ravel() for x in shaped]
         use = np.array(uses(np.log(np.stack(flat[:2], axis=1)), self._seen))
-        found = np.zeros(len(use))
+        losses = np.zeros(len(use))
         for one in (one for one in USES if (use == one).any()):
             rows = use == one
-            found[rows] = self.law(one).losses(*(x[rows] for x in flat))
-        return found.reshape(shaped[0].shape)
+            losses[rows] = self.law(one).losses(*(x[rows] for x in flat))
+        return losses.reshape(shaped[0].shape)
 
     def prediction(
         self, params: float, tokens: float, batch_tokens: float, *, extrapolate: bool = False
-    ) -> Prediction:
+    ) -> LossPrediction:
         """What the law says of one run, with intervals.
 
         Raises:
@@ -223,16 +221,16 @@ class TableFit(Fit):
                 `extrapolate` is false.
         """
         self.predict(params, tokens, batch_tokens)
-        asked = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
+        sizes = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         if not extrapolate:
-            self.check_tested(asked)
-        beyond = {name: f for name, x in asked.items() if (f := _times(self.tested[name], x)) > 1}
+            self.check_tested(sizes)
+        beyond = {name: f for name, x in sizes.items() if (f := _times(self.tested[name], x)) > 1}
         law = self.law_at(params, tokens)
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
         error = max(errors) if errors else None
         scatter = max([law.scatter, *errors])
-        return Prediction(
+        return LossPrediction(
             loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
             best_batch=self.best_batch(params, tokens),
             given_up=float(law.given_up(params, tokens, np.asarray(batch_tokens, float))),
@@ -251,17 +249,17 @@ class TableFit(Fit):
             if np.hypot(np.log(at.params / params), np.log(at.tokens / tokens)) < SAME_BUDGET:
                 return at.batch
         least = self.seq_len or 1.0
-        found = self.best.at(self.law_at(params, tokens), params, tokens, self.level, least)
+        best = self.best.at(self.law_at(params, tokens), params, tokens, self.level, least)
         if all(at.batch.value is None for at in self.optima):
             why = "so is that of every (params, tokens) measured"
-            return replace(found, low=None, high=None).unknown(self.optima[0].batch.status, why)
-        if found.value is not None and too_wide(found):
-            return found.unknown("too wide", SPANS)
-        return found
+            return replace(best, low=None, high=None).unknown(self.optima[0].batch.status, why)
+        if best.value is not None and too_wide(best):
+            return best.unknown("too wide", SPANS)
+        return best
 
-    def check_tested(self, asked: Mapping[str, float]) -> None:
+    def check_tested(self, sizes: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
-        for name, value in asked.items():
+        for name, value in sizes.items():
             seen = self.tested[name]
             times, reach = _times(seen, value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):

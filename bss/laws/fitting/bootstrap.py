@@ -8,9 +8,13 @@ inverse chi-square, which widens intervals from few runs as Student's t does.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np  # its random numbers, in quotes below, are loaded once they are drawn
+import numpy as np
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from numpy.random import Generator  # loaded once numbers are drawn
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,13 @@ def robust_scale(values: np.ndarray, centre: float = 0.0) -> float:
     return 1.4826 * float(np.median(np.abs(values - centre)))
 
 
-def drawn_deviation(
-    deviation: float, dof: float, count: int, generator: "np.random.Generator"
-) -> np.ndarray:
+def drawn_deviation(deviation: float, dof: float, count: int, generator: "Generator") -> np.ndarray:
     """Standard deviations [count, 1] that a measured one of that many degrees of freedom allows."""
     return deviation * np.sqrt(dof / generator.chisquare(dof, (count, 1)))
 
 
 def draw_noise(
-    deviation: float, dof: float, shape: tuple[int, int], generator: "np.random.Generator"
+    deviation: float, dof: float, shape: tuple[int, int], generator: "Generator"
 ) -> np.ndarray:
     """Independent errors [count, N], each repetition with a standard deviation drawn for it."""
     scale = drawn_deviation(deviation, dof, shape[0], generator)
@@ -84,7 +86,7 @@ def _members(runs: np.ndarray) -> np.ndarray:
 
 
 def draw_errors(
-    effects: RunEffects, runs: np.ndarray, count: int, generator: "np.random.Generator"
+    effects: RunEffects, runs: np.ndarray, count: int, generator: "Generator"
 ) -> np.ndarray:
     """Errors [count, N] of that many repetitions of the design."""
     Z = _members(runs)
@@ -102,7 +104,7 @@ def redraw(
     used: np.ndarray,
     runs: np.ndarray,
     count: int,
-    generator: "np.random.Generator",
+    generator: "Generator",
 ) -> tuple[np.ndarray, RunEffects]:
     """Errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 

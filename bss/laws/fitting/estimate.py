@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bss import values, version
-from bss.errors import InputError
+from bss.errors import InputError, check
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ SPANS = f"its interval spans more than a factor of {WIDE:g}"
 """Why an estimate that `too_wide` refuses has no value."""
 
 
-def too_wide(found: Estimate) -> bool:
+def too_wide(estimate: Estimate) -> bool:
     """Whether an interval of a positive quantity is so wide that it identifies nothing."""
-    return not (found.high or np.inf) < WIDE * (found.low or 0.0)
+    return not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +69,15 @@ class Fit:
     warnings: tuple[str, ...] = ()
     version: str = field(default_factory=version)
 
+    @property
+    def law_name(self) -> str:
+        """What its law is called: as its kind, of which most have one."""
+        return self.KIND
+
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The fields between kind and schema, and how the fit was made."""
-        made = {one.name: plain.pop(one.name) for one in fields(Fit)}
-        return {"kind": self.KIND, "schema": self.SCHEMA} | plain | made
+        how = {one.name: plain.pop(one.name) for one in fields(Fit)}
+        return {"kind": self.KIND, "schema": self.SCHEMA} | plain | how
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: `{"kind", "schema", ...}`."""
@@ -86,22 +91,19 @@ class Fit:
             InputError: another kind or schema, or a field that is missing or damaged.
         """
         write = f"`bss fit {cls.KIND} --json`"
-        found = entry.get("kind"), entry.get("schema", cls.SCHEMA)
-        if found != (cls.KIND, cls.SCHEMA):
+        kind = entry.get("kind"), entry.get("schema", cls.SCHEMA)
+        if kind != (cls.KIND, cls.SCHEMA):
             raise InputError(
-                f"fit: kind {found[0]!r}, schema {found[1]!r}; expected a fit of kind "
+                f"fit: kind {kind[0]!r}, schema {kind[1]!r}; expected a fit of kind "
                 f"{cls.KIND!r}, schema {cls.SCHEMA}, as {write} writes it"
             )
         try:
             return values.from_dict(cls, entry, "fit.", strict=False)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            told = error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
-            raise InputError(f"fit: damaged, {told}; write it again with {write}") from None
-
-
-def floats(entry: dict[str, float | None]) -> dict[str, float]:
-    """Parameters as JSON has them, null for NaN."""
-    return {name: np.nan if value is None else float(value) for name, value in entry.items()}
+            reason = (
+                error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
+            )
+            raise InputError(f"fit: damaged, {reason}; write it again with {write}") from None
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,8 @@ class Options:
     draws: int = 0
 
     def __post_init__(self) -> None:
-        if self.resamples < 1:
-            raise InputError(f"resamples: {self.resamples} given; write 1 or more, such as 500")
-        if not 0 < self.level < 1:
-            raise InputError(f"level: {self.level} given; write a coverage between 0 and 1")
+        check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
+        check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
 
 
 def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:

@@ -9,14 +9,14 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.laws.fitting.power import PowerLaw, fit_power, unidentified
-from bss.points.contrasts import Measured
+from bss.laws.fitting.power import PowerFit, fit_power, unidentified
+from bss.points.contrasts import Effect
 from bss.points.scatter import Scatter, scaled, summed
 
 
 def exponent(
-    law: PowerLaw, pooled: Scatter | None = None, weights: Sequence[float] = (1.0,)
-) -> Measured:
+    law: PowerFit, pooled: Scatter | None = None, weights: Sequence[float] = (1.0,)
+) -> Effect:
     """A weighted sum of a law's exponents.
 
     Args:
@@ -30,7 +30,7 @@ def exponent(
     if law.scatter is not None:
         own = Scatter(law.scatter**2 * leverage, law.points - len(row))
     value = sum(w * (p.value or 0.0) for w, p in zip(weights, law.exponents, strict=True))
-    return Measured(value, law.points, own, scaled(pooled, leverage))
+    return Effect(value, law.points, own, scaled(pooled, leverage))
 
 
 def over_groups(
@@ -48,42 +48,33 @@ def over_groups(
         weights: of the exponents, in the order of the variables.
     """
     names = list(dict.fromkeys(groups))
-    found = []
-    for left_out in names if len(names) > 2 else ():
-        kept = np.array([group != left_out for group in groups])
-        rest = {name: np.asarray(values, float)[kept] for name, values in x.items()}
+    sums, count = [], len(names)
+    if count < 3:
+        return None
+    for left_out in names:
+        rows = np.array([group != left_out for group in groups])
+        rest = {name: np.asarray(values, float)[rows] for name, values in x.items()}
         if unidentified(rest):
             return None
-        law = fit_power(np.asarray(y, float)[kept], rest)
-        found.append(exponent(law, weights=weights).estimate)
-    if not found:
-        return None
-    count = len(found)
-    return Scatter((count - 1) * float(np.var(found)), count - 1)
+        law = fit_power(np.asarray(y, float)[rows], rest)
+        sums.append(exponent(law, weights=weights).estimate)
+    return Scatter((count - 1) * float(np.var(sums)), count - 1)
 
 
-def by_values(
-    law: PowerLaw,
-    x: Mapping[str, ArrayLike],
-    errors: Sequence[Scatter],
-    weights: Sequence[float] = (1.0,),
-) -> Scatter:
-    """The squared standard error of that sum by the errors that the values came with.
+def by_values(law: PowerFit, x: Mapping[str, ArrayLike], errors: Sequence[Scatter]) -> Scatter:
+    """The squared standard error of the exponent by the errors that the values came with.
 
     Args:
-        law: as fitted.
-        x: [n] positive values of each of its variables.
+        law: as fitted, in one variable.
+        x: [n] positive values of it.
         errors: [n] of log y, independent.
-        weights: of the exponents, in the order of the variables.
     """
-    logs = [np.log(np.asarray(x[name], float) / law.unit) for name in law.variables]
-    design = np.stack([np.ones_like(logs[0]), *logs], axis=1)
-    shares = np.array([0.0, *weights]) @ law.inverse @ design.T
+    shares = np.array([0.0, 1.0]) @ law.inverse @ law.design(x).T
     parts = zip(errors, shares, strict=True)
     return summed([Scatter(error.variance * share**2, error.freedom) for error, share in parts])
 
 
-def residuals(law: PowerLaw, x: Mapping[str, ArrayLike], y: ArrayLike) -> np.ndarray:
+def residuals(law: PowerFit, x: Mapping[str, ArrayLike], y: ArrayLike) -> np.ndarray:
     """log y less the law's, [n].
 
     Args:
@@ -91,8 +82,5 @@ def residuals(law: PowerLaw, x: Mapping[str, ArrayLike], y: ArrayLike) -> np.nda
         x: [n] positive values of each of its variables.
         y: [n] positive values.
     """
-    logs = [np.log(np.asarray(x[name], float) / law.unit) for name in law.variables]
-    slopes = [p.value for p in law.exponents]
-    return (
-        np.log(np.asarray(y, float)) - np.log(law.coefficient.value or 1) - slopes @ np.array(logs)
-    )
+    line = law.design(x)[:, 1:] @ [p.value for p in law.exponents]
+    return np.log(np.asarray(y, float)) - np.log(law.coefficient.value or 1) - line

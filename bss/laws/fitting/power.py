@@ -21,7 +21,7 @@ LEAST_SPREAD = 2.0
 
 
 @dataclass(frozen=True)
-class PowerLaw:
+class PowerFit:
     """y = c·Π (x_k / unit)^p_k.
 
     Attributes:
@@ -47,22 +47,28 @@ class PowerLaw:
     points: int
     level: float
 
+    def design(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
+        """Rows [n, 1+K] of 1 and log(x_k / unit), of x [n] by variable."""
+        return _design({name: x[name] for name in self.variables}, self.unit)
+
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON; with one variable `x` is its name and `exponent` its one estimate."""
         x, exponents, spans = (plain.pop(k) for k in ("variables", "exponents", "leave_one_out"))
-        told = [p | {"leave_one_out": list(span)} for p, span in zip(exponents, spans, strict=True)]
+        entries = [
+            p | {"leave_one_out": list(span)} for p, span in zip(exponents, spans, strict=True)
+        ]
         if len(x) == 1:
-            return {"x": x[0], "exponent": told[0]} | plain
-        return {"x": list(x), "exponents": told} | plain
+            return {"x": x[0], "exponent": entries[0]} | plain
+        return {"x": list(x), "exponents": entries} | plain
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again."""
-        told = [entry["exponent"]] if "exponent" in entry else entry["exponents"]
+        entries = [entry["exponent"]] if "exponent" in entry else entry["exponents"]
         x = [entry["x"]] if isinstance(entry["x"], str) else entry["x"]
-        spans = [p["leave_one_out"] for p in told]
-        plain = {"variables": x, "exponents": told, "leave_one_out": spans}
-        return {"margin": None, "inverse": [], "level": told[0]["level"]} | entry | plain
+        spans = [p["leave_one_out"] for p in entries]
+        plain = {"variables": x, "exponents": entries, "leave_one_out": spans}
+        return {"margin": None, "inverse": [], "level": entries[0]["level"]} | entry | plain
 
 
 def fit_power(
@@ -72,7 +78,7 @@ def fit_power(
     unit: float = 1.0,
     errors: ArrayLike | None = None,
     level: float = 0.95,
-) -> PowerLaw:
+) -> PowerFit:
     """Fit log y = log c + Σ p_k log(x_k / unit) with equal weights.
 
     An interval takes the wider of two errors of a point: the scatter about the law by Student's
@@ -103,7 +109,7 @@ def fit_power(
         _estimate(value, margin, leverage, level, count)
         for value, leverage in zip(theta, np.diagonal(inverse), strict=True)
     )
-    return PowerLaw(
+    return PowerFit(
         variables=tuple(x),
         unit=unit,
         coefficient=_exponentiated(log_coefficient),
@@ -145,7 +151,7 @@ def unidentified(x: Mapping[str, ArrayLike]) -> str:
     return ""
 
 
-def predict(law: PowerLaw, x: Mapping[str, float]) -> Estimate:
+def predict(law: PowerFit, x: Mapping[str, float]) -> Estimate:
     """The law's value at x, with the interval of a new measurement there; open without a margin.
 
     Raises:
@@ -154,7 +160,7 @@ def predict(law: PowerLaw, x: Mapping[str, float]) -> Estimate:
     for name in law.variables:
         if not 0 < x.get(name, 0) < np.inf:
             raise InputError(f"{name}: {x.get(name)} at a forecast; give a positive number")
-    row = _design({name: [x[name]] for name in law.variables}, law.unit)[0]
+    row = law.design({name: [x[name]] for name in law.variables})[0]
     c = law.coefficient.value or 0.0
     value = np.log(c) + row[1:] @ np.array([p.value for p in law.exponents])
     leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
@@ -180,13 +186,9 @@ def _margin(
 
 def _leave_one_out(log_y: np.ndarray, design: np.ndarray) -> tuple[tuple[float, float], ...]:
     """Range of each exponent; that of all points where no point can be spared."""
-    kept = [np.arange(len(log_y)) != i for i in range(len(log_y))]
-    fits = [
-        np.linalg.lstsq(design[rows], log_y[rows], rcond=None)[0]
-        for rows in kept
-        if np.linalg.matrix_rank(design[rows]) == design.shape[1]
-    ]
-    fits = fits or [np.linalg.lstsq(design, log_y, rcond=None)[0]]
+    parts = [(np.delete(design, i, axis=0), np.delete(log_y, i)) for i in range(len(log_y))]
+    identified = [part for part in parts if np.linalg.matrix_rank(part[0]) == design.shape[1]]
+    fits = [np.linalg.lstsq(*part, rcond=None)[0] for part in identified or [(design, log_y)]]
     return tuple((float(p.min()), float(p.max())) for p in np.array(fits).T[1:])
 
 

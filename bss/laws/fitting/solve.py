@@ -80,9 +80,8 @@ def solve(
     bounds = [np.broadcast_to(bound, (problems, parameters)) for bound in (lower, upper)]
     each = starts.shape[1]
     rows = np.repeat(np.arange(problems), each)
-    parts = _in_blocks(
-        residual, iterations, accelerated, starts.reshape(-1, parameters), bounds, data, rows
-    )
+    descend = functools.partial(_solve, residual, iterations, accelerated)
+    parts = _in_blocks(descend, starts.reshape(-1, parameters), (*bounds, data), rows)
     thetas, costs, ends = (part.reshape(problems, each, *part.shape[1:]) for part in parts)
     best = np.argmin(np.where(np.isnan(costs), np.inf, costs), axis=1)
     theta, cost, converged = (part[np.arange(problems), best] for part in (thetas, costs, ends))
@@ -96,57 +95,53 @@ def solve(
 def solve_in_rounds(
     residual: Residual,
     starts: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
+    box: tuple[np.ndarray, np.ndarray],
     data: dict[str, Any],
     changed: dict[str, np.ndarray] | None = None,
     *,
-    rounds: int = 1,
+    rounds: int,
     accelerated: bool = False,
 ) -> Solution:
     """Descend from each of Q starts by itself, ROUND iterations in each round.
 
-    For a problem that takes many iterations, or much memory: chunks of CHUNK starts bound the
-    memory, and let any number of starts share one compiled program; as many as there are cores, at
-    most four, descend side by side. A start that has converged leaves its place to the next.
+    Chunks of CHUNK starts bound the memory, and let any number share one compiled program; as many
+    as there are cores, at most four, descend side by side. One that has converged gives its place.
 
     Args:
-        residual, lower, upper, data: as in `solve`, of one problem, the data by name.
+        residual, data, accelerated: as in `solve`, of one problem, the data by name.
         starts: [Q, P].
+        box: lower and upper bounds [P].
         changed: data by name, [Q, ...], where they are of a start's own, as of a bootstrap refit.
         rounds: how many at most for a start; where the data are not changed, all end once the best
             has converged after EVERY of them.
-        accelerated: as in `solve`.
 
-    Returns:
-        A solution for each start; `Solution.best` picks one.
+    `Solution.best` picks one of the solutions.
     """
     count, left = len(starts), np.arange(len(starts))
     theta, tried = np.array(starts, float), np.zeros(count, int)
-    found = Solution(
-        theta, np.full(count, np.inf), np.zeros(count, bool), np.zeros_like(theta, bool)
-    )
-    how = {"iterations": ROUND, "accelerated": accelerated}
+    none = np.zeros(count, bool)
+    solutions = Solution(theta, np.full(count, np.inf), none, np.zeros_like(theta, bool))
 
     def descend(here: np.ndarray) -> Solution:
         rows = np.resize(here, CHUNK)
         every = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
         every |= {key: values[rows] for key, values in (changed or {}).items()}
-        return solve(residual, theta[rows][:, None], lower, upper, every, **how)
+        each = residual, theta[rows][:, None], *box, every
+        return solve(*each, iterations=ROUND, accelerated=accelerated)
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         while len(left):
             now = left[: SIDE_BY_SIDE * CHUNK]
             chunks = [now[i : i + CHUNK] for i in range(0, len(now), CHUNK)]
             for here, part in zip(chunks, pool.map(descend, chunks), strict=True):
-                for kept, new in zip(found, part, strict=True):
-                    kept[here] = new[: len(here)]
+                for array, new in zip(solutions, part, strict=True):
+                    array[here] = new[: len(here)]
             tried[now] += 1
-            left = np.setdiff1d(left, now[found.converged[now] | (tried[now] >= rounds)])
-            best = found.converged[np.argmin(found.cost)]
+            left = np.setdiff1d(left, now[solutions.converged[now] | (tried[now] >= rounds)])
+            best = solutions.converged[np.argmin(solutions.cost)]
             if changed is None and best and tried.max() >= EVERY:
                 break
-    return found
+    return solutions
 
 
 def linearize(
@@ -169,44 +164,29 @@ def _linearize(residual: Residual, parameters: jax.Array, data: Any):
 
 
 def _in_blocks(
-    residual: Residual,
-    iterations: int,
-    accelerated: bool,
-    starts: np.ndarray,
-    bounds: list[np.ndarray],
-    data: Any,
-    rows: np.ndarray,
+    descend: Callable[..., Any], starts: np.ndarray, problems: tuple, rows: np.ndarray
 ) -> list[np.ndarray]:
-    """A descent from each of Q starts [Q, P], of the problems [Q] in `rows`.
+    """A descent from each of Q starts [Q, P], of the problems [Q] (bounds, data) in `rows`.
 
     In blocks of one size, padded, so that a law's fit, its left-out batches and its bootstrap share
     one compiled program.
     """
     block = next((size for size in BLOCKS if size >= len(starts)), BLOCKS[-1])
-    found = []
+    solved = []
     with jax.enable_x64(True):
         for first in range(0, len(starts), block):
             here = np.resize(np.arange(first, min(first + block, len(starts))), block)
             problem = rows[here]
-            mine = jax.tree.map(lambda leaf: np.asarray(leaf)[problem], (*bounds, data))  # noqa: B023
-            parts = _solve(residual, iterations, accelerated, *float64((starts[here], *mine)))
-            found.append([np.asarray(part)[: len(starts) - first] for part in parts])
-    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+            mine = jax.tree.map(lambda leaf: np.asarray(leaf)[problem], problems)  # noqa: B023
+            parts = descend(*float64((starts[here], *mine)))
+            solved.append([np.asarray(part)[: len(starts) - first] for part in parts])
+    return [np.concatenate(parts) for parts in zip(*solved, strict=True)]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _solve(
-    residual: Residual,
-    iterations: int,
-    accelerated: bool,
-    starts: jax.Array,
-    lower: jax.Array,
-    upper: jax.Array,
-    data: Any,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return jax.vmap(functools.partial(_descend, residual, iterations, accelerated))(
-        starts, lower, upper, data
-    )
+def _solve(residual: Residual, iterations: int, accelerated: bool, *problems: Any):
+    """Of starts, bounds and data, each with a leading axis."""
+    return jax.vmap(functools.partial(_descend, residual, iterations, accelerated))(*problems)
 
 
 def _descend(residual, iterations, accelerated, start, lower, upper, data):

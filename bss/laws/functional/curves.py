@@ -1,6 +1,6 @@
 """Several runs as one problem for the law of loss curves, and what they can identify by design."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,11 @@ class Curves:
     measured: int = 0
     silent: tuple[str, ...] = ()
 
+    def table(self, used: np.ndarray, **columns: np.ndarray) -> pd.DataFrame:
+        """A row for each place that is used, [R, N]: its run and these columns there."""
+        names = np.broadcast_to(np.array(self.runs, object)[:, None], used.shape)
+        return pd.DataFrame({"run": names[used]} | {n: x[used] for n, x in columns.items()})
+
 
 def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, ends: bool = False) -> Curves:
     """The curves of a run table.
@@ -62,19 +67,16 @@ def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, ends: bool
     for column in ("seq_len", "model", "params"):
         values = list(dict.fromkeys(runs[column].tolist())) if column in runs else []
         if len(values) > 1:
-            found = ", ".join(str(value) for value in values[:4])
-            raise InputError(f"runs: {column} {found} are mixed; fit one at a time")
-    seq_len = int(runs["seq_len"].iloc[0])
-    rates, column = _rates(runs), loss_column(runs)
-    each = max(FEWEST, min(READINGS, LOSSES // len(set(runs["run"]))))
-    paths = []
-    for name, rows in runs.groupby("run", sort=False):
-        lr, read = rates.loc[rows.index].to_numpy(), (column, seq_len, warmup, since)
-        paths.append(run_path(str(name), rows, lr, *read, last=ends, readings=each))
+            mixed = ", ".join(str(value) for value in values[:4])
+            raise InputError(f"runs: {column} {mixed} are mixed; fit one at a time")
+    runs = runs.assign(lr=_rates(runs), loss=runs[loss_column(runs)])
+    seq_len, own = int(runs["seq_len"].iloc[0]), runs.groupby("run", sort=False)
+    each = max(FEWEST, min(READINGS, LOSSES // own.ngroups))
+    paths = [run_path(rows, warmup, since, last=ends, readings=each) for _, rows in own]
     heard = [path for path in paths if len(path.at)]
     if not heard:
-        told = f" and {format_tokens(since)} tokens" if since else ""
-        raise InputError(f"runs: no losses after the warm-up{told}; lower them, or evaluate later")
+        later = f" and {format_tokens(since)} tokens" if since else ""
+        raise InputError(f"runs: no losses after the warm-up{later}; lower them, or evaluate later")
     silent = tuple(path.run for path in paths if not len(path.at))
     return replace(stack(heard, seq_len), silent=silent)
 
@@ -82,25 +84,22 @@ def curves_of(runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, ends: bool
 def stack(paths: list[Path], seq_len: int) -> Curves:
     """Paths padded to one shape."""
 
-    def padded(arrays: Iterable[np.ndarray], value: float) -> np.ndarray:
-        rows = list(arrays)
+    def padded(rows: Sequence[np.ndarray], value: float) -> np.ndarray:
         width = -(-max(map(len, rows)) // PADDING) * PADDING
         return np.array([np.pad(a, (0, width - len(a)), constant_values=value) for a in rows])
 
-    pieces = Pieces(
-        padded((p.steps for p in paths), 0.0),
-        padded((p.lr for p in paths), 1.0),
-        padded((p.batch for p in paths), 1.0),
-    )
+    def of(name: str, value: float) -> np.ndarray:
+        return padded([getattr(path, name) for path in paths], value)
+
     piece, part = zip(*map(_located, paths), strict=True)
     return Curves(
         runs=tuple(p.run for p in paths),
         seq_len=seq_len,
-        pieces=pieces,
+        pieces=Pieces(of("steps", 0.0), of("lr", 1.0), of("batch", 1.0)),
         readings=Readings(padded(piece, 0.0), padded(part, 1.0)),
-        tokens=padded((p.tokens for p in paths), np.nan),
-        loss=padded((p.loss for p in paths), 1.0),
-        weight=padded((np.ones(len(p.at)) for p in paths), 0.0),
+        tokens=of("tokens", np.nan),
+        loss=of("loss", 1.0),
+        weight=padded([np.ones(len(p.at)) for p in paths], 0.0),
         measured=sum(p.measured for p in paths),
     )
 

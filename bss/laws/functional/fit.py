@@ -19,14 +19,7 @@ from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 from bss.laws.functional import problem as law_problem
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.law import CurveLaw
-from bss.laws.functional.problem import (
-    CLOCKS,
-    NAMES,
-    Problem,
-    curve_errors,
-    curve_problem,
-    curve_residual,
-)
+from bss.laws.functional.problem import CLOCKS, NAMES, CurveProblem, curve_errors, curve_residual
 from bss.laws.functional.values import CurveFit
 
 OUTLIER = 5.0
@@ -86,7 +79,7 @@ def fit_clocks(
 class _Solved:
     """The problem of a clock, its solution, and its error at runs left out of it."""
 
-    problem: Problem
+    problem: CurveProblem
     solution: Solution
     left_out: float | None
 
@@ -107,24 +100,26 @@ def _solved(
     curves: Curves, clocks: tuple[str, ...], report: Report = lambda _: None
 ) -> dict[str, _Solved]:
     """Each clock solved but those that free the same parameters; tested where runs are enough."""
-    found: dict[str, _Solved] = {}
+    solved: dict[str, _Solved] = {}
     for clock in clocks:
-        problem = curve_problem(curves, clock)
+        problem = law_problem.curve_problem(curves, clock)
         free = problem.lower < problem.upper
-        if any(np.array_equal(free, x.problem.lower < x.problem.upper) for x in found.values()):
+        if any(np.array_equal(free, x.problem.lower < x.problem.upper) for x in solved.values()):
             continue
         report(f"{clock} clock: fit to {len(curves.runs)} runs")
         solution = _solve(problem, law_problem.curve_starts(problem), rounds=ROUNDS).best()
         report(f"{clock} clock: each run left out")
         judged = len(curves.runs) >= FEWEST
         error = _left_out(problem, solution.parameters) if judged else None
-        found[clock] = _Solved(problem, solution, error)
-    return found
+        solved[clock] = _Solved(problem, solution, error)
+    return solved
 
 
-def _solve(problem: Problem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
-    box, how = (problem.lower, problem.upper), {"rounds": rounds, "accelerated": True}
-    return solve_in_rounds(curve_residual, starts, *box, problem.data, changed, **how)
+def _solve(problem: CurveProblem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
+    box, data = (problem.lower, problem.upper), problem.data
+    return solve_in_rounds(
+        curve_residual, starts, box, data, changed, rounds=rounds, accelerated=True
+    )
 
 
 def _best_first(solved: dict[str, _Solved]) -> list[str]:
@@ -141,43 +136,26 @@ def _fitted(
     report: Report = lambda _: None,
 ) -> CurveFit:
     """The fit of one clock, with its intervals."""
-    options, found = options or Options(resamples=100), solved[clock]
+    options, one = options or Options(resamples=100), solved[clock]
     report(f"{clock} clock: {options.resamples} refits")
-    errors, slopes = linearize(curve_errors, found.theta, found.problem.data)
-    refits = _bootstrap(found, errors, slopes, options)
-    parameters = _parameters(found, refits.parameters, clock, options.level)
-    easy_by = _easy_by(found, refits.parameters, parameters, options.level)
-    converged = bool(found.solution.converged[0])
-    status = found.problem.reasons.get("c_K", "converged") if converged else "not converged"
-    warnings = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
-    if (parameters["q"].value or 0) > LIMIT:
-        surely = "its interval too" if (parameters["q"].low or 0) > LIMIT else "its interval is not"
-        warnings.append(f"q: above {LIMIT}, the limit of the regression theory; {surely}")
-    unfinished = float(np.mean(~refits.converged))
-    if unfinished > UNFINISHED:
-        warnings.append(
-            f"{unfinished:.0%} of the bootstrap refits did not converge; intervals are too narrow"
-        )
-    silent = _silent(found, refits.parameters, options.level)
-    if silent:
-        warnings.append("noise: its size is unidentified; add smaller batches")
-    if curves.silent:
-        warnings.append(f"left out, without a loss to read: {', '.join(curves.silent)}")
-    used = curves.weight > 0
+    errors, slopes = linearize(curve_errors, one.theta, one.problem.data)
+    refits, level = _bootstrap(one, errors, slopes, options), options.level
+    parameters = _parameters(one, refits.parameters, clock, level)
+    converged = bool(one.solution.converged[0])
+    status = one.problem.reasons.get("c_K", "converged") if converged else "not converged"
+    silent = _silent(one, refits.parameters, level)
     steps, lr, batch = curves.pieces
+    used, pairs = curves.weight > 0, zip(curves.runs, errors, curves.weight > 0, strict=True)
     return CurveFit(
         clock=clock,
-        law=found.law(found.theta),
+        law=one.law(one.theta),
         parameters=parameters,
-        easy_by=easy_by,
+        easy_by=_easy_by(one, refits.parameters, parameters, level),
         status=status,
         identified=status == "converged" and not silent,
         rmse=rms(errors[used]),
-        run_rmse={
-            name: rms(error[here])
-            for name, error, here in zip(curves.runs, errors, used, strict=True)
-        },
-        left_out_rmse={n: one.left_out for n, one in solved.items() if one.left_out is not None},
+        run_rmse={name: rms(error[here]) for name, error, here in pairs},
+        left_out_rmse={n: x.left_out for n, x in solved.items() if x.left_out is not None},
         seq_len=curves.seq_len,
         batches=_range(batch[steps > 0]),
         rates=_range(lr[(steps > 0) & (lr > 0)]),
@@ -187,21 +165,40 @@ def _fitted(
         measured=curves.measured,
         runs=len(curves.runs),
         lowest=_lowest(lr, steps > 0),
-        draws=_drawn(found.law(refits.parameters)),
-        level=options.level,
+        draws=_drawn(one.law(refits.parameters)),
+        level=level,
         resamples=options.resamples,
-        warnings=tuple(warnings),
+        warnings=tuple(_warnings(curves, parameters, refits, silent)),
     )
 
 
+def _warnings(
+    curves: Curves, parameters: dict[str, Estimate], refits: Solution, silent: bool
+) -> list[str]:
+    texts, q = [f"{name}: {e.note}" for name, e in parameters.items() if e.note], parameters["q"]
+    if (q.value or 0) > LIMIT:
+        surely = "its interval too" if (q.low or 0) > LIMIT else "its interval is not"
+        texts.append(f"q: above {LIMIT}, the limit of the regression theory; {surely}")
+    unfinished = float(np.mean(~refits.converged))
+    if unfinished > UNFINISHED:
+        texts.append(
+            f"{unfinished:.0%} of the bootstrap refits did not converge; intervals are too narrow"
+        )
+    if silent:
+        texts.append("noise: its size is unidentified; add smaller batches")
+    if curves.silent:
+        texts.append(f"left out, without a loss to read: {', '.join(curves.silent)}")
+    return texts
+
+
 def _easy_by(
-    found: _Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
+    solved: _Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
 ) -> Estimate:
     """s − (q − 1), as `CurveFit.easy_by`."""
     for name in ("s", "q"):
         if parameters[name].value is None:
             return Estimate(None, level=level, note=f"{name} is {parameters[name].note}")
-    law, spread = found.law(found.theta), found.law(draws)
+    law, spread = solved.law(solved.theta), solved.law(draws)
     return interval(float(law.s - law.q + 1), spread.s - spread.q + 1, level=level)
 
 
@@ -223,7 +220,7 @@ def _drawn(law: CurveLaw) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(f"{value:.6g}") for value in row) for row in rows)
 
 
-def _silent(found: _Solved, draws: np.ndarray, level: float) -> bool:
+def _silent(solved: _Solved, draws: np.ndarray, level: float) -> bool:
     """Whether the size of the noise is unidentified.
 
     It is what A_0 and A_1 make together at the end; their shares may trade off.
@@ -231,26 +228,26 @@ def _silent(found: _Solved, draws: np.ndarray, level: float) -> bool:
     size = NAMES.index("noise")
     noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
     low, high = np.quantile(noise, [(1 - level) / 2, (1 + level) / 2])
-    return bool(found.solution.at_bound[0, size] or high - low > np.log(WIDE))
+    return bool(solved.solution.at_bound[0, size] or high - low > np.log(WIDE))
 
 
 def _bootstrap(
-    found: _Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
+    solved: _Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
 ) -> Solution:
     """Refits of the parameters, with a run offset and noise drawn anew."""
-    problem = found.problem
+    problem = solved.problem
     used = problem.data["weight"] > 0
     runs = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
-    free = (problem.lower < problem.upper) & ~found.solution.at_bound[0]
+    free = (problem.lower < problem.upper) & ~solved.solution.at_bound[0]
     limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
-    kept, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
-    drawn, _ = redraw(kept, slopes[..., free], used, runs, options.resamples, generator)
+    clipped, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
+    drawn, _ = redraw(clipped, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
-    starts = np.tile(found.theta, (options.resamples, 1))
+    starts = np.tile(solved.theta, (options.resamples, 1))
     return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
-def _left_out(problem: Problem, whole: np.ndarray) -> float:
+def _left_out(problem: CurveProblem, whole: np.ndarray) -> float:
     """Error of log loss at the ends of runs by fits to the others, from that to all, [1, P]."""
     each = np.arange(len(problem.data["weight"]))
     weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
@@ -261,10 +258,12 @@ def _left_out(problem: Problem, whole: np.ndarray) -> float:
     return rms([error[i, ends[i]] for i, error in enumerate(errors)])
 
 
-def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> dict[str, Estimate]:
+def _parameters(
+    solved: _Solved, draws: np.ndarray, clock: str, level: float
+) -> dict[str, Estimate]:
     """Each parameter with its interval, or with the reason why it has no value."""
-    law, spread = found.law(found.theta), found.law(draws)
-    held = found.problem.lower == found.problem.upper
+    law, spread = solved.law(solved.theta), solved.law(draws)
+    held = solved.problem.lower == solved.problem.upper
     estimates = {}
     for i, name in enumerate(CurveLaw._fields):
         value = float(law[i])
@@ -272,10 +271,10 @@ def _parameters(found: _Solved, draws: np.ndarray, clock: str, level: float) -> 
         if held[i] and clock == "sgd" and name in HELD_BY_SGD:
             estimate = Estimate(value, value, value, level, "held by the clock")
         elif held[i]:
-            estimate = Estimate(None, level=level, note=found.problem.reasons[name])
+            estimate = Estimate(None, level=level, note=solved.problem.reasons[name])
         elif name in ("L_0", "A_1", "B_phi"):
             pass  # may be 0
-        elif found.solution.at_bound[0, i]:
+        elif solved.solution.at_bound[0, i]:
             note = "unidentified: ended at a bound of the fit"
         elif name != "p" and too_wide(estimate):
             note = f"unidentified: {SPANS}"

@@ -35,11 +35,10 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     drawn = np.array([law_losses(law, curves) for law in laws] or [value])
     misfit = fit.left_out_rmse.get(fit.clock, fit.rmse)
     parts = stats.t.ppf((np.arange(PARTS) + 0.5) / PARTS, max(fit.runs - 1, 1))
-    apart = (np.log(drawn / value)[:, None] + misfit * parts[:, None, None]).reshape(
-        -1, *value.shape
-    )
+    apart = np.log(drawn / value)[:, None] + misfit * parts[:, None, None]
     tails = [(1 - fit.level) / 2, (1 + fit.level) / 2]
-    low, high = np.nanquantile(apart, tails, axis=0, method="hazen")
+    every = apart.reshape(-1, *value.shape)
+    low, high = np.nanquantile(every, tails, axis=0, method="hazen")
     return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
 
 
@@ -59,8 +58,7 @@ def along(curves: Curves) -> tuple[Curves, np.ndarray]:
     tokens = (np.cumsum(taken, axis=1) - taken)[..., None] + taken[..., None] * parts
     tokens = np.where(steps[..., None] > 0, tokens, 0.0)
     pieces = np.broadcast_to(np.arange(steps.shape[1], dtype=float)[:, None], parts.shape)
-    flat = (x.reshape(len(steps), -1) for x in (pieces, parts, tokens))
-    piece, part, tokens = flat
+    piece, part, tokens = (x.reshape(len(steps), -1) for x in (pieces, parts, tokens))
     return replace(curves, readings=Readings(piece, part)), tokens
 
 
@@ -78,12 +76,11 @@ def tested(fit: CurveFit) -> dict[str, Any]:
 
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
     """What of each run [R] is beyond what the fit was tested for, and by how much."""
-    return [
-        _untested(
-            fit, tokens, *(values[row][curves.pieces.steps[row] > 0] for values in curves.pieces)
-        )
-        for row, tokens in enumerate(_taken(curves).sum(axis=1).tolist())
+    own = [
+        np.array(curves.pieces)[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)
     ]
+    tokens = _taken(curves).sum(axis=1).tolist()
+    return [_untested(fit, taken, *pieces) for taken, pieces in zip(tokens, own, strict=True)]
 
 
 def _taken(curves: Curves) -> np.ndarray:
@@ -94,19 +91,19 @@ def _taken(curves: Curves) -> np.ndarray:
 def _untested(
     fit: CurveFit, tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[str, ...]:
-    told = []
+    texts = []
     if tokens > FAR * fit.tokens:
-        told.append(f"tokens {tokens / fit.tokens:.3g} times the longest run")
+        texts.append(f"tokens {tokens / fit.tokens:.3g} times the longest run")
     if tokens <= fit.since:
-        told.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
+        texts.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
     peak = float(lr.max())
-    asked = {"batch": (batch.min(), batch.max(), fit.batches), "lr": (peak, peak, fit.rates)}
-    for name, (low, high, (least, most)) in asked.items():
+    spans = {"batch": (batch.min(), batch.max(), fit.batches), "lr": (peak, peak, fit.rates)}
+    for name, (low, high, (least, most)) in spans.items():
         if high > FAR * most:
-            told.append(f"{name} {high:.4g} is {high / most:.3g} times the largest measured")
+            texts.append(f"{name} {high:.4g} is {high / most:.3g} times the largest measured")
         if low < least / FAR:
-            told.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
+            texts.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
     lowest = float(np.min(lr / np.maximum.accumulate(lr)))
     if max(lowest, LOW) < max(fit.lowest, LOW) / FAR:
-        told.append(f"the rate falls to {lowest:.2g} of its peak, measured to {fit.lowest:.2g}")
-    return (*told, *undriven(fit, steps, lr, batch))
+        texts.append(f"the rate falls to {lowest:.2g} of its peak, measured to {fit.lowest:.2g}")
+    return (*texts, *undriven(fit, steps, lr, batch))

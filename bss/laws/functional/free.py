@@ -54,11 +54,9 @@ def free_batches(
         left = 1 - (GRID[1:] + GRID[:-1]) / 2
         starts = [np.full(len(size), low + x * (high - low)) for x in (0.1, 0.5, 0.9)]
         starts.append(np.clip(low - 0.5 * np.log(left), low, high))
-        found = [
-            minimize(objective, x, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(x))
-            for x in starts
-        ]
-    return np.exp(min(found, key=lambda result: result.fun).x)
+        how = {"jac": True, "method": "L-BFGS-B", "bounds": [(low, high)] * len(size)}
+        minima = [minimize(objective, x, **how) for x in starts]
+    return np.exp(min(minima, key=lambda result: result.fun).x)
 
 
 @jax.jit

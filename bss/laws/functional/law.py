@@ -109,11 +109,11 @@ def _remembered_slopes(values, tangents):
     near = jnp.abs(power) < 1e-6
     by_power = (log * raised - grown) / jnp.where(near, 1.0, power)
     by_power = jnp.where(near, log**2 * (0.5 + power * log / 3), by_power)
-    kept = grown / c_K
-    by_c_K, by_q = (left * kernel - kept) / c_K @ jumps, -by_power / c_K @ jumps
-    slopes = kept @ in_jumps - kernel @ (in_begins[..., None] * jumps)
+    memory = grown / c_K
+    by_c_K, by_q = (left * kernel - memory) / c_K @ jumps, -by_power / c_K @ jumps
+    slopes = memory @ in_jumps - kernel @ (in_begins[..., None] * jumps)
     slopes += (kernel @ jumps) * in_times[..., None] + by_c_K * in_c_K + by_q * in_q
-    return kept @ jumps, slopes
+    return memory @ jumps, slopes
 
 
 def kernel_total(law: CurveLaw, lag: Number) -> Number:

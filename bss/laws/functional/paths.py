@@ -17,6 +17,7 @@ from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 
+COLUMNS = ("step", "tokens", "batch", "loss", "lr")
 READINGS = 32
 PIECES = 48
 DENSE = 4 * READINGS
@@ -51,63 +52,51 @@ class Path:
 
 
 def run_path(
-    name: str,
-    rows: pd.DataFrame,
-    lr: np.ndarray,
-    column: str,
-    seq_len: int,
-    warmup: int,
-    since: int = 0,
-    *,
-    last: bool = False,
-    readings: int = READINGS,
+    rows: pd.DataFrame, warmup: int, since: int, *, last: bool = False, readings: int = READINGS
 ) -> Path:
     """A run's rows as a path.
 
     Args:
-        name: of the run.
-        rows: its rows of a checked run table, in order.
-        lr: [rows], their rates.
-        column: of the losses; where it has none, a row has the schedule alone.
-        seq_len, warmup, since: in tokens, as `bss.laws.functional.curves.curves_of` has them.
+        rows: of a checked run table, in order, with the rates as lr and as loss what is read; a
+            row without it has the schedule alone.
+        warmup, since: in tokens, as `bss.laws.functional.curves.curves_of` has them.
         last: read the last loss alone; the loss is NaN, at the end, where there is none.
         readings: about how many losses to read.
 
     Raises:
         InputError: the rate is never above 0.
     """
-    table = np.stack([rows[key].to_numpy(float) for key in ("step", "tokens", "batch", column)])
-    table = np.vstack([table, lr])
+    name, seq_len = str(rows["run"].iloc[0]), int(rows["seq_len"].iloc[0])
+    table = np.stack([rows[key].to_numpy(float) for key in COLUMNS])
     if table[0, 0] == 0:  # an evaluation before the first step
         table = table[:, 1:]
     if not (table.shape[1] and table[-1].max() > 0):
         raise InputError(f"run {name}: its rate is never above 0; correct lr, or leave it out")
     (step, tokens, batch, loss, lr), corner = _with_corner(table, warmup)
     rising = _rising(lr)
-    kept = np.isfinite(loss) & (tokens > max(warmup, since)) & ~rising
+    readable = np.isfinite(loss) & (tokens > max(warmup, since)) & ~rising
     taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
     before = np.append(batch[:1], batch[:-1])
     lr_before = np.append(0.0 if warmup or rising[0] else lr[0], lr[:-1])
     mixed = np.abs(sequences - taken * batch) >= batch
     switched = mixed & (batch != before)
     # Steps and tokens between two rows tell how many steps were of either batch.
-    new = np.where(
-        switched, (sequences - taken * before) / np.where(switched, batch - before, 1), taken
-    )
-    new = np.clip(new, 0, taken)
+    of_new = (sequences - taken * before) / np.where(switched, batch - before, 1)
+    new = np.clip(np.where(switched, of_new, taken), 0, taken)
     mean_batch = np.where(mixed & ~switched, sequences / np.maximum(taken, 1), batch)
     # The rate of a row's last step is that of the schedule half a step before.
     half = np.where((batch == before) & ~corner, lr - lr_before, 0) / (2 * np.maximum(taken, 1))
     begin = np.where(batch == before, lr_before + half, lr)
     begin[0] = lr_before[0]
     pairs = (taken - new, new), (lr_before, begin), (lr_before, lr + half), (before, mean_batch)
-    stretches = (np.column_stack(pair).ravel() for pair in pairs)
-    pieces = _pieces(*stretches)
+    pieces = _pieces(*(np.column_stack(pair).ravel() for pair in pairs))
+    read = np.array([step, tokens, loss])
     if last:
         end = np.flatnonzero(np.isfinite(loss))[-1:] if np.isfinite(loss).any() else slice(-1, None)
-        return Path(name, *pieces, step[end], tokens[end], loss[end])
-    read = _thinned(step, tokens, loss, batch, kept, readings)
-    return Path(name, *pieces, *read, int(kept.sum()))
+        return Path(name, *pieces, *read[:, end])
+    return Path(
+        name, *pieces, *_thinned(read, batch, readable, readings), measured=int(readable.sum())
+    )
 
 
 def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray]:
@@ -166,33 +155,23 @@ def _groups(changes: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(changes)])
 
 
-def _thinned(
-    step: np.ndarray,
-    tokens: np.ndarray,
-    loss: np.ndarray,
-    batch: np.ndarray,
-    kept: np.ndarray,
-    most: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps, tokens and losses of at most about so many rows.
+def _thinned(read: np.ndarray, batch: np.ndarray, readable: np.ndarray, most: int) -> np.ndarray:
+    """Steps, tokens and losses [3, rows] of at most about so many rows.
 
     Of many more rows, as a training loss at every step, each is the geometric mean of neighbours
     of one batch, which leaves a power law in place; else rows are picked.
     """
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(readable)
     if len(rows) <= DENSE:
         picked = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
         rows = rows[picked[: len(rows)]]
-        return step[rows], tokens[rows], loss[rows]
+        return read[:, rows]
     bins = np.arange(len(rows)) * most // len(rows)
     stage = _groups(np.diff(batch) != 0)[rows]
     few = stage[-1] - stage[0] < most
     group = _groups((np.diff(bins) != 0) | (few & (np.diff(stage) != 0)))
     count = np.bincount(group)
-    step, tokens, loss = (
-        np.exp(np.bincount(group, np.log(x[rows])) / count) for x in (step, tokens, loss)
-    )
-    return step, tokens, loss
+    return np.array([np.exp(np.bincount(group, np.log(x[rows])) / count) for x in read])
 
 
 def plan_path(
@@ -212,8 +191,8 @@ def plan_path(
     bounds = np.array([*(s.start_step for s in plan.segments), plan.steps], float)
     consumed = np.array([*(s.start_tokens for s in plan.segments), plan.tokens], float)
     batch = np.array([segment.batch for segment in plan.segments], float)
-    asked = consumed[-1:] if at is None else np.asarray(at, float)
-    if not (asked.min() > 0 and asked.max() <= tokens):
+    wanted = consumed[-1:] if at is None else np.asarray(at, float)
+    if not (wanted.min() > 0 and wanted.max() <= tokens):
         raise InputError(f"at: losses can be asked at more than 0 and at most {tokens} tokens")
     count = np.arange(len(_CUTS))
     grid = np.interp(np.arange(0, count[-1], 1 / FINE), count, _CUTS * plan.steps)
@@ -224,6 +203,6 @@ def plan_path(
     position = np.interp(inside, bounds, consumed)
     lr = np.asarray(rate(position) if callable(rate) else np.full(position.shape, rate), float)
     batches = batch[np.searchsorted(bounds, edges[:-1], side="right") - 1]
-    steps, missing = np.interp(asked, consumed, bounds), np.full(len(asked), np.nan)
+    steps, missing = np.interp(wanted, consumed, bounds), np.full(len(wanted), np.nan)
     pieces = _pieces(taken, lr[0], lr[1], batches)
-    return Path(str(schedule), *pieces, steps, asked, missing)
+    return Path(str(schedule), *pieces, steps, wanted, missing)

@@ -42,7 +42,7 @@ KEPT_STARTS = 6
 
 
 @dataclass(frozen=True)
-class Problem:
+class CurveProblem:
     """The law's problem over some curves: bounds [P], and data of one problem.
 
     Attributes:
@@ -58,7 +58,7 @@ class Problem:
     units: tuple[float, float, float]
 
 
-def curve_problem(curves: Curves, clock: str) -> Problem:
+def curve_problem(curves: Curves, clock: str) -> CurveProblem:
     """Units, box and data.
 
     Args:
@@ -103,7 +103,7 @@ def curve_problem(curves: Curves, clock: str) -> Problem:
             f"runs: {losses} losses for the {free} parameters of the law; evaluate more often, add "
             "runs, or lower since"
         )
-    return Problem(reasons, lower, upper, data, (time, rate, batch))
+    return CurveProblem(reasons, lower, upper, data, (time, rate, batch))
 
 
 def law_of(theta: Any, xp: Any = np) -> CurveLaw:
@@ -120,13 +120,8 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
     """The law in steps, sequences and the rates given, from the problem's units."""
     time, rate, batch = units
     scale = rate**-law.p * batch**law.m / time
-    return law._replace(
-        T_0=law.T_0 * time,
-        A_0=law.A_0 * scale,
-        A_1=law.A_1 * scale,
-        c_K=law.c_K / time,
-        B_phi=law.B_phi * batch,
-    )
+    A_0, A_1, B_phi = law.A_0 * scale, law.A_1 * scale, law.B_phi * batch
+    return law._replace(T_0=law.T_0 * time, A_0=A_0, A_1=A_1, c_K=law.c_K / time, B_phi=B_phi)
 
 
 def curve_errors(theta, data):
@@ -141,7 +136,7 @@ def curve_residual(theta, data):
     return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / HUBER) ** 2)))).ravel()
 
 
-def curve_starts(problem: Problem) -> np.ndarray:
+def curve_starts(problem: CurveProblem) -> np.ndarray:
     """[K, P]: the best of a grid of exponents and scales, sizes by non-negative least squares."""
     grid = {
         "s": np.log([0.2, 0.4, 0.8, 1.5]),

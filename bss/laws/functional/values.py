@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate, Fit, floats
+from bss.laws.fitting.estimate import Estimate, Fit
 from bss.laws.fitting.solve import float64
 from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.law import CurveLaw, curve_losses
@@ -87,7 +87,8 @@ class CurveFit(Fit):
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again."""
-        return entry | {"law": floats(entry["law"])}
+        numbers = {n: np.nan if x is None else float(x) for n, x in entry["law"].items()}
+        return entry | {"law": numbers}
 
 
 def predict(
@@ -131,16 +132,9 @@ def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.Da
     """
     curves = curves_of(runs, warmup=warmup, since=fit.since)
     check_sequences(fit, curves.seq_len)
-    seen = curves.weight > 0
-    names = np.broadcast_to(np.array(curves.runs, object)[:, None], seen.shape)
-    return pd.DataFrame(
-        {
-            "run": names[seen],
-            "tokens": curves.tokens[seen],
-            "loss": curves.loss[seen],
-            "predicted": law_losses(fit.law, curves)[seen],
-        }
-    )
+    predicted = law_losses(fit.law, curves)
+    measured = {"tokens": curves.tokens, "loss": curves.loss}
+    return curves.table(curves.weight > 0, **measured, predicted=predicted)
 
 
 def check_sequences(fit: CurveFit, seq_len: int) -> None:
@@ -152,9 +146,9 @@ def check_sequences(fit: CurveFit, seq_len: int) -> None:
         )
 
 
-def check_drive(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> None:
-    """Raises InputError where what changes has an effect that the fit does not identify."""
-    _refuse(_unidentified(fit, batch_changes, rate_changes))
+def check_drive(fit: CurveFit, *, batch_changes: bool) -> None:
+    """Raises InputError where a rate that changes, or a batch, has an effect unidentified."""
+    _refuse(_unidentified(fit, batch_changes, True))
 
 
 def undriven(

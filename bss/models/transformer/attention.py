@@ -15,7 +15,7 @@ import numpy as np
 
 from bss import install
 from bss.errors import InputError
-from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.shape import Shape
 from bss.registry import Registry
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -147,11 +147,11 @@ KERNELS = Registry(
 )
 
 
-def choose(asked: str, config: TransformerConfig, device: Any, seq_lens: Collection[int]) -> str:
+def choose(name: str, config: Shape, device: Any, seq_lens: Collection[int]) -> str:
     """The name of the kernel that is used: the one asked for; of "auto", the first that can be.
 
     Args:
-        asked: a name of `KERNELS`, or "auto".
+        name: of `KERNELS`, or "auto".
         config: of the model.
         device: that computes it, present or described.
         seq_lens: of all sequences.
@@ -160,15 +160,15 @@ def choose(asked: str, config: TransformerConfig, device: Any, seq_lens: Collect
         InputError: where the one asked for cannot be used.
     """
 
-    def refusal(name: str) -> str:
-        told = (
-            KERNELS[name].refuses(device, config.dtype, config.head_dim, length)
+    def refusal(kernel: str) -> str:
+        refusals = (
+            KERNELS[kernel].refuses(device, config.dtype, config.head_dim, length)
             for length in seq_lens
         )
-        return next(filter(None, told), "")
+        return next(filter(None, refusals), "")
 
-    if asked == "auto":
-        return next(name for name in KERNELS if not refusal(name))
-    if why := refusal(asked):
-        raise InputError(f"execution.attention: {asked} {why}; ask for reference or auto")
-    return asked
+    if name == "auto":
+        return next(kernel for kernel in KERNELS if not refusal(kernel))
+    if why := refusal(name):
+        raise InputError(f"execution.attention: {name} {why}; ask for reference or auto")
+    return name

@@ -29,20 +29,42 @@ def cross_entropy(x_BxTxM, head_MxV, targets_BxT) -> jax.Array:
     """
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
-        logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
-        picked_BxT = jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
-        return jnp.sum(jax.nn.logsumexp(logits_BxTxV, axis=-1) - picked_BxT)
+        return jnp.sum(_each(matmul(x_BxTxM, head_MxV, jnp.float32), targets_BxT))
     return _in_chunks(x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
+
+
+def cross_entropies(x_BxTxM, head_MxV, targets_BxT) -> tuple[jax.Array, jax.Array]:
+    """As `cross_entropy`, bit by bit, and [B, T] of what it sums; without a gradient."""
+    width, vocab = head_MxV.shape
+    if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
+        logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
+        # Apart, so that the sum is compiled as where it is alone, and has its bits.
+        again_BxTxV = jax.lax.optimization_barrier(logits_BxTxV)
+        return jnp.sum(_each(logits_BxTxV, targets_BxT)), _each(again_BxTxV, targets_BxT)
+    flat = x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1)
+    total, losses_Nx1 = _chunk_by_chunk(*flat)
+    return total, losses_Nx1.reshape(targets_BxT.shape)
+
+
+def _each(logits_BxTxV, targets_BxT):
+    picked_BxT = jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
+    return jax.nn.logsumexp(logits_BxTxV, axis=-1) - picked_BxT
 
 
 @jax.custom_vjp
 def _in_chunks(x_NxM, head_MxV, targets_N) -> jax.Array:
+    return _chunk_by_chunk(x_NxM, head_MxV, targets_N)[0]
+
+
+def _chunk_by_chunk(x_NxM, head_MxV, targets_N):
+    """The loss, and that of each target, [N, 1]."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(total, x_nxM, targets_n):
-        return total + _losses(x_nxM, head_MxW, vocab, targets_n)[0].sum(), None
+        losses_n = _losses(x_nxM, head_MxW, vocab, targets_n)[0]
+        return total + losses_n.sum(), losses_n[:, None]
 
-    return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, vocab)[0]
+    return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, vocab)
 
 
 def _with_gradients(x_NxM, head_MxV, targets_N):
@@ -92,9 +114,9 @@ def _each_chunk(add: Callable[..., Any], sums: Any, x_NxM, targets_N, vocab: int
     size = 1 << (max(LOGITS_AT_ONCE // vocab, 1).bit_length() - 1)
     whole = len(targets_N) // size * size
     chunks = x_NxM[:whole].reshape(-1, size, x_NxM.shape[1]), targets_N[:whole].reshape(-1, size)
-    sums, made = jax.lax.scan(lambda sums, chunk: add(sums, *chunk), sums, chunks)
-    made = jax.tree.map(lambda parts: parts.reshape(whole, -1), made)
+    sums, outputs = jax.lax.scan(lambda sums, chunk: add(sums, *chunk), sums, chunks)
+    outputs = jax.tree.map(lambda parts: parts.reshape(whole, -1), outputs)
     if whole < len(targets_N):
         sums, last = add(sums, x_NxM[whole:], targets_N[whole:])
-        made = jax.tree.map(lambda *parts: jnp.concatenate(parts), made, last)
-    return sums, made
+        outputs = jax.tree.map(lambda *parts: jnp.concatenate(parts), outputs, last)
+    return sums, outputs

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.shape import Shape
 
 
 def matmul(x, matrix, dtype=None):
@@ -46,7 +46,7 @@ class Norm(nnx.Module):
 class MLP(nnx.Module):
     """Two matrices around a nonlinearity, or SwiGLU's three."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: Shape, rngs: nnx.Rngs):
         self.activation = config.activation
         width, hidden = config.d_model, config.d_ff
         self.up = Linear(width, hidden, width**-0.5, rngs)

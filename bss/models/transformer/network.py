@@ -15,6 +15,7 @@ under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axi
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +23,10 @@ import numpy as np
 from flax import nnx
 
 from bss.models.family import STACK, Gather, Params, as_it_is
-from bss.models.transformer.attention import KERNELS, Attend, reference
-from bss.models.transformer.config import TransformerConfig
-from bss.models.transformer.cross_entropy import cross_entropy
+from bss.models.transformer.attention import KERNELS, Attend
+from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
 from bss.models.transformer.layers import MLP, Linear, Norm, matmul
+from bss.models.transformer.shape import Shape
 
 
 def rope(x_BxTxHxD, theta: float):
@@ -41,7 +42,7 @@ def rope(x_BxTxHxD, theta: float):
 class Attention(nnx.Module):
     """Causal self-attention; K key heads, each shared by G query heads."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: Shape, rngs: nnx.Rngs):
         self.config = config
         width, kv_width = config.d_model, config.kv_heads * config.head_dim
         std = width**-0.5
@@ -70,7 +71,7 @@ class Attention(nnx.Module):
 class Block(nnx.Module):
     """One residual block."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: Shape, rngs: nnx.Rngs):
         self.attention_norm = Norm(config.norm, config.d_model)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.norm, config.d_model)
@@ -85,7 +86,7 @@ class Block(nnx.Module):
 class Transformer(nnx.Module):
     """Tokens to what the head makes float32 logits of."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: Shape, rngs: nnx.Rngs):
         self.config = config
         width, vocab = config.d_model, config.vocab_size
         std = 1 / width if config.tied else width**-0.5
@@ -126,43 +127,59 @@ class Transformer(nnx.Module):
 
 
 @functools.cache
-def _graphdef(config: TransformerConfig) -> nnx.GraphDef:
+def _graphdef(config: Shape) -> nnx.GraphDef:
     return nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _init(config: TransformerConfig, key: jax.Array) -> Params:
+def _init(config: Shape, key: jax.Array) -> Params:
     return nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
 
 
-def init(config: TransformerConfig, seed: int) -> Params:
+def init(config: Shape, seed: int) -> Params:
     """Fresh parameters: nested dicts of float32 arrays, a pure function of config and seed."""
     return _init(config, jax.random.key(seed))
 
 
-def apply(config: TransformerConfig, params: Params, tokens_BxT) -> jax.Array:
-    """Logits of the next token, float32, shape (B, T, vocab_size), for integer tokens (B, T)."""
-    x_BxTxM, head_MxV = nnx.merge(_graphdef(config), params)(tokens_BxT, reference, as_it_is)
+def loss_sum(
+    config: Shape,
+    params: Params,
+    sequences_BxT1,
+    *how: Any,
+) -> jax.Array:
+    """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
+
+    Of integer tokens (B, T + 1) all but the last are inputs, all but the first are targets. `how`
+    are an attention kernel's name, one of `attention.KERNELS`, "reference" if not given, and what
+    makes parameters whole, those of a layer within the layer.
+    """
+    x_BxTxM, head_MxV = _ends(config, params, sequences_BxT1, *how)
+    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:])
+
+
+def target_losses(
+    config: Shape, params: Params, sequences_BxT1, *how: Any
+) -> tuple[jax.Array, jax.Array]:
+    """As `loss_sum`, and [B, T] of what it sums; `how` as there."""
+    x_BxTxM, head_MxV = _ends(config, params, sequences_BxT1, *how)
+    return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:])
+
+
+def logits(config: Shape, params: Params, sequences_BxT1, *how: Any) -> jax.Array:
+    """Of the targets of `loss_sum`, float32 [B, T, vocab_size]; `how` as there."""
+    x_BxTxM, head_MxV = _ends(config, params, sequences_BxT1, *how)
     return matmul(x_BxTxM, head_MxV, jnp.float32)
 
 
-def loss_sum(
-    config: TransformerConfig,
+def _ends(
+    config: Shape,
     params: Params,
     sequences_BxT1,
     attention: str = "reference",
     gather: Gather = as_it_is,
-) -> jax.Array:
-    """Cross-entropy of the next token in nats, summed over the B·T targets, a float32 scalar.
-
-    Of integer tokens (B, T + 1) all but the last are inputs, all but the first are targets.
-    `attention` names the kernel, one of `attention.KERNELS`; `gather` makes parameters whole, those
-    of a layer within the layer.
-    """
-    targets_BxT = sequences_BxT1[:, 1:]
+):
     transformer = nnx.merge(_graphdef(config), params)
-    x_BxTxM, head_MxV = transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend, gather)
-    return cross_entropy(x_BxTxM, head_MxV, targets_BxT)
+    return transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend, gather)
 
 
 _NAMES = {

@@ -12,14 +12,14 @@ from bss.schedules.rates.cosine import COSINE, cosine
 from bss.schedules.rates.inverse_sqrt import INVERSE_SQRT
 from bss.schedules.rates.linear import LINEAR, linear_to_zero
 from bss.schedules.rates.one_minus_sqrt import ONE_MINUS_SQRT
-from bss.schedules.rates.power import POWER, PowerLaw, power_law
+from bss.schedules.rates.power import POWER, PowerRate, power_law
 from bss.schedules.rates.wsd import WSD, Rate, Shape
 
 __all__ = [
     "RATES",
     "SETTINGS",
     "LearningRate",
-    "PowerLaw",
+    "PowerRate",
     "Rate",
     "Shape",
     "constant",

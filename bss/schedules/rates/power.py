@@ -15,7 +15,7 @@ from bss.schedules.rates.wsd import LATE, Rate, Shape, numbers
 
 
 @dataclass(frozen=True)
-class PowerLaw:
+class PowerRate:
     """The rate peak · (warmup / count)^exponent after the warmup, as a callable of a count.
 
     Attributes:
@@ -23,7 +23,7 @@ class PowerLaw:
         exponent: of the fall, above 0.
 
     Examples:
-        >>> rate = PowerLaw(Rate(peak=1.0, total=64, warmup=4), exponent=0.5)
+        >>> rate = PowerRate(Rate(peak=1.0, total=64, warmup=4), exponent=0.5)
         >>> [float(rate(count)) for count in (0, 2, 4, 16, 64)]
         [0.0, 0.5, 1.0, 0.5, 0.25]
     """
@@ -55,8 +55,8 @@ def power_law(exponent: float) -> LearningRate:
 
     def make(
         peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
-    ) -> PowerLaw:
-        return PowerLaw(Rate(peak, tokens, warmup, decay, shape, floor), exponent)
+    ) -> PowerRate:
+        return PowerRate(Rate(peak, tokens, warmup, decay, shape, floor), exponent)
 
     return LearningRate(make, stable=lambda tokens, decay: tokens - decay, late=LATE)
 

@@ -138,11 +138,11 @@ def numbers(count: Any) -> tuple[Any, Any]:
     return xp.asarray(count, dtype=float), xp
 
 
-def _made(
+def _wsd(
     peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
 ) -> Rate:
     return Rate(peak, tokens, warmup, decay, shape, floor)
 
 
 LATE = ("decay", "shape", "floor")
-WSD = LearningRate(_made, stable=lambda tokens, decay: tokens - decay, late=LATE)
+WSD = LearningRate(_wsd, stable=lambda tokens, decay: tokens - decay, late=LATE)

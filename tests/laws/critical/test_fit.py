@@ -12,6 +12,7 @@ from bss.errors import InputError
 from bss.laws import fit_critical
 from bss.laws.critical.curves import steps_curves
 from bss.laws.critical.shape import (
+    Allowance,
     critical_batch,
     fit_shapes,
     interpolated_batch,
@@ -20,6 +21,7 @@ from bss.laws.critical.shape import (
 )
 from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
+from tests.laws.golden import assert_golden
 
 PUBLISHED = files("bss.laws") / "published" / "cbs_steps.csv"
 BATCHES = 2.0 ** np.arange(5, 15)
@@ -107,7 +109,7 @@ def test_the_critical_batch_spends_exactly_the_overhead(alpha):
     def steps(batch):
         return 1 + (3000 / batch) ** alpha
 
-    batch = critical_batch(3000.0, alpha, 0.35, 200.0)
+    batch = critical_batch(3000.0, alpha, Allowance(0.35, 200.0))
     assert steps(batch) * batch == pytest.approx(1.35 * steps(200.0) * 200.0)
     assert batch > 200
 
@@ -115,9 +117,9 @@ def test_the_critical_batch_spends_exactly_the_overhead(alpha):
 def test_interpolation_is_exact_on_piecewise_powers():
     batch = np.array([32.0, 64.0, 128.0, 256.0])
     log_steps = np.log(np.array([800.0, 400.0, 200.0, 200.0]))
-    assert interpolated_batch(batch, log_steps, 0.2, 64) == pytest.approx(128 * 1.2)
-    assert interpolated_batch(batch, log_steps, 1.5, 50) == np.inf
-    several = interpolated_batch(batch, np.stack([log_steps, -np.log(batch)]), 0.2, 64)
+    assert interpolated_batch(batch, log_steps, Allowance(0.2, 64)) == pytest.approx(128 * 1.2)
+    assert interpolated_batch(batch, log_steps, Allowance(1.5, 50)) == np.inf
+    several = interpolated_batch(batch, np.stack([log_steps, -np.log(batch)]), Allowance(0.2, 64))
     assert several == pytest.approx([128 * 1.2, np.inf])
 
 
@@ -231,3 +233,13 @@ def test_bad_designs_are_refused_in_one_line(points, settings, told):
     with pytest.raises(InputError, match=told) as error:
         fit_critical(points, options=QUICK, **settings)
     assert "\n" not in str(error.value)
+
+
+def test_the_published_fit_keeps_its_numbers(fit):
+    assert_golden("critical", fit.to_dict())
+
+
+def test_a_free_shape_keeps_its_numbers():
+    curves = pd.concat([planted(a, 2000 * a / 1000, 1.3, noise=0.02) for a in (700.0, 1000, 1500)])
+    fit = fit_critical(curves, overhead=0.2, reference=64, free_alpha=True, options=QUICK)
+    assert_golden("critical-free", fit.to_dict(), rel=1e-3)

@@ -19,8 +19,8 @@ def exact(planted, law, **settings):
 
 def test_exact_surface_is_recovered(planted):
     fit = fit_es(exact(planted, "surface"), "surface", options=QUICK)
-    assert fit.surface is not None
-    np.testing.assert_allclose(list(fit.surface.values()), planted.SURFACE, rtol=1e-5)
+    assert fit.joint is not None
+    np.testing.assert_allclose(list(fit.joint.values()), planted.SURFACE, rtol=1e-5)
     truth = LAWS["surface"].quantities(planted.SURFACE, 2.0)
     at = fit.at(2.0)
     assert at.batches["B_opt"].value == pytest.approx(truth["B_opt"], rel=1e-5)
@@ -41,8 +41,8 @@ def test_exact_members_of_the_family_are_recovered(planted, name, m, B_phi):
     points = planted.points(planted.surface(law), offset=0, noise=0)
     fit = fit_es(points, name, options=QUICK)
     assert EsFit.from_dict(json.loads(json.dumps(fit.to_dict()))) == fit
-    assert fit.surface is not None
-    np.testing.assert_allclose(list(fit.surface.values()), law, rtol=2e-2)
+    assert fit.joint is not None
+    np.testing.assert_allclose(list(fit.joint.values()), law, rtol=2e-2)
 
 
 def test_exact_hyperbola_is_recovered(planted):
@@ -104,8 +104,8 @@ def test_unreached_targets_bound_the_law(planted):
     points = exact(planted, "surface", budget=60_000)
     assert 0 < points["reached"].sum() < len(points)
     fit = fit_es(points, "surface", options=QUICK)
-    assert fit.surface is not None
-    np.testing.assert_allclose(list(fit.surface.values()), planted.SURFACE, rtol=1e-4)
+    assert fit.joint is not None
+    np.testing.assert_allclose(list(fit.joint.values()), planted.SURFACE, rtol=1e-4)
     claimed = points.copy()
     # The same points with a batch of 64 said to fail where it succeeded must raise E there.
     late = (claimed["batch"] == 64) & claimed["reached"]
@@ -159,7 +159,7 @@ def test_runs_that_change_their_batch_are_left_out(planted):
     ramp = points[points["run"] == "b16s0"].assign(run="ramp")
     ramp["batch"] = ramp["batch"] * np.linspace(0.5, 1.0, len(ramp))
     fit = fit_es(pd.concat([points, ramp]), "surface", options=QUICK)
-    assert fit.surface == fit_es(points, "surface", options=QUICK).surface
+    assert fit.joint == fit_es(points, "surface", options=QUICK).joint
     assert "1 runs change their batch" in fit.warnings[0]
 
 

@@ -10,6 +10,7 @@ from bss.laws.best_batch import BestBatch
 from bss.laws.es.settle import settled
 from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
 from bss.laws.fitting.estimate import Estimate, Options
+from tests.laws.golden import assert_golden
 
 QUICK = Options(resamples=10)
 VERTEX = BestBatch(10.0, 7.0, 14.0, source="vertex")
@@ -87,3 +88,7 @@ def test_a_run_that_does_not_fit_is_named(planted):
     assert "--drop 'run=b32s1'" in str(one)
     clean = fit_es(points.loc[~off], "hyperbola", options=QUICK)
     assert not clean.outliers
+
+
+def test_the_chosen_law_keeps_its_numbers(chosen):
+    assert_golden("es", chosen.to_dict(), rel=1e-3)

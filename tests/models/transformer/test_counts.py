@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bss.models.transformer.config import Activation, Norm, TransformerConfig
+from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.shape import Activation, Norm
 
 BLOCKS: list[tuple[Activation, Norm, bool, bool]] = [
     ("relu2", "rms", True, False),

@@ -9,7 +9,7 @@ import pytest
 
 from bss.machines.hlo import Program
 from bss.models.transformer import cross_entropy as module
-from bss.models.transformer.cross_entropy import cross_entropy
+from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
 
 VOCAB, WIDTH = 50, 24
 FILLED_UP = 128
@@ -49,6 +49,17 @@ def test_chunks_change_neither_loss_nor_gradient(chunks_of, length, dtype, toler
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
         error = np.linalg.norm(np.asarray(a, np.float32) - b)
         assert error < tolerance * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("chunk", [8, 1000])
+def test_each_targets_loss_is_told_beside_the_same_sum(chunks_of, chunk):
+    x, head, targets = drawn(3, 13, "float32")
+    log = jax.nn.log_softmax(x @ head)
+    expected = -jnp.take_along_axis(log, targets[..., None], axis=-1)[..., 0]
+    chunks_of(chunk)
+    total, losses = jax.jit(lambda *arrays: cross_entropies(*arrays))(x, head, targets)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    assert total == jax.jit(lambda *arrays: cross_entropy(*arrays))(x, head, targets)
 
 
 def test_no_more_logits_than_a_chunks_are_ever_made(chunks_of):

@@ -1,6 +1,6 @@
 """What a form of the law of final losses is: a loss of (N, D, B), its box and its starts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ FLOOR = 0.5
 
 
 @dataclass(frozen=True)
-class Design:
+class CentredPoints:
     """Design points as a form sees them; logarithms are about the middle of those measured.
 
     Attributes:
@@ -35,6 +35,26 @@ class Design:
     cell: np.ndarray
     varies: tuple[bool, bool]
     trust: np.ndarray
+
+    @property
+    def floor_bounds(self) -> tuple[float, float]:
+        """The bounds of L_0, in nats."""
+        least = float(self.loss.min())
+        return FLOOR * least, least
+
+    def sizes_at(
+        self, weight: np.ndarray, columns: np.ndarray, floor: float, power: float
+    ) -> tuple[np.ndarray, float]:
+        """Logarithms of the sizes of terms [n, K] under a power above a floor, and the error left.
+
+        By non-negative least squares: errors of the excess to 1/power, put back into nats.
+        """
+        from scipy.optimize import nnls
+
+        above = np.maximum(self.loss - floor, 1e-3)
+        scale = weight * power * above ** (1 - 1 / power)
+        sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
+        return np.log(np.maximum(sizes, 1e-4)), error
 
 
 @dataclass(frozen=True)
@@ -64,8 +84,18 @@ class Form:
         """Errors of the loss [n], weighted."""
         import jax.numpy as jnp  # of fits; predictions need NumPy only
 
-        n, d, b = data["logs"].T
-        return weighted(self.loss(theta, n, d, b, jnp) - data["loss"], data)
+        errors = self.loss(theta, *data["logs"].T, xp=jnp) - data["loss"]
+        return data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)
+
+    def in_order(self, bounds: Mapping[str, tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper bounds [P] of parameters in their order."""
+        lower, upper = np.array([bounds[name] for name in self.names]).T
+        return lower, upper
+
+    def best_of(self, tried: Iterable[tuple[list[float], float]], design: CentredPoints):
+        """The best [K, P] of the starts tried, by the errors beside them, inside the box."""
+        starts, errors = zip(*tried, strict=True)
+        return np.clip(np.array(starts)[np.argsort(errors)[:KEPT_STARTS]], *self.box(design))
 
     @property
     def data(self) -> dict[str, np.ndarray]:
@@ -76,53 +106,10 @@ class Form:
         """Nats at logarithms of N, D, B about the reference; θ by parameter, all broadcast."""
         raise NotImplementedError
 
-    def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
+    def box(self, design: CentredPoints) -> tuple[np.ndarray, np.ndarray]:
         """Bounds [P]; equal where the design does not tell a parameter."""
         raise NotImplementedError
 
-    def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
+    def starts(self, design: CentredPoints, weight: np.ndarray) -> np.ndarray:
         """[K, P] from which the fit descends, for rows of this weight [n]."""
         raise NotImplementedError
-
-
-def floor_bounds(design: Design) -> tuple[float, float]:
-    """The bounds of L_0, in nats."""
-    least = float(design.loss.min())
-    return FLOOR * least, least
-
-
-def in_order(
-    bounds: Mapping[str, tuple[float, float]], names: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The lower and upper bounds [P] of parameters in their order."""
-    lower, upper = np.array([bounds[name] for name in names]).T
-    return lower, upper
-
-
-def sizes_at(
-    design: Design, weight: np.ndarray, columns: np.ndarray, floor: float, power: float
-) -> tuple[np.ndarray, float]:
-    """Logarithms of the sizes of terms [n, K] under a power above a floor, and the error left.
-
-    By non-negative least squares: errors of the excess to 1/power, put back into nats.
-    """
-    from scipy.optimize import nnls
-
-    above = np.maximum(design.loss - floor, 1e-3)
-    scale = weight * power * above ** (1 - 1 / power)
-    sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
-    return np.log(np.maximum(sizes, 1e-4)), error
-
-
-def kept_starts(
-    found: Sequence[Sequence[float]], errors: Sequence[float], box: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
-    """The best [K, P] of the starts tried, inside the box."""
-    return np.clip(np.array(found)[np.argsort(errors)[:KEPT_STARTS]], *box)
-
-
-def weighted(errors: Any, data: Any) -> Any:
-    """Errors [n] of the loss, weighted."""
-    import jax.numpy as jnp
-
-    return data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)

@@ -11,21 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bss.laws.final_loss.forms.form import (
-    EXPONENT,
-    NONE,
-    POWER,
-    SIZE,
-    Design,
-    Form,
-    floor_bounds,
-    in_order,
-    kept_starts,
-    sizes_at,
-    weighted,
-)
+from bss.laws.final_loss.forms.form import EXPONENT, NONE, POWER, SIZE, CentredPoints, Form
 
-NAMES = ("L_0", "k", "A", "a", "G", "g", "C", "c", "M", "m")
 SLOW, FAST = (0.3, 0.8), (0.4, 0.9)
 
 
@@ -34,20 +21,20 @@ class PowerForm(Form):
     """A member of the family.
 
     Attributes:
-        name, formula: as of every form.
+        name, formula: which member.
         data_term: whether G·D^-g and the outer exponent are free.
         inside: 1 where steps and batch stand under the outer exponent, else 0.
     """
 
     data_term: bool
     inside: float
-    names = NAMES
+    names = ("L_0", "k", "A", "a", "G", "g", "C", "c", "M", "m")
     logs = frozenset({"A", "G", "C", "M"})
     shape = frozenset({"C", "c", "M", "m"})
 
     @property
     def residual(self):
-        """As of every form; one program for all members."""
+        """One program for all members."""
         return power_residual
 
     @property
@@ -56,12 +43,16 @@ class PowerForm(Form):
         return {"inside": np.array(self.inside)}
 
     def loss(self, theta, n, d, b, xp=np):
-        """As of every form."""
-        return _loss(theta, n, d, b, self.inside, xp)
+        """Nats, by the formula."""
+        L_0, k, A, a, G, g, C, c, M, m = theta
+        slow = xp.exp(A - a * n) + xp.exp(G - g * d)
+        fast = xp.exp(C - c * (d - b)) + xp.exp(M - m * b)
+        inner = xp.maximum(slow + self.inside * fast, 1e-30)
+        return L_0 + inner**k + (1 - self.inside) * fast
 
-    def box(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
-        """As of every form."""
-        bounds = {"L_0": floor_bounds(design), "k": POWER}
+    def box(self, design: CentredPoints) -> tuple[np.ndarray, np.ndarray]:
+        """What the table does not vary is held."""
+        bounds = {"L_0": design.floor_bounds, "k": POWER}
         bounds |= dict.fromkeys("AGCM", SIZE) | dict.fromkeys("agcm", EXPONENT)
         models, budgets = design.varies
         if not models:
@@ -70,42 +61,30 @@ class PowerForm(Form):
             bounds |= {"G": (NONE, NONE), "g": (1.0, 1.0)}
         if not self.data_term:
             bounds["k"] = (1.0, 1.0)
-        return in_order(bounds, NAMES)
+        return self.in_order(bounds)
 
-    def starts(self, design: Design, weight: np.ndarray) -> np.ndarray:
+    def starts(self, design: CentredPoints, weight: np.ndarray) -> np.ndarray:
         """Non-negative least squares for the sizes, at each of a grid of L_0, k and exponents."""
-        lower, upper = self.box(design)
+        lower, _ = self.box(design)
         n, d, b = design.logs.T
         floors = design.loss.min() * np.linspace(0.3, 0.95, 4)
         powers = (0.4, 0.7, 1.0) if self.data_term else (1.0,)
-        found, errors = [], []
-        data_exponents = SLOW if self.data_term else (1.0,)
+        data_exponents, tried = SLOW if self.data_term else (1.0,), []
         grid = itertools.product(floors, powers, SLOW, data_exponents, FAST, FAST)
         for floor, k, a, g, c, m in grid:
             outer = k if self.inside else 1.0
             columns = np.exp(-np.stack([a * n, g * d, c * (d - b), m * b], axis=1))
             columns *= lower[[2, 4, 6, 8]] > NONE
-            logs, error = sizes_at(design, weight, columns, floor, outer)
+            logs, error = design.sizes_at(weight, columns, floor, outer)
             if not self.inside:
                 logs[:2] /= k
-            found.append([floor, k, logs[0], a, logs[1], g, logs[2], c, logs[3], m])
-            errors.append(error)
-        return kept_starts(found, errors, (lower, upper))
+            tried.append(([floor, k, logs[0], a, logs[1], g, logs[2], c, logs[3], m], error))
+        return self.best_of(tried, design)
 
 
 def power_residual(theta, data):
-    """Errors of the loss, weighted."""
-    import jax.numpy as jnp
-
-    n, d, b = data["logs"].T
-    return weighted(_loss(theta, n, d, b, data["inside"], jnp) - data["loss"], data)
-
-
-def _loss(theta, n, d, b, inside, xp):
-    L_0, k, A, a, G, g, C, c, M, m = theta
-    slow = xp.exp(A - a * n) + xp.exp(G - g * d)
-    fast = xp.exp(C - c * (d - b)) + xp.exp(M - m * b)
-    return L_0 + xp.maximum(slow + inside * fast, 1e-30) ** k + (1 - inside) * fast
+    """Errors of the loss, weighted, of the member that the data tell."""
+    return PowerForm("", "", True, data["inside"]).errors(theta, data)
 
 
 ADDITIVE = PowerForm("additive", "L = L_0 + A·N^-a + C·S^-c + M·B^-m", False, 1.0)

@@ -1,0 +1,144 @@
+"""bss fit es: E(S), tokens against steps to target losses, from loss curves."""
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Callable
+from operator import attrgetter
+
+from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number
+from bss.cli.points import add_curve_arguments, measured_points
+from bss.errors import InputError
+from bss.laws import EsFit, fit_es
+from bss.laws.es import LAWS
+from bss.laws.es.compare import compare
+from bss.laws.es.law import Law
+from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
+from bss.points import rates
+from bss.tables.dropping import without
+from bss.values import to_dict
+
+DRAWS = 200  # refits that a printed fit keeps, for predictions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss fit es`."""
+    add = parser.add_argument
+    add_curve_arguments(parser)
+    laws = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
+    add("--law", help=laws)
+    add("--adam-clock", action="store_true", help="fit the surface's B_phi too")
+    add("--batch-exponent", metavar="M", help="m of the surface: 1, 0.5 or free")
+    add("--compare", action="store_true", help="also: every law at left-out batches")
+    add_fit_arguments(parser, run, resamples=500)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Fits a law E(S), by default the one that predicts left-out batches best."""
+    points, warnings = measured_points(options)
+    points, law = without(points, options.drop), _law(options)
+    fit = fit_es(points, law, options=fit_options(options, DRAWS))
+    fit = dataclasses.replace(fit, warnings=(*fit.warnings, *warnings))
+    payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
+    if options.compare:
+        own = () if law is None or law.name in LAWS else (law,)
+        earlier = fit.comparison if law is None else None  # of the same laws
+        comparison = earlier or compare(points, [*LAWS.values(), *own])
+        payload["comparison"] = to_dict(comparison)
+        tables.append(comparison_table(comparison))
+    notes = [*_headline(fit), *(f"outlier: {one}" for one in fit.outliers)]
+    notes += [f"warning: {text}" for text in fit.warnings]
+    drawn = {one.law.name: one for one in fit.averaged if one.law.batches}
+    figure = drawing("laws.tokens_to_target", points, drawn)
+    return Output(payload, tables, notes, figure=figure)
+
+
+def _law(options: argparse.Namespace) -> Law | None:
+    """The law of a name, with what the options say of its members; None where it is chosen."""
+    changes = {}
+    if options.batch_exponent is not None:
+        changes["--batch-exponent"] = "m", _exponent(options.batch_exponent)
+    if options.adam_clock:
+        changes["--adam-clock"] = "B_phi", None
+    if options.law is None and not changes:
+        return None
+    law = LAWS[options.law or next(iter(LAWS))]
+    for option, (name, _) in changes.items():
+        if name not in law.__dataclass_fields__:
+            raise InputError(f"{option}: the {law.name} law has no {name}; leave the option out")
+    return dataclasses.replace(law, **dict(changes.values()))
+
+
+def _exponent(text: str) -> float | None:
+    try:
+        value = None if text == "free" else float(text)
+    except ValueError:
+        value = math.nan
+    if value is not None and not 0 < value < math.inf:
+        raise InputError(f"--batch-exponent {text!r}: expected a positive number, or free")
+    return value
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Laws by the error of predicting left-out batches, best first."""
+    chosen = dict.fromkeys(comparison.level, " (chosen)")
+    cells = {
+        "law": lambda row: row["law"] + chosen.get(row["law"], ""),
+        "parameters": lambda row: row["parameters"],
+        "rms error in log E": lambda row: number(row["interior_log_E"], 3),
+        "at the edges": lambda row: number(row["edge_log_E"], 3),
+    }
+    return Table.of("prediction of left-out batches", comparison.table, cells)
+
+
+def es_table(fit: EsFit, rate: float | None = None) -> Table:
+    """One row per target loss; the best batch is at the rate of all runs, where they have one."""
+    names = tuple(dict.fromkeys((*fit.law.batches, *fit.fits[0].batches)))
+    at = {} if rate is None else {"B_opt": f"B_opt at rate {rates.rate_text(rate)}"}
+    cells: dict[str, Callable[[TargetFit], str]] = {
+        "target loss": lambda target: number(target.target_loss),
+        "S_min": lambda target: number(target.S_min),
+        "E_min": lambda target: measured_tokens(target.E_min),
+        "S_opt": lambda target: number(target.S_opt),
+    }
+    for name in names:
+        cells[at.get(name, name)] = lambda target, name=name: estimate(target.batches[name])
+    if fit.choice == ASKED:
+        cells |= {"vertex": lambda target: estimate(target.vertex), "status": attrgetter("status")}
+    else:
+        cells |= {"of": _source, "depth": _evidence}
+    error = "" if fit.error is None else f", × {math.exp(fit.error):.2f} at left-out batches"
+    title = f"E(S), {fit.name} law{error}; S in steps, E in tokens, B in sequences; {fit.level:.0%}"
+    return Table.of(f"{title} intervals", fit.fits, cells)
+
+
+def _source(target: TargetFit) -> str:
+    best = target.best or target.vertex
+    return best.source if best.value is not None else best.status
+
+
+def _evidence(target: TargetFit) -> str:
+    """How deep the valley is, in scatters of a run."""
+    evidence = target.vertex.evidence
+    return (
+        f"{evidence.depth / evidence.scatter:.1f} scatters"
+        if evidence.depth and evidence.scatter
+        else "–"
+    )
+
+
+def _headline(fit: EsFit) -> list[str]:
+    """The law in symbols with what it was chosen by, and why targets have no best batch."""
+    numbers = (f"{name} = {number(value)}" for name, value in (fit.joint or {}).items())
+    formula = ": ".join(filter(None, (fit.law.formula, ", ".join(numbers))))
+    lines = [formula if fit.choice == ASKED else f"{formula}; {fit.choice}"]
+    if fit.choice == NONE_CHOSEN:
+        lines = [fit.choice]
+    reasons: dict[str, list[str]] = {}
+    for target in fit.fits:
+        if (best := target.best) is not None and best.value is None:
+            reasons.setdefault(best.note, []).append(f"{target.target_loss:g}")
+    source = fit.fits[-1].vertex.evidence.source
+    lines += [f"B_opt at {', '.join(at)} {note}" for note, at in reasons.items()]
+    return lines + ([f"the scatter is that of {source}"] if source else [])

@@ -1,0 +1,81 @@
+"""The kinds of fits: what the commands do with each, and the fit that `--from` names."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bss.laws
+from bss.errors import InputError
+from bss.files import read_json
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fit; here its files are fit_KIND and predict_KIND, and of_KIND in bss.advice.
+
+    Attributes:
+        about: it, in the help of `bss fit`.
+        fit: its class in bss.laws.
+        options: those of `bss predict` that say what is asked of it; others are refused.
+        policy: that `bss schedule` follows where none is named; "" for a fit of no use to any.
+        predicts_schedules: whether it predicts the loss of any schedule and rate.
+    """
+
+    about: str
+    fit: str
+    options: tuple[str, ...]
+    policy: str = ""
+    predicts_schedules: bool = False
+
+
+KINDS = {
+    "es": Kind(
+        "E(S): tokens against steps to target losses", "EsFit", ("loss", "batch"), "follow-optimum"
+    ),
+    "critical": Kind(
+        "critical batch sizes and their law, from steps to a target",
+        "CriticalFit",
+        ("params", "tokens"),
+    ),
+    "table": Kind(
+        "the law of final losses over model size, tokens and batch",
+        "TableFit",
+        ("params", "tokens", "batch", "seq_len"),
+        "best-batch",
+    ),
+    "curve": Kind(
+        "the functional scaling law, from loss curves under any schedule",
+        "CurveFit",
+        ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
+        "functional-best",
+        predicts_schedules=True,
+    ),
+}
+
+
+def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(KINDS)) -> Any:
+    """A fit whose kind is one of those that a command reads; see `read_entry`."""
+    return fit_of(read_entry(path, command, kinds))
+
+
+def fit_of(entry: dict[str, Any]) -> Any:
+    """The fit of an entry; InputError where it is damaged."""
+    return getattr(bss.laws, KINDS[entry["kind"]].fit).from_dict(entry)
+
+
+def read_entry(path: Path, command: str, kinds: Collection[str]) -> dict[str, Any]:
+    """The entry of a fit whose kind is one of those that a command reads.
+
+    Raises:
+        InputError: it is no fit, or one that other commands read.
+    """
+    entry = read_json(path, "save a fit with `bss fit … --json`", "--from")
+    kind = str(entry.get("kind"))
+    if kind in kinds:
+        return entry
+    problem = f"is of kind {entry.get('kind')!r}, no fit"
+    if kind in KINDS:
+        problem = f"is a fit of kind {kind!r}, which `bss predict` and `bss advise` read"
+    wanted = ", ".join(repr(one) for one in sorted(kinds))
+    raise InputError(f"--from {path}: {problem}; `bss {command}` reads fits of kind {wanted}")

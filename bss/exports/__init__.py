@@ -1,0 +1,73 @@
+"""A Plan as settings or code of other trainers, one file a trainer with the version it was read in.
+
+Counts come from the plan, exact. What a trainer cannot express is said in a comment line of the
+text. Its own parsers and schedules are run by slow tests where they are installed; options move, so
+check them against the version you run. A user's own is named `package.module:ATTRIBUTE`.
+"""
+
+from bss.errors import InputError
+from bss.exports.base import Export, stages
+from bss.exports.code import HEAD, functions
+from bss.exports.deepspeed import DEEPSPEED
+from bss.exports.huggingface import HUGGINGFACE
+from bss.exports.levanter import LEVANTER
+from bss.exports.maxtext import MAXTEXT
+from bss.exports.megatron import MEGATRON
+from bss.exports.olmo_core import OLMO_CORE
+from bss.exports.torchtitan import TORCHTITAN
+from bss.registry import Registry
+from bss.schedules.plan import Plan
+from bss.units import format_tokens
+
+__all__ = ["EXPORTS", "Export", "export"]
+
+EXPORTS: Registry[Export] = Registry(
+    "export",
+    {
+        "megatron": MEGATRON,
+        "levanter": LEVANTER,
+        "maxtext": MAXTEXT,
+        "huggingface": HUGGINGFACE,
+        "deepspeed": DEEPSPEED,
+        "olmo-core": OLMO_CORE,
+        "torchtitan": TORCHTITAN,
+    },
+    Export,
+)
+
+
+def export(plan: Plan, trainer: str) -> str:
+    """The settings of a trainer that come closest to a plan, as text.
+
+    Args:
+        plan: from position 0.
+        trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "huggingface", "deepspeed",
+            "olmo-core" or "torchtitan" (Python), or `package.module:ATTRIBUTE`.
+
+    Raises:
+        InputError: the trainer is unknown, the plan is a branch, or the trainer cannot be given
+            its learning rate.
+    """
+    chosen = EXPORTS[trainer]
+    if plan.start:
+        raise InputError(f"export: the plan starts at {plan.start}; export a plan from position 0")
+    if plan.rate is not None and not hasattr(plan.rate, "code"):
+        raise InputError(
+            "export: the plan's learning rate is a function of its own, without code; name it as "
+            "package.module:ATTRIBUTE"
+        )
+    if plan.rate is not None and not chosen.program and stages(plan) is None:
+        others = ", ".join(name for name, other in EXPORTS.items() if other.program)
+        raise InputError(
+            f"export: {trainer} has no settings for this learning rate; export it as code, to "
+            f"{others}"
+        )
+    about = [
+        f"# {plan.schedule} over {format_tokens(plan.budget)} tokens: {plan.steps} steps of "
+        f"sequences of {plan.seq_len} tokens; {plan.remainder_tokens} tokens remain"
+    ]
+    if plan.rate is None:
+        about.append("# The plan has no learning rate.")
+    if chosen.program:
+        about += [HEAD, chosen.program.substitute(plan=functions(plan))]
+    return "\n".join((*about, *chosen.lines(plan), *chosen.changes(plan))) + "\n"

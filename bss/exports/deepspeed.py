@@ -1,0 +1,30 @@
+"""DeepSpeed: Python, what to call before each step, and the rate for LambdaLR.
+
+DeepSpeed 0.19.8, `runtime/engine.py`: `set_train_batch_size`, `is_gradient_accumulation_boundary`.
+It counts micro-batches, so that a switch must come at a multiple of the new batch; another is told.
+"""
+
+from string import Template
+
+from bss.exports.base import Export
+from bss.exports.code import unaligned
+
+PROGRAM = Template('''
+from torch.optim.lr_scheduler import LambdaLR
+
+$plan
+
+
+def follow(engine):
+    """Call before the first micro-batch of every step."""
+    if engine.train_batch_size() != batch(engine.global_steps):
+        engine.set_train_batch_size(batch(engine.global_steps))
+
+
+# config = {"train_batch_size": batch(0), "train_micro_batch_size_per_gpu": ...}
+# optimizer = AdamW(..., **ADAMW)
+# scheduler = LambdaLR(optimizer, rate)
+# deepspeed.initialize(optimizer=optimizer, lr_scheduler=scheduler, config=config, ...)
+# A step that overflows in fp16 is counted by the engine and not by LambdaLR.''')
+
+DEEPSPEED = Export("The callback", lambda plan: unaligned(plan, "DeepSpeed's engine"), PROGRAM)

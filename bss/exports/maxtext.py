@@ -1,0 +1,74 @@
+"""MaxText: YAML, batch in sequences of one device, learning rate in steps of the plan.
+
+MaxText 0.2.5: `configs/base.yml`, `utils/maxtext_utils.py` (create_learning_rate_schedule) and
+`utils/rampup_batch.py`: a batch grows once a number of samples, by equal increments.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from bss.exports.base import Export, adam, peak, stages
+from bss.exports.rate_by_steps import differences, lengths, shape_of
+from bss.schedules.plan import Plan
+from bss.schedules.rates import Rate
+
+
+def _yaml(plan: Plan) -> Iterator[str]:
+    segments, ramp = plan.segments, _ramp(plan)
+    yield f"steps: {plan.steps}"
+    yield f"max_target_length: {plan.seq_len}"
+    yield "gradient_accumulation_steps: 1"
+    yield f"per_device_batch_size: {segments[-1 if ramp else 0].batch}.0  # by devices, if several"
+    if ramp:
+        yield "enable_rampup_batch_size: true"
+        yield f"per_device_batch_size_start: {segments[0].batch}.0  # by devices, if several"
+        step = segments[1].batch - segments[0].batch
+        yield f"per_device_batch_size_increment: {step}.0  # by devices, if several"
+        yield f"global_rampup_samples: {ramp}"
+    yield from adam(plan, "adam_b1: {!r}", "adam_b2: {!r}", "adam_weight_decay: {!r}")
+    if rate := stages(plan):
+        yield from _rate(plan, rate)
+    if len(segments) > 1 and not ramp:
+        batches = " ".join(f"{segment.start_step}:{segment.batch}" for segment in segments)
+        yield f"# MaxText's batch grows by equal increments after equal samples: not {batches}."
+
+
+def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
+    warmup, decay = lengths(plan, rate)
+    yield f"learning_rate: {peak(plan, rate)!r}"
+    yield "lr_schedule_type: wsd"
+    yield f"warmup_steps_fraction: {_fraction(warmup, plan.steps)!r}"
+    yield f"wsd_decay_steps_fraction: {_fraction(decay, plan.steps)!r}"
+    yield f"wsd_decay_style: {shape_of(rate)}"
+    yield f"learning_rate_final_fraction: {rate.floor!r}"
+    yield from differences(plan, rate, "MaxText", "at a step's start, the floor at the last")
+
+
+def _fraction(count: int, steps: int) -> float:
+    """The least fraction of the steps that MaxText rounds down to a count; it refuses sums over 1.
+
+    Examples:
+        >>> int(49 * (1 / 49)), int(49 * _fraction(1, 49))
+        (0, 1)
+    """
+    fraction = count / steps
+    return fraction if int(steps * fraction) == count else math.nextafter(fraction, 1.0)
+
+
+def _ramp(plan: Plan) -> int | None:
+    """The samples in which MaxText ramps the batch as the plan does; None where it cannot.
+
+    It takes each batch for as many steps as first consume an equal share of them.
+    """
+    batches = [segment.batch for segment in plan.segments]
+    increments = {after - before for before, after in itertools.pairwise(batches)}
+    if len(increments) != 1 or min(increments) < 0:
+        return None
+    ramped = plan.segments[:-1]
+    share = min(segment.batch * segment.steps for segment in ramped)
+    short = any(share <= segment.batch * (segment.steps - 1) for segment in ramped)
+    return None if short else share * len(ramped)
+
+
+MAXTEXT = Export("MaxText", _yaml)

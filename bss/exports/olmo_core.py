@@ -1,0 +1,54 @@
+"""OLMo-core: Python, its callback for the batch, and a scheduler with the rate.
+
+ai2-olmo-core 3.0.0, `train/callbacks/batch_size_scheduler.py`, `optim/scheduler.py`,
+`data/data_loader.py`: the batch changes by whole factors. It counts micro-batches, so that a switch
+must come at a multiple of the new batch; another is told.
+"""
+
+import itertools
+from collections.abc import Iterator
+from string import Template
+
+from bss.exports.base import Export
+from bss.exports.code import unaligned
+from bss.schedules.plan import Plan
+
+PROGRAM = Template('''\
+from dataclasses import dataclass
+
+from olmo_core.optim.scheduler import Scheduler
+from olmo_core.train import Duration
+from olmo_core.train.callbacks import BatchSizeSchedulerCallback
+
+$plan
+
+
+@dataclass
+class PlanRate(Scheduler):
+    """The plan's rate, whatever the optimizer's lr, which OLMo-core scales at a batch change."""
+
+    def get_lr(self, initial_lr, current, t_max):
+        return rate(current - 1)  # OLMo-core counts a step before it is done
+
+
+changes = BatchSizeSchedulerCallback(
+    batch_sizes=[size * SEQ_LEN for size in BATCH],
+    schedule=[Duration.steps(step) for step in FIRST],
+)
+# NumpyDataLoaderConfig(global_batch_size=batch(0) * SEQ_LEN, ...)
+# TransformerTrainModuleConfig(optim=AdamWConfig(**ADAMW), scheduler=PlanRate(), ...)
+# TrainerConfig(max_duration=Duration.steps(STEPS), ...).with_callback("batch_size", changes)''')
+
+
+def _comments(plan: Plan) -> Iterator[str]:
+    sizes = (segment.batch * plan.seq_len for segment in plan.segments)
+    for before, after in itertools.pairwise(sizes):
+        if max(before, after) % min(before, after):
+            yield (
+                f"# OLMo-core refuses the change from {before} to {after} tokens: "
+                "it changes the batch by whole factors only."
+            )
+    yield from unaligned(plan, "OLMo-core")
+
+
+OLMO_CORE = Export("OLMo-core", _comments, PROGRAM)

@@ -1,0 +1,65 @@
+"""Named sizes as fields, from seconds on a CPU to the published critical-batch set-up.
+
+"85M" to "1.2B" are the models of Zhang et al., "How Does Critical Batch Size Scale in
+Pre-training?" (2410.21676), as their repository configures them: RoPE, GELU, LayerNorm with
+QK-norm, no biases, untied, MLP of 4·d_model, the GPT-NeoX vocabulary of 50280. They are named by
+the paper; `counts()` of the model tells their exact sizes.
+"""
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from bss.errors import InputError
+
+
+def _size(layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any) -> dict[str, Any]:
+    sizes = {"num_layers": layers, "d_model": d_model, "num_heads": heads, "d_ff": 4 * d_model}
+    return {"vocab_size": vocab_size, **sizes, **choices}
+
+
+_BYTES = 256  # 0xFF, which UTF-8 never uses, ends a document
+# On an H100, steps that compute activations again take 0.69 to 0.74 of the time.
+_ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True, "remat": True}
+_PUBLISHED = {"vocab_size": 50_280, "activation": "gelu", "norm": "layer", **_ACCELERATOR}
+
+# Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus
+# for the middle, the paper's for the published. Those named layers x width fill in for laws in N;
+# 4x16 is as large as pico.
+SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "pico": _size(1, 32, 2, vocab_size=_BYTES),
+        "nano": _size(2, 64, 4, vocab_size=_BYTES),
+        "micro": _size(4, 128, 4, vocab_size=_BYTES),
+        "mini": _size(6, 256, 8, vocab_size=_BYTES),
+        "1x24": _size(1, 24, 2, vocab_size=_BYTES),
+        "1x48": _size(1, 48, 4, vocab_size=_BYTES),
+        "1x64": _size(1, 64, 4, vocab_size=_BYTES),
+        "1x72": _size(1, 72, 4, vocab_size=_BYTES),
+        "2x96": _size(2, 96, 4, vocab_size=_BYTES),
+        "2x128": _size(2, 128, 4, vocab_size=_BYTES),
+        "4x16": _size(4, 16, 2, vocab_size=_BYTES),
+        "10M": _size(6, 384, 6, vocab_size=8192, **_ACCELERATOR),
+        "25M": _size(8, 512, 8, vocab_size=8192, **_ACCELERATOR),
+        "49M": _size(10, 640, 10, vocab_size=8192, **_ACCELERATOR),
+        "85M": _size(12, 768, 12, **_PUBLISHED),
+        "151M": _size(12, 1024, 16, **_PUBLISHED),
+        "302M": _size(24, 1024, 16, **_PUBLISHED),
+        "604M": _size(12, 2048, 16, **_PUBLISHED),
+        "1.2B": _size(24, 2048, 32, **_PUBLISHED),
+    }
+)
+
+
+def size(name: str) -> Mapping[str, Any]:
+    """The fields of a named size.
+
+    Raises:
+        InputError: no size is called so.
+    """
+    if name not in SIZES:
+        close = difflib.get_close_matches(name, SIZES, n=1, cutoff=0.5)
+        suggestion = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"model={name!r}: expected one of {', '.join(SIZES)}{suggestion}")
+    return SIZES[name]

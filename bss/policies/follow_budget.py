@@ -1,0 +1,58 @@
+"""The batch schedule of a law of final losses: the best batch of every budget on the way to D.
+
+At each moment the batch is the one that would be best if the run ended there, so that it grows with
+the data; a law of final losses says nothing of how a run remembers its batches (derived here).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.laws import TableFit
+from bss.policies.policy import Basis, Limits, through
+from bss.schedules.batch import BatchSchedule
+from bss.units import format_tokens
+
+BUDGETS = 33
+
+
+@dataclass(frozen=True)
+class FollowBudget:
+    """Follows B_opt(N, D) along D.
+
+    Attributes:
+        params: the model's non-embedding parameters N.
+        constant: whether to keep the best batch of the whole budget instead.
+    """
+
+    params: int = 0
+    constant: bool = False
+
+    def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
+        """The schedule, where the fit was tested for this model and budget.
+
+        Raises:
+            InputError: no params, or they or the budget lie beyond what the fit was tested for, or
+                B_opt is unidentified on the way.
+        """
+        fit = basis.fitted(TableFit)
+        if self.params <= 0:
+            raise InputError("params: missing; say the model's size, as --set params=350M")
+        fit.check_tested({"params": self.params, "tokens": tokens})
+
+        first = tokens if self.constant else min(fit.tested["tokens"].low, tokens)
+        budgets = np.unique(np.geomspace(first, tokens, BUDGETS))
+        batches = [_batch(fit, self.params, at) / basis.seq_len for at in budgets]
+        ideal = through(np.log(budgets), np.log(np.maximum(batches, 1.0)))
+        return limits.within(basis.measured).follow(ideal, tokens)
+
+
+def _batch(fit: TableFit, params: int, tokens: float) -> float:
+    best = fit.best_batch(params, tokens)
+    if best.value is None:
+        raise InputError(
+            f"fit: B_opt at {format_tokens(params)} and {format_tokens(int(tokens))} tokens is "
+            f"{best.note}; measure smaller and larger batches, each at its own best rate"
+        )
+    return best.value

@@ -1,0 +1,1 @@
+"""What is known of a run by compiling it from shapes alone."""

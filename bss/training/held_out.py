@@ -1,0 +1,173 @@
+"""The held-out numbers of runs that are compared: on which sequences, and what columns call them.
+
+A column is SET_METRIC of the weights and SET_METRIC_avg_HALFLIFE of a weight average; its standard
+error over the sequences is that with _se behind it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bss.data.shards import beside
+from bss.errors import InputError
+from bss.training import metrics
+from bss.training.config import HeldOutSet, RunConfig
+from bss.training.devices.mesh import by_position
+from bss.training.evaluation import Evaluation, MetricSums
+from bss.training.source import Source
+from bss.training.step import State
+
+ALONG, AT_THE_END = "eval", "test"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A held-out set as it is evaluated.
+
+    Attributes:
+        n: sequences.
+        targets: of each.
+        bytes_per_token: of its text; None where tokens are none.
+        sequences: on the devices, int32 [N, b, T+1].
+        programs: by metric, (params, sequences) -> MetricSums.
+    """
+
+    n: int
+    targets: int
+    bytes_per_token: float | None
+    sequences: jax.Array
+    programs: dict[str, Any]
+
+
+class HeldOut:
+    """The held-out sets of runs that differ in no set or metric, and the programs over them."""
+
+    def __init__(self, run: RunConfig, source: Source, shards: Path):
+        """Reads the sequences and finds the metrics; those of other content lie beside `shards`.
+
+        Raises:
+            InputError: too few sequences, no such shards, a metric that cannot be measured.
+        """
+        config, self._run = run.evaluation, run
+        seq_len = config.seq_len or run.data.seq_len
+        self._metrics = metrics.by_column_name(config.metrics)
+        sets = [HeldOutSet(ALONG, tokens=config.tokens), *config.sets]
+        if config.test_tokens:
+            sets.append(HeldOutSet(AT_THE_END, split="test", tokens=config.test_tokens))
+        _check_columns([one.name for one in sets], [*self._metrics])
+        self._read = {one.name: _read(one, run, source, shards, seq_len) for one in sets}
+        for _, bytes_per_token in self._read.values():
+            model = metrics.Evaluated(run.model, bytes_per_token=bytes_per_token)
+            for name, metric in self._metrics.items():
+                metrics.check(name, metric, model, seq_len)
+
+    def compile(self, evaluation: Evaluation) -> None:
+        """Compiles the programs."""
+        self._fleet = evaluation.fleet
+        self._choose = evaluation.chooser()
+        if self._run.averages:
+            self._pick = evaluation.picker()
+        self._sets = {name: self._compiled(name, evaluation) for name in self._read}
+
+    def _compiled(self, name: str, evaluation: Evaluation) -> Fixed:
+        sequences_nxT1, bytes_per_token = self._read[name]
+        n, width = sequences_nxT1.shape
+        measures = {"loss": evaluation.loss} | {
+            name: evaluation.metric(metric, bytes_per_token)
+            for name, metric in self._metrics.items()
+        }
+        programs = {m: evaluation.sums_of(n, width, one) for m, one in measures.items()}
+        mesh, shape = evaluation.mesh, evaluation.shape(n, width)
+        on_devices = by_position(sequences_nxT1.__getitem__, n, shape, mesh)
+        return Fixed(n, width - 1, bytes_per_token, on_devices, programs)
+
+    def along(self, state: State) -> dict[str, Any]:
+        """Columns of a curve: numbers, or arrays over a fleet; bits per byte for text."""
+        columns: dict[str, Any] = {}
+        for name in self._sets:
+            columns |= self._columns(name, state) if name != AT_THE_END else {}
+        if (per_token := self._sets[ALONG].bytes_per_token) is not None:
+            columns["bits_per_byte"] = metrics.per_byte(columns["eval_loss"], per_token)
+        return columns
+
+    def at_the_end(self, state: State) -> dict[str, Any]:
+        """Those of the test split, where the run asks for it."""
+        return self._columns(AT_THE_END, state) if AT_THE_END in self._sets else {"test_loss": None}
+
+    def _columns(self, name: str, state: State) -> dict[str, Any]:
+        """Of one set: means and their standard errors, of the weights and of every average."""
+        one, columns = self._sets[name], {}
+        for label, params in self._weights(state):
+            for metric, program in one.programs.items():
+                sums = jax.device_get(program(params, one.sequences))
+                columns |= _numbers(f"{name}_{metric}{label}", sums, one, fleet=self._fleet)
+        return columns
+
+    def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
+        """The weights that the optimizer says are evaluated, and the averages, one at a time."""
+        yield "", self._choose(state.params, state.optimizer)
+        for place, half_life in enumerate(self._run.averages):
+            yield f"_avg_{half_life}", self._pick(state.averages, np.int32(place))
+
+
+def loss_columns(run: RunConfig) -> frozenset[str]:
+    """The columns of held-out losses: a run whose losses are not finite has diverged."""
+    sets = ALONG, AT_THE_END, *(one.name for one in run.evaluation.sets)
+    labels = "", *(f"_avg_{half_life}" for half_life in run.averages)
+    return frozenset(f"{name}_loss{label}" for name in sets for label in labels)
+
+
+def _numbers(column: str, sums: MetricSums, one: Fixed, *, fleet: bool) -> dict[str, Any]:
+    """The mean and its standard error; a number each where sequences are told apart by parts."""
+    total, each = (np.asarray(x, float) for x in sums)
+    parts = total.shape[fleet:]  # those of a sequence come last
+    targets = one.targets // math.prod(parts)
+    mean = total / (one.n * targets)
+    means = each.reshape(*total.shape[:fleet], -1, *parts) / targets
+    of_sequences = means[:, : one.n] if fleet else means[: one.n]
+    with np.errstate(invalid="ignore"):  # of what is not finite
+        error = of_sequences.std(int(fleet), ddof=1) / math.sqrt(one.n) if one.n > 1 else None
+    if not parts:
+        return {column: mean, f"{column}_se": error}
+    numbers: dict[str, Any] = {}
+    for k in range(*parts):
+        numbers[f"{column}_{k + 1}"] = mean[..., k]
+        numbers[f"{column}_{k + 1}_se"] = None if error is None else error[..., k]
+    return numbers
+
+
+def _read(
+    one: HeldOutSet, run: RunConfig, source: Source, shards: Path, seq_len: int
+) -> tuple[np.ndarray, float | None]:
+    """The sequences of a set, int32 [n, T+1], and its bytes per token."""
+    if one.content in ("", run.data.content):
+        return source.held_out(one.split, one.tokens, seq_len), source.bytes_per_token(one.split)
+    from bss.data.stream import held_out  # here, so that only text needs grain
+
+    other = beside(shards, one.content)
+    if other.vocab_size > run.model.vocab_size:
+        raise InputError(
+            f"evaluation.sets: {other.directory} has {other.vocab_size} tokens, the model "
+            f"{run.model.vocab_size}; prepare it with the run's tokenizer"
+        )
+    return held_out(other, one.split, seq_len, one.tokens), other.bytes_per_token(one.split)
+
+
+def _check_columns(sets: list[str], own: list[str]) -> None:
+    """Refuses names of which two make one column."""
+    pairs = [(name, metric) for name in sets for metric in ("loss", *own)]
+    seen: dict[str, str] = {}
+    for name, metric in pairs:
+        for column in (f"{name}_{metric}", f"{name}_{metric}_se"):
+            which = f"{metric} on {name}"
+            if column in seen:
+                raise InputError(
+                    f"evaluation: {which} and {seen[column]} are both the column {column}; "
+                    "rename a metric or a set"
+                )
+            seen[column] = which

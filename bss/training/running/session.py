@@ -1,0 +1,76 @@
+"""Everything runs need before their next step: data, state, compiled programs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jax.sharding import Mesh
+
+from bss.training.config import DataConfig
+from bss.training.devices.mesh import on_gpus
+from bss.training.evaluation import Evaluation
+from bss.training.execution import compiler_options
+from bss.training.held_out import HeldOut
+from bss.training.record.ledger import Ledger
+from bss.training.running.buckets import Programs
+from bss.training.running.fleet import Dispatches, compile_steps, stack
+from bss.training.running.prefetch import Dispatch, step_inputs
+from bss.training.source import Source
+from bss.training.step import State, make_step, state_shapes
+
+
+class Session:
+    """One process's share of runs that stand at the same tokens. Only `state` changes.
+
+    Attributes:
+        ledgers: the runs' books.
+        state: of a run; of a fleet, on a leading axis.
+        inputs: the steps that are left.
+        programs: those that take them, by their names in the inputs.
+        held_out: the evaluation.
+    """
+
+    inputs: Iterable[Dispatch]
+    programs: Programs | dict[int, Any]
+
+    def __init__(
+        self,
+        restored: Sequence[tuple[Ledger, State]],
+        sources: Mapping[DataConfig, Source],
+        mesh: Mesh,
+        *,
+        fleet: bool,
+    ):
+        """Starts compiling; a `fleet` is done by one program, one that is none is a run.
+
+        Raises:
+            InputError: too little data, a bucket the devices cannot share, an attention kernel that
+                they cannot run.
+        """
+        self.ledgers, self.mesh = [ledger for ledger, _ in restored], mesh
+        run, execution, plan = (lead := self.ledgers[0]).run, lead.execution, lead.plan
+        source, options = sources[run.data], compiler_options(execution, mesh)
+        self.held_out = HeldOut(run, source, Path(execution.data))
+        attention = execution.attention_of(run, mesh)
+        for ledger in self.ledgers:
+            ledger.note_execution(mesh, attention, len(self.ledgers))
+        if fleet:
+            self.state, shapes, self._pick = stack([state for _, state in restored], mesh)
+            self.inputs = Dispatches(self.ledgers, sources)
+            self.programs = compile_steps(self.inputs, shapes, mesh, options, attention)
+        else:
+            ((_, self.state),) = restored
+            shapes, self._pick = state_shapes(run, mesh), lambda state, _: state
+            ladder = execution.ladder(run)
+            self.inputs = step_inputs(plan, lead.first_step, source, ladder, run.averages)
+            step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
+            self.programs = Programs(step, shapes, ladder.capacity(plan), run, mesh, options)
+        bucket = execution.evaluation_bucket
+        self.held_out.compile(Evaluation(run, mesh, shapes, bucket, options, attention, fleet))
+        if on_gpus(mesh) and isinstance(self.programs, Programs):
+            # Its compiler tries kernels on the device, and breaks what is being recorded there.
+            self.programs.wait()
+
+    def member(self, m: int) -> State:
+        """The state of the run at a place."""
+        return self._pick(self.state, m)

@@ -1,0 +1,151 @@
+"""The losses that are judged: at rates chosen on the first seeds, of the seeds after them."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bss.files import read_json
+from bss.points.claims import Claim
+from bss.points.interior import Placement, positions
+from bss.points.standings import ENDINGS, tuned
+from experiments.hypotheses import lower
+
+Config = dict[str, Any]
+Cell = tuple[str, str]
+"""A rule and an ending."""
+
+STEP, TOKENS = "0.95 per step", "half-life 7K"
+"""The two rules that were registered."""
+
+LARGER = "At its own rate the rule with the larger beta2 ends lower"
+
+
+def endings_of(ended: Mapping[Cell, Any]) -> list[str]:
+    """The endings of some rules, in the order of ENDINGS."""
+    return [ending for ending in ENDINGS if any(own == ending for _, own in ended)]
+
+
+def in_part(part: str, **known: Any) -> partial[Claim]:
+    """A claim of this study, in nats of test loss, from the contenders of a part."""
+    return partial(lower, table=f"results/second_moment/{part}/contenders.csv", **known)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part of the study wrote: final losses, curves at constant rate, its config."""
+
+    contenders: pd.DataFrame
+    runs: pd.DataFrame
+    config: Config
+
+    @cached_property
+    def judged(self) -> dict[Cell, pd.DataFrame]:
+        """Test losses of the seeds that are judged, [batch, seed], by rule and ending."""
+        return losses(judged(self.contenders, self.config))
+
+    @cached_property
+    def chose(self) -> dict[Cell, pd.DataFrame]:
+        """Held-out losses [batch, seed] of the seeds that chose the rates, at the best rate."""
+        seeds = self.contenders["seed"].isin(self.config["seeds"][: self.config["choosing"]])
+        constant = self.contenders["role"] == "constant"
+        return dict(_by_cell(tuned(self.contenders.loc[seeds & constant]), "eval_loss"))
+
+    @cached_property
+    def inner(self) -> dict[Cell, float]:
+        """The batch between the ends with the lowest held-out loss on the seeds that chose."""
+        return {
+            cell: float(chose.mean(axis="columns").iloc[1:-1].idxmin())  # type: ignore[arg-type]
+            for cell, chose in self.chose.items()
+        }
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a sequence."""
+        return int(self.config["setup"]["text"]["seq_len"])
+
+
+def read_part(folder: Path) -> Part:
+    """A part from its folder of results; InputError where they are not there."""
+    config = read_json(folder / "experiment.json", "run the part first")["config"]
+    runs = pd.read_parquet(folder / "runs.parquet")
+    return Part(pd.read_csv(folder / "contenders.csv"), runs, config)
+
+
+def of_both(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:
+    """Judged losses of two parts, and a config with the rules of both."""
+    rules = {rule["name"]: rule for part in (first, second) for rule in part.config["rules"]}
+    return first.judged | second.judged, {**first.config, "rules": [*rules.values()]}
+
+
+def of_beta2(config: Config) -> list[str]:
+    """The rules of a part that change how beta2 follows the batch, and nothing else."""
+    own = {"optimizer.beta2", "optimizer.beta2_half_life"}
+    return [rule["name"] for rule in config["rules"] if rule["changes"].keys() <= own]
+
+
+def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """The rows of contenders.csv that are judged, with `trials`, how many rates were tried.
+
+    Where no arm has several rates every seed is judged.
+    """
+    seeds = config["seeds"][: config["choosing"]]
+    best = tuned(whole(table, seeds)).drop_duplicates(["name", "rate"])
+    keys = ["name", "rate", "peak_lr"]
+    chosen = table.merge(best[[*keys, "trials"]], on=keys)
+    several = bool((chosen["trials"] > 1).any())
+    return chosen.loc[~chosen["seed"].isin(seeds)] if several else chosen
+
+
+def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
+    """The rows of rates at which every one of these seeds finished."""
+    some = table[table["seed"].isin([*seeds])]
+    counts = some.groupby(["name", "rate", "peak_lr"])["seed"].transform("nunique")
+    return some.loc[counts == len(seeds)]
+
+
+def losses(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
+    """Test losses of constant batches by rule and ending, [batch, seed]; seeds that all have.
+
+    Args:
+        table: rows of contenders.csv, one peak_lr for each name and ending.
+    """
+    return {cell: seeds.dropna(axis="columns") for cell, seeds in _by_cell(table, "test_loss")}
+
+
+def _by_cell(table: pd.DataFrame, column: str) -> Iterator[tuple[Cell, pd.DataFrame]]:
+    """A column of constant batches, [batch, seed], by rule and ending."""
+    constants = table.loc[table["role"] == "constant"].astype({"batch": int})
+    for (rule, ending), rows in constants.groupby(["rule", "rate"], sort=False):  # type: ignore[misc]
+        yield (str(rule), str(ending)), rows.pivot(index="batch", columns="seed", values=column)
+
+
+def where_best(part: Part) -> dict[Cell, Placement]:
+    """Where the best batch lies, by rule and ending: what was guessed before the runs."""
+    return positions(part.judged, part.inner)
+
+
+def score(places: Mapping[Cell, Placement], guess: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """The guess beside what was found, a row for each rule and ending."""
+    return pd.DataFrame(
+        [
+            {
+                "rule": rule,
+                "ending": ending,
+                "guess": guess[rule][ending],
+                "found": at.verdict,
+                "right": guess[rule][ending] == at.verdict,
+                "best batch": at.best,
+                "inner": at.inner,
+                "smallest above": at.smallest_above,
+                "largest above": at.largest_above,
+                "p": at.p,
+                "p adjusted": at.p_adjusted,
+                "seeds": at.n,
+            }
+            for (rule, ending), at in places.items()
+        ]
+    )
