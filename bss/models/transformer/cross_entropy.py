@@ -29,7 +29,9 @@ def cross_entropy(x_BxTxM, head_MxV, targets_BxT) -> jax.Array:
     """
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
-        return jnp.sum(_each(matmul(x_BxTxM, head_MxV, jnp.float32), targets_BxT))
+        logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
+        normaliser_BxT = jax.nn.logsumexp(logits_BxTxV, axis=-1)
+        return jnp.sum(normaliser_BxT - _picked(logits_BxTxV, targets_BxT))
     return _in_chunks(x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
 
 
@@ -37,18 +39,28 @@ def cross_entropies(x_BxTxM, head_MxV, targets_BxT) -> tuple[jax.Array, jax.Arra
     """As `cross_entropy`, bit by bit, and [B, T] of what it sums; without a gradient."""
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
-        logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
+        parts = _parts(matmul(x_BxTxM, head_MxV, jnp.float32), targets_BxT)
         # Apart, so that the sum is compiled as where it is alone, and has its bits.
-        again_BxTxV = jax.lax.optimization_barrier(logits_BxTxV)
-        return jnp.sum(_each(logits_BxTxV, targets_BxT)), _each(again_BxTxV, targets_BxT)
+        return jnp.sum(_each(*parts)), _each(*jax.lax.optimization_barrier(parts))
     flat = x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1)
     total, losses_Nx1 = _chunk_by_chunk(*flat)
     return total, losses_Nx1.reshape(targets_BxT.shape)
 
 
-def _each(logits_BxTxV, targets_BxT):
-    picked_BxT = jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
-    return jax.nn.logsumexp(logits_BxTxV, axis=-1) - picked_BxT
+def _parts(logits_BxTxV, targets_BxT):
+    """Of each target: the largest logit, the sum of exponentials below it, the target's logit."""
+    largest_BxT = jnp.max(logits_BxTxV, axis=-1)
+    largest_BxT = jnp.where(jnp.isfinite(largest_BxT), largest_BxT, 0)
+    sum_BxT = jnp.exp(logits_BxTxV - largest_BxT[..., None]).sum(-1)
+    return largest_BxT, sum_BxT, _picked(logits_BxTxV, targets_BxT)
+
+
+def _each(largest_BxT, sum_BxT, picked_BxT):
+    return jnp.log(sum_BxT) + largest_BxT - picked_BxT
+
+
+def _picked(logits_BxTxV, targets_BxT):
+    return jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
 
 
 @jax.custom_vjp
@@ -102,8 +114,7 @@ def _losses(x_nxM, head_MxW, vocab: int, targets_n):
     if (filled_up := head_MxW.shape[1]) > vocab:
         logits_nxW = jnp.where((jnp.arange(filled_up) < vocab)[None], logits_nxW, -jnp.inf)
     normaliser_n = jax.nn.logsumexp(logits_nxW, axis=-1)
-    picked_n = jnp.take_along_axis(logits_nxW, targets_n[:, None], axis=-1)[:, 0]
-    return normaliser_n - picked_n, logits_nxW, normaliser_n
+    return normaliser_n - _picked(logits_nxW, targets_n), logits_nxW, normaliser_n
 
 
 def _each_chunk(add: Callable[..., Any], sums: Any, x_NxM, targets_N, vocab: int) -> Any:
