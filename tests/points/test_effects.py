@@ -41,6 +41,7 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
     assert own and pooled
     assert own.variance == pytest.approx(np.var(values, ddof=1) / 40)
     assert pooled.variance == pytest.approx(own.variance, rel=0.15)
+    assert (own.freedom, pooled.freedom) == (39, 39)
     # Rows that come in groups of four are no forty: the error doubles.
     repeated = np.repeat(values[:10], 4)
     grouped = by_groups(lambda w: float(w @ repeated / w.sum()), np.repeat(range(10), 4).tolist())

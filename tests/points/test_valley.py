@@ -66,6 +66,17 @@ def test_a_run_that_missed_its_target_closes_its_side():
     assert found.below < without.below
 
 
+@pytest.mark.parametrize(("above", "end"), [(0.5, 32.0), (2, 64.0)])
+def test_a_bound_tells_of_an_end_when_it_is_a_scatter_above_the_least(above, end):
+    losses = quartic(8.0) + 0.004 * np.random.default_rng(0).standard_normal(7)
+    bound = BATCH == 64
+    scatter = 0.0026
+    least = losses[~bound].min()
+    found = valley_of(np.where(bound, least + above * scatter, losses), bound=bound)
+    assert found.scatter == pytest.approx(scatter, rel=0.02)
+    assert found.ends == (1.0, end)
+
+
 def test_one_outlier_is_told_and_does_not_decide():
     clean = [quartic(8.0) + 0.001 * np.random.default_rng(i).standard_normal(7) for i in range(6)]
     spoiled = [clean[0] + 0.06 * (BATCH == 32), *clean[1:]]

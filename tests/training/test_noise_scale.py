@@ -58,6 +58,10 @@ def test_the_averages_weigh_tokens_and_not_steps():
     assert whole == pytest.approx((4.0, 4.5))
 
 
+def test_after_one_step_it_is_that_step_s_ratio():
+    assert noise_scale(update(NoiseAverages(), 6.0, 2.0, 10, 10_000)) == pytest.approx(3)
+
+
 def test_a_mean_gradient_lost_in_noise_has_no_noise_scale():
     assert noise_scale(NoiseAverages(1.0, -0.1)) is None
 

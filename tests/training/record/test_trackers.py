@@ -1,9 +1,11 @@
 """Trackers: told of every row by every way of training, and no harm to a run whatever they do."""
 
 import json
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.training.record import background
 from bss.training.record.directory import read_curve, run_path
+from bss.training.record.status import RunStatus
+from bss.training.record.trackers.wandb import WeightsAndBiases
 from bss.training.running.loop import Interrupted, train, train_fleet
 from tests.training.own_trackers import released
 
@@ -153,6 +157,23 @@ def test_wandb_offline_keeps_the_curve(tiny_run, tiny_execution, monkeypatch):
         (file,) = path.glob("wandb/offline-run-*/*.wandb")
         assert run.id in file.name
         assert wandb_rows(file) == pytest.approx([row["eval_loss"] for row in read_curve(path)])
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("finished", 0), ("diverged", 1)])
+def test_wandb_is_told_how_it_ended(tiny_run, tmp_path, monkeypatch, outcome, code):
+    codes = []
+    wandb_run = SimpleNamespace(
+        define_metric=lambda *_, **__: None,
+        summary={},
+        finish=lambda exit_code: codes.append(exit_code),
+    )
+    stub = SimpleNamespace(init=lambda **_: wandb_run, Settings=dict)
+    monkeypatch.setitem(sys.modules, "wandb", stub)
+    tracker = WeightsAndBiases()
+    tracker.begin(tiny_run, tmp_path, 0)
+    tracker.end(RunStatus(outcome, tokens=7))
+    assert codes == [code]
+    assert wandb_run.summary["status"] == outcome
 
 
 def wandb_rows(file):
