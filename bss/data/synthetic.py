@@ -46,7 +46,7 @@ _POSITIONS = 1 << 64
 _ENTROPY_BLOCK = 1024
 
 
-def _multiply_high(a, b):
+def multiply_high(a, b):
     """The upper 32 of the 64 bits of a product of uint32, which JAX has no wider type for."""
     a_high, a_low, b_high, b_low = a >> 16, a & 0xFFFF, b >> 16, b & 0xFFFF
     first = a_high * b_low + ((a_low * b_low) >> 16)
@@ -71,7 +71,7 @@ def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
     def step(memory_nxRxD, bits_n):
         weights_nxV = tables.weights[levels(tables, memory_nxRxD)]
         reached_nxV = jnp.cumsum(weights_nxV, axis=1)
-        drawn_n = _multiply_high(bits_n, reached_nxV[:, -1])
+        drawn_n = multiply_high(bits_n, reached_nxV[:, -1])
         token_n = jnp.sum(reached_nxV <= drawn_n[:, None], axis=1, dtype=jnp.int32)
         return remember(tables, memory_nxRxD, token_n), token_n
 

@@ -122,7 +122,7 @@ def test_an_interrupted_preparation_leaves_nothing(sources, tmp_path, monkeypatc
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patch:
-        patch.setattr("bss.data.prepare._write_split", full)
+        patch.setattr("bss.data.tokenizers.ByteTokenizer.encode_batch", full)
         with pytest.raises(InputError, match=r"root: cannot prepare .*No space left on device"):
             prepare("files", root=tmp_path / "data", roots=[sources])
     assert sorted(p.name for p in (tmp_path / "data").iterdir()) == [".lock"]

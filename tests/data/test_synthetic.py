@@ -128,7 +128,7 @@ def test_multiply_high_is_the_upper_word():
     drawn = np.random.default_rng(0).integers(0, 2**32, 200).tolist()
     a, b = np.array(list(itertools.product(edges + drawn, edges)), np.uint32).T
     high = (a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)
-    np.testing.assert_array_equal(synthetic._multiply_high(jax.numpy.array(a), b), high)
+    np.testing.assert_array_equal(synthetic.multiply_high(jax.numpy.array(a), b), high)
 
 
 def test_log_probs_of_targets_average_to_minus_the_entropy():

@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from bss import plots
 from bss.advice.published import FIT
@@ -11,7 +12,7 @@ from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves
 from bss.plots.final_loss import table_figure
-from bss.plots.style import _decimal_ticks, _doubling_ticks, batch_styles, law_styles, svg
+from bss.plots.style import batch_axis, batch_styles, count_axis, law_styles, svg
 from bss.points.contrasts import Contrast
 from bss.points.standings import standings
 from bss.policies.follow_optimum import optimal_batch
@@ -306,10 +307,18 @@ def test_batches_darken_monotonically():
 
 
 def test_ticks_are_round():
-    assert _decimal_ticks(9e4, 2.1e6, 6) == [1e5, 2e5, 3e5, 5e5, 1e6, 2e6]
-    assert _decimal_ticks(9e4, 1.1e7, 6) == [1e5, 3e5, 1e6, 3e6, 1e7]
-    assert _doubling_ticks(0.8, 40) == [1, 2, 4, 8, 16, 32]
-    assert len(_decimal_ticks(1, 1e13, 6)) <= 7
+    axes = Figure().subplots()
+    axes.set_xscale("log")
+
+    def ticks(low, high, make):
+        axes.set_xlim(low, high)
+        make(axes.xaxis)
+        return axes.xaxis.get_majorticklocs().tolist()
+
+    assert ticks(9e4, 2.1e6, count_axis) == [1e5, 2e5, 3e5, 5e5, 1e6, 2e6]
+    assert ticks(9e4, 1.1e7, count_axis) == [1e5, 3e5, 1e6, 3e6, 1e7]
+    assert ticks(0.8, 40, batch_axis) == [1, 2, 4, 8, 16, 32]
+    assert len(ticks(1, 1e13, count_axis)) <= 7
 
 
 def test_the_svg_is_reproducible_and_fetches_nothing(planted):

@@ -16,6 +16,7 @@ from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import lineage_curve, list_runs, run_table
+from bss.sweeps.workers import WorkerProcess
 from bss.tables import check_runs
 from bss.training.config import Parent
 from bss.training.record.directory import read_curve, read_status
@@ -45,7 +46,7 @@ def test_a_sweep_with_a_branch_and_a_diverging_run(engine, tiny_run, tiny_execut
     assert "have hash" in statuses[refused.id].message
 
     runs.remove(refused)
-    monkeypatch.setattr(engine, "_train_some", None)  # nothing is left to train
+    monkeypatch.setattr(WorkerProcess, "train", None)  # nothing is left to train
     assert engine.train(runs, execution) == {run.id: statuses[run.id] for run in runs}
     _check_index(Path(execution.runs), trunk, branch, wild)
 
@@ -96,7 +97,8 @@ def test_a_worker_that_leaves_is_replaced(
 ):
     long = overlay(tiny_run, ENDLESS | {"seed": 1})
     others = [overlay(tiny_run, {"schedule.tokens": 512, "seed": seed}) for seed in (2, 3)]
-    monkeypatch.setattr(engine, "_slots", engine.slots()[:1])
+    one_slot = engine.slots()[:1]
+    monkeypatch.setattr(engine, "slots", lambda: one_slot)
     sender = signal_worker_once_running(engine, long, tiny_execution, number)
     statuses = engine.train([long, *others], tiny_execution)
     sender.join()

@@ -32,7 +32,7 @@ _OF_ANOTHER = ("Gloo", "NCCL", "oordination", "arrier", "heartbeat")
 _STARTER = "BSS_STARTED_BY"
 _HEARTBEAT_SECONDS = 30
 _LEAVE_SECONDS = 60
-_FOLLOW_SECONDS = 20
+FOLLOW_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def start(processes: int) -> int:
     while any(process.poll() is None for process in started):
         failed = failed or next((p.returncode for p in started if p.returncode), 0)
         if failed and deadline == float("inf"):
-            deadline = time.monotonic() + _FOLLOW_SECONDS
+            deadline = time.monotonic() + FOLLOW_SECONDS
         if time.monotonic() > deadline:
             pass_on(signal.SIGKILL, None)
         time.sleep(0.05)

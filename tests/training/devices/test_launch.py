@@ -109,7 +109,7 @@ def test_the_status_is_that_of_the_first_that_failed(started, code, status, says
 
 
 def test_one_that_stays_behind_a_failure_is_ended(started, monkeypatch, capfd, tmp_path):
-    monkeypatch.setattr(launch, "_FOLLOW_SECONDS", 0.2)
+    monkeypatch.setattr(launch, "FOLLOW_SECONDS", 0.2)
     code = (
         "import pathlib, time\n"
         "time.sleep(60) if sys.argv[2][-1] == '1' else sys.exit(5)\n"
