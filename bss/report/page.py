@@ -45,7 +45,7 @@ def write_report(results: Path, file: Path) -> None:
 
     Args:
         results: directory with experiment.json, and any of runs.parquet, points.csv, fits.json,
-            comparison.json, fit.json, schedule.json, contenders.csv, throughput.csv, other CSV
+            comparison.json, fit.json, schedule.json, contenders.csv, other CSV
             tables and PNG pictures.
         file: the HTML file.
 
@@ -111,7 +111,7 @@ def write_page(file: Path, page: str) -> None:
 def _content(results: Reported) -> dict[str, Any]:
     """Everything the template shows; a section whose value is empty is left out."""
     fits = [fit for group in results.fits.values() for fit in group.values()]
-    contenders, throughput, final = results.contenders, results.throughput, results.table_fit
+    contenders, final = results.contenders, results.table_fit
     runs = None if results.runs is None else _shown(results.runs)
     return vars(results) | {
         "question": results.experiment.get("question", ""),
@@ -137,10 +137,6 @@ def _content(results: Reported) -> dict[str, Any]:
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and compared_loss(contenders) == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
-        "throughput": None if throughput is None else tables.throughput_table(throughput),
-        "recompilations": None
-        if throughput is None
-        else int(throughput.drop_duplicates("run")["recompilations"].to_numpy().sum()),
         "tables": {name: tables.plain_table(table) for name, table in results.tables.items()},
         "pictures": {n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
         "tokens": format_tokens,
@@ -191,8 +187,6 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
         figures["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)
     if results.contenders is not None:
         figures["contenders"] = plots.contenders_figure(results.contenders)
-    if results.throughput is not None:
-        figures["throughput"] = plots.throughput_figure(results.throughput)
     return figures
 
 

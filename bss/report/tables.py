@@ -124,30 +124,6 @@ def contender_tables(contenders: pd.DataFrame) -> list[Table]:
     ]
 
 
-def throughput_table(throughput: pd.DataFrame) -> Table:
-    """A row per contender's run, its batches side by side."""
-    rows = []
-    for _, run in throughput.groupby("run", sort=False):
-        speeds = zip(run["batch"], run["tokens_per_second"], strict=True)
-        use = [number(share, ".1%") for share in run["mfu"] if np.isfinite(share)]
-        first = run.iloc[0]
-        rows.append(
-            [
-                str(first["name"]),
-                f"{run['tokens'].to_numpy().sum():,.0f}",
-                ", ".join(f"{batch:g}: {speed:,.0f}" for batch, speed in speeds),
-                ", ".join(use) or "–",
-                f"{first['programs']:g}",
-                f"{first['recompilations']:g}",
-            ]
-        )
-    columns = [
-        "run", "tokens trained", "batch: tokens per second", "model FLOP utilisation", "programs",
-        "recompilations",
-    ]  # fmt: skip
-    return Table("", columns, rows)
-
-
 def plain_table(table: pd.DataFrame) -> Table:
     """The first rows of a table as it is."""
     shown = table.head(MOST_ROWS)

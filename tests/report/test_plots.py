@@ -36,7 +36,6 @@ def figures(planted):
         "es": plots.es_panels(planted.points, planted.fits),
         "batches": plots.batch_against_loss(planted.fits),
         "contenders": plots.contenders_figure(planted.contenders()),
-        "throughput": plots.throughput_figure(planted.throughput),
     }
 
 
@@ -48,7 +47,6 @@ LABELS = {
     "es": ("optimizer steps to the target S", "tokens to the target E"),
     "batches": ("target loss (nats per token), falling →", "$B_{opt}$ (sequences)"),
     "contenders": ("final test loss (nats per token)",),
-    "throughput": ("batch (sequences)", "tokens per second"),
 }
 
 
@@ -88,9 +86,9 @@ def test_texts_that_lie_on_one_another_are_found(planted):
     title = figure.axes[0].get_title("left")
     figure.axes[0].set_title("a remark as long as the panel", loc="right")
     assert ("a remark as long as the panel", title) in collisions(figure)
-    figure = plots.throughput_figure(planted.throughput)
-    figure.axes[0].plot([1, 32], [0, 3e4], label="all")
-    figure.axes[0].legend(loc="lower left")
+    figure = plots.loss_curves(planted.runs, planted.targets)
+    figure.axes[0].plot([1e5, 1.6e6], [1.3, 2.2], label="all")
+    figure.axes[0].legend(loc="center")
     assert ("legend", "data") in collisions(figure)
 
 
@@ -293,11 +291,6 @@ def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
     assert label == "final held-out loss (nats per token)"
 
 
-def test_utilisation_has_a_panel_where_it_is_known(planted):
-    assert len(plots.throughput_figure(planted.throughput).axes) == 1
-    assert len(plots.throughput_figure(planted.throughput.assign(mfu=0.4)).axes) == 2
-
-
 def test_batches_darken_monotonically():
     styles = batch_styles([1, 2, 4, 8, 16, 32])
     grey = [np.dot(style["color"][:3], [0.299, 0.587, 0.114]) for style in styles.values()]
@@ -313,10 +306,10 @@ def test_ticks_are_round():
 
 
 def test_the_svg_is_reproducible_and_fetches_nothing(planted):
-    first, second = (svg(plots.throughput_figure(planted.throughput)) for _ in range(2))
+    first, second = (svg(plots.contenders_figure(planted.contenders())) for _ in range(2))
     assert first == second
     assert first.startswith("<svg") and "<metadata" not in first and "<text" not in first
-    named = svg(plots.throughput_figure(planted.throughput), "one of two")
+    named = svg(plots.contenders_figure(planted.contenders()), "one of two")
     first_ids, ids = (re.findall(r' id="(.*?)"', text) for text in (first, named))
     assert set(ids) == set(re.findall(r'(?:href="|url\()#(.*?)[")]', named))
     assert len(ids) == len(set(ids)) and not set(ids) & set(first_ids)
