@@ -3,7 +3,7 @@
 import argparse
 
 from bss.cli.fit_critical import law_line
-from bss.cli.output import Output, Table, drawing, estimate
+from bss.cli.output import Output, Table, estimate
 from bss.cli.predict import beyond
 from bss.errors import InputError
 from bss.laws import CriticalFit
@@ -52,5 +52,4 @@ def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
     table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
     notes = [law_line(law)]
     notes += [f"warning: {n} {by:.3g} times outside those fitted" for n, by in outside.items()]
-    figure = drawing("predictions.critical_figure", fit, *next(iter(point.items())))
-    return Output(payload, [table], notes, figure=figure if len(point) == 1 else None)
+    return Output(payload, [table], notes)

@@ -1,9 +1,8 @@
 """bss predict, from a fit of loss curves: the loss of a schedule, or of the runs of a table."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,27 +14,17 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.forecast import along, forecast, last_losses, tested, untested
+from bss.laws.functional.forecast import last_losses, tested, untested
 from bss.laws.functional.paths import plan_path
+from bss.predictions.registration import Prediction
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
 from bss.tables import Reading
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 
 OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
-EARLY = 0.02  # of the longest run: no losses are drawn before it
-
-
-class OfSchedule(NamedTuple):
-    """What was printed of one schedule, and what it is made of."""
-
-    output: Output
-    batch: BatchSchedule
-    rate: rates.Rate
-    tokens: int
-    loss: Estimate
-    beyond: tuple[str, ...]
 
 
 class PredictedRun(NamedTuple):
@@ -49,17 +38,9 @@ class PredictedRun(NamedTuple):
     extrapolates: tuple[str, ...]
 
 
-class OfRuns(NamedTuple):
-    """What was printed of the runs of a table, these, and the table."""
-
-    output: Output
-    runs: Sequence[PredictedRun]
-    table: pd.DataFrame
-
-
 def predicted(fit: CurveFit, options: argparse.Namespace) -> Output:
     """The loss at the end of a schedule, or of each run of a table, with its interval."""
-    return (of_runs if options.runs else of_schedule)(fit, options).output
+    return (of_runs if options.runs else of_schedule)(fit, options)[0]
 
 
 def _check_converged(fit: CurveFit, path: Path) -> None:
@@ -67,8 +48,8 @@ def _check_converged(fit: CurveFit, path: Path) -> None:
         raise InputError(f"--from {path}: the fit did not converge; fit other losses")
 
 
-def of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
-    """The loss at the end of the schedule that the options ask for."""
+def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Prediction]:
+    """The loss at the end of the schedule that the options ask for, of no run yet."""
     _check_converged(fit, options.fit)
     for name in ("batch", "tokens"):
         if getattr(options, name) is None:
@@ -94,12 +75,25 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
     table = Table("predicted loss, nats per token", columns, [row])
     notes = [*_notes(fit), *(f"beyond what was tested: {what}" for what in beyond)]
-    output = Output(payload, [table], notes, figure=lambda: _figure(_bands(fit, curves), None))
-    return OfSchedule(output, schedule, rate, payload["tokens"], loss, beyond)
+    lengths = {"warmup": int(rate.warmup), "decay": int(rate.decay)}
+    settings = ScheduleConfig(tokens, schedule, **lengths, shape=rate.shape)
+    prediction = Prediction(
+        str(schedule),
+        (),
+        payload["tokens"],
+        loss,
+        ending=rate.ending,
+        peak_lr=rate.peak,
+        schedule=settings,
+        extrapolates=beyond,
+    )
+    return Output(payload, [table], notes), prediction
 
 
-def of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
-    """The loss at the end of each run of the table that the options name."""
+def of_runs(
+    fit: CurveFit, options: argparse.Namespace
+) -> tuple[Output, list[PredictedRun], pd.DataFrame]:
+    """The loss at the end of each run of the table that the options name, and this table."""
     _check_converged(fit, options.fit)
     for name in OF_SCHEDULE:
         if getattr(options, name) is not None:
@@ -129,19 +123,8 @@ def of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
     notes += [f"{one.run}, beyond what was tested: {x}" for one in runs for x in one.extrapolates]
     title = "predicted losses at the last loss of each run, nats"
-    output = Output(
-        payload | {"tested": tested(fit)},
-        [Table.of(title, runs, cells)],
-        notes,
-        figure=lambda: _figure(_bands(fit, ends), _measured(fit, table, warmup, ends)),
-    )
-    return OfRuns(output, runs, table)
-
-
-def _figure(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Any:
-    from bss.plots.curves import predicted_curves
-
-    return predicted_curves(bands, measured)
+    output = Output(payload | {"tested": tested(fit)}, [Table.of(title, runs, cells)], notes)
+    return output, runs, table
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:
@@ -178,20 +161,3 @@ def _notes(fit: CurveFit) -> list[str]:
     if error is None:
         return [f"warning: tested on no run left out; rms error {fit.rmse:.2g} of log loss"]
     return [f"tested: error {error:.2g} of log loss at the ends of {fit.runs} runs left out"]
-
-
-def _bands(fit: CurveFit, ends: Curves) -> pd.DataFrame:
-    """Predictions along runs, where the fit has losses: run, tokens, predicted, low, high."""
-    curves, tokens = along(ends)
-    predicted, low, high = forecast(fit, curves)
-    used = tokens >= max(fit.since, EARLY * tokens.max())
-    return curves.table(used, tokens=tokens, predicted=predicted, low=low, high=high)
-
-
-def _measured(fit: CurveFit, runs: pd.DataFrame, warmup: int, ends: Curves) -> pd.DataFrame | None:
-    """The losses of runs there, thinned: run, tokens, loss; None where there are none."""
-    first = max(fit.since, round(EARLY * float(ends.tokens[:, 0].max())))
-    if not np.any(np.isfinite(ends.loss[:, 0]) & (ends.tokens[:, 0] > max(first, warmup))):
-        return None
-    curves = curves_of(runs, warmup=warmup, since=first)
-    return curves.table(curves.weight > 0, tokens=curves.tokens, loss=curves.loss)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.output import Output, Table, estimate, number
 from bss.cli.predict import beyond
 from bss.errors import InputError
 from bss.laws import EsFit
@@ -46,5 +46,4 @@ def predicted(fit: EsFit, options: argparse.Namespace) -> Output:
     notes = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
     units = {"loss": "nats", "batch": "times"}
     notes += [f"warning: {n} {by:.3g} {units[n]} outside those fitted" for n, by in outside.items()]
-    figure = drawing("predictions.es_figure", fit, options.loss, question.get("batch"))
-    return Output(payload, [table], notes, figure=figure)
+    return Output(payload, [table], notes)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.output import Output, Table, estimate, number
 from bss.errors import InputError
 from bss.laws import TableFit
 from bss.laws.final_loss.values import LossPrediction
@@ -38,8 +38,7 @@ def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
         **to_dict(prediction),
         "tested": {"left_out": prediction.error, "beyond": prediction.beyond, **seen},
     }
-    figure = drawing("final_loss.prediction_figure", fit, params, tokens, size, prediction)
-    return Output(payload, [_table(prediction, seq_len)], _notes(prediction), figure=figure)
+    return Output(payload, [_table(prediction, seq_len)], _notes(prediction))
 
 
 def _table(prediction: LossPrediction, seq_len: float | None) -> Table:
