@@ -9,11 +9,9 @@ from operator import attrgetter
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number
 from bss.cli.points import add_curve_arguments, measured_points
-from bss.errors import InputError
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.laws.es.law import Law
 from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
 from bss.points import rates
 from bss.tables.dropping import without
@@ -28,8 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_curve_arguments(parser)
     laws = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
     add("--law", help=laws)
-    add("--adam-clock", action="store_true", help="fit the surface's B_phi too")
-    add("--batch-exponent", metavar="M", help="m of the surface: 1, 0.5 or free")
     add("--compare", action="store_true", help="also: every law at left-out batches")
     add_fit_arguments(parser, run, resamples=500)
 
@@ -37,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Fits a law E(S), by default the one that predicts left-out batches best."""
     points, warnings = measured_points(options)
-    points, law = without(points, options.drop), _law(options)
+    points, law = without(points, options.drop), options.law and LAWS[options.law]
     fit = fit_es(points, law, options=fit_options(options, DRAWS))
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *warnings))
     payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
@@ -52,32 +48,6 @@ def run(options: argparse.Namespace) -> Output:
     drawn = {one.law.name: one for one in fit.averaged if one.law.batches}
     figure = drawing("laws.tokens_to_target", points, drawn)
     return Output(payload, tables, notes, figure=figure)
-
-
-def _law(options: argparse.Namespace) -> Law | None:
-    """The law of a name, with what the options say of its members; None where it is chosen."""
-    changes = {}
-    if options.batch_exponent is not None:
-        changes["--batch-exponent"] = "m", _exponent(options.batch_exponent)
-    if options.adam_clock:
-        changes["--adam-clock"] = "B_phi", None
-    if options.law is None and not changes:
-        return None
-    law = LAWS[options.law or next(iter(LAWS))]
-    for option, (name, _) in changes.items():
-        if name not in law.__dataclass_fields__:
-            raise InputError(f"{option}: the {law.name} law has no {name}; leave the option out")
-    return dataclasses.replace(law, **dict(changes.values()))
-
-
-def _exponent(text: str) -> float | None:
-    try:
-        value = None if text == "free" else float(text)
-    except ValueError:
-        value = math.nan
-    if value is not None and not 0 < value < math.inf:
-        raise InputError(f"--batch-exponent {text!r}: expected a positive number, or free")
-    return value
 
 
 def comparison_table(comparison: Comparison) -> Table:
