@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bss.advice.of_curve import asked_peak
 from bss.cli.output import Output, Table, estimate, number
 from bss.cli.plan import check_peak, parse_budget
 from bss.cli.reading import read_run_table
@@ -128,14 +129,9 @@ def of_runs(
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:
-    least, most = fit.rates
-    if options.lr is None and least != most:
-        raise InputError(
-            f"--lr: missing; give the peak rate, of {least:.4g} to {most:.4g} measured"
-        )
+    peak = asked_peak(fit, options.lr)
     if options.shape and not options.decay:
         raise InputError(f"--shape {options.shape}: it is the shape of a decay; give --decay too")
-    peak = most if options.lr is None else options.lr
     check_peak(peak)
     warmup, decay = (
         parse_tokens(getattr(options, name) or "0", field=f"--{name}", total=tokens)
