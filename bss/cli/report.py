@@ -3,10 +3,12 @@
 import argparse
 import shlex
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
 
+from bss import version
 from bss.cli.fitting import check_resamples
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.points import add_measuring_arguments, measuring, read_curves
@@ -46,12 +48,16 @@ def run(options: argparse.Namespace) -> Output:
 def _write(
     runs: pd.DataFrame, options: argparse.Namespace, file: Path, remarks: Sequence[str]
 ) -> None:
-    from bss.report.measured import How
-    from bss.report.page import write_runs_report
+    from bss.report.measured import How, measured_results
+    from bss.report.page import write_results
 
     check_resamples(options.resamples)
     longest = max(int(n) for n in runs["tokens"])
     since = parse_tokens(options.since, field="--since", total=longest)
     how = How(**measuring(options), since=since, resamples=options.resamples)
-    command = f"bss report {shlex.quote(str(options.source))}"
-    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file, remarks)
+    experiment = {
+        "title": f"Runs of {options.source.name}",
+        "command": f"bss report {shlex.quote(str(options.source))}",
+        "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
+    }
+    write_results(measured_results(runs, experiment, how, remarks), file)

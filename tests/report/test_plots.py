@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bss import plots
-from bss.advice.published import FIT
+from bss.advice.of_table import PUBLISHED
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves
@@ -170,7 +170,7 @@ def test_the_first_law_is_drawn_boldest(planted):
 
 
 def test_a_law_of_final_losses_is_drawn_and_answers_only_where_it_converged(planted, tmp_path):
-    fit = TableFit.from_dict(read_json(FIT, ""))
+    fit = TableFit.from_dict(read_json(PUBLISHED, ""))
     failed = dataclasses.replace(fit, status="not converged")
     results, count = read_results(planted.write(tmp_path)), []
     told = "By final losses the best batch at N = 1.07B and D = 56.9B tokens is "

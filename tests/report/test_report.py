@@ -10,7 +10,6 @@ import pytest
 from bss.errors import InputError
 from bss.report import write_report
 from bss.report.findings import short_answer
-from bss.report.page import write_page
 from bss.report.results import read_results
 
 FILES = (
@@ -205,10 +204,10 @@ def test_bad_contenders_are_refused(results, tmp_path, change, told):
         read_results(tmp_path)
 
 
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path):
+def test_a_file_that_cannot_be_written_is_one_line(results, tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        write_page(tmp_path / "taken" / "report.html", "page")
+        write_report(results, tmp_path / "taken" / "report.html")
 
 
 def test_schedules_that_failed_leave_a_page(results, tmp_path):
