@@ -12,7 +12,7 @@ from bss.files import read_json
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fit; here its files are fit_KIND and predict_KIND, and of_KIND in bss.advice.
+    """A kind of fit; here and in bss.advice its file is of_KIND.
 
     Attributes:
         about: it, in the help of `bss fit`.

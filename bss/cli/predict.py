@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> Output:
         if getattr(options, name) is not None:
             others = ", ".join(map(option, own))
             raise InputError(f"{option(name)}: a fit of kind {fit.KIND} is asked with {others}")
-    return import_module(f"bss.cli.predict_{fit.KIND}").predicted(fit, options)
+    return import_module(f"bss.cli.of_{fit.KIND}").predicted(fit, options)
 
 
 def beyond(

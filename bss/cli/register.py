@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from bss.cli.kinds import read_fit
+from bss.cli.of_curve import PredictedRun, of_runs, of_schedule
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.predict import add_schedule_arguments
-from bss.cli.predict_curve import PredictedRun, of_runs, of_schedule
 from bss.cli.score import PREDICTIONS
 from bss.errors import InputError
 from bss.predictions.registration import Prediction, Registration, digest, register

@@ -1,4 +1,4 @@
-"""bss fit es: E(S), tokens against steps to target losses, from loss curves."""
+"""E(S): bss fit es, from loss curves; bss predict, tokens and steps to a loss or its best batch."""
 
 import argparse
 import dataclasses
@@ -6,15 +6,20 @@ import math
 from collections.abc import Callable
 from operator import attrgetter
 
+from bss import laws
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number
 from bss.cli.points import add_curve_arguments, measured_points
-from bss.laws import EsFit, fit_es
+from bss.cli.predict import beyond
+from bss.errors import InputError
+from bss.laws import EsFit
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
+from bss.laws.es.predict import best, lack_of_fit, reach
 from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
 from bss.points import rates
 from bss.tables.dropping import without
+from bss.units import parse_tokens
 from bss.values import to_dict
 
 DRAWS = 200  # refits that a printed fit keeps, for predictions
@@ -24,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit es`."""
     add = parser.add_argument
     add_curve_arguments(parser)
-    laws = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
-    add("--law", help=laws)
+    text = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
+    add("--law", help=text)
     add("--compare", action="store_true", help="also: every law at left-out batches")
     add_fit_arguments(parser, run, resamples=500)
 
@@ -34,7 +39,7 @@ def run(options: argparse.Namespace) -> Output:
     """Fits a law E(S), by default the one that predicts left-out batches best."""
     points, warnings = measured_points(options)
     points, law = without(points, options.drop), options.law and LAWS[options.law]
-    fit = fit_es(points, law, options=fit_options(options, DRAWS))
+    fit = laws.fit_es(points, law, options=fit_options(options, DRAWS))
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *warnings))
     payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
     if options.compare:
@@ -112,3 +117,41 @@ def _headline(fit: EsFit) -> list[str]:
     source = fit.fits[-1].vertex.evidence.source
     lines += [f"B_opt at {', '.join(at)} {note}" for note, at in reasons.items()]
     return lines + ([f"the scatter is that of {source}"] if source else [])
+
+
+def predicted(fit: EsFit, options: argparse.Namespace) -> Output:
+    """At --loss and --batch the tokens and steps; at --loss alone the law's batches."""
+    if options.loss is None or not options.loss > 0:
+        raise InputError(f"--loss {options.loss}: expected the target loss in nats, as 2.5")
+    losses = [target.target_loss for target in fit.fits]
+    far = options.extrapolate
+    outside = beyond("loss", options.loss, losses, extrapolate=far, unit="nats")
+    question: dict[str, float] = {"loss": options.loss}
+    if options.batch is None:
+        answers = best(fit, options.loss)
+        if not answers:
+            raise InputError(
+                f"--batch: missing, and the {fit.law.name} law has no best one; give a batch"
+            )
+    else:
+        batch = question["batch"] = parse_tokens(options.batch, field="--batch")
+        outside |= beyond("batch", batch, fit.measured_batches, extrapolate=far)
+        answers = reach(fit, options.loss, batch)
+    scatter, _ = lack_of_fit(fit)
+    tested = {
+        "loss": {"low": min(losses), "high": max(losses)},
+        "batch": {"low": min(fit.measured_batches), "high": max(fit.measured_batches)},
+        "points": fit.points,
+        "runs": fit.runs,
+        "lack_of_fit": scatter,
+        "beyond": outside,
+    }
+    payload = {"kind": "prediction", "of": "es", "law": fit.law.name, **question}
+    payload |= {**to_dict(answers), "tested": tested}
+    rows = [(name, estimate(value), value.note) for name, value in answers.items()]
+    title = ", ".join(f"{name} {number(value)}" for name, value in question.items())
+    table = Table(f"at {title}, by the {fit.law.name} law", ("", "estimate", ""), rows)
+    notes = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
+    units = {"loss": "nats", "batch": "times"}
+    notes += [f"warning: {n} {by:.3g} {units[n]} outside those fitted" for n, by in outside.items()]
+    return Output(payload, [table], notes)
