@@ -9,7 +9,7 @@ import pandas as pd
 from bss import laws
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, number
-from bss.cli.predict import beyond
+from bss.cli.predict import tested
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit
@@ -154,10 +154,8 @@ def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
         raise InputError(f"--from: {why}; the laws of this fit: {known}")
     law = fit.laws[name]
     curves = [at.curve for at in fit.fits if at.cbs.value is not None]
-    tested = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
-    outside: dict[str, float] = {}
-    for variable, value in point.items():
-        outside |= beyond(variable, value, tested[variable], extrapolate=options.extrapolate)
+    fitted = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
+    ranges, warnings = tested(point, fitted, extrapolate=options.extrapolate)
     critical = predict(law, point)
     payload = {"kind": "prediction", "of": "critical", **point}
     payload |= {
@@ -165,16 +163,9 @@ def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
         "unit": fit.unit,
         "overhead": fit.overhead,
         "reference_batch": fit.reference,
-        "tested": {
-            **{name: {"low": min(x), "high": max(x)} for name, x in tested.items()},
-            "points": law.points,
-            "scatter": law.scatter,
-            "beyond": outside,
-        },
+        "tested": {**ranges, "points": law.points, "scatter": law.scatter},
     }
     title = ", ".join(f"{variable} {format_tokens(value)}" for variable, value in point.items())
     row = (f"critical batch in {fit.unit}", estimate(critical), critical.note)
     table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
-    notes = [law_line(law)]
-    notes += [f"warning: {n} {by:.3g} times outside those fitted" for n, by in outside.items()]
-    return Output(payload, [table], notes)
+    return Output(payload, [table], [law_line(law), *warnings])

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from bss.cli.kinds import KINDS, fit_of, read_entry
+from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.plan import EXPORT_CHOICES, check_peak, parse_budget, plan_entry, plan_output
 from bss.errors import InputError
@@ -49,12 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Derives the schedule and its plan."""
     readable = [name for name, kind in KINDS.items() if kind.policy]
-    entry = read_entry(options.fit, "schedule", readable)
-    kind = KINDS[entry["kind"]]
+    fit = read_fit(options.fit, "schedule", readable)
+    kind = KINDS[fit.KIND]
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
     name = options.policy or kind.policy
-    policy, fit = _policy(options, name), fit_of(entry)
+    policy = _policy(options, name)
     if fit.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
     seq_len = int(fit.seq_len)
