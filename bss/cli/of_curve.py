@@ -146,8 +146,9 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Pre
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
     table = Table("predicted loss, nats per token", columns, [row])
     notes = [*_notes(fit), *(f"beyond what was tested: {what}" for what in beyond)]
-    lengths = {"warmup": int(rate.warmup), "decay": int(rate.decay)}
-    settings = ScheduleConfig(tokens, schedule, **lengths, shape=rate.shape)
+    settings = ScheduleConfig(
+        tokens, schedule, warmup=int(rate.warmup), decay=int(rate.decay), shape=rate.shape
+    )
     prediction = Prediction(
         str(schedule),
         (),

@@ -152,7 +152,8 @@ def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tup
 
 def _table(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path, dtype=TEXTS if path.name == "contenders.csv" else None)
+        known = TEXTS if path.name == "contenders.csv" else None
+        return pd.read_csv(path, dtype=known)  # type: ignore[arg-type]
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except (OSError, ValueError) as error:

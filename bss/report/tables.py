@@ -22,6 +22,7 @@ def runs_table(runs: pd.DataFrame) -> Table:
     """What was run: a row for each model and sequence length, of how many runs."""
     column = loss_column(runs)
     keys = [key for key in ("model", "params", "seq_len") if key in runs]
+    runs = runs.assign(peak_lr=runs.get("peak_lr", np.nan))
     groups = [group for _, group in runs.groupby(keys, dropna=False, sort=False)]
     noun = "held-out" if column == "eval_loss" else "training"
     cells: dict[str, Callable[[pd.DataFrame], str]] = {
@@ -30,7 +31,7 @@ def runs_table(runs: pd.DataFrame) -> Table:
         "sequence length (tokens)": lambda group: number(group["seq_len"].iloc[0], ",.0f"),
         "runs": lambda group: f"{group['run'].nunique():,}",
         "batch (sequences)": lambda group: _range(group["batch"], "{:,.10g}".format),
-        "peak learning rate": lambda group: _range(group.get("peak_lr", ()), peak_text),
+        "peak learning rate": lambda group: _range(group["peak_lr"], peak_text),
         "tokens consumed": lambda group: _range(
             group.groupby("run", sort=False)["tokens"].last(),
             lambda count: format_tokens(rounded(count, 3)),
