@@ -48,13 +48,18 @@ def fit_advice(fit: CurveFit, setting: Setting, ending: str, name: str) -> FitAd
     return FitAdvice(name, none, extrapolated=voice, notes=tuple(notes) if near else (ONE_MODEL,))
 
 
-def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
+def asked_peak(fit: CurveFit, lr: float | None) -> float:
+    """The peak rate that is asked for; without one that of all runs, where they had one."""
     least, most = fit.rates
-    if setting.lr is None and least != most:
+    if lr is None and least != most:
         raise InputError(
             f"--lr: missing; give the peak rate, of {least:.4g} to {most:.4g} measured"
         )
-    peak, tokens = setting.lr or most, setting.tokens
+    return most if lr is None else lr
+
+
+def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
+    peak, tokens = asked_peak(fit, setting.lr), setting.tokens
     if ending == "average":
         raise InputError(
             "--ending average: a curve fit says nothing of averaged weights; give constant, wsd or "

@@ -1,11 +1,14 @@
 """What the law of final losses says of constant batches, within what it was tested for."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
 from bss.advice.fit_advice import FitAdvice
+from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
 from bss.laws.final_loss.points import SAME_BUDGET
@@ -17,6 +20,25 @@ from bss.units import format_tokens
 NEAR = 1.25  # (N, D) within this factor of the one asked count as measured
 MOST = 3  # cells of a fit that are told
 SIZES = ("params", "tokens", "tokens_per_param")
+PUBLISHED = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
+"""The fit of a published table: 170 final losses of arXiv 2503.04715, 17 (N, D). Made by `bss fit
+table results/published/steplaw_dense_best.csv --resamples 50 --json`; a test makes it again."""
+NAME = "published final losses, arXiv 2503.04715, 215M to 1.07B parameters, 4B to 100B tokens"
+BASIS = (
+    "the published runs are said to decay by cosine, with beta2 0.95 per step at every batch; "
+    "where beta2 keeps a half-life in tokens the best batch can be smaller (128 → 64 in "
+    "results/published/marin_beta2.csv)"
+)
+
+
+def published(setting: Setting) -> FitAdvice:
+    """What the committed fit says, by which advice is given without one's own.
+
+    None of its runs is the asker's.
+    """
+    fit = TableFit.from_dict(read_json(PUBLISHED, "install bss again"))
+    advice = fit_advice(fit, setting, "cosine", NAME)
+    return replace(advice, measured=False, notes=(*advice.notes, BASIS))
 
 
 def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAdvice:

@@ -71,7 +71,7 @@ def _params(options: argparse.Namespace) -> float:
 def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice:
     """What the user's fit says, or that of the published table."""
     if options.fit is None:
-        from bss.advice.published import published
+        from bss.advice.of_table import published
 
         return published(setting)
     fit = read_fit(options.fit, "advise")

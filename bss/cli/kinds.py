@@ -12,7 +12,7 @@ from bss.files import read_json
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fit; here its files are fit_KIND and predict_KIND, and of_KIND in bss.advice.
+    """A kind of fit; here and in bss.advice its file is of_KIND.
 
     Attributes:
         about: it, in the help of `bss fit`.
@@ -55,25 +55,15 @@ KINDS = {
 
 
 def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(KINDS)) -> Any:
-    """A fit whose kind is one of those that a command reads; see `read_entry`."""
-    return fit_of(read_entry(path, command, kinds))
-
-
-def fit_of(entry: dict[str, Any]) -> Any:
-    """The fit of an entry; InputError where it is damaged."""
-    return getattr(bss.laws, KINDS[entry["kind"]].fit).from_dict(entry)
-
-
-def read_entry(path: Path, command: str, kinds: Collection[str]) -> dict[str, Any]:
-    """The entry of a fit whose kind is one of those that a command reads.
+    """A fit whose kind is one of those that a command reads.
 
     Raises:
-        InputError: it is no fit, or one that other commands read.
+        InputError: it is no fit, a damaged one, or one that other commands read.
     """
     entry = read_json(path, "save a fit with `bss fit … --json`", "--from")
     kind = str(entry.get("kind"))
     if kind in kinds:
-        return entry
+        return getattr(bss.laws, KINDS[kind].fit).from_dict(entry)
     problem = f"is of kind {entry.get('kind')!r}, no fit"
     if kind in KINDS:
         problem = f"is a fit of kind {kind!r}, which `bss predict` and `bss advise` read"

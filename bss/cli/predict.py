@@ -1,9 +1,10 @@
 """bss predict: what a fitted law says of a run that it has not seen, with an interval."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number, option
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     add("--seq-len", type=int, help="of a table fit: tokens per sequence")
     add("--loss", type=float, help="of an es fit: the target loss, in nats")
-    add_output_arguments(parser, run, plot=True)
+    add_output_arguments(parser, run)
 
 
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,25 +46,34 @@ def run(options: argparse.Namespace) -> Output:
         if getattr(options, name) is not None:
             others = ", ".join(map(option, own))
             raise InputError(f"{option(name)}: a fit of kind {fit.KIND} is asked with {others}")
-    return import_module(f"bss.cli.predict_{fit.KIND}").predicted(fit, options)
+    return import_module(f"bss.cli.of_{fit.KIND}").predicted(fit, options)
 
 
-def beyond(
-    name: str, value: float, fitted: Sequence[float], *, extrapolate: bool, unit: str = "times"
-) -> dict[str, float]:
-    """How far an option's value is outside those that were fitted, by name; within them nothing.
+def tested(
+    question: Mapping[str, float], fitted: Mapping[str, Sequence[float]], *, extrapolate: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """What was fitted, and how far beyond it each option's value is: for JSON, and as warnings.
+
+    A loss is so many nats beyond, all else so many times.
 
     Raises:
-        InputError: it is outside, and --extrapolate was not given.
+        InputError: a value is outside, and --extrapolate was not given.
     """
-    low, high = min(fitted), max(fitted)
-    if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-        return {}
-    side, end = ("above", high) if value > high else ("below", low)
-    apart = max(value / end, end / value) if unit == "times" else abs(value - end)
-    if not extrapolate:
-        raise InputError(
-            f"--{name} {number(value)} is {apart:.3g} {unit} {side} those fitted, {number(low)} to "
-            f"{number(high)}; ask within them, or with --extrapolate"
-        )
-    return {name: apart}
+    outside, warnings = {}, []
+    for name, value in question.items():
+        low, high = min(fitted[name]), max(fitted[name])
+        if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+            continue
+        side, end = ("above", high) if value > high else ("below", low)
+        apart, unit = max(value / end, end / value), "times"
+        if name == "loss":
+            apart, unit = abs(value - end), "nats"
+        if not extrapolate:
+            raise InputError(
+                f"--{name} {number(value)} is {apart:.3g} {unit} {side} those fitted, "
+                f"{number(low)} to {number(high)}; ask within them, or with --extrapolate"
+            )
+        outside[name] = apart
+        warnings.append(f"warning: {name} {apart:.3g} {unit} outside those fitted")
+    ranges = {name: {"low": min(values), "high": max(values)} for name, values in fitted.items()}
+    return {**ranges, "beyond": outside}, warnings

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 
 from bss.cli.kinds import read_fit
+from bss.cli.of_curve import PredictedRun, of_runs, of_schedule
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.predict import add_schedule_arguments
-from bss.cli.predict_curve import OfRuns, OfSchedule, of_runs, of_schedule
 from bss.cli.score import PREDICTIONS
 from bss.errors import InputError
 from bss.predictions.registration import Prediction, Registration, digest, register
 from bss.provenance import commit
-from bss.schedules.config import ScheduleConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "what is left out, and why; repeatable"
     add("--exclude", metavar="TEXT", action="append", default=[], help=text)
     add("--seed", type=int, help="that the schedules were drawn from")
-    add_output_arguments(parser, run, plot=True)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -42,13 +41,13 @@ def run(options: argparse.Namespace) -> Output:
     fit = read_fit(options.fit, "register", ("curve",))
     baselines = _baselines(options.baseline or ())
     if not options.runs:
-        answer = of_schedule(fit, options)
-        predictions = [_of_schedule(answer, options.ids, baselines)]
+        output, prediction = of_schedule(fit, options)
+        predictions = [_of_schedule(prediction, options.ids, baselines)]
     elif options.ids:
         raise InputError("--ids: the runs of --runs have names; leave one of them out")
     else:
-        answer = of_runs(fit, options)
-        predictions = _of_runs(answer, baselines)
+        output, runs, table = of_runs(fit, options)
+        predictions = _of_runs(runs, table, baselines)
     path = register(
         Registration(
             options.name,
@@ -63,58 +62,44 @@ def run(options: argparse.Namespace) -> Output:
         ),
         options.predictions,
     )
-    runs = sum(len(one.runs) for one in predictions)
+    trained = sum(len(one.runs) for one in predictions)
     sha, count = digest(path), len(predictions)
-    entry = {"file": str(path), "sha256": sha, "schedules": count, "runs": runs}
+    entry = {"file": str(path), "sha256": sha, "schedules": count, "runs": trained}
     note = (
-        f"registered in {path} (schedules {count}, runs {runs}); commit it, then train "
+        f"registered in {path} (schedules {count}, runs {trained}); commit it, then train "
         f"with execution.registration {sha}"
     )
-    output = answer.output
     payload = {**output.json, "registration": entry}
     return dataclasses.replace(output, json=payload, notes=[*output.notes, note])
 
 
-def _of_schedule(answer: OfSchedule, ids: str | None, baselines: Mapping[str, str]) -> Prediction:
+def _of_schedule(
+    prediction: Prediction, ids: str | None, baselines: Mapping[str, str]
+) -> Prediction:
     """The prediction of one schedule, for the runs that are named."""
     if not ids:
         raise InputError("--ids: missing; name the runs that will be trained by it, as a1b2,c3d4")
-    rate = answer.rate
-    settings = ScheduleConfig(
-        int(rate.total),
-        answer.batch,
-        warmup=int(rate.warmup),
-        decay=int(rate.decay),
-        shape=rate.shape,
-    )
-    return Prediction(
-        str(answer.batch),
-        tuple(ids.split(",")),
-        answer.tokens,
-        answer.loss,
-        {name: _number(text, name) for name, text in baselines.items()},
-        rate.ending,
-        rate.peak,
-        settings,
-        answer.beyond,
-    )
+    values = {name: _number(text, name) for name, text in baselines.items()}
+    return dataclasses.replace(prediction, runs=tuple(ids.split(",")), baselines=values)
 
 
-def _of_runs(answer: OfRuns, baselines: Mapping[str, str]) -> list[Prediction]:
+def _of_runs(
+    runs: Sequence[PredictedRun], table: pd.DataFrame, baselines: Mapping[str, str]
+) -> list[Prediction]:
     """A prediction for each schedule of the table; `schedule` and `ending` name both, if there."""
     predictions: dict[str, Prediction] = {}
-    tables = {str(name): table for name, table in answer.table.groupby("run", sort=False)}
-    for one in answer.runs:
+    tables = {str(name): rows for name, rows in table.groupby("run", sort=False)}
+    for one in runs:
         if one.measured is not None:
             raise InputError(f"run {one.run}: has a loss; what is registered has none yet")
-        table = tables[one.run]
-        key = _schedule(table)
+        rows = tables[one.run]
+        key = _schedule(rows)
         if key in predictions:
             more = (*predictions[key].runs, one.run)
             predictions[key] = dataclasses.replace(predictions[key], runs=more)
             continue
-        last = table.iloc[-1]
-        rates = [name for name in ("lr", "peak_lr") if name in table]
+        last = rows.iloc[-1]
+        rates = [name for name in ("lr", "peak_lr") if name in rows]
         predictions[key] = Prediction(
             str(last.get("schedule", one.run)),
             (one.run,),
@@ -122,7 +107,7 @@ def _of_runs(answer: OfRuns, baselines: Mapping[str, str]) -> list[Prediction]:
             one.loss,
             {name: _cell(last, column, name) for name, column in baselines.items()},
             str(last.get("ending", "")),
-            float(np.max(table[rates[0]].to_numpy(float))) if rates else None,
+            float(np.max(rows[rates[0]].to_numpy(float))) if rates else None,
             extrapolates=one.extrapolates,
         )
     return list(predictions.values())

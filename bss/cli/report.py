@@ -2,15 +2,18 @@
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
+from bss import version
 from bss.cli.fitting import check_resamples
 from bss.cli.output import Output, add_output_arguments
 from bss.cli.points import add_measuring_arguments, measuring, read_curves
 from bss.units import parse_tokens
+
+if TYPE_CHECKING:
+    from bss.report.results import Reported
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,29 +32,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Writes the page."""
-    from bss.report.page import write_report
+    from bss.report.page import write_results
+    from bss.report.results import read_results
 
-    source = options.source
-    if (source / "experiment.json").is_file():
-        file = options.file or source / "report.html"
-        write_report(source, file)
-    else:
-        inside = source.is_dir()
-        file = options.file or (source / "report.html" if inside else source.with_suffix(".html"))
-        runs, remarks = read_curves(source, options, need_finished=False)
-        _write(runs, options, file, remarks)
+    source, file = options.source, options.file
+    if file is None:
+        file = source / "report.html" if source.is_dir() else source.with_suffix(".html")
+    experiment = (source / "experiment.json").is_file()
+    write_results(read_results(source) if experiment else _measured(options), file)
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
-def _write(
-    runs: pd.DataFrame, options: argparse.Namespace, file: Path, remarks: Sequence[str]
-) -> None:
-    from bss.report.measured import How
-    from bss.report.page import write_runs_report
+def _measured(options: argparse.Namespace) -> "Reported":
+    """What the runs say by themselves."""
+    from bss.report.measured import How, measured_results
 
+    runs, remarks = read_curves(options.source, options, need_finished=False)
     check_resamples(options.resamples)
     longest = max(int(n) for n in runs["tokens"])
     since = parse_tokens(options.since, field="--since", total=longest)
     how = How(**measuring(options), since=since, resamples=options.resamples)
-    command = f"bss report {shlex.quote(str(options.source))}"
-    write_runs_report(runs, f"Runs of {options.source.name}", command, how, file, remarks)
+    experiment = {
+        "title": f"Runs of {options.source.name}",
+        "command": f"bss report {shlex.quote(str(options.source))}",
+        "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
+    }
+    return measured_results(runs, experiment, how, remarks)

@@ -4,22 +4,23 @@ import argparse
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from bss.cli.kinds import KINDS, fit_of, read_entry
+from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.plan import EXPORT_CHOICES, check_peak, parse_budget, plan_entry, plan_output
 from bss.errors import InputError
-from bss.laws import CurveFit
+from bss.laws.functional.curves import stack
+from bss.laws.functional.forecast import untested
+from bss.laws.functional.paths import plan_path
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
 from bss.policies.outlook import Outlook, outlook
 from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import Plan, resolve
+from bss.schedules.plan import resolve
 from bss.tables import Reading, read_points
-from bss.units import format_tokens, parse_tokens
+from bss.units import parse_tokens
 
-FAR = 2.0  # budgets over the longest fitted run from which a reader is warned
 SEARCHED = {"optimise": "optimise", "batch": "batch", "loss": "target_loss"}
 
 
@@ -48,12 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Derives the schedule and its plan."""
     readable = [name for name, kind in KINDS.items() if kind.policy]
-    entry = read_entry(options.fit, "schedule", readable)
-    kind = KINDS[entry["kind"]]
+    fit = read_fit(options.fit, "schedule", readable)
+    kind = KINDS[fit.KIND]
     tokens = parse_budget(options.tokens)
     rate = _rate(options, tokens)
     name = options.policy or kind.policy
-    policy, fit = _policy(options, name), fit_of(entry)
+    policy = _policy(options, name)
     if fit.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
     seq_len = int(fit.seq_len)
@@ -89,7 +90,10 @@ def run(options: argparse.Namespace) -> Output:
         **asdict(expected),
         "extrapolation": tokens / fit.tokens,
     }
-    notes = [printed, *_expected(expected, rate), *output.notes, *_warnings(fit, plan)]
+    path = plan_path(schedule, tokens, seq_len, rate)
+    beyond = untested(fit, stack([path], seq_len))[0]
+    warnings = [f"warning: beyond what was tested: {what}" for what in beyond]
+    notes = [printed, *_expected(expected, rate), *output.notes, *warnings]
     return replace(output, json=payload, notes=notes)
 
 
@@ -126,19 +130,3 @@ def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
         f"{expected.constant_batch}: {expected.constant_loss:.4f}",
         f"tokens saved against it: {expected.saved_at_equal_steps:.1%} at equal steps, {at_loss}",
     ]
-
-
-def _warnings(fit: CurveFit, plan: Plan) -> list[str]:
-    """Where the law is asked beyond what was measured."""
-    (low, high), tokens = fit.batches, plan.budget
-    warnings = []
-    if not all(low <= batch <= high for batch in plan.schedule.batches):
-        warnings.append(f"warning: beyond the batches that were measured, {low:g} to {high:g}")
-    if tokens <= fit.since:
-        warnings.append(f"warning: the fit is of losses after {format_tokens(fit.since)} tokens")
-    if tokens > FAR * fit.tokens:
-        warnings.append(
-            f"warning: {tokens / fit.tokens:,.3g} times the longest run of the fit, "
-            f"{format_tokens(fit.tokens)}; the law extrapolates"
-        )
-    return warnings

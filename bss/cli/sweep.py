@@ -132,7 +132,7 @@ def _priced(config: "SweepConfig") -> Output:
 
 
 def _output(answers: "Answers") -> Output:
-    from bss.cli.fit_es import es_table
+    from bss.cli.of_es import es_table
 
     finals, fit = answers.swept.finals, answers.fit
     best = finals.loc[finals["eval_loss"].idxmin()]

@@ -4,7 +4,7 @@ Lines are told apart by marker, line style and a colour of monotone lightness, s
 reads the same printed in grey. A fit that did not converge is named and not drawn.
 """
 
-from bss.plots.contenders import contenders_figure, endings_figure, throughput_figure
+from bss.plots.contenders import contenders_figure, endings_figure
 from bss.plots.curves import loss_curves
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.schedules import schedule_figure
@@ -16,6 +16,5 @@ __all__ = [
     "es_panels",
     "loss_curves",
     "schedule_figure",
-    "throughput_figure",
     "tokens_to_target",
 ]

@@ -1,4 +1,4 @@
-"""Final losses of schedules and constants at equal tokens, and the speed they ran at."""
+"""Final losses of schedules and constants at equal tokens."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -133,33 +133,6 @@ def _slope(
         return
     error = np.array([1e3 * (row.error or 0) for row in rows.values()])
     ax.errorbar(x, y, yerr=error, lw=1.3, elinewidth=1, capsize=2, ms=5.5, zorder=4, **look)
-
-
-def throughput_figure(throughput: pd.DataFrame) -> Figure:
-    """Training speed against batch, and model FLOP utilisation where it is known.
-
-    Args:
-        throughput: columns run, batch, tokens_per_second, mfu; a row for each batch of a run.
-    """
-    quantities = {"tokens_per_second": "tokens per second"}
-    if np.isfinite(throughput["mfu"].to_numpy(float)).any():
-        quantities["mfu"] = "model FLOP utilisation"
-    figure, axes = style.new_figure(2.6, columns=len(quantities))
-    changes = np.asarray(throughput.groupby("run")["batch"].transform("nunique")) > 1
-    looks: dict[str, dict[str, Any]] = {
-        "run of one batch": {"marker": "o", "color": "#8a8a8a"},
-        "run that changes\nits batch": {"marker": "D", "color": "#c2571a"},
-    }
-    kinds = np.array(list(looks))[changes.astype(int)]
-    for ax, (column, label) in zip(axes[0], quantities.items(), strict=True):
-        for kind, look in looks.items():
-            rows = throughput[kinds == kind]
-            ax.plot(rows["batch"], rows[column], linestyle="none", ms=5, alpha=0.75, **look)
-        ax.set(xlabel="batch (sequences)", ylabel=label, ylim=(0, 1.08 * ax.get_ylim()[1]))
-        style.batch_axis(ax.xaxis)
-        (style.tokens_axis if column == "tokens_per_second" else style.count_axis)(ax.yaxis)
-    seen = {kind: look for kind, look in looks.items() if kind in kinds}
-    return style.side_legend(figure, style.handles(seen, ls="none", ms=5))
 
 
 def _dots(ax: Axes, rows: list[Standing], most: int) -> None:

@@ -73,20 +73,23 @@ class _Attempts:
                 self.remarks += [str(one.message) for one in said]
 
 
-def measured_results(runs: pd.DataFrame, experiment: dict[str, Any], how: How) -> Reported:
+def measured_results(
+    runs: pd.DataFrame, experiment: dict[str, Any], how: How, remarks: Sequence[str] = ()
+) -> Reported:
     """Results of a run table.
 
     Args:
         runs: as `bss.tables.check_runs` returns it.
         experiment: the title of the page, the command that makes it and versions.
         how: targets, smoothing, refits.
+        remarks: on the runs, which come before those of the fits.
     """
-    runs, attempts = _with_rates(runs), _Attempts(_ended_high(runs))
+    runs, attempts = _with_rates(runs), _Attempts([*remarks, *_ended_high(runs)])
     same = alike(runs)
     measured = attempts.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
-    points, remarks = (None, []) if measured is None else measured
+    points, said = (None, []) if measured is None else measured
     if points is not None:
-        attempts.remarks += [*_left_out(runs, same), *remarks]
+        attempts.remarks += [*_left_out(runs, same), *said]
     chosen, fits = _es_fits(attempts, points, Options(how.resamples))
     comparison = chosen.comparison if chosen else None
     varied = _varied(runs)

@@ -5,9 +5,6 @@ A section stands where the results hold what it shows.
 
 import base64
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss import version as own_version
 from bss.errors import InputError
 from bss.files import write_text
 from bss.plots.curves import fitted_curves, varied_curves
@@ -29,7 +25,6 @@ from bss.points.standings import compared_loss
 from bss.policies.follow_optimum import optimal_batch
 from bss.report import tables
 from bss.report.findings import fit_warnings, peak_text, short_answer, unidentified
-from bss.report.measured import How, measured_results
 from bss.report.results import Reported, read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
@@ -45,40 +40,18 @@ def write_report(results: Path, file: Path) -> None:
 
     Args:
         results: directory with experiment.json, and any of runs.parquet, points.csv, fits.json,
-            comparison.json, fit.json, schedule.json, contenders.csv, throughput.csv, other CSV
+            comparison.json, fit.json, schedule.json, contenders.csv, other CSV
             tables and PNG pictures.
         file: the HTML file.
 
     Raises:
         InputError: a file of the results is damaged, or the page cannot be written.
     """
-    write_results(read_results(Path(results)), file)
-
-
-def write_runs_report(
-    runs: pd.DataFrame, title: str, command: str, how: How, file: Path, remarks: Sequence[str] = ()
-) -> None:
-    """Write the report of a run table, whole or not at all.
-
-    Args:
-        runs: as `bss.tables.check_runs` returns it.
-        title: of the page.
-        command: that makes it.
-        how: points are measured and laws are fitted.
-        file: the HTML file.
-        remarks: remarks on the runs, which come before those of the fits.
-
-    Raises:
-        InputError: the page cannot be written.
-    """
-    versions = {"bss": own_version(), "jax": version("jax"), "numpy": version("numpy")}
-    experiment = {"title": title, "command": command, "versions": versions}
-    results = measured_results(runs, experiment, how)
-    write_results(replace(results, remarks=(*remarks, *results.remarks)), file)
+    write_results(read_results(Path(results)), Path(file))
 
 
 def write_results(results: Reported, file: Path) -> None:
-    """Write the page of results.
+    """Write the page of results, whole or not at all.
 
     Raises:
         InputError: it cannot be written.
@@ -92,15 +65,6 @@ def write_results(results: Reported, file: Path) -> None:
     )
     environment.filters["symbols"] = _symbols
     page = environment.get_template(TEMPLATE).render(_content(results))
-    write_page(Path(file), page)
-
-
-def write_page(file: Path, page: str) -> None:
-    """Write a page, whole or not at all.
-
-    Raises:
-        InputError: it cannot be written.
-    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, page)
@@ -111,7 +75,7 @@ def write_page(file: Path, page: str) -> None:
 def _content(results: Reported) -> dict[str, Any]:
     """Everything the template shows; a section whose value is empty is left out."""
     fits = [fit for group in results.fits.values() for fit in group.values()]
-    contenders, throughput, final = results.contenders, results.throughput, results.table_fit
+    contenders, final = results.contenders, results.table_fit
     runs = None if results.runs is None else _shown(results.runs)
     return vars(results) | {
         "question": results.experiment.get("question", ""),
@@ -137,10 +101,6 @@ def _content(results: Reported) -> dict[str, Any]:
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and compared_loss(contenders) == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
-        "throughput": None if throughput is None else tables.throughput_table(throughput),
-        "recompilations": None
-        if throughput is None
-        else int(throughput.drop_duplicates("run")["recompilations"].to_numpy().sum()),
         "tables": {name: tables.plain_table(table) for name, table in results.tables.items()},
         "pictures": {n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
         "tokens": format_tokens,
@@ -191,8 +151,6 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
         figures["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)
     if results.contenders is not None:
         figures["contenders"] = plots.contenders_figure(results.contenders)
-    if results.throughput is not None:
-        figures["throughput"] = plots.throughput_figure(results.throughput)
     return figures
 
 

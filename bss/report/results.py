@@ -26,14 +26,8 @@ SCHEDULE = ("batch", "law", "tokens", "seq_len", "lr", "warmup", "note")
 CONTENDERS = (
     "name", "batch", "rate", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
 )  # fmt: skip
-THROUGHPUT = (
-    "run", "name", "batch", "tokens", "tokens_per_second", "mfu", "programs", "recompilations",
-)  # fmt: skip
 COMPARISON = ("table", "winner", "left_out")
-TYPES = {
-    "contenders.csv": dict.fromkeys(("name", "batch", "run", "rate", "role"), str),
-    "throughput.csv": {"run": str, "name": str},
-}
+TEXTS = dict.fromkeys(("name", "batch", "run", "rate", "role"), str)
 HINT = "run the experiment again to rewrite it"
 
 
@@ -50,7 +44,6 @@ class Reported:
         curve_fit: the functional law of loss curves.
         schedule: the derived schedule and the settings it was trained with.
         contenders: final losses, a row per run.
-        throughput: speed, a row per batch of a run.
         tables: all other tables, by file name.
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
@@ -68,7 +61,6 @@ class Reported:
     curve_fit: CurveFit | None = None
     schedule: dict[str, Any] | None = None
     contenders: pd.DataFrame | None = None
-    throughput: pd.DataFrame | None = None
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
@@ -102,7 +94,6 @@ def read_results(directory: Path) -> Reported:
         curve_fit=CurveFit.from_dict(curve) if curve.get("kind") == "curve" else None,
         schedule=_json(files["schedule.json"], SCHEDULE) if "schedule.json" in files else None,
         contenders=_contenders(tables, directory / "contenders.csv"),
-        throughput=_known(tables, directory / "throughput.csv", THROUGHPUT),
         tables={name: table for name, table in tables.items() if len(table)},
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
         table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
@@ -122,7 +113,6 @@ def _missing(
         "The law of final losses": ("fit.json of `bss fit table`", fitted == "table"),
         "The schedule": ("schedule.json", "schedule.json" in files),
         "Contenders at equal tokens": ("contenders.csv", "contenders.csv" in files),
-        "Throughput and compilations": ("throughput.csv", "throughput.csv" in files),
     }
     return {title: f"no {file}" for title, (file, present) in there.items() if not present}
 
@@ -162,7 +152,8 @@ def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tup
 
 def _table(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path, dtype=TYPES.get(path.name))  # type: ignore[arg-type]
+        known = TEXTS if path.name == "contenders.csv" else None
+        return pd.read_csv(path, dtype=known)  # type: ignore[arg-type]
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except (OSError, ValueError) as error:
@@ -170,30 +161,18 @@ def _table(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: is damaged ({reason}); {HINT}") from None
 
 
-def _known(
-    tables: dict[str, pd.DataFrame], path: Path, columns: Sequence[str]
-) -> pd.DataFrame | None:
-    """Takes a table out of all; None where there is none, or one of other things."""
+def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
+    """Takes the contenders of one contest out of all tables; a table of other things stays."""
     table = tables.get(path.name)
-    if table is None or (len(table) and not set(columns) & set(table)):
+    if table is None or "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
         return None
-    missing = [column for column in columns if column not in table]
+    missing = [column for column in CONTENDERS if column not in table]
     if missing or table.empty:
         lacks = f"columns {', '.join(missing)}" if missing else "rows"
         raise InputError(f"{path}: lacks {lacks}; {HINT}")
-    for column in set(columns) - set(TYPES.get(path.name, ())):
+    for column in set(CONTENDERS) - set(TEXTS):
         if not pd.api.types.is_numeric_dtype(table[column]):
             raise InputError(f"{path}: {column} holds text that is no number; correct it")
-    return tables.pop(path.name)
-
-
-def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
-    """The contenders of one contest; a table of several, by variation, stays as it is."""
-    if "variation" in tables.get(path.name, ()):
-        return None
-    table = _known(tables, path, CONTENDERS)
-    if table is None:
-        return None
     for column, known in (("rate", ENDINGS), ("role", ROLES)):
         for value in set(table[column]) - set(known):
             raise InputError(f"{path}: {column} {value!r} is unknown; write {' or '.join(known)}")
@@ -201,4 +180,4 @@ def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | N
         raise InputError(
             f"{path}: {table['name'][row]!r} is there twice for one rate and seed; drop one row"
         )
-    return table
+    return tables.pop(path.name)

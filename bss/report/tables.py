@@ -1,6 +1,7 @@
 """The tables of a report's page: what results say in rows and cells of text."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,30 +22,24 @@ def runs_table(runs: pd.DataFrame) -> Table:
     """What was run: a row for each model and sequence length, of how many runs."""
     column = loss_column(runs)
     keys = [key for key in ("model", "params", "seq_len") if key in runs]
-    groups = list(runs.groupby(keys, dropna=False, sort=False))
-    rows = []
-    for _, group in groups[:MOST_ROWS]:
-        first = group.iloc[0]
-        peaks = group["peak_lr"].to_numpy(float) if "peak_lr" in group else []
-        ends = group.groupby("run", sort=False).tail(1)
-        rows.append(
-            [
-                str(first.get("model", "all")),
-                number(first.get("params"), ",.0f"),
-                number(first["seq_len"], ",.0f"),
-                f"{len(ends):,}",
-                _range(group["batch"], "{:,.10g}".format),
-                _range(peaks, peak_text),
-                _range(ends["tokens"], lambda count: format_tokens(rounded(count, 3))),
-                number(group[column].min(), ".4f"),
-            ]
-        )
+    runs = runs.assign(peak_lr=runs.get("peak_lr", np.nan))
+    groups = [group for _, group in runs.groupby(keys, dropna=False, sort=False)]
     noun = "held-out" if column == "eval_loss" else "training"
-    columns = [
-        "model", "N (parameters)", "sequence length (tokens)", "runs", "batch (sequences)",
-        "peak learning rate", "tokens consumed", f"lowest {noun} loss (nats)",
-    ]  # fmt: skip
-    return Table("", columns, rows, left_out=len(groups) - len(rows))
+    cells: dict[str, Callable[[pd.DataFrame], str]] = {
+        "model": lambda group: str(group.iloc[0].get("model", "all")),
+        "N (parameters)": lambda group: number(group.iloc[0].get("params"), ",.0f"),
+        "sequence length (tokens)": lambda group: number(group["seq_len"].iloc[0], ",.0f"),
+        "runs": lambda group: f"{group['run'].nunique():,}",
+        "batch (sequences)": lambda group: _range(group["batch"], "{:,.10g}".format),
+        "peak learning rate": lambda group: _range(group["peak_lr"], peak_text),
+        "tokens consumed": lambda group: _range(
+            group.groupby("run", sort=False)["tokens"].last(),
+            lambda count: format_tokens(rounded(count, 3)),
+        ),
+        f"lowest {noun} loss (nats)": lambda group: number(group[column].min(), ".4f"),
+    }
+    table = Table.of("", groups[:MOST_ROWS], cells)
+    return replace(table, left_out=len(groups) - len(table.rows))
 
 
 def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
@@ -122,30 +117,6 @@ def contender_tables(contenders: pd.DataFrame) -> list[Table]:
         Table.of(ENDINGS[ending].title, rows, cells, [row.role == "schedule" for row in rows])
         for ending, rows in by_ending(contenders).items()
     ]
-
-
-def throughput_table(throughput: pd.DataFrame) -> Table:
-    """A row per contender's run, its batches side by side."""
-    rows = []
-    for _, run in throughput.groupby("run", sort=False):
-        speeds = zip(run["batch"], run["tokens_per_second"], strict=True)
-        use = [number(share, ".1%") for share in run["mfu"] if np.isfinite(share)]
-        first = run.iloc[0]
-        rows.append(
-            [
-                str(first["name"]),
-                f"{run['tokens'].to_numpy().sum():,.0f}",
-                ", ".join(f"{batch:g}: {speed:,.0f}" for batch, speed in speeds),
-                ", ".join(use) or "–",
-                f"{first['programs']:g}",
-                f"{first['recompilations']:g}",
-            ]
-        )
-    columns = [
-        "run", "tokens trained", "batch: tokens per second", "model FLOP utilisation", "programs",
-        "recompilations",
-    ]  # fmt: skip
-    return Table("", columns, rows)
 
 
 def plain_table(table: pd.DataFrame) -> Table:

@@ -10,8 +10,7 @@ import pytest
 from bss.advice import advise
 from bss.advice.advice import WIDTH
 from bss.advice.fit_advice import FitAdvice
-from bss.advice.of_table import fit_advice
-from bss.advice.published import FIT, published
+from bss.advice.of_table import PUBLISHED, fit_advice, published
 from bss.files import read_json
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.cells import cells_of
@@ -30,7 +29,7 @@ OLDER = "deepseek"  # the one rule here of a best batch, older than the table, t
 
 @pytest.fixture(scope="module")
 def fit():
-    return TableFit.from_dict(read_json(FIT, "", "fit"))
+    return TableFit.from_dict(read_json(PUBLISHED, "", "fit"))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def lost(points, rows, batch):
 def without(fit, rows):
     """The fit with the best batches of all cells but one; the valley's width has seen that one."""
     gone = int(fit.points.cell[rows[0]])
-    cells = [one for i, one in enumerate(valleys_of(FIT)) if i != gone]
+    cells = [one for i, one in enumerate(valleys_of(PUBLISHED)) if i != gone]
     params, tokens = np.array([[one.params, one.tokens] for one in cells]).T
     reach = fit.tested["batch_tokens"]
     others = together(params, tokens, [one.valley for one in cells], (reach.low, reach.high))

@@ -1,12 +1,16 @@
 """bss fit curve, and bss schedule from what it prints."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from bss.cli import main, output
 from bss.laws import CurveFit
 from tests.cli.called import printed, refused
+
+DEMO = Path(__file__).parents[2] / "results" / "demo"
+OF_STEPS = json.loads((DEMO / "fits.json").read_text())["surface"]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +87,10 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
     assert "warning" not in told
     arguments[arguments.index("2M")] = "20M"
     assert main([*arguments, "--optimise", "lr", "--batch", "4"]) == 0
-    assert "warning: 10 times the longest run of the fit, 2M" in capsys.readouterr().out
+    assert (
+        "warning: beyond what was tested: tokens 10 times the longest run"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,8 +109,8 @@ def test_bad_options_of_the_fit_are_one_line(runs, capsys, arguments, told):
 @pytest.mark.parametrize(
     ("entry", "arguments", "told"),
     [
-        ({"kind": "es", "schema": 1, "fits": []}, ("--optimise", "lr"), "--optimise"),
-        ({"kind": "es", "schema": 1, "fits": []}, ("--loss", "2"), "--loss"),
+        (OF_STEPS, ("--optimise", "lr"), "--optimise"),
+        (OF_STEPS, ("--loss", "2"), "--loss"),
         ({"kind": "curve", "schema": 7}, (), "schema 7"),
         ({"kind": "curve"}, (), "damaged"),
         (None, ("--loss", "0.5"), "target_loss: 0.5 is below"),

@@ -168,7 +168,6 @@ def test_bad_tables_are_refused_in_one_line(tmp_path, capsys, change, told):
         (("--targets", "x"), "--targets"),
         (("--targets", "nan"), "--targets"),
         (("--targets", "1.9", "--smooth", "3 days"), "--smooth"),
-        (("--targets", "1.9", "--batch-exponent", "-1"), "--batch-exponent"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(runs, capsys, arguments, told):

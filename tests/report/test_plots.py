@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.advice.published import FIT
+from bss.advice.of_table import PUBLISHED
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves
@@ -37,7 +37,6 @@ def figures(planted):
         "es": plots.es_panels(planted.points, planted.fits),
         "batches": plots.batch_against_loss(planted.fits),
         "contenders": plots.contenders_figure(planted.contenders()),
-        "throughput": plots.throughput_figure(planted.throughput),
     }
 
 
@@ -49,7 +48,6 @@ LABELS = {
     "es": ("optimizer steps to the target S", "tokens to the target E"),
     "batches": ("target loss (nats per token), falling →", "$B_{opt}$ (sequences)"),
     "contenders": ("final test loss (nats per token)",),
-    "throughput": ("batch (sequences)", "tokens per second"),
 }
 
 
@@ -89,9 +87,9 @@ def test_texts_that_lie_on_one_another_are_found(planted):
     title = figure.axes[0].get_title("left")
     figure.axes[0].set_title("a remark as long as the panel", loc="right")
     assert ("a remark as long as the panel", title) in collisions(figure)
-    figure = plots.throughput_figure(planted.throughput)
-    figure.axes[0].plot([1, 32], [0, 3e4], label="all")
-    figure.axes[0].legend(loc="lower left")
+    figure = plots.loss_curves(planted.runs, planted.targets)
+    figure.axes[0].plot([1e5, 1.6e6], [1.3, 2.2], label="all")
+    figure.axes[0].legend(loc="center")
     assert ("legend", "data") in collisions(figure)
 
 
@@ -173,7 +171,7 @@ def test_the_first_law_is_drawn_boldest(planted):
 
 
 def test_a_law_of_final_losses_is_drawn_and_answers_only_where_it_converged(planted, tmp_path):
-    fit = TableFit.from_dict(read_json(FIT, ""))
+    fit = TableFit.from_dict(read_json(PUBLISHED, ""))
     failed = dataclasses.replace(fit, status="not converged")
     results, count = read_results(planted.write(tmp_path)), []
     told = "By final losses the best batch at N = 1.07B and D = 56.9B tokens is "
@@ -294,11 +292,6 @@ def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
     assert label == "final held-out loss (nats per token)"
 
 
-def test_utilisation_has_a_panel_where_it_is_known(planted):
-    assert len(plots.throughput_figure(planted.throughput).axes) == 1
-    assert len(plots.throughput_figure(planted.throughput.assign(mfu=0.4)).axes) == 2
-
-
 def test_batches_darken_monotonically():
     styles = batch_styles([1, 2, 4, 8, 16, 32])
     grey = [np.dot(style["color"][:3], [0.299, 0.587, 0.114]) for style in styles.values()]
@@ -322,10 +315,10 @@ def test_ticks_are_round():
 
 
 def test_the_svg_is_reproducible_and_fetches_nothing(planted):
-    first, second = (svg(plots.throughput_figure(planted.throughput)) for _ in range(2))
+    first, second = (svg(plots.contenders_figure(planted.contenders())) for _ in range(2))
     assert first == second
     assert first.startswith("<svg") and "<metadata" not in first and "<text" not in first
-    named = svg(plots.throughput_figure(planted.throughput), "one of two")
+    named = svg(plots.contenders_figure(planted.contenders()), "one of two")
     first_ids, ids = (re.findall(r' id="(.*?)"', text) for text in (first, named))
     assert set(ids) == set(re.findall(r'(?:href="|url\()#(.*?)[")]', named))
     assert len(ids) == len(set(ids)) and not set(ids) & set(first_ids)

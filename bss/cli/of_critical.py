@@ -1,4 +1,4 @@
-"""bss fit critical: critical batch sizes and their laws, from steps to a target."""
+"""Critical batches: bss fit critical, steps to a target; bss predict, at a model or a budget."""
 
 import argparse
 from collections.abc import Mapping
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from bss import laws
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.predict import tested
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
-from bss.laws import CriticalFit, fit_critical
+from bss.laws import CriticalFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerFit, predict
 from bss.points.curve import default_targets, points
@@ -31,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
-    add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
     add_fit_arguments(parser, run, resamples=2000)
@@ -41,11 +42,10 @@ def run(options: argparse.Namespace) -> Output:
     """Fits critical batch sizes."""
     how = fit_options(options)
     measured, remarks = _points(options)
-    fit = fit_critical(
+    fit = laws.fit_critical(
         without(measured, options.drop),
         overhead=options.overhead,
         reference=options.reference_batch,
-        free_alpha=options.alpha == "free",
         unit=options.unit,
         options=how,
     )
@@ -135,3 +135,37 @@ def _forecasts(fit: CriticalFit, text: str) -> Mapping[int, Estimate]:
         raise InputError("--forecast: there is no law in one variable to forecast with; leave out")
     sizes = [parse_tokens(part, field="--forecast") for part in text.split(",")]
     return {size: predict(fit.law, {fit.law.variables[0]: size}) for size in sizes}
+
+
+def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
+    """By the law in what is given: --params, --tokens or both."""
+    given = {"params": options.params, "tokens": options.tokens}
+    point = {
+        name: parse_tokens(text, field=f"--{name}")
+        for name, text in given.items()
+        if text is not None
+    }
+    if not point:
+        raise InputError("--params or --tokens: a critical fit is asked with one, as 7B")
+    name = "joint" if len(point) == 2 else next(iter(point))
+    if name not in fit.laws:
+        why = fit.joint_refused if name == "joint" else f"no law in {name}"
+        known = ", ".join(fit.laws) or "none"
+        raise InputError(f"--from: {why}; the laws of this fit: {known}")
+    law = fit.laws[name]
+    curves = [at.curve for at in fit.fits if at.cbs.value is not None]
+    fitted = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
+    ranges, warnings = tested(point, fitted, extrapolate=options.extrapolate)
+    critical = predict(law, point)
+    payload = {"kind": "prediction", "of": "critical", **point}
+    payload |= {
+        "critical_batch": to_dict(critical),
+        "unit": fit.unit,
+        "overhead": fit.overhead,
+        "reference_batch": fit.reference,
+        "tested": {**ranges, "points": law.points, "scatter": law.scatter},
+    }
+    title = ", ".join(f"{variable} {format_tokens(value)}" for variable, value in point.items())
+    row = (f"critical batch in {fit.unit}", estimate(critical), critical.note)
+    table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
+    return Output(payload, [table], [law_line(law), *warnings])

@@ -1,41 +1,101 @@
-"""bss predict, from a fit of loss curves: the loss of a schedule, or of the runs of a table."""
+"""Loss curves, any LR and batch schedule: bss fit curve; bss predict, of a schedule or of runs."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bss.cli.output import Output, Table, estimate, number
+from bss import laws
+from bss.advice.of_curve import asked_peak
+from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.output import Output, Table, drawing, estimate, number, progress
 from bss.cli.plan import check_peak, parse_budget
-from bss.cli.reading import read_run_table
+from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.forecast import along, forecast, last_losses, tested, untested
+from bss.laws.functional.forecast import last_losses, tested, untested
 from bss.laws.functional.paths import plan_path
+from bss.laws.functional.problem import CLOCKS
+from bss.predictions.registration import Prediction
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
 from bss.tables import Reading
+from bss.tables.dropping import without
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 
+LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K (T − u))^-q du"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `bss fit curve`."""
+    add = parser.add_argument
+    text = (
+        "a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; missing where a "
+        "row has the schedule alone), step or tokens, seq_len or batch_tokens; constant runs, and "
+        "some that change batch or rate"
+    )
+    add("runs", type=Path, help=text)
+    add_reading_arguments(parser)
+    add("--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better")
+    add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
+    text = "leave losses before out: tokens, or a percentage of the longest run"
+    add("--since", default="0", help=text)
+    add_fit_arguments(parser, run, resamples=100)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Fits the law."""
+    how = fit_options(options)
+    runs, remarks = read_run_table(options.runs, reading(options), need_loss=False)
+    warmup = parse_tokens(options.warmup, field="--warmup")
+    since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
+    runs = without(runs, options.drop)
+    with progress() as report:
+        given = {"clock": options.clock, "warmup": warmup, "since": since}
+        fit = laws.fit_curve(runs, **given, options=how, report=report)
+    known = fit.easy_by.value is not None
+    notes = [
+        f"{LAW}, ν = lr^p/B^m",
+        f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
+        *([f"{fit.losses} of {fit.measured} losses read"] if fit.losses < fit.measured else []),
+        *(
+            f"{name} clock: {error:.2g} at the last losses of left-out runs"
+            for name, error in fit.left_out_rmse.items()
+        ),
+        *([f"{_task(fit.easy_by)}: s − (q − 1) = {estimate(fit.easy_by)}"] * known),
+        *(f"warning: {text}" for text in (*fit.warnings, *remarks)),
+    ]
+    figure = drawing("curves.fitted_curves", fit, runs, warmup=warmup)
+    return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)
+
+
+def _task(easy_by: Estimate) -> str:
+    """Easy or hard, where the interval has one sign."""
+    low, high = easy_by.low, easy_by.high
+    if low is not None and low > 0:
+        return "an easy task"
+    return "a hard task" if high is not None and high < 0 else "easy or hard is undecided"
+
+
+def parameters_table(fit: CurveFit) -> Table:
+    """The parameters with their intervals; a held one is the value that predictions use."""
+    law = fit.law._asdict()
+    rows = [
+        (name, estimate(value), number(float(law[name])), value.note.partition(":")[0])
+        for name, value in fit.parameters.items()
+    ]
+    status = fit.status if fit.identified or fit.status != "converged" else "noise unidentified"
+    title = f"functional scaling law, {fit.clock} clock, {status}"
+    return Table(title, ("parameter", "estimate", "in predictions", ""), rows)
+
+
 OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
-EARLY = 0.02  # of the longest run: no losses are drawn before it
-
-
-class OfSchedule(NamedTuple):
-    """What was printed of one schedule, and what it is made of."""
-
-    output: Output
-    batch: BatchSchedule
-    rate: rates.Rate
-    tokens: int
-    loss: Estimate
-    beyond: tuple[str, ...]
 
 
 class PredictedRun(NamedTuple):
@@ -49,17 +109,9 @@ class PredictedRun(NamedTuple):
     extrapolates: tuple[str, ...]
 
 
-class OfRuns(NamedTuple):
-    """What was printed of the runs of a table, these, and the table."""
-
-    output: Output
-    runs: Sequence[PredictedRun]
-    table: pd.DataFrame
-
-
 def predicted(fit: CurveFit, options: argparse.Namespace) -> Output:
     """The loss at the end of a schedule, or of each run of a table, with its interval."""
-    return (of_runs if options.runs else of_schedule)(fit, options).output
+    return (of_runs if options.runs else of_schedule)(fit, options)[0]
 
 
 def _check_converged(fit: CurveFit, path: Path) -> None:
@@ -67,8 +119,8 @@ def _check_converged(fit: CurveFit, path: Path) -> None:
         raise InputError(f"--from {path}: the fit did not converge; fit other losses")
 
 
-def of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
-    """The loss at the end of the schedule that the options ask for."""
+def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Prediction]:
+    """The loss at the end of the schedule that the options ask for, of no run yet."""
     _check_converged(fit, options.fit)
     for name in ("batch", "tokens"):
         if getattr(options, name) is None:
@@ -94,12 +146,26 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> OfSchedule:
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
     table = Table("predicted loss, nats per token", columns, [row])
     notes = [*_notes(fit), *(f"beyond what was tested: {what}" for what in beyond)]
-    output = Output(payload, [table], notes, figure=lambda: _figure(_bands(fit, curves), None))
-    return OfSchedule(output, schedule, rate, payload["tokens"], loss, beyond)
+    settings = ScheduleConfig(
+        tokens, schedule, warmup=int(rate.warmup), decay=int(rate.decay), shape=rate.shape
+    )
+    prediction = Prediction(
+        str(schedule),
+        (),
+        payload["tokens"],
+        loss,
+        ending=rate.ending,
+        peak_lr=rate.peak,
+        schedule=settings,
+        extrapolates=beyond,
+    )
+    return Output(payload, [table], notes), prediction
 
 
-def of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
-    """The loss at the end of each run of the table that the options name."""
+def of_runs(
+    fit: CurveFit, options: argparse.Namespace
+) -> tuple[Output, list[PredictedRun], pd.DataFrame]:
+    """The loss at the end of each run of the table that the options name, and this table."""
     _check_converged(fit, options.fit)
     for name in OF_SCHEDULE:
         if getattr(options, name) is not None:
@@ -129,30 +195,14 @@ def of_runs(fit: CurveFit, options: argparse.Namespace) -> OfRuns:
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
     notes += [f"{one.run}, beyond what was tested: {x}" for one in runs for x in one.extrapolates]
     title = "predicted losses at the last loss of each run, nats"
-    output = Output(
-        payload | {"tested": tested(fit)},
-        [Table.of(title, runs, cells)],
-        notes,
-        figure=lambda: _figure(_bands(fit, ends), _measured(fit, table, warmup, ends)),
-    )
-    return OfRuns(output, runs, table)
-
-
-def _figure(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Any:
-    from bss.plots.curves import predicted_curves
-
-    return predicted_curves(bands, measured)
+    output = Output(payload | {"tested": tested(fit)}, [Table.of(title, runs, cells)], notes)
+    return output, runs, table
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:
-    least, most = fit.rates
-    if options.lr is None and least != most:
-        raise InputError(
-            f"--lr: missing; give the peak rate, of {least:.4g} to {most:.4g} measured"
-        )
+    peak = asked_peak(fit, options.lr)
     if options.shape and not options.decay:
         raise InputError(f"--shape {options.shape}: it is the shape of a decay; give --decay too")
-    peak = most if options.lr is None else options.lr
     check_peak(peak)
     warmup, decay = (
         parse_tokens(getattr(options, name) or "0", field=f"--{name}", total=tokens)
@@ -178,20 +228,3 @@ def _notes(fit: CurveFit) -> list[str]:
     if error is None:
         return [f"warning: tested on no run left out; rms error {fit.rmse:.2g} of log loss"]
     return [f"tested: error {error:.2g} of log loss at the ends of {fit.runs} runs left out"]
-
-
-def _bands(fit: CurveFit, ends: Curves) -> pd.DataFrame:
-    """Predictions along runs, where the fit has losses: run, tokens, predicted, low, high."""
-    curves, tokens = along(ends)
-    predicted, low, high = forecast(fit, curves)
-    used = tokens >= max(fit.since, EARLY * tokens.max())
-    return curves.table(used, tokens=tokens, predicted=predicted, low=low, high=high)
-
-
-def _measured(fit: CurveFit, runs: pd.DataFrame, warmup: int, ends: Curves) -> pd.DataFrame | None:
-    """The losses of runs there, thinned: run, tokens, loss; None where there are none."""
-    first = max(fit.since, round(EARLY * float(ends.tokens[:, 0].max())))
-    if not np.any(np.isfinite(ends.loss[:, 0]) & (ends.tokens[:, 0] > max(first, warmup))):
-        return None
-    curves = curves_of(runs, warmup=warmup, since=first)
-    return curves.table(curves.weight > 0, tokens=curves.tokens, loss=curves.loss)

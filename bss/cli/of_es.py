@@ -1,4 +1,4 @@
-"""bss fit es: E(S), tokens against steps to target losses, from loss curves."""
+"""E(S): bss fit es, from loss curves; bss predict, tokens and steps to a loss or its best batch."""
 
 import argparse
 import dataclasses
@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable
 from operator import attrgetter
 
+from bss import laws
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number
 from bss.cli.points import add_curve_arguments, measured_points
+from bss.cli.predict import tested
 from bss.errors import InputError
-from bss.laws import EsFit, fit_es
+from bss.laws import EsFit
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.laws.es.law import Law
+from bss.laws.es.predict import best, lack_of_fit, reach
 from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
 from bss.points import rates
 from bss.tables.dropping import without
+from bss.units import parse_tokens
 from bss.values import to_dict
 
 DRAWS = 200  # refits that a printed fit keeps, for predictions
@@ -26,10 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss fit es`."""
     add = parser.add_argument
     add_curve_arguments(parser)
-    laws = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
-    add("--law", help=laws)
-    add("--adam-clock", action="store_true", help="fit the surface's B_phi too")
-    add("--batch-exponent", metavar="M", help="m of the surface: 1, 0.5 or free")
+    text = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
+    add("--law", help=text)
     add("--compare", action="store_true", help="also: every law at left-out batches")
     add_fit_arguments(parser, run, resamples=500)
 
@@ -37,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Fits a law E(S), by default the one that predicts left-out batches best."""
     points, warnings = measured_points(options)
-    points, law = without(points, options.drop), _law(options)
-    fit = fit_es(points, law, options=fit_options(options, DRAWS))
+    points, law = without(points, options.drop), options.law and LAWS[options.law]
+    fit = laws.fit_es(points, law, options=fit_options(options, DRAWS))
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *warnings))
     payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
     if options.compare:
@@ -52,32 +53,6 @@ def run(options: argparse.Namespace) -> Output:
     drawn = {one.law.name: one for one in fit.averaged if one.law.batches}
     figure = drawing("laws.tokens_to_target", points, drawn)
     return Output(payload, tables, notes, figure=figure)
-
-
-def _law(options: argparse.Namespace) -> Law | None:
-    """The law of a name, with what the options say of its members; None where it is chosen."""
-    changes = {}
-    if options.batch_exponent is not None:
-        changes["--batch-exponent"] = "m", _exponent(options.batch_exponent)
-    if options.adam_clock:
-        changes["--adam-clock"] = "B_phi", None
-    if options.law is None and not changes:
-        return None
-    law = LAWS[options.law or next(iter(LAWS))]
-    for option, (name, _) in changes.items():
-        if name not in law.__dataclass_fields__:
-            raise InputError(f"{option}: the {law.name} law has no {name}; leave the option out")
-    return dataclasses.replace(law, **dict(changes.values()))
-
-
-def _exponent(text: str) -> float | None:
-    try:
-        value = None if text == "free" else float(text)
-    except ValueError:
-        value = math.nan
-    if value is not None and not 0 < value < math.inf:
-        raise InputError(f"--batch-exponent {text!r}: expected a positive number, or free")
-    return value
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -142,3 +117,30 @@ def _headline(fit: EsFit) -> list[str]:
     source = fit.fits[-1].vertex.evidence.source
     lines += [f"B_opt at {', '.join(at)} {note}" for note, at in reasons.items()]
     return lines + ([f"the scatter is that of {source}"] if source else [])
+
+
+def predicted(fit: EsFit, options: argparse.Namespace) -> Output:
+    """At --loss and --batch the tokens and steps; at --loss alone the law's batches."""
+    if options.loss is None or not options.loss > 0:
+        raise InputError(f"--loss {options.loss}: expected the target loss in nats, as 2.5")
+    question: dict[str, float] = {"loss": options.loss}
+    if options.batch is not None:
+        question["batch"] = parse_tokens(options.batch, field="--batch")
+    losses = [target.target_loss for target in fit.fits]
+    fitted = {"loss": losses, "batch": fit.measured_batches}
+    ranges, warnings = tested(question, fitted, extrapolate=options.extrapolate)
+    if options.batch is not None:
+        answers = reach(fit, **question)
+    elif not (answers := best(fit, options.loss)):
+        raise InputError(
+            f"--batch: missing, and the {fit.law.name} law has no best one; give a batch"
+        )
+    scatter, _ = lack_of_fit(fit)
+    counts = {"points": fit.points, "runs": fit.runs, "lack_of_fit": scatter}
+    payload = {"kind": "prediction", "of": "es", "law": fit.law.name, **question}
+    payload |= {**to_dict(answers), "tested": ranges | counts}
+    rows = [(name, estimate(value), value.note) for name, value in answers.items()]
+    title = ", ".join(f"{name} {number(value)}" for name, value in question.items())
+    table = Table(f"at {title}, by the {fit.law.name} law", ("", "estimate", ""), rows)
+    notes = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
+    return Output(payload, [table], notes + warnings)

@@ -1,4 +1,4 @@
-"""bss fit table: the law of final losses, its forms weighed by left-out runs; best batches."""
+"""Final losses: bss fit table, its forms weighed by left-out runs; bss predict, of one run."""
 
 import argparse
 import dataclasses
@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pandas as pd
 
+from bss import laws
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
-from bss.laws import TableFit, fit_table
+from bss.errors import InputError
+from bss.laws import TableFit
 from bss.laws.best_batch import Alike
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import final_losses, read_losses
-from bss.laws.final_loss.values import OutlierRow
+from bss.laws.final_loss.values import LossPrediction, OutlierRow
 from bss.laws.fitting.estimate import Estimate
+from bss.units import parse_tokens
+from bss.values import to_dict
 
 DIRECTIONS = {
     "tokens": ("the largest budgets", "beyond"),
@@ -42,7 +46,7 @@ def run(options: argparse.Namespace) -> Output:
     how = fit_options(options)
     table, said = _losses(options)
     with progress() as report:
-        fit = fit_table(
+        fit = laws.fit_table(
             table,
             hold_out=tuple(options.hold_out),
             forms=options.form,
@@ -163,3 +167,69 @@ def _sizes(batch: Estimate, unit: float) -> str:
         return bound if low is None or high is None else f"{number(low, 3)} – {number(high, 3)}"
     span = f"{number(value, 3)} ({number(low, 3)} – {number(high, 3)})"
     return span if unit == 1 else f"{span} = {measured_tokens(value * unit)}"
+
+
+def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
+    """The answer at --params, --tokens and --batch; without --batch at the best one."""
+    for name in ("params", "tokens"):
+        if getattr(options, name) is None:
+            raise InputError(f"--{name}: missing; a table fit is asked at --params and --tokens")
+    params = parse_tokens(options.params, field="--params")
+    tokens = parse_tokens(options.tokens, field="--tokens")
+    seq_len = options.seq_len or fit.seq_len
+    if options.batch is None:
+        best = fit.best_batch(params, tokens)
+        if (size := best.value) is None:
+            raise InputError(f"--batch: missing, and B_opt is {best.note}; give a batch")
+    elif seq_len is None:
+        raise InputError("--seq-len: missing; the table has none, so say what a sequence holds")
+    else:
+        size = parse_tokens(options.batch, field="--batch") * seq_len
+    prediction = fit.prediction(params, tokens, size, extrapolate=options.extrapolate)
+    seen = {name: to_dict(size) for name, size in fit.tested.items()}
+    payload = {
+        "kind": "prediction",
+        "of": "table",
+        "params": params,
+        "tokens": tokens,
+        "batch_tokens": size,
+        "seq_len": seq_len,
+        **to_dict(prediction),
+        "tested": {"left_out": prediction.error, "beyond": prediction.beyond, **seen},
+    }
+    return Output(payload, [prediction_table(prediction, seq_len)], _notes(prediction))
+
+
+def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table:
+    """The loss of the run that was asked, and the best batch beside it."""
+    unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
+    alike = [
+        (f"batches within {one.rise:g} nats", f"{_size(one.low, unit)} – {_size(one.high, unit)}")
+        for one in prediction.best_batch.alike
+    ]
+    at = prediction.best_batch
+    best = (_size(end, unit) for end in (at.value, at.low, at.high))
+    rows = [
+        ("loss, nats", estimate(prediction.loss)),
+        (f"best batch, {noun}", "{} ({} – {})".format(*best)),
+        *alike,
+        ("given up against the best batch, nats", f"{prediction.given_up:.2g}"),
+    ]
+    title = f"{prediction.form}; {prediction.loss.level:.0%} intervals"
+    return Table(title, ("", "prediction"), rows)
+
+
+def _size(batch: float | None, unit: float) -> str:
+    return "–" if not batch else number(batch / unit, 3)
+
+
+def _notes(prediction: LossPrediction) -> list[str]:
+    notes = []
+    if prediction.error is not None:
+        where = "beyond the table" if prediction.beyond else "inside the table"
+        notes.append(f"rms error at left-out runs {where}: {prediction.error:.2g} nats")
+    for name, times in prediction.beyond.items():
+        notes.append(f"warning: {name} {times:.3g} times outside what was measured")
+    if prediction.best_batch.note:
+        notes.append(f"best batch {prediction.best_batch.note}")
+    return notes
