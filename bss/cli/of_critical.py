@@ -168,4 +168,6 @@ def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
     title = ", ".join(f"{variable} {format_tokens(value)}" for variable, value in point.items())
     row = (f"critical batch in {fit.unit}", estimate(critical), critical.note)
     table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
-    return Output(payload, [table], [law_line(law), *warnings])
+    figure = drawing("predictions.critical_figure", fit, *next(iter(point.items())))
+    notes = [law_line(law), *warnings]
+    return Output(payload, [table], notes, figure=figure if len(point) == 1 else None)

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.forecast import last_losses, tested, untested
+from bss.laws.functional.forecast import along, forecast, last_losses, tested, untested
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import CLOCKS
 from bss.predictions.registration import Prediction
@@ -95,6 +95,7 @@ def parameters_table(fit: CurveFit) -> Table:
     return Table(title, ("parameter", "estimate", "in predictions", ""), rows)
 
 
+EARLY = 0.02  # of the longest run: no losses are drawn before it
 OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
 
 
@@ -159,7 +160,7 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Pre
         schedule=settings,
         extrapolates=beyond,
     )
-    return Output(payload, [table], notes), prediction
+    return Output(payload, [table], notes, figure=lambda: _figure(fit, curves)), prediction
 
 
 def of_runs(
@@ -195,7 +196,12 @@ def of_runs(
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
     notes += [f"{one.run}, beyond what was tested: {x}" for one in runs for x in one.extrapolates]
     title = "predicted losses at the last loss of each run, nats"
-    output = Output(payload | {"tested": tested(fit)}, [Table.of(title, runs, cells)], notes)
+    output = Output(
+        payload | {"tested": tested(fit)},
+        [Table.of(title, runs, cells)],
+        notes,
+        figure=lambda: _figure(fit, ends, table, warmup),
+    )
     return output, runs, table
 
 
@@ -228,3 +234,20 @@ def _notes(fit: CurveFit) -> list[str]:
     if error is None:
         return [f"warning: tested on no run left out; rms error {fit.rmse:.2g} of log loss"]
     return [f"tested: error {error:.2g} of log loss at the ends of {fit.runs} runs left out"]
+
+
+def _figure(fit: CurveFit, ends: Curves, runs: pd.DataFrame | None = None, warmup: int = 0) -> Any:
+    """Predictions along runs, where the fit has losses, and what of a table was measured there."""
+    from bss.plots.curves import predicted_curves
+
+    curves, tokens = along(ends)
+    predicted, low, high = forecast(fit, curves)
+    used = tokens >= max(fit.since, EARLY * tokens.max())
+    bands = curves.table(used, tokens=tokens, predicted=predicted, low=low, high=high)
+    first = max(fit.since, round(EARLY * float(ends.tokens[:, 0].max())))
+    seen = np.isfinite(ends.loss[:, 0]) & (ends.tokens[:, 0] > max(first, warmup))
+    if runs is None or not np.any(seen):
+        return predicted_curves(bands, None)
+    thinned = curves_of(runs, warmup=warmup, since=first)
+    measured = thinned.table(thinned.weight > 0, tokens=thinned.tokens, loss=thinned.loss)
+    return predicted_curves(bands, measured)

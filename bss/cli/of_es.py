@@ -143,4 +143,5 @@ def predicted(fit: EsFit, options: argparse.Namespace) -> Output:
     title = ", ".join(f"{name} {number(value)}" for name, value in question.items())
     table = Table(f"at {title}, by the {fit.law.name} law", ("", "estimate", ""), rows)
     notes = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
-    return Output(payload, [table], notes + warnings)
+    figure = drawing("predictions.es_figure", fit, options.loss, question.get("batch"))
+    return Output(payload, [table], notes + warnings, figure=figure)

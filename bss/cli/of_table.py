@@ -197,7 +197,9 @@ def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
         **to_dict(prediction),
         "tested": {"left_out": prediction.error, "beyond": prediction.beyond, **seen},
     }
-    return Output(payload, [prediction_table(prediction, seq_len)], _notes(prediction))
+    figure = drawing("final_loss.prediction_figure", fit, params, tokens, size, prediction)
+    table = prediction_table(prediction, seq_len)
+    return Output(payload, [table], _notes(prediction), figure=figure)
 
 
 def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table:

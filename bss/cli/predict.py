@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     add("--seq-len", type=int, help="of a table fit: tokens per sequence")
     add("--loss", type=float, help="of an es fit: the target loss, in nats")
-    add_output_arguments(parser, run)
+    add_output_arguments(parser, run, plot=True)
 
 
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from bss.laws.fitting.bootstrap import RunEffects
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from tests.cli.called import printed, refused
+from tests.drawn import collisions, points
 
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
@@ -212,3 +213,19 @@ def test_an_extrapolated_critical_batch_says_by_how_much(folder, capsys):
         np.log(x["critical_batch"]["high"] / x["critical_batch"]["low"]) for x in (inside, told)
     ]
     assert widths[1] > widths[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("surface", ("--loss", "1.85", "--batch", "8")),
+        ("surface", ("--loss", "1.85")),
+        ("critical", ("--params", "20K")),
+    ],
+)
+def test_a_prediction_has_a_picture(folder, saved, tmp_path, name, options):
+    path = tmp_path / "prediction.png"
+    source = str(folder / f"{name}.json")
+    assert main(["predict", "--from", source, *options, "--plot", str(path)]) == 0
+    assert not collisions(saved["prediction.png"])
+    assert sum(points(saved["prediction.png"])) > 5

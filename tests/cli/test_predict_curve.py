@@ -13,6 +13,7 @@ from bss.laws.functional.values import predict
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from tests.cli.called import printed, refused
+from tests.drawn import collisions, points
 
 SCHEDULE = ("--batch", "0:2 1M:8", "--tokens", "2M")
 SHAPED = ("--lr", "4e-3", "--warmup", "1%", "--decay", "20%", "--shape", "linear")
@@ -66,13 +67,16 @@ def test_the_interval_has_the_lack_of_fit_and_the_parameters(stored, capsys):
     assert widths[2] > max(widths[:2])
 
 
-def test_runs_of_a_table_come_back_a_row_each(planted_curves, stored, tmp_path, capsys):
+def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, stored, tmp_path, capsys):
     measured = planted_curves.table(("0:1 50%:8", "4"))
     planned = measured.loc[measured["run"] == "4", ["step", "tokens", "batch", "lr", "seq_len"]]
     table = pd.concat([measured, planned.assign(run="planned")], ignore_index=True)
     table.to_csv(tmp_path / "runs.csv", index=False)
+    picture = tmp_path / "runs.svg"
     arguments = ("--from", stored(), "--runs", str(tmp_path / "runs.csv"))
-    told = printed(capsys, "predict", *arguments)
+    told = printed(capsys, "predict", *arguments, "--plot", str(picture))
+    assert not collisions(saved["runs.svg"])
+    assert sum(points(saved["runs.svg"])) > 60
     first, second, third = told["runs"]
     assert [row["run"] for row in told["runs"]] == ["0:1 50%:8", "4", "planned"]
     for row in (first, second):

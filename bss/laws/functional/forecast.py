@@ -5,6 +5,7 @@ lack of fit, the error of log loss at runs that were left out of the fit, by Stu
 runs were left out it is the error at the fitted losses.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from scipy import stats
 
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves
-from bss.laws.functional.law import CurveLaw
+from bss.laws.functional.law import CurveLaw, Readings
 from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
 from bss.units import format_tokens
 
 FAR = 1.25  # beyond the measured range by more than this factor nothing was tested
 LOW = 0.1  # a rate that falls to this part of its peak or less has fallen to zero
+WITHIN = (0.03, 0.1, 0.3, 1.0)  # parts of a piece
 PARTS = 41  # quantiles of the lack of fit
 
 
@@ -44,6 +46,20 @@ def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
     """The first reading of each run [R], with its interval: of paths to be trained, their end."""
     ends = (x[:, 0].tolist() for x in forecast(fit, curves))
     return [Estimate(*numbers, level=fit.level) for numbers in zip(*ends, strict=True)]
+
+
+def along(curves: Curves) -> tuple[Curves, np.ndarray]:
+    """The curves read within each of their G pieces, and the tokens there, [R, G·len(WITHIN)].
+
+    More densely after a piece begins, where the batch may have changed; 0 tokens where padded.
+    """
+    steps, taken = curves.pieces.steps, _taken(curves)
+    parts = np.broadcast_to(WITHIN, (*steps.shape, len(WITHIN)))
+    tokens = (np.cumsum(taken, axis=1) - taken)[..., None] + taken[..., None] * parts
+    tokens = np.where(steps[..., None] > 0, tokens, 0.0)
+    pieces = np.broadcast_to(np.arange(steps.shape[1], dtype=float)[:, None], parts.shape)
+    piece, part, tokens = (x.reshape(len(steps), -1) for x in (pieces, parts, tokens))
+    return replace(curves, readings=Readings(piece, part)), tokens
 
 
 def tested(fit: CurveFit) -> dict[str, Any]:

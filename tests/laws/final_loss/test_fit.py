@@ -194,9 +194,10 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     assert [held["out"] for held in fit["hold_out"]] == ["tokens<=8B"]
     kept.write_text(printed)
     ask = ["predict", "--from", str(kept), "--params", "400M", "--tokens", "30B"]
-    assert main([*ask, "--batch", "512", "--json"]) == 0
+    assert main([*ask, "--batch", "512", "--plot", str(tmp_path / "one.png"), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert {"loss", "best_batch", "tested"} < set(answer)
+    assert drawn.points(saved["one.png"])[0] > 100
     assert answer["loss"]["low"] < answer["loss"]["value"] < answer["loss"]["high"]
     assert main(ask) == 0
     assert "best batch, sequences" in capsys.readouterr().out

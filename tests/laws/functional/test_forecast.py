@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bss.laws.functional.curves import stack
-from bss.laws.functional.forecast import forecast, last_losses, untested
+from bss.laws.functional.forecast import along, forecast, last_losses, untested
 from bss.laws.functional.forecast import tested as what_was_tested
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import law_losses
@@ -53,6 +53,22 @@ def test_an_interval_holds_its_estimate_and_the_draws(planted_curves, curves):
     value, low, high = forecast(fit, curves("2"))
     assert low[0, 0] == value[0, 0]
     assert high[0, 0] == pytest.approx(value[0, 0] + 0.1)
+
+
+def test_readings_are_denser_where_a_piece_begins(planted_curves, curves):
+    both = curves("4", "0:1 50%:8")
+    read, tokens = along(both)
+    whole = planted_curves.tokens
+    steps = whole // (4 * 64)
+    ends = [part * steps * 4 * 64 for part in (0.03, 0.1, 0.3, 1.0)]
+    last = tokens[0][tokens[0] > 0]
+    assert last[-1] == pytest.approx(whole, abs=4 * 64)
+    ramp = tokens[1][tokens[1] > 0]
+    assert (np.diff(ramp) > 0).all() and ramp[-1] == pytest.approx(whole, abs=512)
+    if len(last) == 4:
+        np.testing.assert_allclose(last, ends)
+    assert read.readings.part.shape == tokens.shape
+    assert {*read.readings.part[0]} == {0.03, 0.1, 0.3, 1.0}
 
 
 @pytest.mark.parametrize(
