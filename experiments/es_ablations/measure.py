@@ -5,14 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from bss.laws import fit_es
-from bss.laws.es.compare import compare
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
 from bss.sweeps.contenders import Contender
 from bss.sweeps.table import run_table
 from experiments.es_ablations.study import Study
+from experiments.es_wsd.measure import fit_laws
 
 
 def measure(
@@ -34,9 +33,8 @@ def measure(
 
 def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
     """The law that is chosen, with the errors of all at left-out batches."""
-    fit = fit_es(measured, options=options)
-    comparison = fit.comparison or compare(measured)
-    return {"comparison": comparison, "law": fit.name, "fit": fit}
+    laws = fit_laws(measured, options, others=())
+    return {"comparison": laws.comparison, "law": laws.best.name, "fit": laws.best}
 
 
 def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import pandas as pd
 from bss.points.crossings import mean
 from bss.schedules.batch import BatchSchedule
 from experiments.es_ablations.claims import HELD, Config, by_ending
-from experiments.es_wsd.tables import optimum_table
+from experiments.es_wsd.measure import optimum_table
 
 
 def gains(table: pd.DataFrame, config: Config) -> pd.DataFrame:

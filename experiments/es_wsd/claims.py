@@ -17,6 +17,7 @@ from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd import curves
+from experiments.es_wsd.measure import read_laws
 from experiments.hypotheses import Hypothesis, judged, lower
 
 TABLE = "results/es_wsd/contenders.csv"
@@ -41,14 +42,14 @@ def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment, and the demo's beside it."""
     config = read_json(results / "experiment.json", HINT)["config"]
     table, points = (pd.read_csv(results / f"{name}.csv") for name in ("contenders", "points"))
-    fits = read_json(results / "fits.json", HINT)
+    laws = read_laws(results / "fits.json")
     demo = results.parent / "demo"
     return [
         *contenders(table, curves.betas(config["setup"])),
         *equal_steps(table),
         *coupling(table),
-        *curves.claims(points, fits, config),
-        *curves.law(points, fits, config),
+        *curves.claims(points, laws, config),
+        *curves.law(points, laws, config),
         *horizons(pd.read_csv(results / "horizons.csv"), len(config["seeds"]), config),
         *(one_seed(demo) if demo.is_dir() else ()),
         *out_of_reach(),

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from bss.points.crossings import crossing_pairs, crossings
 from bss.points.equal_steps import mean_curve
 from bss.points.standings import ENDINGS
+from experiments.es_wsd.measure import Laws
 from experiments.late_switch.figures import clocks_figure
-from experiments.second_moment import e_of_s, growing, tables
+from experiments.second_moment import growing, tables
 from experiments.second_moment.crossing_figure import crossing_figure
 from experiments.second_moment.figures import (
     best_batch_figure,
@@ -44,15 +45,13 @@ def half_lives(first: Part, second: Part) -> Figure:
     return half_lives_figure(tables.half_lives(first, second))
 
 
-def long(part: Part, measured: e_of_s.FittedPoints) -> Figure:
+def long(part: Part, points: pd.DataFrame, laws: Laws) -> Figure:
     """Constant batches whose curves cross, and E(S) at two targets."""
-    pairs = crossing_pairs(crossings(measured.points))
-    mine = [pair for pair in pairs if pair[0] == SMALLEST]
-    reached = tables.reached(measured.points)
+    pairs = [pair for pair in crossing_pairs(crossings(points)) if pair[0] == SMALLEST]
+    reached = tables.reached(points)
     common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
     ends = (float(common[len(common) // 2]), float(common[-1]))
-    runs = tables.at_one_rate(part).runs
-    return crossing_figure(runs, mine, measured.points, measured.fits, ends)
+    return crossing_figure(tables.at_one_rate(part).runs, pairs, points, laws.fits, ends)
 
 
 def switches(part: Part) -> Figure:
@@ -87,8 +86,9 @@ def main(results: Path) -> None:
             save(figure(*(read_part(results / part) for part in parts)), results / f"{name}.png")
     if (results / "long").is_dir():
         part = read_part(results / "long")
-        e_of_s.write(part, results / "long")
-        save(long(part, e_of_s.read(part, results / "long")), results / "long/crossing.png")
+        tables.write_laws(part, results / "long")
+        measured = tables.read_laws(part, results / "long")
+        save(long(part, *measured), results / "long/crossing.png")
 
 
 def save(figure: Figure, path: Path) -> None:

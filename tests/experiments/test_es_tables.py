@@ -9,7 +9,7 @@ import pytest
 
 from experiments.es_ablations import claims as ablations
 from experiments.es_ablations import tables as changed
-from experiments.es_wsd import curves, tables
+from experiments.es_wsd import curves, measure
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
 CONFIG = json.loads((RESULTS / "es_ablations" / "experiment.json").read_text())["config"]
@@ -17,21 +17,21 @@ CONFIG = json.loads((RESULTS / "es_ablations" / "experiment.json").read_text())[
 
 def test_a_bound_has_one_end():
     measured = curves.conditions(pd.read_csv(RESULTS / "es_wsd" / "points.csv"))
-    tuned = tables.optimum_table(measured["annealed", "envelope"])
+    tuned = measure.optimum_table(measured["annealed", "envelope"])
     assert set(tuned["bound"]) == {"at most"}
     assert np.isnan(tuned["low"]).all()
     assert tuned["high"].tolist() == [1.0] * 5  # at most 1 sequence
-    shared = tables.optimum_table(measured["stable", "shared"])
+    shared = measure.optimum_table(measured["stable", "shared"])
     assert shared["bound"].tolist() == ["at most", "at most", "", "", ""]
     assert np.isfinite(shared["low"][2:]).all()
 
 
 def test_the_law_that_predicts_best_comes_first():
-    laws = json.loads((RESULTS / "es_wsd" / "fits.json").read_text())["stable, shared"]
-    found = tables.identified(tables.fits_of(laws["fits"]), laws["comparison"])
-    names = [row["law"] for row in laws["comparison"]["table"] if row["law"] in found]
+    laws = measure.read_laws(RESULTS / "es_wsd" / "fits.json")["stable, shared"]
+    found = laws.identified
+    names = [row["law"] for row in laws.comparison.table if row["law"] in found]
     assert list(found) == names and "piecewise" not in found  # which is not identified
-    assert len(tables.law_optimum(found["surface"])) == 2  # at the others the valley is flat
+    assert len(measure.law_optimum(found["surface"])) == 2  # at the others the valley is flat
 
 
 def test_gains_are_of_the_same_change_and_of_as_many_tokens_a_step():
