@@ -16,7 +16,7 @@ import pandas as pd
 from bss.points.claims import Claim, Source, claim
 from bss.points.contrasts import over_seeds
 from bss.points.effects import Line, beyond, slopes
-from bss.theory.critical import LAST_POINTS
+from bss.theory.critical import LAST_POINTS, CriticalPoint, CriticalTable
 from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/critical_theory/points.csv"
@@ -24,6 +24,7 @@ NEAR = 0.04
 UNIT = f"in the exponent, beyond {NEAR:g}"
 TASK = ["capacity", "source"]
 PROCEDURE = ["overhead", "rate_cap", "rates", "average", "tail", "per_octave"]
+DIFFERS = {"overhead": "r = {:.0%}", "rate_cap": "cap {:g}", "average": "average: {}"}
 
 IS_THEORY = (
     f"The critical batch of least squares grows as D^(1 − a/min(b, 2a + 1)), within {NEAR:g}"
@@ -108,3 +109,36 @@ def _statement(row: dict[str, Any]) -> tuple[str, Source]:
     if row["average"] == "tail":
         return IS_TAIL, "derived"
     return (IS_LEVEL, "secondary") if row["source"] <= row["capacity"] else (IS_THEORY, "paper")
+
+
+def curves(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, CriticalTable]:
+    """The tasks under the quoted procedure, by their powers, as the figure takes them."""
+    rows = table.to_dict("records")
+    tables = {}
+    for row in (row for row in rows if key_of(row, PROCEDURE) == key_of(rows[0], PROCEDURE)):
+        here = [p for p in points.to_dict("records") if key_of(p) == key_of(row)]
+        drawn = tuple(CriticalPoint(p["data"], p["risk"], p["cbs"]) for p in here)
+        exponent = (row[name] for name in ("exponent", "low", "high", "theory"))
+        tables[task_name(row)] = CriticalTable(drawn, *exponent)
+    return tables
+
+
+def exponents(table: pd.DataFrame) -> pd.DataFrame:
+    """Exponents with the 95% interval of the scatter about a line; theory's [procedure, task]."""
+    rows = table.to_dict("records")
+    first = rows[0]
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        texts = [DIFFERS[key].format(row[key]) for key in DIFFERS if row[key] != first[key]]
+        plain = ", ".join(text.format(first[key]) for key, text in DIFFERS.items())
+        name = ", ".join(texts) or f"quoted: {plain}"
+        ends = f"{row['exponent']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+        text = f"{ends}; {row['theory']:.3f}".replace("-", "−")
+        cells.setdefault(task_name(row), {})[name] = text
+    return pd.DataFrame(cells)
+
+
+def last_budgets(points: pd.DataFrame) -> str:
+    """The budgets that exponents are read from, as text."""
+    powers = np.log2(np.unique(points["data"]))[-LAST_POINTS:]
+    return f"2^{powers[0]:.0f} to 2^{powers[-1]:.0f}"

@@ -23,8 +23,7 @@ from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import betas
 from experiments.hypotheses import lower
 from experiments.late_switch.law import LAW
-from experiments.late_switch.law_claims import predictions
-from experiments.late_switch.predictions import GROUPS
+from experiments.late_switch.predictions import GROUPS, predicts
 
 TABLES = "results/late_switch/"
 LATE = 0.7  # of the tokens: they call 70 to 90% late [secondary]
@@ -52,7 +51,7 @@ def claims(results: Path) -> list[Claim]:
         *across_endings(tuned),
         *catch_up(pd.read_parquet(results / "runs.parquet"), config),
         *switch_points(points, config),
-        *predictions(predicted, tried, config),
+        *predicts(predicted, tried, config),
     ]
     return [replace(one, note=f"{one.note}; {betas(config['setup'])}") for one in every_claim]
 

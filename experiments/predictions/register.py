@@ -16,8 +16,7 @@ from bss.provenance import commit
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
 from experiments.predictions.pilots import METRIC, RULE, STEPS, constants, curves, equal_steps
-from experiments.predictions.runs import runs_of
-from experiments.predictions.study import Study
+from experiments.predictions.study import Study, runs_of
 from experiments.study import base_run, say
 
 

@@ -7,7 +7,6 @@ under such rules, at rates tuned for each batch on seeds that are not judged; ev
 constant rate, with averaged weights, and decayed.
 
     python -m experiments.second_moment --config=configs/second_moment.py:rules
-    python -m experiments.second_moment.power results    what it can tell, before it is run
 
 What was expected is in results/predictions/second_moment.json, committed before the first run.
 """

@@ -14,7 +14,6 @@ from bss.points.claims import Claim
 from bss.points.contrasts import contrasts, over_seeds
 from bss.points.standings import ENDINGS
 from experiments.second_moment import growing, slower
-from experiments.second_moment.half_lives import beta2_of
 from experiments.second_moment.losses import (
     LARGER,
     STEP,
@@ -24,6 +23,7 @@ from experiments.second_moment.losses import (
     in_part,
     read_part,
 )
+from experiments.second_moment.slower import beta2_of
 
 INSIDE = "At its own rate an end of the batches measured is worse than the best one between"
 MOVES = "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one"

@@ -14,7 +14,6 @@ from bss.schedules.batch import BatchSchedule
 from bss.tables import write_table
 from bss.values import from_dict, to_dict
 from experiments.es_wsd.measure import Laws, fit_laws
-from experiments.second_moment.half_lives import cells, envelope
 from experiments.second_moment.losses import (
     Cell,
     Part,
@@ -22,6 +21,7 @@ from experiments.second_moment.losses import (
     of_beta2,
     of_both,
 )
+from experiments.second_moment.slower import cells, envelope
 
 GRID = 40
 TARGETS = 6
@@ -66,7 +66,7 @@ def half_lives(first: Part, second: Part) -> dict[str, pd.DataFrame]:
     both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
     by_ending = {}
     for ending in endings_of(both):
-        table = cells(both, ending, config)
+        table = cells({rule: some for (rule, own), some in both.items() if own == ending}, config)
         named, values = table.iloc[:, :4], table.iloc[:, 4:]
         tables = []
         for _, rows in values.groupby(table["batch"]):

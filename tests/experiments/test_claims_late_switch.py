@@ -10,6 +10,7 @@ import pytest
 from bss.points.claims import Claim
 from bss.values import from_dict
 from experiments.late_switch import claims as late
+from experiments.late_switch.predictions import predicts
 
 CLAIMS = Path(__file__).parents[2] / "results" / "claims.json"
 CONFIG = {
@@ -161,11 +162,11 @@ def test_a_law_is_scored_over_schedules_not_runs():
         }
     )
     tried = pd.DataFrame({"since": [0], "chosen": True, "left_out_rmse": 0.1, "all_ratio": 1.2})
-    good = late.predictions(table, tried, CONFIG)
+    good = predicts(table, tried, CONFIG)
     assert {one.verdict for one in good if one.condition.startswith("all")} == {"shown"}
     assert {one.effect.n for one in good} == {8}
     level = table.assign(predicted=table["mean_batch_constant"])
-    for one in late.predictions(level, tried, CONFIG):
+    for one in predicts(level, tried, CONFIG):
         if "equal steps" in one.statement:
             assert one.verdict in ("not shown", "undecided")
 

@@ -26,11 +26,9 @@ from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict
 from configs.predictions import get_config
 from experiments.predictions import claims, pilots
-from experiments.predictions.__main__ import experiment
+from experiments.predictions.__main__ import experiment, predictions_table
 from experiments.predictions.register import registration
-from experiments.predictions.runs import registered_runs
-from experiments.predictions.study import Study
-from experiments.predictions.table import predictions_table
+from experiments.predictions.study import Study, registered_runs
 from tests.drawn import collisions
 
 ROOT = Path(__file__).parents[2]
