@@ -5,7 +5,7 @@ claim that an exponent is the theory's asks whether it is within 0.04 of it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,9 @@ def quoted(table: pd.DataFrame, points: pd.DataFrame) -> list[Claim]:
     return judged(family)
 
 
-def varied(table: pd.DataFrame) -> list[Claim]:
+def varied(table: pd.DataFrame) -> Iterator[Claim]:
     """Whether other step caps and overheads move the exponents, averaged over procedures."""
     starts = table.loc[table["average"] == "start"]
-    claims = []
     off = {
         task: (rows["exponent"] - rows["theory"]).to_numpy(float)
         for task, rows in starts.groupby(TASK, sort=False)
@@ -83,8 +82,7 @@ def varied(table: pd.DataFrame) -> list[Claim]:
         least, most = off[task].min(), off[task].max()
         note = f"{len(off[task])} procedures: {least:+.3f} to {most:+.3f} of the theory's"
         where = f"{task_name(dict(zip(TASK, task, strict=True)))}, mean over procedures"
-        claims.append(below(HOLDS, "derived", where, effect, note=note.replace("-", "−")))
-    return claims
+        yield below(HOLDS, "derived", where, effect, note=note.replace("-", "−"))
 
 
 def key_of(row: dict[str, Any], columns: Sequence[str] = (*TASK, *PROCEDURE)) -> tuple:

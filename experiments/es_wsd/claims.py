@@ -105,14 +105,13 @@ def coupling(table: pd.DataFrame) -> Iterator[Claim]:
             yield lower(KEPT, "secondary", condition, effect, table=TABLE, note=note)
 
 
-def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Claim]:
+def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> Iterator[Claim]:
     """The law's choice of a batch for each horizon, where it is not the best one measured.
 
     The pooled scatter is the mean over the horizon's batches of that of their differences to the
     best one.
     """
     rates_of = curves.rates_told(config)
-    claims = []
     for rates, some in table.groupby("rates", sort=False):
         family, agreed = [], sum(some["law_best"] & some["best"])
         about = {"note": f"the law agrees at {agreed} others", "sign": 1, "matters": NO_WORSE}
@@ -128,8 +127,7 @@ def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Cl
             effect = Effect(float(chosen["excess"]), seeds, own, pooled)
             one = Hypothesis(CHOICE, "derived", condition, effect, "nats", HORIZONS, **about)
             family.append(one)
-        claims += judged(family)
-    return claims
+        yield from judged(family)
 
 
 def one_seed(demo: Path) -> list[Claim]:

@@ -4,7 +4,7 @@ The law is that of Li et al., arXiv 2509.19189.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,14 +204,13 @@ def _interpolated(losses: dict[int, float], batch: float) -> float:
     return float(np.interp(math.log(batch), np.log(batches), values, math.nan, math.nan))
 
 
-def predicts(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> list[Claim]:
+def predicts(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> Iterator[Claim]:
     """What the functional law predicts of runs it has not seen, resampled over schedules."""
     every = table.dropna(subset=["predicted", "mean_batch_constant"])
     every = every.loc[every["tokens"] == every["tokens"].max()]
     groups = {"all": every}
     groups["one rate"] = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
     groups |= {name: every.loc[every["rate"] == ending] for ending, name in GROUPS.items()}
-    claims = []
     for group, rows in groups.items():
         schedules = rows["batch"].tolist()
         if len(set(schedules)) < 3:
@@ -231,8 +230,7 @@ def predicts(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> list[C
         for what, (source, most) in PREDICTED.items():
             effect = less(alone, most) if most else apart
             family.append(Hypothesis(what, source, condition, effect, "of the spread", TABLE, note))
-        claims += judged(family)
-    return claims
+        yield from judged(family)
 
 
 def _chosen(tried: pd.DataFrame) -> str:

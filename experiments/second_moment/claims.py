@@ -33,22 +33,20 @@ RULES = "rules_h100"
 def claims(results: Path) -> list[Claim]:
     """Every claim of the parts that were run, from a results directory of this experiment."""
     parts = {path.name: read_part(path) for path in results.iterdir() if path.is_dir()}
-    every = rules(parts[RULES]) if RULES in parts else []
+    every = [*rules(parts[RULES])] if RULES in parts else []
     for name in ("short", "long"):
         every += ends(parts[name], name) if name in parts else []
     if {RULES, "slower"} <= parts.keys():
         every += slower.claims(parts[RULES], parts["slower"])
-    return every + growing.claims(parts)
+    return [*every, *growing.claims(parts)]
 
 
-def rules(part: Part) -> list[Claim]:
+def rules(part: Part) -> Iterator[Claim]:
     """The two rules at tuned rates, a family for each ending and statement."""
-    every = []
     for ending in endings_of(part.judged):
-        every += inside(part, ending, RULES)
-        every += larger(part, ending)
-        every.append(moved(part, ending))
-    return every
+        yield from inside(part, ending, RULES)
+        yield from larger(part, ending)
+        yield moved(part, ending)
 
 
 def ends(part: Part, name: str) -> Iterator[Claim]:

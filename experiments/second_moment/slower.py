@@ -44,18 +44,16 @@ MODELS: dict[str, tuple[str, ...]] = {
 """What each model has a parabola in the logarithm of."""
 
 
-def claims(rules: Part, slower: Part) -> list[Claim]:
+def claims(rules: Part, slower: Part) -> Iterator[Claim]:
     """Of the registered rules and the slower ones, on the seeds that both judge."""
     ended, config = of_both(rules, slower)
     chose = rules.chose | slower.chose
-    every = []
     for ending in endings_of(ended):
         four = {rule: ended[rule, ending] for rule in (*PAIRS, *PAIRS.values())}
-        every += slower_than(four, ending)
-        every += enveloped(four, {rule: chose[rule, ending] for rule in four}, ending)
-        every += by_half_life(four, ending, config)
-        every += controlled(ended, ending, config)
-    return every
+        yield from slower_than(four, ending)
+        yield from enveloped(four, {rule: chose[rule, ending] for rule in four}, ending)
+        yield from by_half_life(four, ending, config)
+        yield from controlled(ended, ending, config)
 
 
 def slower_than(four: Mapping[str, pd.DataFrame], ending: str) -> Iterator[Claim]:

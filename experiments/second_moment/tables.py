@@ -19,7 +19,6 @@ from experiments.second_moment.losses import (
     Part,
     endings_of,
     of_beta2,
-    of_both,
 )
 from experiments.second_moment.slower import cells, envelope
 
@@ -45,8 +44,7 @@ def at_one_rate(part: Part) -> Part:
 
 def enveloped(first: Part, second: Part) -> dict[Cell, pd.DataFrame]:
     """Judged losses of both parts by rule and ending, and those of each batch at its best rule."""
-    judged, config = of_both(first, second)
-    both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
+    both, _ = of_beta2(first, second)
     chose = first.chose | second.chose
     for ending in endings_of(both):
         rules = [rule for rule, own in both if own == ending]
@@ -62,8 +60,7 @@ def half_lives(first: Part, second: Part) -> dict[str, pd.DataFrame]:
         Columns rule, batch, tokens and steps of the half-life, loss, above, and half, half the
         interval of above at 95% over paired seeds.
     """
-    judged, config = of_both(first, second)
-    both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
+    both, config = of_beta2(first, second)
     by_ending = {}
     for ending in endings_of(both):
         table = cells({rule: some for (rule, own), some in both.items() if own == ending}, config)

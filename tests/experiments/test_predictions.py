@@ -223,7 +223,7 @@ def test_claims_find_what_was_planted(told):
     level = [one for one in claims.compared(table) if one.statement == claims.STATEMENTS[LAW]]
     assert {one.verdict for one in level} == {"undecided"}
     table.loc[0, "measured"] = np.nan
-    lost = claims.compared(table)[0]
+    lost = next(claims.compared(table))
     assert lost.effect.n == 7 and lost.note.endswith("7 schedules, 1 more failed")
 
 
