@@ -14,7 +14,7 @@ from bss.points.claims import Claim
 from bss.points.effects import by_groups
 from bss.predictions.score import ALL, LAW
 from experiments.hypotheses import Hypothesis, judged
-from experiments.predictions.pilots import STEPS
+from experiments.predictions.study import STEPS
 
 TABLE = "results/predictions/schedules/predictions.csv"
 MEAN = f"mean of {LAW} and {STEPS}"

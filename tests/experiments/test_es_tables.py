@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from experiments.es_ablations import claims as ablations
-from experiments.es_ablations import tables as changed
 from experiments.es_wsd import curves, measure
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
@@ -36,7 +35,7 @@ def test_the_law_that_predicts_best_comes_first():
 
 def test_gains_are_of_the_same_change_and_of_as_many_tokens_a_step():
     table = pd.read_csv(RESULTS / "es_ablations" / "contenders.csv")
-    gains = changed.gains(table, CONFIG)
+    gains = ablations.gains(table, CONFIG)
     assert set(gains["contender"]) == {"batch 4 → 32", "batch 2 → 4 → 8"}
     longer = gains.loc[gains["change"] == "sequences × 4 at the switch"]
     assert set(longer["contender"]) == {"batch 4 → 32"}  # 8 sequences four times as long
@@ -50,11 +49,11 @@ def test_optima_are_named_by_their_parameters_and_optimizers():
     points, *others = (pd.read_csv(RESULTS / "es_ablations" / f"{name}.csv") for name in names)
     varied = ablations.varied(points, *others)
     assert len(varied) == len(points)
-    called = changed.sizes(varied, CONFIG)
+    called = ablations.by_size(varied, CONFIG)
     assert sorted(called.values()) == [
         "12,416 parameters", "27,816 parameters", "98,688 parameters",
     ]  # fmt: skip
-    assert set(changed.optimizers(CONFIG).values()) == {"Adam", "SGD"}
-    drawn = changed.optima_of(varied, called)
+    assert set(ablations.optimizers(CONFIG).values()) == {"Adam", "SGD"}
+    drawn = ablations.optima_of(varied, called)
     assert set(drawn) == {"stable loss", "averaged loss"}
     assert set(drawn["stable loss"]["12,416 parameters"]["bound"]) == {"at most"}

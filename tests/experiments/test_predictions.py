@@ -25,7 +25,8 @@ from bss.schedules.rates import constant, cosine, wsd
 from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict
 from configs.predictions import get_config
-from experiments.predictions import claims, pilots
+from experiments.predictions import claims
+from experiments.predictions import study as pilots
 from experiments.predictions.__main__ import experiment, predictions_table
 from experiments.predictions.register import registration
 from experiments.predictions.study import Study, registered_runs

@@ -13,7 +13,8 @@ from bss.sweeps.price import price
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
-from experiments.second_moment import claims, growing, runs, slower, tables
+from experiments.second_moment import __main__ as runs
+from experiments.second_moment import claims, growing, slower, tables
 from experiments.second_moment import losses as losses_of
 from experiments.second_moment.figures import best_batch_figure
 from experiments.second_moment.study import Study
