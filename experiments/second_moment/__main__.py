@@ -10,6 +10,7 @@ An arm's rate is chosen for each ending by itself, on held-out losses of the fir
 whose best rate is at an end is tried at one beyond it. Losses are compared on the other seeds.
 
     python -m experiments.second_moment --config=configs/second_moment.py:rules
+    python -m experiments.second_moment.power results    what it can tell, before it is run
 
 What was expected is in results/predictions/second_moment.json, committed before the first run.
 """

@@ -14,7 +14,7 @@ from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
 from experiments.second_moment import __main__ as runs
-from experiments.second_moment import claims, growing, slower, tables
+from experiments.second_moment import claims, growing, power, slower, tables
 from experiments.second_moment import losses as losses_of
 from experiments.second_moment.figures import best_batch_figure
 from experiments.second_moment.study import Study
@@ -150,6 +150,12 @@ def test_contenders_named_by_their_batches_have_one_rule_and_rate_and_all_seeds(
     assert set(shown["rule"]) == {STEP} and set(shown["peak_lr"]) == {2e-3}
     assert set(shown["name"]) == {"1", "2", "4", "8", "16", "32"}
     assert set(shown["seed"]) == set(range(12)) - {5}
+
+
+def test_power_rises_with_seeds_and_falls_with_scatter():
+    few, many = (power.power(np.full(6, 0.004), seeds, tables=60).mean() for seeds in (4, 12))
+    assert few < many
+    assert power.power(np.full(6, 0.02), 12, tables=60).mean() < many
 
 
 @pytest.mark.parametrize(
