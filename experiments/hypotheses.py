@@ -1,15 +1,14 @@
 """What is claimed before it is judged: hypotheses of one family, and the claims they become."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial, wraps
-from typing import Literal, ParamSpec
+from functools import partial
+from typing import Literal
 
 from bss.points.claims import Claim, Source, claim
 from bss.points.contrasts import Effect, judge
 from bss.points.standings import NO_WORSE
 
-P = ParamSpec("P")
 lower = partial(claim, sign=-1, unit="nats", matters=NO_WORSE)
 """A claim that a final loss is below another's, of a contrast that is judged already."""
 
@@ -40,13 +39,3 @@ def judged(family: Iterable[Hypothesis]) -> list[Claim]:
     members = list(family)
     effects = judge({i: one.effect for i, one in enumerate(members)})
     return [claim(**{**vars(one), "effect": effects[i]}) for i, one in enumerate(members)]
-
-
-def one_family(asked: Callable[P, Iterable[Hypothesis]]) -> Callable[P, list[Claim]]:
-    """A function whose hypotheses are one family: it gives their claims."""
-
-    @wraps(asked)
-    def claims(*args: P.args, **known: P.kwargs) -> list[Claim]:
-        return judged(asked(*args, **known))
-
-    return claims

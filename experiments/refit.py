@@ -11,16 +11,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bss.files import read_json, write_json
 from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
 from bss.values import to_dict
-from experiments.es_ablations.measure import fitted as of_variation
+from experiments.es_ablations.__main__ import fitted
+from experiments.es_ablations.claims import varied
 from experiments.es_wsd.measure import Laws, fit_laws
-from experiments.second_moment.e_of_s import fitted as of_long
+from experiments.second_moment.tables import SHOWN
 
 RESULTS = Path("results")
 HINT = "run the experiment again"
@@ -49,8 +49,7 @@ def _demo(directory: Path, options: Options) -> dict[str, Any]:
 
 
 def _by_kind_and_rates(directory: Path, options: Options) -> dict[str, Laws]:
-    table = pd.read_csv(directory / "points.csv", dtype={"run": str})
-    groups = table.groupby(["kind", "rates"], sort=False)
+    groups = _table(directory, "points").groupby(["kind", "rates"], sort=False)
     return {
         f"{kind}, {rates}": fit_laws(points.reset_index(drop=True), options)
         for (kind, rates), points in groups  # type: ignore[misc]
@@ -58,20 +57,20 @@ def _by_kind_and_rates(directory: Path, options: Options) -> dict[str, Laws]:
 
 
 def _by_variation(directory: Path, options: Options) -> dict[str, Any]:
-    table = pd.read_csv(directory / "points.csv", dtype={"run": str})
-    names = list(read_json(directory / "fits.json", HINT))
-    # Each variation's points follow another's, of one kind after the other.
-    sort = table["kind"] + table["model"]
-    block = np.cumsum(sort.to_numpy() != np.roll(sort.to_numpy(), 1))
-    parts = [table.loc[block == i].reset_index(drop=True) for i in np.unique(block)]
+    tables = (_table(directory, name) for name in ("points", "optima", "contenders"))
     fits: dict[str, Any] = {}
-    for name, part in zip([n for n in names for _ in range(2)], parts, strict=True):
-        fits.setdefault(name, {})[part["kind"].iloc[0]] = of_variation(part, options)
+    for (name, kind), points in varied(*tables).groupby(["variation", "kind"], sort=False):  # type: ignore[misc]
+        measured = points.drop(columns="variation").reset_index(drop=True)
+        fits.setdefault(name, {})[kind] = fitted(measured, options)
     return fits
 
 
-def _long(directory: Path, options: Options) -> dict[str, Any]:
-    return of_long(read_points(directory / "points.csv"), options)
+def _table(directory: Path, name: str) -> pd.DataFrame:
+    return pd.read_csv(directory / f"{name}.csv", dtype={"run": str})
+
+
+def _long(directory: Path, options: Options) -> Laws:
+    return fit_laws(read_points(directory / "points.csv"), options, SHOWN)
 
 
 KINDS = {

@@ -1,6 +1,6 @@
 """What all experiments share: the set-up of their runs, and the checks of their studies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,25 +21,26 @@ from bss.training.execution import Execution
 from bss.values import to_dict
 
 
+def check(study: Any, names: Sequence[str], right: Callable[[Any], bool], expected: str) -> None:
+    """Refuses a study whose named fields are not right."""
+    for name in names:
+        if not right(value := getattr(study, name)):
+            raise InputError(f"{name} is {value}; expected {expected}")
+
+
 def check_counts(study: Any, *names: str) -> None:
     """Refuses a study whose named fields are not 1 or more."""
-    for name in names:
-        if getattr(study, name) < 1:
-            raise InputError(f"{name} is {getattr(study, name)}; expected 1 or more")
+    check(study, names, lambda value: value >= 1, "1 or more")
 
 
 def check_parts(study: Any, *names: str) -> None:
     """Refuses a study whose named fields are no parts of 1."""
-    for name in names:
-        if not 0 < getattr(study, name) < 1:
-            raise InputError(f"{name} is {getattr(study, name)}; expected a part of 1, as 0.2")
+    check(study, names, lambda value: 0 < value < 1, "a part of 1, as 0.2")
 
 
 def check_positive(study: Any, *names: str) -> None:
     """Refuses a study whose named fields are not above 0."""
-    for name in names:
-        if not getattr(study, name) > 0:
-            raise InputError(f"{name} is {getattr(study, name)}; expected a positive number")
+    check(study, names, lambda value: value > 0, "a positive number")
 
 
 def check_names(field: str, names: Sequence[str]) -> None:
@@ -75,6 +76,11 @@ class SweepStudy:
         check_counts(self, "resamples")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; expected different ones, at least one")
+
+    @property
+    def tokens(self) -> int:
+        """Of a run."""
+        return self.setup.schedule.tokens
 
     def open_engine(self) -> Engine:
         """What trains its runs; InputError where that cannot be had."""

@@ -1,17 +1,22 @@
 """Data against model size: best batches of published final losses, critical ones beside them.
 
 Best is the vertex of a parabola in log B at each (N, D) of arXiv 2503.04715, whose rates were tuned
-at every batch. B_opt ∝ N^x·D^y goes through the vertices by least squares in logs, with errors over
-the cells: leaving out each, and drawing as many with replacement.
+at every batch (derived here). The parabola goes by least squares through the batches about the
+least loss; the least of the measured batches itself is noisier: near it losses differ by less than
+their own scatter. B_opt ∝ N^x·D^y goes through the vertices by least squares in logs, with errors
+over the cells: leaving out each, and drawing as many with replacement.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from bss.laws import CriticalFit
@@ -22,7 +27,6 @@ from bss.points.contrasts import LEVEL, Effect
 from bss.points.effects import by_groups, less
 from bss.tables.storage import read_table
 from experiments.critical_batch.statements import EXPONENT, SLOW, joined, with_interval
-from experiments.critical_batch.vertex import pooled_scatter, vertex
 from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/published/steplaw_dense_best.csv"
@@ -31,12 +35,79 @@ WEIGHTS = {"size": (1.0, 0.0), "data": (0.0, 1.0), "gap": (-1.0, 1.0)}
 BEST_DATA = "The best batch grows with data at a fixed model"
 BEST_SIZE = f"At fixed data the best batch grows slower than N^{SLOW:g}"
 BEST_FOLLOWS = "The best batch follows data rather than model size"
+NEAREST = 5  # batches that a parabola goes through
 PUBLISHED_LENGTH = 512  # tokens in a sequence of the published steps
 BEST, CRITICAL, OURS = (
     "best, arXiv 2503.04715",
     "critical, arXiv 2410.21676",
     "critical, our runs",
 )
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """Where the parabola is least.
+
+    Attributes:
+        batch: in the unit of the batches; NaN where the losses have no minimum.
+        scatter: standard deviation of the losses about it, in nats; NaN with three batches.
+        freedom: degrees of freedom behind the scatter.
+        leverage: standard error of log batch per nat of scatter.
+        interior: whether the least loss is at neither end of the batches, and the vertex among
+            those of the parabola.
+    """
+
+    batch: float
+    scatter: float
+    freedom: int
+    leverage: float
+    interior: bool
+
+
+def vertex(batch: ArrayLike, loss: ArrayLike) -> Vertex:
+    """The vertex of a parabola in log batch through the NEAREST batches about the least loss.
+
+    They are the nearest by their order; all where there are fewer, and the outer ones where the
+    least is near an end.
+
+    Args:
+        batch: [n] distinct and positive.
+        loss: [n] finite, in nats.
+    """
+    order = np.argsort(np.asarray(batch, float))
+    x, y = np.log(np.asarray(batch, float))[order], np.asarray(loss, float)[order]
+    first = max(0, min(int(np.argmin(y)) - NEAREST // 2, len(order) - NEAREST))
+    x, y = x[first : first + NEAREST], y[first : first + NEAREST]
+    centre, count = float(np.mean(x)), len(x)
+    none = Vertex(math.nan, math.nan, max(count - 3, 0), math.nan, interior=False)
+    if count < 3:
+        return none
+    design = np.vander(x - centre, 3)
+    curvature, slope, _ = theta = np.linalg.lstsq(design, y, rcond=None)[0]
+    if curvature <= 0:
+        return none
+    at = -slope / (2 * curvature)
+    by_theta = np.array([slope / (2 * curvature**2), -1 / (2 * curvature), 0.0])
+    rest = y - design @ theta
+    inside = x[0] < at + centre < x[-1]
+    return Vertex(
+        batch=math.exp(at + centre),
+        scatter=math.sqrt(rest @ rest / (count - 3)) if count > 3 else math.nan,
+        freedom=count - 3,
+        leverage=math.sqrt(by_theta @ np.linalg.inv(design.T @ design) @ by_theta),
+        interior=bool(inside and 0 < np.argmin(y) < count - 1),
+    )
+
+
+def pooled_scatter(vertices: list[Vertex]) -> float:
+    """The scatter of losses over cells that scatter alike, in nats; NaN where none has one.
+
+    A parabola through five batches leaves two degrees of freedom, too few for an error of its own.
+    """
+    known = [at for at in vertices if at.freedom and math.isfinite(at.scatter)]
+    freedom = sum(at.freedom for at in known)
+    squares = sum(at.scatter**2 * at.freedom for at in known)
+    return math.sqrt(squares / freedom) if freedom else math.nan
 
 
 def cells() -> pd.DataFrame:

@@ -5,7 +5,7 @@ curves beside each other, in the same two ways; the gradient noise scale; the be
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -182,10 +182,9 @@ def span(fits: Mapping[str, CriticalFit], name: str, variable: str = "params") -
     return f"{max(values) / min(values):.1f}"
 
 
-def beside(fits: Mapping[str, CriticalFit]) -> list[Claim]:
+def beside(fits: Mapping[str, CriticalFit]) -> Iterator[Claim]:
     """Width against depth and context lengths: whether a design's curves agree within a factor."""
     scatter = step_noise(curves_of(fits))
-    claimed = []
     for way, interpolated in WAYS.items():
         value = attrgetter("interpolated" if interpolated else "cbs")
         family = []
@@ -196,8 +195,7 @@ def beside(fits: Mapping[str, CriticalFit]) -> list[Claim]:
                     where = f"{_called(name, other)} against {_called(name, curves[0])}, {way}"
                     note = f"ratio {math.exp(effect.estimate):.2f}; {OF_BOTH}"
                     family.append(within_factor(statement, where, effect, FITS, note))
-        claimed += judged(family)
-    return claimed
+        yield from judged(family)
 
 
 def _called(design: str, at: CriticalBatch) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bss.errors import InputError
 from bss.models.sizes import named
 from bss.training.average import check_half_life
-from experiments.study import PricedStudy, check_positive
+from experiments.study import PricedStudy, check, check_counts, check_positive
 
 BATCHES_PAST_BEND = 4
 MOST_WARMUP = 0.1
@@ -161,12 +161,11 @@ class Study(PricedStudy):
 
 
 def _check_numbers(study: Study) -> None:
-    for name, low in (("rounds", 0), ("noise_half_life", 0), ("resamples", 10), ("margin", 1)):
-        if getattr(study, name) < low:
-            raise InputError(f"{name} is {getattr(study, name)}; expected {low} or more")
+    check(study, ["rounds", "noise_half_life"], lambda value: value >= 0, "0 or more")
+    check(study, ["resamples"], lambda value: value >= 10, "10 or more")
+    check_counts(study, "margin")
     check_positive(study, "overhead")
-    if not 0 <= study.warmup_share < 1:
-        raise InputError(f"warmup_share is {study.warmup_share}; expected a part of 1, as 0.25")
+    check(study, ["warmup_share"], lambda part: 0 <= part < 1, "a part of 1, as 0.25")
     study.check_averages()
     for text in study.setup.averages:
         check_half_life(text)

@@ -20,8 +20,7 @@ from bss.sweeps.results import Results
 from bss.theory.critical import critical_batches
 from bss.theory.exponents import Powers
 from bss.theory.least_squares import LeastSquares, Procedure
-from experiments.critical_theory.claims import task_name
-from experiments.critical_theory.text_tables import quoted
+from experiments.critical_theory.claims import curves, task_name
 from experiments.main import run_experiment
 from experiments.study import say
 
@@ -73,7 +72,7 @@ def experiment(study: Study) -> None:
         {
             "exponents.csv": measured,
             "points.csv": critical,
-            "least_squares.png": least_squares_figure(quoted(measured, critical)),
+            "least_squares.png": least_squares_figure(curves(measured, critical)),
         },
         question="How does the critical batch grow with the data, and what does that hang on?",
     )

@@ -5,7 +5,7 @@ claim that an exponent is the theory's asks whether it is within 0.04 of it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pandas as pd
 from bss.points.claims import Claim, Source, claim
 from bss.points.contrasts import over_seeds
 from bss.points.effects import Line, beyond, slopes
-from bss.theory.critical import LAST_POINTS
+from bss.theory.critical import LAST_POINTS, CriticalPoint, CriticalTable
 from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/critical_theory/points.csv"
@@ -24,6 +24,7 @@ NEAR = 0.04
 UNIT = f"in the exponent, beyond {NEAR:g}"
 TASK = ["capacity", "source"]
 PROCEDURE = ["overhead", "rate_cap", "rates", "average", "tail", "per_octave"]
+DIFFERS = {"overhead": "r = {:.0%}", "rate_cap": "cap {:g}", "average": "average: {}"}
 
 IS_THEORY = (
     f"The critical batch of least squares grows as D^(1 − a/min(b, 2a + 1)), within {NEAR:g}"
@@ -68,10 +69,9 @@ def quoted(table: pd.DataFrame, points: pd.DataFrame) -> list[Claim]:
     return judged(family)
 
 
-def varied(table: pd.DataFrame) -> list[Claim]:
+def varied(table: pd.DataFrame) -> Iterator[Claim]:
     """Whether other step caps and overheads move the exponents, averaged over procedures."""
     starts = table.loc[table["average"] == "start"]
-    claims = []
     off = {
         task: (rows["exponent"] - rows["theory"]).to_numpy(float)
         for task, rows in starts.groupby(TASK, sort=False)
@@ -82,8 +82,7 @@ def varied(table: pd.DataFrame) -> list[Claim]:
         least, most = off[task].min(), off[task].max()
         note = f"{len(off[task])} procedures: {least:+.3f} to {most:+.3f} of the theory's"
         where = f"{task_name(dict(zip(TASK, task, strict=True)))}, mean over procedures"
-        claims.append(below(HOLDS, "derived", where, effect, note=note.replace("-", "−")))
-    return claims
+        yield below(HOLDS, "derived", where, effect, note=note.replace("-", "−"))
 
 
 def key_of(row: dict[str, Any], columns: Sequence[str] = (*TASK, *PROCEDURE)) -> tuple:
@@ -108,3 +107,36 @@ def _statement(row: dict[str, Any]) -> tuple[str, Source]:
     if row["average"] == "tail":
         return IS_TAIL, "derived"
     return (IS_LEVEL, "secondary") if row["source"] <= row["capacity"] else (IS_THEORY, "paper")
+
+
+def curves(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, CriticalTable]:
+    """The tasks under the quoted procedure, by their powers, as the figure takes them."""
+    rows = table.to_dict("records")
+    tables = {}
+    for row in (row for row in rows if key_of(row, PROCEDURE) == key_of(rows[0], PROCEDURE)):
+        here = [p for p in points.to_dict("records") if key_of(p) == key_of(row)]
+        drawn = tuple(CriticalPoint(p["data"], p["risk"], p["cbs"]) for p in here)
+        exponent = (row[name] for name in ("exponent", "low", "high", "theory"))
+        tables[task_name(row)] = CriticalTable(drawn, *exponent)
+    return tables
+
+
+def exponents(table: pd.DataFrame) -> pd.DataFrame:
+    """Exponents with the 95% interval of the scatter about a line; theory's [procedure, task]."""
+    rows = table.to_dict("records")
+    first = rows[0]
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        texts = [DIFFERS[key].format(row[key]) for key in DIFFERS if row[key] != first[key]]
+        plain = ", ".join(text.format(first[key]) for key, text in DIFFERS.items())
+        name = ", ".join(texts) or f"quoted: {plain}"
+        ends = f"{row['exponent']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+        text = f"{ends}; {row['theory']:.3f}".replace("-", "−")
+        cells.setdefault(task_name(row), {})[name] = text
+    return pd.DataFrame(cells)
+
+
+def last_budgets(points: pd.DataFrame) -> str:
+    """The budgets that exponents are read from, as text."""
+    powers = np.log2(np.unique(points["data"]))[-LAST_POINTS:]
+    return f"2^{powers[0]:.0f} to 2^{powers[-1]:.0f}"

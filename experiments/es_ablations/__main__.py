@@ -12,20 +12,25 @@ which must change nothing but rounding.
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.fitting.estimate import Options
+from bss.points.crossings import crossing_pairs, crossings, optima
+from bss.points.curve import default_targets, points
 from bss.sweeps.branching import late_switch
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.grid import overlay, seeded
 from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup, planned_run
+from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
-from experiments.es_ablations.measure import measure, optimum_rows
 from experiments.es_ablations.study import Study, Variation
+from experiments.es_wsd.measure import fit_laws
 from experiments.main import run_experiment
 from experiments.study import base_run
 
@@ -55,13 +60,13 @@ def experiment(study: Study) -> None:
         contender_table(entries, trainer.statuses).drop(columns="peak_lr").assign(variation=name)
         for name, entries in trained.items()
     ]
-    optima = [row for name, (table, _) in measured.items() for row in optimum_rows(name, table)]
+    best = [row for name, (table, _) in measured.items() for row in optimum_rows(name, table)]
     results.write(
         {
             "contenders.csv": pd.concat(tables),
             "points.csv": pd.concat([table for table, _ in measured.values()]),
             "fits.json": {name: fits for name, (_, fits) in measured.items()},
-            "optima.csv": pd.DataFrame(optima),
+            "optima.csv": pd.DataFrame(best),
             "ladders.csv": ladders,
         },
         trainer,
@@ -101,6 +106,56 @@ def _runs(study: Study, variation: Variation) -> list[RunConfig]:
 def switches(runs: list[Contender]) -> tuple[int, ...]:
     """Where the trunks keep a checkpoint for their branches, in tokens."""
     return tuple(sorted({c.run.parent.tokens for c in runs if c.run.parent}))
+
+
+def measure(
+    study: Study, runs: list[Contender], directory: Path
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Points of the constants at constant rate, on stable and averaged losses, and their fits."""
+    stable = [contender.run for contender in runs if contender.role == "constant"]
+    table = run_table(directory, stable)
+    tables, fits = [], {}
+    columns = {"stable": "eval_loss", "averaged": f"eval_loss_avg_{study.setup.averages[0]}"}
+    warmup = stable[0].schedule.warmup
+    for kind, column in columns.items():
+        targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
+        table_of_points = points(table, targets, column=column, kind=kind)
+        tables.append(table_of_points)
+        fits[kind] = fitted(table_of_points, Options(study.resamples))
+    return pd.concat(tables), fits
+
+
+def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
+    """The law that is chosen, with the errors of all at left-out batches."""
+    laws = fit_laws(measured, options, others=())
+    return {"comparison": laws.comparison, "law": laws.best.name, "fit": laws.best}
+
+
+def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:
+    """B_opt at each target without a law, in log2 sequences with 2 standard errors over seeds.
+
+    `bound` says what it is where some seed's best batch is at an edge of those measured.
+    """
+    rows = []
+    for kind, table in measured.groupby("kind", sort=False):
+        pairs = crossing_pairs(crossings(table))
+        rows += [
+            {
+                "variation": name,
+                "kind": kind,
+                "params": table["params"].iloc[0],
+                "target_loss": optimum.target_loss,
+                "best_batch": optimum.batch,
+                "interior": optimum.interior,
+                "bound": optimum.bound,
+                "log2_B_opt": optimum.log2_batch.value,
+                "error": optimum.log2_batch.error,
+                "seeds": optimum.log2_batch.seeds,
+                "crossing_pairs": " ".join(f"{small:g}/{large:g}" for small, large in pairs),
+            }
+            for optimum in optima(table)
+        ]
+    return rows
 
 
 def repeat_on_ladders(study: Study, base: RunConfig, trainer: Trainer) -> pd.DataFrame:

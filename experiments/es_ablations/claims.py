@@ -15,11 +15,12 @@ from bss.files import read_json
 from bss.laws.es.compare import compare
 from bss.points.claims import Claim, claim, untestable
 from bss.points.contrasts import contrasts, over_seeds
-from bss.points.crossings import growth
+from bss.points.crossings import growth, mean
 from bss.points.rises import rises
 from bss.points.standings import NO_WORSE, compared_loss
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import Config, betas, left_out
+from experiments.es_wsd.measure import optimum_table
 from experiments.hypotheses import lower
 
 TABLES = "results/es_ablations/"
@@ -146,6 +147,59 @@ def plain_surface(points: pd.DataFrame, config: Config) -> list[Claim]:
         lower(SGD, "derived", condition, effect, **about)
         for condition, effect in over_seeds(differences).items()
     ]
+
+
+def gains(table: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """Every growing contender less the held constant under the same change, paired by seed.
+
+    Returns:
+        Columns change, contender (its batches, where the sequences grow too those of as many
+        tokens a step), weights, difference (nats), error (2 standard errors).
+    """
+    total, short = config["setup"]["schedule"]["tokens"], config["setup"]["text"]["seq_len"]
+    lengths = {v["name"]: v["after"].get("data.seq_len", short) for v in config["variations"]}
+    rows = []
+    for ending, losses in by_ending(table, config, longer=True).items():
+        for change, name in losses.index:
+            if name != HELD and (change, HELD) in losses.index:
+                apart = losses.loc[(change, name)] - losses.loc[(change, HELD)]
+                apart = mean(apart.dropna().tolist())
+                *before, last = BatchSchedule.parse(name, total=total).batches
+                batches = " → ".join(map(str, (*before, last * lengths[change] // short)))
+                rows.append((change, f"batch {batches}", ending, apart.value, apart.error))
+    columns = ["change", "contender", "weights", "difference", "error"]
+    return pd.DataFrame(rows, columns=pd.Index(columns)).astype({"error": float})
+
+
+def optima_of(points: pd.DataFrame, names: dict[str, str]) -> dict[str, dict[str, pd.DataFrame]]:
+    """Measured optima by kind of loss and by what a variation is called.
+
+    Args:
+        points: of `varied`.
+        names: what variations are called, those that are shown.
+    """
+    return {
+        f"{kind} loss": {
+            called: optimum_table(some.loc[some["variation"] == name])
+            for name, called in names.items()
+            if name in set(some["variation"])
+        }
+        for kind, some in points.groupby("kind", sort=False)
+    }
+
+
+def by_size(points: pd.DataFrame, config: Config) -> dict[str, str]:
+    """Variations of the model alone, called by their parameters."""
+    alone = [v["name"] for v in config["variations"] if not v["changes"] and not v["after"]]
+    params = dict(zip(points["variation"], points["params"], strict=True))
+    return {name: f"{params[name]:,} parameters" for name in alone if name in params}
+
+
+def optimizers(config: Config) -> dict[str, str]:
+    """The reference and the variation under SGD."""
+    names = {config["variations"][0]["name"]: "Adam"}
+    changed = [v for v in config["variations"] if v["changes"].get("optimizer.name") == "sgd"]
+    return names | {v["name"]: "SGD" for v in changed}
 
 
 def varied(points: pd.DataFrame, optima: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:

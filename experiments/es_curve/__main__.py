@@ -18,20 +18,22 @@ from typing import Any
 
 import pandas as pd
 
+from bss.laws import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
+from bss.policies import POLICIES
 from bss.policies.derived import derive_schedule
-from bss.policies.policy import Limits
+from bss.policies.policy import Basis, Limits
 from bss.report import write_report
-from bss.sweeps.branching import decay_start
+from bss.schedules.batch import BatchSchedule
+from bss.sweeps.branching import decay_start, late_switch
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
 from bss.training.record.status import RunStatus
-from experiments.es_curve.contenders import contenders, other_schedules
 from experiments.es_curve.study import Study
 from experiments.es_wsd.measure import fit_laws
 from experiments.main import run_experiment
@@ -82,6 +84,48 @@ def experiment(study: Study) -> None:
     report = results.directory.parent / "report.html"
     write_report(results.directory, report)
     print(f"report: {report}")
+
+
+def other_schedules(
+    study: Study, fit: EsFit | None, measured: pd.DataFrame
+) -> dict[str, BatchSchedule]:
+    """What the policies of the study make of the law that was chosen, if any, and the points."""
+    basis = Basis(study.setup.text.seq_len, fit, measured)
+    limits = Limits(study.stages, batch_unit(study.setup))
+    horizon = study.setup.schedule.tokens
+    return {name: POLICIES[name](basis, horizon, limits) for name in study.policies}
+
+
+def contenders(
+    study: Study,
+    trunks: list[RunConfig],
+    schedule: BatchSchedule,
+    others: dict[str, BatchSchedule],
+    runs: pd.DataFrame,
+) -> list[Contender]:
+    """The runs compared at constant rate, for every seed."""
+    horizon, unit = study.setup.schedule.tokens, batch_unit(study.setup)
+    best = best_constant_batch(runs)
+    average = unit * max(1, round(schedule.mean_batch(horizon) / unit))
+    tried = [("derived schedule", "schedule", schedule)]
+    if average not in study.batches:
+        tried.append((f"constant {average}", "average", BatchSchedule.constant(average)))
+    tried += [(name, "policy", other) for name, other in others.items()]
+    entries = [Contender(f"constant {t.schedule.batch}", "constant", "constant", t) for t in trunks]
+    for trunk in (t for t in trunks if t.schedule.batch.constant_batch == best):
+        for name, role, batch in tried:
+            run = overlay(trunk, {"schedule.batch": str(batch)})
+            entries.append(Contender(name, role, "constant", run))
+        late = late_switch(trunk, round(study.late_at * horizon), best * study.late_factor)
+        entries.append(Contender(f"late {late.schedule.batch}", "late", "constant", late))
+    return entries
+
+
+def best_constant_batch(runs: pd.DataFrame) -> int:
+    """The batch with the lowest final held-out loss, averaged over seeds."""
+    last = runs.drop_duplicates("run", keep="last")
+    losses = last.pivot_table("eval_loss", "batch")["eval_loss"]
+    return int(losses.index[losses.argmin()])
 
 
 def described(study: Study, run: RunConfig) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd import curves
+from experiments.es_wsd.measure import read_laws
 from experiments.hypotheses import Hypothesis, judged, lower
 
 TABLE = "results/es_wsd/contenders.csv"
@@ -41,14 +42,14 @@ def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment, and the demo's beside it."""
     config = read_json(results / "experiment.json", HINT)["config"]
     table, points = (pd.read_csv(results / f"{name}.csv") for name in ("contenders", "points"))
-    fits = read_json(results / "fits.json", HINT)
+    laws = read_laws(results / "fits.json")
     demo = results.parent / "demo"
     return [
         *contenders(table, curves.betas(config["setup"])),
         *equal_steps(table),
         *coupling(table),
-        *curves.claims(points, fits, config),
-        *curves.law(points, fits, config),
+        *curves.claims(points, laws, config),
+        *curves.law(points, laws, config),
         *horizons(pd.read_csv(results / "horizons.csv"), len(config["seeds"]), config),
         *(one_seed(demo) if demo.is_dir() else ()),
         *out_of_reach(),
@@ -104,14 +105,13 @@ def coupling(table: pd.DataFrame) -> Iterator[Claim]:
             yield lower(KEPT, "secondary", condition, effect, table=TABLE, note=note)
 
 
-def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Claim]:
+def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> Iterator[Claim]:
     """The law's choice of a batch for each horizon, where it is not the best one measured.
 
     The pooled scatter is the mean over the horizon's batches of that of their differences to the
     best one.
     """
     rates_of = curves.rates_told(config)
-    claims = []
     for rates, some in table.groupby("rates", sort=False):
         family, agreed = [], sum(some["law_best"] & some["best"])
         about = {"note": f"the law agrees at {agreed} others", "sign": 1, "matters": NO_WORSE}
@@ -127,8 +127,7 @@ def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> list[Cl
             effect = Effect(float(chosen["excess"]), seeds, own, pooled)
             one = Hypothesis(CHOICE, "derived", condition, effect, "nats", HORIZONS, **about)
             family.append(one)
-        claims += judged(family)
-    return claims
+        yield from judged(family)
 
 
 def one_seed(demo: Path) -> list[Claim]:

@@ -7,14 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from bss.laws import EsFit
-from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
 from bss.points.censored import by_target
 from bss.points.claims import Claim, bounded, claim, untestable
 from bss.points.contrasts import Contrast, Effect, judge, measured_pairs, over_seeds
 from bss.points.crossings import growth, optima
 from bss.points.rises import rises
+from experiments.es_wsd.measure import Laws
 from experiments.hypotheses import lower
 
 POINTS = "results/es_wsd/points.csv"
@@ -58,12 +57,12 @@ def conditions(points: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     }
 
 
-def claims(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[Claim]:
+def claims(points: pd.DataFrame, laws: dict[str, Laws], config: Config) -> list[Claim]:
     """Every claim on E(S) but the law's.
 
     Args:
         points: points.csv.
-        fits: fits.json.
+        laws: of fits.json.
         config: of the study.
     """
     tables, note = conditions(points), betas(config["setup"])
@@ -79,7 +78,7 @@ def claims(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[C
             if which == rates
         }
         every += rises(growths, source="secondary", table=POINTS, note=note)
-    return [*every, lower_end(tables["stable", "shared"]), stages(fits)]
+    return [*every, lower_end(tables["stable", "shared"]), stages(laws)]
 
 
 def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
@@ -145,24 +144,22 @@ def lower_end(points: pd.DataFrame) -> Claim:
     return untestable(B_MIN, "secondary", "stable loss", table=POINTS, note=note)
 
 
-def stages(fits: dict[str, Any]) -> Claim:
+def stages(laws: dict[str, Laws]) -> Claim:
     """The three-stage law has six parameters a target, which this sweep does not identify."""
-    key = "stable, shared"
-    targets = EsFit.from_dict(fits[key]["fits"]["piecewise"]).fits
+    targets = laws["stable, shared"].fits["piecewise"].fits
     known = sum(fit.status == "converged" for fit in targets)
     why = f"the law, which needs 8 batches, is identified at {known} of {len(targets)} targets"
     return untestable(STAGES, "secondary", "es_wsd", table=FITS, note=why)
 
 
-def law(points: pd.DataFrame, fits: dict[str, Any], config: Config) -> list[Claim]:
+def law(points: pd.DataFrame, laws: dict[str, Laws], config: Config) -> list[Claim]:
     """Whether the hyperbola, which knows no crossing, predicts better than the best surface.
 
     Both are fitted to each seed alone, so that there are as many differences as seeds.
     """
     differences, notes = {}, {}
     for (kind, rates), table in conditions(points).items():
-        rows = fits[f"{kind}, {rates}"]["comparison"]["table"]
-        surface = next(row["law"] for row in rows if LAWS[row["law"]].joint)
+        surface = laws[f"{kind}, {rates}"].surface
         key, pair = condition(kind, rates, config), ("hyperbola", surface)
         notes[key] = "rms error at left-out interior batches, each seed fitted alone; the surface "
         notes[key] += f"is {surface}"

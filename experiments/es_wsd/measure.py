@@ -1,11 +1,15 @@
 """E(S) measured three times from the same trunks, the laws fitted to it, and what they answer."""
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bss.files import read_json
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare, shown_laws
@@ -15,7 +19,10 @@ from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, 
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
 from bss.points.standings import tuned
+from bss.values import from_dict
 from experiments.es_wsd.study import Study
+
+OPTIMUM = ["target_loss", "batch", "low", "high", "bound"]
 
 
 def measure(
@@ -58,10 +65,31 @@ class Laws:
         return next(iter(self.fits.values()))
 
     @property
-    def best_surface(self) -> EsFit:
+    def surface(self) -> str:
         """Of the laws that have a best batch at every loss, the one that predicts best."""
-        names = [row["law"] for row in self.comparison.table]
-        return self.fits[next(name for name in names if LAWS[name].joint)]
+        return next(row["law"] for row in self.comparison.table if LAWS[row["law"]].joint)
+
+    @property
+    def best_surface(self) -> EsFit:
+        """Its fit."""
+        return self.fits[self.surface]
+
+    @property
+    def identified(self) -> dict[str, EsFit]:
+        """Those that some target identifies, the one that predicts left-out batches best first."""
+        order = dict.fromkeys([*(row["law"] for row in self.comparison.table), *self.fits])
+        known = {
+            law
+            for law, fit in self.fits.items()
+            if any(at.status == "converged" for at in fit.fits)
+        }
+        return {law: self.fits[law] for law in order if law in known}
+
+
+def read_laws(path: Path) -> dict[str, Laws]:
+    """The laws of each E(S), from a fits.json."""
+    entries = read_json(path, "run the experiment again")
+    return {name: from_dict(Laws, entry, strict=False) for name, entry in entries.items()}
 
 
 def at_rate(table: pd.DataFrame, rate: float) -> pd.DataFrame:
@@ -76,12 +104,12 @@ def final_rows(branches: pd.DataFrame) -> pd.DataFrame:
     return renamed.sort_values(["run", "tokens"]).reset_index(drop=True)
 
 
-def fit_laws(measured: pd.DataFrame, options: Options) -> Laws:
-    """The law that is chosen, the best surface and one law of each other family, fitted."""
+def fit_laws(measured: pd.DataFrame, options: Options, others: Sequence[str] | None = None) -> Laws:
+    """The law that is chosen and others: the best surface and one law of each family."""
     fit = fit_es(measured, options=options)
     comparison = fit.comparison or compare(measured)
-    shown = [name for name in shown_laws(comparison) if name != fit.name]
-    named = {name: fit_es(measured, name, options=options) for name in shown}
+    beside = shown_laws(comparison) if others is None else others
+    named = {law: fit_es(measured, law, options=options) for law in beside if law != fit.name}
     return Laws(comparison, {fit.name: fit} | named)
 
 
@@ -161,3 +189,35 @@ def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def optimum_table(points: pd.DataFrame) -> pd.DataFrame:
+    """The measured optimum of each target with 2 standard errors, in sequences.
+
+    An end that a bound leaves open is NaN.
+    """
+    rows = []
+    for optimum in optima(points):
+        low, high = (math.nan if end is None else end for end in optimum.ends)
+        rows.append((optimum.target_loss, 2**optimum.log2_batch.value, low, high, optimum.bound))
+    return pd.DataFrame(rows, columns=pd.Index(OPTIMUM))
+
+
+def law_optimum(fit: EsFit) -> pd.DataFrame:
+    """A law's B_opt at each target that identifies it, with the fit's interval."""
+    rows = []
+    for target in fit.fits:
+        at = target.batches.get("B_opt")
+        if target.status == "converged" and at is not None and at.value is not None:
+            rows.append((target.target_loss, at.value, at.low, at.high, ""))
+    return pd.DataFrame(rows, columns=pd.Index(OPTIMUM))
+
+
+def errors_table(laws: Mapping[str, Laws]) -> pd.DataFrame:
+    """Rms errors of laws at left-out interior batches, in nats: [law, E(S)]."""
+    return pd.DataFrame(
+        {
+            key: {row["law"]: row["interior_loss"] for row in one.comparison.table}
+            for key, one in laws.items()
+        }
+    )

@@ -15,7 +15,6 @@ Does late beat constant and early at equal tokens, does that survive decay and t
 the best switch point move with the budget, and does the law predict schedules it has not seen?
 
     python -m experiments.late_switch --config=configs/late_switch.py:cpu
-    python -m experiments.late_switch.rescore results/late_switch    the law alone, without training
 """
 
 from bss.sweeps.results import Results

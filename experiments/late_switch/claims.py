@@ -4,6 +4,7 @@ The functional law: Li et al., arXiv 2509.19189.
 """
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,7 @@ from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import betas
 from experiments.hypotheses import lower
 from experiments.late_switch.law import LAW
-from experiments.late_switch.law_claims import predictions
-from experiments.late_switch.predictions import GROUPS
+from experiments.late_switch.predictions import GROUPS, predicts
 
 TABLES = "results/late_switch/"
 LATE = 0.7  # of the tokens: they call 70 to 90% late [secondary]
@@ -52,12 +52,12 @@ def claims(results: Path) -> list[Claim]:
         *across_endings(tuned),
         *catch_up(pd.read_parquet(results / "runs.parquet"), config),
         *switch_points(points, config),
-        *predictions(predicted, tried, config),
+        *predicts(predicted, tried, config),
     ]
     return [replace(one, note=f"{one.note}; {betas(config['setup'])}") for one in every_claim]
 
 
-def one_rate(every: pd.DataFrame, config: Config) -> list[Claim]:
+def one_rate(every: pd.DataFrame, config: Config) -> Iterator[Claim]:
     """Late, early and staged batches at one peak rate, beside the constants between them."""
     table = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
     small, large = f"constant {config['small']}", f"constant {config['large']}"
@@ -74,19 +74,16 @@ def one_rate(every: pd.DataFrame, config: Config) -> list[Claim]:
         table=f"{TABLES}every_rate.csv",
         note=f"every run at peak rate {config['shared_rate']:g}",
     )
-    claims = []
     for ending, texts in ENDINGS.items():
         losses = ends(table, ending)
         pairs = [pair for pair in statements if set(pair) <= set(losses.index)]
         for pair, effect in contrasts(losses, pairs).items():
             condition = f"less {names[pair[1]]}, one rate, {texts.short}"
-            claims.append(lower_here(statements[pair], "secondary", condition, effect))
-    return claims
+            yield lower_here(statements[pair], "secondary", condition, effect)
 
 
-def against_constants(tuned: pd.DataFrame) -> list[Claim]:
+def against_constants(tuned: pd.DataFrame) -> Iterator[Claim]:
     """Everything whose batch changes, against the best constant of the same ending."""
-    claims = []
     for ending, texts in ENDINGS.items():
         rows = _rows(tuned, ending)
         if not {"constant", "average"} & {row["role"] for row in rows.values()}:
@@ -103,31 +100,28 @@ def against_constants(tuned: pd.DataFrame) -> list[Claim]:
             note += "; these runs are es_wsd's too" if name == "late" and ending != "cosine" else ""
             if what:
                 what = f"{what} {BEST}"
-                claims.append(lower(what, source, condition, effect, table=CONTENDERS, note=note))
-    return claims
+                yield lower(what, source, condition, effect, table=CONTENDERS, note=note)
 
 
-def across_endings(tuned: pd.DataFrame) -> list[Claim]:
+def across_endings(tuned: pd.DataFrame) -> Iterator[Claim]:
     """A constant rate with the law's schedule, against decays with the best constant batch."""
     tables = {ending: ends(tuned, ending) for ending in ENDINGS if ending in set(tuned["rate"])}
     if LAW["constant"] not in tables.get("constant", pd.DataFrame()).index:
-        return []
+        return
     named = [t.rename(index=lambda name, e=e: f"{name}, {e}") for e, t in tables.items()]
     best = {ending: against_best(tuned, ending)[0] for ending in tables if ending != "constant"}
     law = f"{LAW['constant']}, constant"
     pairs = [(law, f"{name}, {ending}") for ending, name in best.items()]
     ours = _rows(tuned, "constant")[LAW["constant"]]["trials"]
     statement = f"The functional law's schedule at constant rate ends {BEST} under another ending"
-    claims = []
     effects = contrasts(pd.concat(named), pairs).values()
     for (ending, name), effect in zip(best.items(), effects, strict=True):
         note = f"equal tokens; {ours} against {_rows(tuned, ending)[name]['trials']} rates"
         condition = f"less {name}, {ENDINGS[ending].short}"
-        claims.append(lower(statement, "derived", condition, effect, table=CONTENDERS, note=note))
-    return claims
+        yield lower(statement, "derived", condition, effect, table=CONTENDERS, note=note)
 
 
-def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
+def catch_up(runs: pd.DataFrame, config: Config) -> Iterator[Claim]:
     """Whether a switched run joins the large batch at equal steps, and what it saves till then."""
     rate = runs.loc[np.isclose(runs["peak_lr"], config["shared_rate"])]
     curves = {
@@ -144,7 +138,6 @@ def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
     values = {(CLOSES, name): (g.iloc[-1] - g.iloc[0]).to_numpy() for name, g in gaps.items()}
     values |= {(JOINS, name): g.iloc[-1].to_numpy() - NO_WORSE for name, g in gaps.items()}
     joins = partial(lower, table=RUNS, matters=0.0)
-    claims = []
     for (statement, name), effect in over_seeds(values).items():
         step = int(gaps[name].index[-1])
         first, last = gaps[name].iloc[0].mean(), gaps[name].iloc[-1].mean()
@@ -153,22 +146,19 @@ def catch_up(runs: pd.DataFrame, config: Config) -> list[Claim]:
         condition += f"{saved:.0%} fewer tokens, constant rate"
         note = f"held-out losses, one rate; {first:.3f} nats at the last evaluation before the "
         note += f"switch, {last / first:.0%} of them left"
-        claims.append(joins(statement, "paper", condition, effect, note=note))
+        yield joins(statement, "paper", condition, effect, note=note)
     untested = partial(untestable, source="paper", table=RUNS)
     followed = f"the large batch was followed for {int(large['step'].max()):,} steps"
     for name in sorted(curves.keys() & {"middle", "late"} - gaps.keys()):
         note = f"{followed}, the switch is later"
-        claims += [
-            untested(statement, condition=f"{name}, constant rate", note=note)
-            for statement in (CLOSES, JOINS)
-        ]
+        for statement in (CLOSES, JOINS):
+            yield untested(statement, condition=f"{name}, constant rate", note=note)
     cosine = rate.loc[(rate["rate"] == "cosine") & (rate["name"] == flat)]
     if len(cosine):
         note = f"its large batch ends after {int(cosine['step'].max()):,} steps, before any switch"
-        claims.append(untested(JOINS, condition="cosine", note=note))
+        yield untested(JOINS, condition="cosine", note=note)
     note = "one model on one corpus: nothing harder or easier to compare"
-    harder = "Harder tasks catch up faster"
-    return [*claims, untested(harder, condition="language models", note=note)]
+    yield untested("Harder tasks catch up faster", condition="language models", note=note)
 
 
 def switch_points(points: pd.DataFrame, config: Config) -> list[Claim]:

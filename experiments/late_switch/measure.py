@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from bss.points.crossings import mean
@@ -48,40 +47,19 @@ def tables(study: Study, trained: TrainedRuns, trainer: Trainer) -> dict[str, An
     grown = [c for c in ended if c.role != "constant"]
     unseen = [c for c in grown if (c.role, c.ending) != ("late", "constant")]
     final = predictions(trained.pilots, unseen, flat, trainer.statuses)
+    tried = [(one, predicted(study, one, final)) for one in trained.fits]
+    foretold = predicted(study, trained.fit, final)
+    points = pd.concat([points, law_points(study, trained.fit)])
     return {
         "runs.parquet": named_runs(every, trainer.runs),
         **final_tables(study, ended, trainer),
         "catch_up.csv": caught,
         "pilots.parquet": trained.means,
         "schedules.json": {name: str(schedule) for name, schedule in trained.lawful.items()},
-        **law_tables(study, trained.fits, trained.fit, final, points),
-    }
-
-
-def law_tables(
-    study: Study,
-    fits: Sequence[CurveFit],
-    fit: CurveFit | None,
-    unseen: pd.DataFrame,
-    measured: pd.DataFrame,
-) -> dict[str, Any]:
-    """What the law says beside what was measured, by file name.
-
-    Args:
-        study: as it was run.
-        fits: the law from every start, with each clock.
-        fit: the one that is used.
-        unseen: final losses of runs that no fit has seen, as of `predictions`.
-        measured: best switches, as of `switch_points`.
-    """
-    tried = [(one, predicted(study, one, unseen)) for one in fits]
-    table = predicted(study, fit, unseen)
-    points = pd.concat([measured, law_points(study, fit)])
-    return {
-        "fit.json": fit.to_dict() if fit else {},
-        "candidates.csv": candidates(tried, fit, study.shared_rate),
-        "predictions.csv": table,
-        "scores.csv": scores(table, study.shared_rate),
+        "fit.json": trained.fit.to_dict() if trained.fit else {},
+        "candidates.csv": candidates(tried, trained.fit, study.shared_rate),
+        "predictions.csv": foretold,
+        "scores.csv": scores(foretold, study.shared_rate),
         "switch_points.csv": points,
         "exponents.csv": pd.DataFrame(exponent(points, source) for source in ("measured", "law")),
     }

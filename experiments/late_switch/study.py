@@ -66,11 +66,6 @@ class Study(TunedStudy):
         check(self)
 
     @property
-    def tokens(self) -> int:
-        """Of the constants and the schedules."""
-        return self.setup.schedule.tokens
-
-    @property
     def fork_tokens(self) -> tuple[int, ...]:
         """Where runs keep a checkpoint for branches."""
         parts = {round(part * self.tokens) for part in self.forks}

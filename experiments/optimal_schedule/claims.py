@@ -5,7 +5,7 @@ straight the line is over these budgets, and a tolerance for the distance to the
 data.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from bss.points.claims import Claim, claim
 from bss.points.contrasts import judge
 from bss.points.effects import Line, apart, beyond, exact, less, slopes
 from bss.theory.exponents import Powers
-from experiments.hypotheses import Hypothesis, one_family
+from experiments.hypotheses import Hypothesis, judged
 
 TABLES = "results/optimal_schedule/"
 TOLERANCE = 0.02  # of an exponent
@@ -37,21 +37,22 @@ LINE = "the scatter is of a computed line, how straight it is"
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment."""
-    parts: dict[Callable[..., list[Claim]], tuple[str, ...]] = {
-        decays: ("decays",),
-        optima: ("optima", "exponents"),
-        switches: ("switches",),
-        catch_up: ("catch_up", "catch_up_times"),
-        early_and_late: ("early_and_late",),
-        family: ("family",),
-    }
-    every = law(results)
-    for part, names in parts.items():
-        every += part(*(pd.read_csv(results / f"{name}.csv") for name in names))
-    return every
+
+    def read(name: str) -> pd.DataFrame:
+        return pd.read_csv(results / f"{name}.csv")
+
+    return [
+        *judged(law(results)),
+        *judged(decays(read("decays"))),
+        *optima(read("optima"), read("exponents")),
+        *judged(switches(read("switches"))),
+        *judged(gaps(read("catch_up"))),
+        *judged(times(read("catch_up_times"))),
+        *judged(early_and_late(read("early_and_late"))),
+        *judged(family(read("family"))),
+    ]
 
 
-@one_family
 def law(results: Path) -> Iterator[Hypothesis]:
     """Whether the law follows the exact risk, at every point."""
     statement = f"The functional law is within {LAW_TOLERANCE:.0%} of the exact risk"
@@ -66,7 +67,6 @@ def law(results: Path) -> Iterator[Hypothesis]:
             yield Hypothesis(statement, "paper", condition, effect, unit, table, note)
 
 
-@one_family
 def decays(table: pd.DataFrame) -> Iterator[Hypothesis]:
     """What a decay buys, each schedule at its best peak rate."""
     same = f"The risk's exponent in the data is the law's, to {TOLERANCE:g}"
@@ -124,7 +124,6 @@ def optima(table: pd.DataFrame, theory: pd.DataFrame) -> list[Claim]:
     return [*claimed, lower(faster, "secondary", condition, effects[least], unit=unit)]
 
 
-@one_family
 def switches(table: pd.DataFrame) -> Iterator[Hypothesis]:
     """Where the best of two-stage schedules switches, against the data budget."""
     slower = "The data after the best switch grow more slowly than the budget (γ < 1)"
@@ -159,46 +158,38 @@ def switches(table: pd.DataFrame) -> Iterator[Hypothesis]:
             yield asked(ahead, condition=str(powers), effect=miss, unit=unit)
 
 
-def catch_up(gaps: pd.DataFrame, times: pd.DataFrame) -> list[Claim]:
-    """How the gap to the large batch closes after a switch, and how long that takes."""
-    return [*_gaps(gaps), *_times(times)]
-
-
-@one_family
-def _gaps(gaps: pd.DataFrame) -> Iterator[Hypothesis]:
-    """The gap against the steps after the switch."""
+def gaps(table: pd.DataFrame) -> Iterator[Hypothesis]:
+    """How the gap to the large batch closes with the steps after the switch."""
     falls = f"The gap after a switch falls with the theory's power, to {GAP_TOLERANCE:g}"
-    table = f"{TABLES}catch_up.csv"
-    lines = {powers: _line(rows, "delay", "gap") for powers, rows in _tasks(gaps).items()}
+    source = f"{TABLES}catch_up.csv"
+    lines = {powers: _line(rows, "delay", "gap") for powers, rows in _tasks(table).items()}
     for powers, one in slopes(lines).items():
         theirs = powers.exponents.catch_up_gap
         condition = f"{powers}, 100 to 10,000 steps{_values(one.estimate, theirs)}"
         effect = beyond(one, theirs, GAP_TOLERANCE)
-        yield Hypothesis(falls, "derived", condition, effect, OF_EXPONENT, table, LINE)
+        yield Hypothesis(falls, "derived", condition, effect, OF_EXPONENT, source, LINE)
 
 
-@one_family
-def _times(times: pd.DataFrame) -> Iterator[Hypothesis]:
+def times(table: pd.DataFrame) -> Iterator[Hypothesis]:
     """The steps to catch up against the steps before the switch."""
     slower = "The steps to catch up grow more slowly than the steps before the switch"
     limit = f"{slower[:21]} have the exponent of late switches in theory, to {TIME_TOLERANCE:g}"
-    table = f"{TABLES}catch_up_times.csv"
-    lines = {powers: _line(rows, "steps_before", "wait") for powers, rows in _tasks(times).items()}
+    source = f"{TABLES}catch_up_times.csv"
+    lines = {powers: _line(rows, "steps_before", "wait") for powers, rows in _tasks(table).items()}
     measured = slopes(lines)
     for powers, one in measured.items():
         x, theirs = lines[powers][0], powers.exponents.catch_up_time
         span = f"{powers}, {x[0]:,.0f} to {x[-1]:,.0f}"
         unit = "of the exponent, less 1"
-        yield Hypothesis(slower, "derived", span, less(one, 1), unit, table, LINE)
+        yield Hypothesis(slower, "derived", span, less(one, 1), unit, source, LINE)
         condition = f"{span}{_values(one.estimate, theirs)}"
         effect = beyond(one, theirs, TIME_TOLERANCE)
-        yield Hypothesis(limit, "derived", condition, effect, OF_EXPONENT, table, LINE)
+        yield Hypothesis(limit, "derived", condition, effect, OF_EXPONENT, source, LINE)
     harder, task = "Harder tasks catch up faster", "kernel regression"
     unit = "of the exponent of the steps to catch up, hard less easy"
-    yield Hypothesis(harder, "paper", task, apart(*measured.values()), unit, table, LINE)
+    yield Hypothesis(harder, "paper", task, apart(*measured.values()), unit, source, LINE)
 
 
-@one_family
 def early_and_late(table: pd.DataFrame) -> Iterator[Hypothesis]:
     """Late switches, early ones, constants and stages at equal data."""
     earlier = "A late switch ends lower than an earlier one"
@@ -227,7 +218,6 @@ def early_and_late(table: pd.DataFrame) -> Iterator[Hypothesis]:
             yield Hypothesis(what, "secondary", condition, effect, unit, source, note)
 
 
-@one_family
 def family(table: pd.DataFrame) -> Iterator[Hypothesis]:
     """Whether schedules of one ratio of batch to rate end alike."""
     statement = "Lowering the rate and raising the batch in one ratio end alike, to 1% of the risk"

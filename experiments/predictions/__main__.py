@@ -11,20 +11,21 @@ of equal steps, and by their mean. All is written down and committed before the 
 Runs are of seeds that no fit has seen. They are scored once git tells that the file came first.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from bss.plots.predictions import score_figure
 from bss.predictions.ancestry import check_first
-from bss.predictions.registration import digest, read_registration
-from bss.predictions.score import score, score_entry
+from bss.predictions.registration import Registration, digest, read_registration
+from bss.predictions.score import LAW, Score, score, score_entry
 from bss.sweeps.outcomes import outcomes
 from bss.sweeps.results import Results
 from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
-from experiments.predictions.runs import registered_runs
-from experiments.predictions.study import Study
-from experiments.predictions.table import predictions_table
+from experiments.predictions.study import Study, registered_runs
 from experiments.study import base_run
 
 
@@ -51,6 +52,32 @@ def experiment(study: Study) -> None:
         },
         trainer,
     )
+
+
+def predictions_table(
+    registration: Registration, score: Score, ended: pd.DataFrame, seeds: Sequence[int]
+) -> pd.DataFrame:
+    """Measured losses and every prediction of them, in nats.
+
+    Args:
+        registration: what was predicted, the runs of a schedule in the order of the seeds.
+        found: its score.
+        ended: how the runs ended, as `bss.sweeps.outcomes` has them.
+        seeds: of the runs.
+
+    Returns:
+        schedule, batch, ending, peak_lr, measured (the mean; empty where a run failed), seed_S for
+        each seed, law with its interval low and high, covered, and each other predictor by name.
+    """
+    losses = ended.set_index("run")[registration.metric]
+    rows = []
+    for one, scored in zip(registration.predictions, score.schedules, strict=True):
+        row = {"schedule": one.name, "batch": str(one.schedule and one.schedule.batch)}
+        row |= {"ending": one.ending, "peak_lr": one.peak_lr, "measured": scored.measured}
+        row |= {f"seed_{seed}": losses[run] for seed, run in zip(seeds, one.runs, strict=True)}
+        row |= {LAW: one.loss.value, "low": one.loss.low, "high": one.loss.high}
+        rows.append(row | {"covered": scored.covered} | scored.predicted)
+    return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from bss.points.claims import Claim
 from bss.points.effects import by_groups
 from bss.predictions.score import ALL, LAW
 from experiments.hypotheses import Hypothesis, judged
-from experiments.predictions.pilots import STEPS
+from experiments.predictions.study import STEPS
 
 TABLE = "results/predictions/schedules/predictions.csv"
 MEAN = f"mean of {LAW} and {STEPS}"
@@ -35,22 +35,20 @@ GROUPS = {
 def claims(results: Path) -> list[Claim]:
     """Every claim, from the directory of registrations and of the tables of those scored."""
     table = results / "schedules/predictions.csv"
-    return compared(pd.read_csv(table)) if table.exists() else []
+    return [*compared(pd.read_csv(table))] if table.exists() else []
 
 
-def compared(table: pd.DataFrame) -> list[Claim]:
+def compared(table: pd.DataFrame) -> Iterator[Claim]:
     """The law, and its mean with the baseline, against the baseline; an ending is a family.
 
     Args:
         table: predictions.csv; schedules of which a run failed have no error to compare.
     """
-    claims = []
     for group, name in GROUPS.items():
         some = table.loc[(table["ending"] == group) | (group == ALL)]
         rows = some.dropna(subset=["measured"])
         if len(rows):
-            claims += judged(_family(rows, name, len(some) - len(rows)))
-    return claims
+            yield from judged(_family(rows, name, len(some) - len(rows)))
 
 
 def _family(rows: pd.DataFrame, ending: str, failed: int) -> Iterator[Hypothesis]:

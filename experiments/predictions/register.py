@@ -15,9 +15,16 @@ from bss.predictions.registration import Registration, digest, predictions, regi
 from bss.provenance import commit
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
-from experiments.predictions.pilots import METRIC, RULE, STEPS, constants, curves, equal_steps
-from experiments.predictions.runs import runs_of
-from experiments.predictions.study import Study
+from experiments.predictions.study import (
+    METRIC,
+    RULE,
+    STEPS,
+    Study,
+    constants,
+    curves,
+    equal_steps,
+    runs_of,
+)
 from experiments.study import base_run, say
 
 

@@ -14,7 +14,6 @@ from bss.points.claims import Claim
 from bss.points.contrasts import contrasts, over_seeds
 from bss.points.standings import ENDINGS
 from experiments.second_moment import growing, slower
-from experiments.second_moment.half_lives import beta2_of
 from experiments.second_moment.losses import (
     LARGER,
     STEP,
@@ -24,6 +23,7 @@ from experiments.second_moment.losses import (
     in_part,
     read_part,
 )
+from experiments.second_moment.slower import beta2_of
 
 INSIDE = "At its own rate an end of the batches measured is worse than the best one between"
 MOVES = "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one"
@@ -33,22 +33,20 @@ RULES = "rules_h100"
 def claims(results: Path) -> list[Claim]:
     """Every claim of the parts that were run, from a results directory of this experiment."""
     parts = {path.name: read_part(path) for path in results.iterdir() if path.is_dir()}
-    every = rules(parts[RULES]) if RULES in parts else []
+    every = [*rules(parts[RULES])] if RULES in parts else []
     for name in ("short", "long"):
         every += ends(parts[name], name) if name in parts else []
     if {RULES, "slower"} <= parts.keys():
         every += slower.claims(parts[RULES], parts["slower"])
-    return every + growing.claims(parts)
+    return [*every, *growing.claims(parts)]
 
 
-def rules(part: Part) -> list[Claim]:
+def rules(part: Part) -> Iterator[Claim]:
     """The two rules at tuned rates, a family for each ending and statement."""
-    every = []
     for ending in endings_of(part.judged):
-        every += inside(part, ending, RULES)
-        every += larger(part, ending)
-        every.append(moved(part, ending))
-    return every
+        yield from inside(part, ending, RULES)
+        yield from larger(part, ending)
+        yield moved(part, ending)
 
 
 def ends(part: Part, name: str) -> Iterator[Claim]:

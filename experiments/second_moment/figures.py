@@ -1,6 +1,13 @@
-"""What decides the best batch: best batches, half-lives, switches, public tables."""
+"""The figures of what decides the best batch, from the tables of the parts.
 
-from collections.abc import Collection, Mapping
+    python -m experiments.second_moment.figures results/second_moment
+
+writes them as PNG beside the tables, and E(S) of the part long as points.csv and fits.json.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,25 +17,29 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.points.contrasts import half_interval
+from bss.points.crossings import crossing_pairs, crossings
+from bss.points.equal_steps import mean_curve
 from bss.points.standings import ENDINGS
-from experiments.late_switch.figures import lined_styles
-from experiments.second_moment.losses import Cell, endings_of
+from experiments.es_wsd.measure import Laws
+from experiments.late_switch.figures import clocks_figure, lined_styles
+from experiments.second_moment import growing, tables
+from experiments.second_moment.crossing_figure import crossing_figure
+from experiments.second_moment.losses import Cell, Part, endings_of, read_part
 
+CURVES = {ENDINGS[ending].short: column for ending, column in growing.LOSSES.items()}
+SMALLEST, REFERENCE = 1, "2"
 _GREY = {"color": style.FAINT, "lw": 1.0}
 
 
-def best_batch_figure(
-    losses: Mapping[Cell, pd.DataFrame], seq_len: int, level: float = 0.95
-) -> Figure:
+def best_batch_figure(losses: Mapping[Cell, pd.DataFrame], seq_len: int) -> Figure:
     """Loss above each line's best batch, a panel for each ending.
 
-    Bars are intervals, before any correction, of the mean difference to that batch, paired by
+    Bars are 95% intervals, before any correction, of the mean difference to that batch, paired by
     seed; the best batch, without a bar, is a larger mark, hollow where it is an end.
 
     Args:
         losses: [batch, seed] in nats per token, by name of the line and ending.
         seq_len: tokens of a sequence.
-        level: of the bars.
     """
     endings = endings_of(losses)
     looks = lined_styles((name for name, _ in losses), ("-", "--", ":", "-."))
@@ -37,7 +48,7 @@ def best_batch_figure(
     for ax, ending in zip(axes[0], endings, strict=False):
         for (name, own), table in losses.items():
             if own == ending:
-                tokens, above, half = _above_best(table.sort_index(), seq_len, level)
+                tokens, above, half = _above_best(table.sort_index(), seq_len)
                 _thousandth_bars(ax, tokens, above, half, looks[name])
                 best = int(np.argmin(above))
                 face = {} if 0 < best < len(above) - 1 else {"mfc": "white"}
@@ -53,31 +64,28 @@ def best_batch_figure(
     return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.4), best, edge])
 
 
-def _above_best(
-    table: pd.DataFrame, seq_len: int, level: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _above_best(table: pd.DataFrame, seq_len: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens of each batch, mean loss above the best one, and half the interval, [batch]."""
     losses = table.to_numpy(float)
     apart = losses - losses[int(np.argmin(losses.mean(axis=1)))]
-    half = half_interval(apart.T, level)
-    return seq_len * table.index.to_numpy(float), apart.mean(axis=1), half
+    return seq_len * table.index.to_numpy(float), apart.mean(axis=1), half_interval(apart.T)
 
 
-def half_lives_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
+def half_lives_figure(by_ending: Mapping[str, pd.DataFrame]) -> Figure:
     """Losses against the half-life of the second moment, a line a batch, a column an ending.
 
     Above the losses themselves; below each batch's less that of its best rule, with intervals
     paired by seed. One curve for all batches would say that the half-life alone decides.
 
     Args:
-        tables: columns batch, tokens, steps (of the half-life), loss, above, half (nats; half the
-            interval), by ending.
+        by_ending: columns batch, tokens, steps (of the half-life), loss, above, half (nats; half
+            the interval).
     """
-    batches = sorted({float(b) for table in tables.values() for b in table["batch"]})
+    batches = sorted({float(b) for table in by_ending.values() for b in table["batch"]})
     looks = style.batch_styles(batches)
-    size = {"width": 2.5 * max(len(tables), 2) + 1.6, "sharex": True, "sharey": "row"}
-    figure, axes = style.new_figure(5.2, 2, max(len(tables), 1), **size)
-    for (top, bottom), (ending, table) in zip(axes.T, tables.items(), strict=True):
+    size = {"width": 2.5 * max(len(by_ending), 2) + 1.6, "sharex": True, "sharey": "row"}
+    figure, axes = style.new_figure(5.2, 2, max(len(by_ending), 1), **size)
+    for (top, bottom), (ending, table) in zip(axes.T, by_ending.items(), strict=True):
         bottom.axhline(0, color=style.INK, lw=0.8, zorder=1)
         for batch, look in looks.items():
             rows = table.loc[table["batch"] == batch].sort_values("tokens")
@@ -107,18 +115,18 @@ def switches_figure(
         reference: the constant that differences are taken to.
         constants: the names that are of constants.
     """
-    names = list(dict.fromkeys(name for tables in panels.values() for name in tables))
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     grown = lined_styles(name for name in names if name not in constants)
     size = {"width": 3.5 * max(len(panels), 1) + 2.4, "sharey": True}
     figure, axes = style.new_figure(3.9, 1, max(len(panels), 1), **size)
-    for ax, (title, tables) in zip(axes[0], panels.items(), strict=True):
+    for ax, (title, lines) in zip(axes[0], panels.items(), strict=True):
         ax.axhline(0, color=style.INK, lw=0.9, zorder=1)
-        for i, (name, table) in enumerate(tables.items()):
+        for i, (name, table) in enumerate(lines.items()):
             x, value, low, high = style.columns(table, "tokens", "difference", "low", "high")
             look = grown.get(name, _GREY)
             ax.fill_between(x, 1e3 * low, 1e3 * high, color=look["color"], alpha=0.15, lw=0)
             ax.plot(x, 1e3 * value, ms=4, markevery=(i % 4, 4), **{"lw": 1.4, **look})
-        _name_constants(ax, {name: tables[name] for name in tables if name not in grown})
+        _name_constants(ax, {name: lines[name] for name in lines if name not in grown})
         style.panel_title(ax, title, xlabel="tokens consumed")
         style.tokens_axis(ax.xaxis)
     label = f"held-out loss less that of constant\n{reference} (1e-3 nats per token)"
@@ -129,16 +137,16 @@ def switches_figure(
     return style.side_legend(figure, entries)
 
 
-def _name_constants(ax: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+def _name_constants(ax: Axes, lines: Mapping[str, pd.DataFrame]) -> None:
     """The names of constants right of the ends of their lines, from below, none on another."""
     ends = sorted(
-        (1e3 * float(table["difference"].iloc[-1]), name) for name, table in tables.items()
+        (1e3 * float(table["difference"].iloc[-1]), name) for name, table in lines.items()
     )
     low, high = ax.get_ylim()
     least = -np.inf
     for end, name in ends:
         least = max(end, least + 0.05 * (high - low))
-        at = float(tables[name]["tokens"].iloc[-1]), least
+        at = float(lines[name]["tokens"].iloc[-1]), least
         place = {"textcoords": "offset points", "va": "center", "size": 8}
         ax.annotate(name, at, (4, 0), color="#555555", **place)
 
@@ -195,3 +203,74 @@ def _log_beyond_ten(ax: Axes, ticks: tuple[int, ...]) -> None:
     """An axis that is linear up to 10 and logarithmic beyond."""
     ax.set_yscale("symlog", linthresh=10)
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def rules(part: Part) -> Figure:
+    """Final losses of constant batches by rule and ending, at their own rates."""
+    return best_batch_figure(part.judged, part.seq_len)
+
+
+def envelope(first: Part, second: Part) -> Figure:
+    """The same of four rules, and of each batch at its best rule."""
+    return best_batch_figure(tables.enveloped(first, second), first.seq_len)
+
+
+def half_lives(first: Part, second: Part) -> Figure:
+    """Losses of four rules against the half-life that each makes of a batch."""
+    return half_lives_figure(tables.half_lives(first, second))
+
+
+def long(part: Part, points: pd.DataFrame, laws: Laws) -> Figure:
+    """Constant batches whose curves cross, and E(S) at two targets."""
+    pairs = [pair for pair in crossing_pairs(crossings(points)) if pair[0] == SMALLEST]
+    reached = tables.reached(points)
+    common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
+    ends = (float(common[len(common) // 2]), float(common[-1]))
+    return crossing_figure(tables.at_one_rate(part).runs, pairs, points, laws.fits, ends)
+
+
+def switches(part: Part) -> Figure:
+    """Schedules and constants less one constant at equal tokens."""
+    panels = {title: tables.beside(part, column, REFERENCE) for title, column in CURVES.items()}
+    return switches_figure(panels, REFERENCE, tables.constants(part))
+
+
+def clocks(part: Part, steps: Part) -> Figure:
+    """A grown batch beside its constants, at equal tokens and at equal steps."""
+    curves: dict[str, pd.DataFrame] = {}
+    for batch, rows in tables.at_one_rate(part).runs.groupby("schedule.batch", sort=False):
+        curves[tables.short(str(batch), part)] = mean_curve(rows)
+    longer = tables.at_one_rate(steps).runs
+    largest = longer["batch"].max()
+    curves[f"{largest}, as many steps"] = mean_curve(longer.loc[longer["batch"] == largest])
+    return clocks_figure(curves)
+
+
+def main(results: Path) -> None:
+    """Writes every figure whose parts are there."""
+    figures: dict[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
+        "rules/best_batch": (rules, ("rules",)),
+        "slower/best_batch": (envelope, ("rules_h100", "slower")),
+        "slower/half_lives": (half_lives, ("rules_h100", "slower")),
+        "short/best_batch": (rules, ("short",)),
+        "switch/switches": (switches, ("switch",)),
+        "large/clocks": (clocks, ("large", "steps")),
+    }
+    for name, (figure, parts) in figures.items():
+        if all((results / part).is_dir() for part in parts):
+            save(figure(*(read_part(results / part) for part in parts)), results / f"{name}.png")
+    if (results / "long").is_dir():
+        part = read_part(results / "long")
+        tables.write_laws(part, results / "long")
+        measured = tables.read_laws(part, results / "long")
+        save(long(part, *measured), results / "long/crossing.png")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure and says so."""
+    figure.savefig(path, dpi=130)
+    print(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -25,16 +25,14 @@ GROWN, SMALL, LARGE = "0:1 25%:8", "1", "8"
 LOSSES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
 
 
-def claims(parts: Mapping[str, Part]) -> list[Claim]:
+def claims(parts: Mapping[str, Part]) -> Iterator[Claim]:
     """Of the parts switch, large and steps, as far as they were run."""
-    every = []
     if "switch" in parts:
-        every += switched(parts["switch"].contenders)
+        yield from switched(parts["switch"].contenders)
     if "large" in parts:
-        every += grown(parts["large"].contenders)
+        yield from grown(parts["large"].contenders)
     if {"large", "steps"} <= parts.keys():
-        every += caught_up(parts["large"], parts["steps"].runs)
-    return every
+        yield from caught_up(parts["large"], parts["steps"].runs)
 
 
 def switched(table: pd.DataFrame) -> Iterator[Claim]:

@@ -81,10 +81,12 @@ def of_both(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config
     return first.judged | second.judged, {**first.config, "rules": [*rules.values()]}
 
 
-def of_beta2(config: Config) -> list[str]:
-    """The rules of a part that change how beta2 follows the batch, and nothing else."""
+def of_beta2(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:
+    """The same of the rules that change how beta2 follows the batch, and nothing else."""
+    ended, config = of_both(first, second)
     own = {"optimizer.beta2", "optimizer.beta2_half_life"}
-    return [rule["name"] for rule in config["rules"] if rule["changes"].keys() <= own]
+    rules = [rule["name"] for rule in config["rules"] if rule["changes"].keys() <= own]
+    return {cell: table for cell, table in ended.items() if cell[0] in rules}, config
 
 
 def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:

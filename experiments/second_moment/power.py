@@ -7,6 +7,7 @@ that each batch had in results/late_switch (1M tokens, half-life 7K); the five n
 ending are judged as the runs will be. Written to results/second_moment/power.csv before any run.
 """
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -55,16 +56,17 @@ def power(deviations: np.ndarray, seeds: int, tables: int = TABLES, draw: int = 
 
 def main(results: Path) -> None:
     """Writes the table, and says it."""
-    runs, rows = pd.read_csv(results / "late_switch/every_rate.csv"), []
-    for ending in ("constant", "averaged", "decay"):
-        deviations = scatter(runs, ending)
-        for seeds in SEEDS:
-            pairs = zip(BATCHES[:-1], BATCHES[1:], power(deviations, seeds), strict=True)
-            rows += [
-                {"ending": ending, "seeds": seeds, "small": a, "large": b, "told_apart": p}
-                for a, b, p in pairs
-            ]
-        say(f"{ending}: scatter {dict(zip(BATCHES, deviations.round(4).tolist(), strict=True))}")
+    runs = pd.read_csv(results / "late_switch/every_rate.csv")
+    deviations = {ending: scatter(runs, ending) for ending in ("constant", "averaged", "decay")}
+    rows = [
+        {"ending": ending, "seeds": seeds, "small": a, "large": b, "told_apart": p}
+        for ending, seeds in itertools.product(deviations, SEEDS)
+        for (a, b), p in zip(
+            itertools.pairwise(BATCHES), power(deviations[ending], seeds), strict=True
+        )
+    ]
+    for ending, values in deviations.items():
+        say(f"{ending}: scatter {dict(zip(BATCHES, values.round(4).tolist(), strict=True))}")
     write_table(pd.DataFrame(rows), results / "second_moment/power.csv")
 
 

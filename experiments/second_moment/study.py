@@ -85,11 +85,6 @@ class Study(SweepStudy):
             )
         self.check_averages()
 
-    @property
-    def tokens(self) -> int:
-        """Of a run."""
-        return self.setup.schedule.tokens
-
     def schedule(self, arm: Arm) -> BatchSchedule:
         """The batches of an arm, over the tokens."""
         return BatchSchedule.parse(arm.batch, total=self.tokens)

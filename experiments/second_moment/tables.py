@@ -1,22 +1,31 @@
 """What the figures and the notebook show beside the claims: tables of the committed results."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from bss.files import read_json, write_json
+from bss.laws.fitting.estimate import Options
 from bss.points.contrasts import half_interval
+from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
-from experiments.second_moment.half_lives import cells, envelope
+from bss.tables import write_table
+from bss.values import from_dict, to_dict
+from experiments.es_wsd.measure import Laws, fit_laws
 from experiments.second_moment.losses import (
     Cell,
     Part,
     endings_of,
     of_beta2,
-    of_both,
 )
+from experiments.second_moment.slower import cells, envelope
 
 GRID = 40
+TARGETS = 6
+SHOWN = ("hyperbola", "piecewise")
+"""Laws that are shown beside the one that is chosen."""
 
 
 def at_one_rate(part: Part) -> Part:
@@ -35,8 +44,7 @@ def at_one_rate(part: Part) -> Part:
 
 def enveloped(first: Part, second: Part) -> dict[Cell, pd.DataFrame]:
     """Judged losses of both parts by rule and ending, and those of each batch at its best rule."""
-    judged, config = of_both(first, second)
-    both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
+    both, _ = of_beta2(first, second)
     chose = first.chose | second.chose
     for ending in endings_of(both):
         rules = [rule for rule, own in both if own == ending]
@@ -52,11 +60,10 @@ def half_lives(first: Part, second: Part) -> dict[str, pd.DataFrame]:
         Columns rule, batch, tokens and steps of the half-life, loss, above, and half, half the
         interval of above at 95% over paired seeds.
     """
-    judged, config = of_both(first, second)
-    both = {cell: table for cell, table in judged.items() if cell[0] in of_beta2(config)}
+    both, config = of_beta2(first, second)
     by_ending = {}
     for ending in endings_of(both):
-        table = cells(both, ending, config)
+        table = cells({rule: some for (rule, own), some in both.items() if own == ending}, config)
         named, values = table.iloc[:, :4], table.iloc[:, 4:]
         tables = []
         for _, rows in values.groupby(table["batch"]):
@@ -121,6 +128,30 @@ def short(batch: str, part: Part) -> str:
     return f"{arrow} at {100 * schedule.starts[1] / total:g}%"
 
 
-def reached(points: pd.DataFrame) -> pd.DataFrame:
+def e_of_s(part: Part, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
+    """Points at evenly spaced targets, the lowest of which most batches reach."""
+    warmup = part.config["setup"]["schedule"]["warmup"]
+    runs = at_one_rate(part).runs
+    targets = default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
+    return points(runs, targets, column=column, kind=kind)
+
+
+def write_laws(part: Part, folder: Path) -> None:
+    """Measures E(S), fits it and writes points.csv and fits.json."""
+    measured = e_of_s(part)
+    write_table(measured, folder / "points.csv")
+    laws = fit_laws(measured, Options(part.config["resamples"]), SHOWN)
+    write_json(folder / "fits.json", to_dict(laws))
+
+
+def read_laws(part: Part, folder: Path) -> tuple[pd.DataFrame, Laws]:
+    """The points and laws of `write_laws`, which writes them first where they are not there."""
+    if not (folder / "fits.json").is_file():
+        write_laws(part, folder)
+    entry = read_json(folder / "fits.json", "delete it, and it is made again")
+    return pd.read_csv(folder / "points.csv"), from_dict(Laws, entry, strict=False)
+
+
+def reached(measured: pd.DataFrame) -> pd.DataFrame:
     """How many seeds of each batch reached each target: [target, batch]."""
-    return points.pivot_table("reached", "target_loss", "batch", aggfunc="sum").iloc[::-1]
+    return measured.pivot_table("reached", "target_loss", "batch", aggfunc="sum").iloc[::-1]

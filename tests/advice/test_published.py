@@ -18,7 +18,7 @@ from bss.laws.final_loss.table import read_losses
 from bss.laws.final_loss.together import together
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.rules import RULES, Setting
-from experiments.critical_batch.vertex import vertex
+from experiments.critical_batch.best_batch import vertex
 from tests.advice.known import ends, numbers
 
 TABLE = Path(__file__).parents[2] / "results/published/steplaw_dense_best.csv"

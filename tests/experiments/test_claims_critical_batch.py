@@ -102,7 +102,7 @@ def test_two_points_a_line_cannot_be_tested():
     few = {"together": fitted(TOGETHER[:2], 0, 0.5), "data": fitted(ONE_MODEL[:2], 0, 0.5)}
     assert {one.verdict for one in growth(few)} == {"not testable here"}
     assert shape({"together": few["together"]})
-    assert beside(few) == []
+    assert [*beside(few)] == []
 
 
 def test_a_noise_scale_that_is_the_bend_and_one_that_is_three_times_it():

@@ -10,6 +10,7 @@ import pytest
 from bss.points.claims import Claim
 from bss.values import from_dict
 from experiments.late_switch import claims as late
+from experiments.late_switch.predictions import predicts
 
 CLAIMS = Path(__file__).parents[2] / "results" / "claims.json"
 CONFIG = {
@@ -56,7 +57,7 @@ def verdicts(found, statement):
 def test_planted_differences_are_found_and_planted_ties_are_not():
     level = {"constant 4": 0.0, "constant 32": 0.2, "early": 0.1}
     table = finals({"constant": level | {"late": -0.05}, "decay": level | {"late": 0.0}})
-    found = late.one_rate(table, CONFIG)
+    found = [*late.one_rate(table, CONFIG)]
     assert verdicts(found, late.EARLIER) == {
         "less 4 → 32 at 20%, one rate, constant rate": "shown",
         "less 4 → 32 at 20%, one rate, decayed": "shown",
@@ -114,7 +115,7 @@ def curves(gap_left: float) -> pd.DataFrame:
 
 @pytest.mark.parametrize(("left", "joins"), [(0.0, "shown"), (0.1, "opposite shown")])
 def test_a_run_that_joins_the_large_batch_is_told_from_one_that_does_not(left, joins):
-    found = late.catch_up(curves(left), CONFIG)
+    found = [*late.catch_up(curves(left), CONFIG)]
     closes = verdicts(found, late.CLOSES)
     assert list(closes.values()) == ["shown"]
     assert list(verdicts(found, late.JOINS).values()) == [joins]
@@ -161,11 +162,11 @@ def test_a_law_is_scored_over_schedules_not_runs():
         }
     )
     tried = pd.DataFrame({"since": [0], "chosen": True, "left_out_rmse": 0.1, "all_ratio": 1.2})
-    good = late.predictions(table, tried, CONFIG)
+    good = [*predicts(table, tried, CONFIG)]
     assert {one.verdict for one in good if one.condition.startswith("all")} == {"shown"}
     assert {one.effect.n for one in good} == {8}
     level = table.assign(predicted=table["mean_batch_constant"])
-    for one in late.predictions(level, tried, CONFIG):
+    for one in predicts(level, tried, CONFIG):
         if "equal steps" in one.statement:
             assert one.verdict in ("not shown", "undecided")
 

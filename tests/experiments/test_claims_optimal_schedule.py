@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.theory.exponents import Powers
+from experiments.hypotheses import judged
 from experiments.optimal_schedule import claims as theory
 
 RESULTS = Path(__file__).parents[2] / "results" / "optimal_schedule"
@@ -27,14 +28,14 @@ def switches(exponent: float, easy: float) -> pd.DataFrame:
 
 
 def test_a_planted_switch_is_judged_by_its_exponent():
-    exact = theory.switches(switches(HARD.exponents.switch, 0.0))
+    exact = judged(theory.switches(switches(HARD.exponents.switch, 0.0)))
     assert set(verdicts(exact).values()) == {"shown"}
     assert len(exact) == 4
-    other = theory.switches(switches(0.9, 50.0))
+    other = judged(theory.switches(switches(0.9, 50.0)))
     assert set(verdicts(other, "γ < 1").values()) == {"shown"}
     assert set(verdicts(other, "is the theory's").values()) == {"opposite shown"}
     assert set(verdicts(other, "at once").values()) == {"opposite shown"}
-    linear = theory.switches(switches(1.0, 0.0))
+    linear = judged(theory.switches(switches(1.0, 0.0)))
     assert set(verdicts(linear, "γ < 1").values()) == {"undecided"}
 
 
@@ -43,10 +44,10 @@ def test_the_worst_point_of_a_law_is_what_counts(tmp_path):
     table = pd.DataFrame({**vars(HARD), **points})
     for name in ("law", "law_under_rates"):
         table.to_csv(tmp_path / f"{name}.csv", index=False)
-    assert set(verdicts(theory.law(tmp_path)).values()) == {"shown"}
+    assert set(verdicts(judged(theory.law(tmp_path))).values()) == {"shown"}
     table.loc[7, "law"] = 1.06
     table.to_csv(tmp_path / "law.csv", index=False)
-    found = verdicts(theory.law(tmp_path))
+    found = verdicts(judged(theory.law(tmp_path)))
     assert found[f"{HARD}, 1 batch schedules, at worst 6.0%"] == "opposite shown"
     assert found[f"{HARD}, 1 learning-rate schedules, at worst 1.0%"] == "shown"
 
@@ -59,11 +60,12 @@ def test_a_task_that_waits_longer_is_not_the_faster():
         for powers, power in ((HARD, 1.5), (EASY, 0.5))
     ]
     gaps = pd.DataFrame({**vars(HARD), "delay": before, "gap": before**-0.75 * bent})
-    found = theory.catch_up(gaps, pd.concat(rows))
+    found = judged(theory.times(pd.concat(rows)))
     assert verdicts(found, "Harder tasks") == {"kernel regression": "opposite shown"}
     assert set(verdicts(found, "grow more slowly").values()) == {"shown", "opposite shown"}
+    found = judged(theory.gaps(gaps))
     assert set(verdicts(found, "falls with the theory's power").values()) == {"shown"}
-    steep = theory.catch_up(gaps.assign(gap=before**-1.0 * bent), pd.concat(rows))
+    steep = judged(theory.gaps(gaps.assign(gap=before**-1.0 * bent)))
     assert set(verdicts(steep, "falls with the theory's power").values()) == {"opposite shown"}
 
 
@@ -73,7 +75,7 @@ def test_late_and_early_are_compared_at_equal_data(late, verdict):
     names += ["switch at 90%", "4 stages of equal data", "best switch", "the law's optimum"]
     risks = [1.2, 1.05, 1, 1, late, late, 0.9, 0.85, 0.85]
     table = pd.DataFrame({**vars(HARD), "schedule": names, "risk": risks, "data": 2**18})
-    found = theory.early_and_late(table)
+    found = judged(theory.early_and_late(table))
     assert set(verdicts(found, "than an earlier one").values()) == {verdict}
     assert set(verdicts(found, "its two batches").values()) == {verdict}
     # What is the best switch itself is not compared with it.

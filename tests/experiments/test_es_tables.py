@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from experiments.es_ablations import claims as ablations
-from experiments.es_ablations import tables as changed
-from experiments.es_wsd import curves, tables
+from experiments.es_wsd import curves, measure
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
 CONFIG = json.loads((RESULTS / "es_ablations" / "experiment.json").read_text())["config"]
@@ -17,26 +16,26 @@ CONFIG = json.loads((RESULTS / "es_ablations" / "experiment.json").read_text())[
 
 def test_a_bound_has_one_end():
     measured = curves.conditions(pd.read_csv(RESULTS / "es_wsd" / "points.csv"))
-    tuned = tables.optimum_table(measured["annealed", "envelope"])
+    tuned = measure.optimum_table(measured["annealed", "envelope"])
     assert set(tuned["bound"]) == {"at most"}
     assert np.isnan(tuned["low"]).all()
     assert tuned["high"].tolist() == [1.0] * 5  # at most 1 sequence
-    shared = tables.optimum_table(measured["stable", "shared"])
+    shared = measure.optimum_table(measured["stable", "shared"])
     assert shared["bound"].tolist() == ["at most", "at most", "", "", ""]
     assert np.isfinite(shared["low"][2:]).all()
 
 
 def test_the_law_that_predicts_best_comes_first():
-    laws = json.loads((RESULTS / "es_wsd" / "fits.json").read_text())["stable, shared"]
-    found = tables.identified(tables.fits_of(laws["fits"]), laws["comparison"])
-    names = [row["law"] for row in laws["comparison"]["table"] if row["law"] in found]
+    laws = measure.read_laws(RESULTS / "es_wsd" / "fits.json")["stable, shared"]
+    found = laws.identified
+    names = [row["law"] for row in laws.comparison.table if row["law"] in found]
     assert list(found) == names and "piecewise" not in found  # which is not identified
-    assert len(tables.law_optimum(found["surface"])) == 2  # at the others the valley is flat
+    assert len(measure.law_optimum(found["surface"])) == 2  # at the others the valley is flat
 
 
 def test_gains_are_of_the_same_change_and_of_as_many_tokens_a_step():
     table = pd.read_csv(RESULTS / "es_ablations" / "contenders.csv")
-    gains = changed.gains(table, CONFIG)
+    gains = ablations.gains(table, CONFIG)
     assert set(gains["contender"]) == {"batch 4 → 32", "batch 2 → 4 → 8"}
     longer = gains.loc[gains["change"] == "sequences × 4 at the switch"]
     assert set(longer["contender"]) == {"batch 4 → 32"}  # 8 sequences four times as long
@@ -50,11 +49,11 @@ def test_optima_are_named_by_their_parameters_and_optimizers():
     points, *others = (pd.read_csv(RESULTS / "es_ablations" / f"{name}.csv") for name in names)
     varied = ablations.varied(points, *others)
     assert len(varied) == len(points)
-    called = changed.sizes(varied, CONFIG)
+    called = ablations.by_size(varied, CONFIG)
     assert sorted(called.values()) == [
         "12,416 parameters", "27,816 parameters", "98,688 parameters",
     ]  # fmt: skip
-    assert set(changed.optimizers(CONFIG).values()) == {"Adam", "SGD"}
-    drawn = changed.optima_of(varied, called)
+    assert set(ablations.optimizers(CONFIG).values()) == {"Adam", "SGD"}
+    drawn = ablations.optima_of(varied, called)
     assert set(drawn) == {"stable loss", "averaged loss"}
     assert set(drawn["stable loss"]["12,416 parameters"]["bound"]) == {"at most"}

@@ -19,12 +19,12 @@ from bss.training.config import DataConfig, RunConfig
 from bss.training.source import SYNTHETIC
 from bss.values import from_dict
 from configs.irreducible_loss import get_config
-from experiments.irreducible_loss.__main__ import experiment
-from experiments.irreducible_loss.measure import (
+from experiments.irreducible_loss.__main__ import (
     SURFACES,
     conclusions,
     corrected,
     estimate_row,
+    experiment,
     held_out_surprise,
     language_of,
     reference_runs,

@@ -25,12 +25,11 @@ from bss.schedules.rates import constant, cosine, wsd
 from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict
 from configs.predictions import get_config
-from experiments.predictions import claims, pilots
-from experiments.predictions.__main__ import experiment
+from experiments.predictions import claims
+from experiments.predictions import study as pilots
+from experiments.predictions.__main__ import experiment, predictions_table
 from experiments.predictions.register import registration
-from experiments.predictions.runs import registered_runs
-from experiments.predictions.study import Study
-from experiments.predictions.table import predictions_table
+from experiments.predictions.study import Study, registered_runs
 from tests.drawn import collisions
 
 ROOT = Path(__file__).parents[2]
@@ -225,7 +224,7 @@ def test_claims_find_what_was_planted(told):
     level = [one for one in claims.compared(table) if one.statement == claims.STATEMENTS[LAW]]
     assert {one.verdict for one in level} == {"undecided"}
     table.loc[0, "measured"] = np.nan
-    lost = claims.compared(table)[0]
+    lost = next(claims.compared(table))
     assert lost.effect.n == 7 and lost.note.endswith("7 schedules, 1 more failed")
 
 

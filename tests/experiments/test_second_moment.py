@@ -13,15 +13,8 @@ from bss.sweeps.price import price
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
-from experiments.second_moment import (
-    claims,
-    growing,
-    half_lives,
-    power,
-    runs,
-    slower,
-    tables,
-)
+from experiments.second_moment import __main__ as runs
+from experiments.second_moment import claims, growing, power, slower, tables
 from experiments.second_moment import losses as losses_of
 from experiments.second_moment.figures import best_batch_figure
 from experiments.second_moment.study import Study
@@ -191,14 +184,14 @@ def test_an_arm_is_refused_that_has_no_rule_or_changes_in_the_decay():
 
 
 def crossed(loss, seeds=5, scatter=0.001):
-    """Losses [batch, seed] by rule and ending, planted as loss(batch, half-life in tokens)."""
+    """Losses [batch, seed] by rule, planted as loss(batch, half-life in tokens)."""
     rng, found = np.random.default_rng(2), {}
     batches = [1, 2, 4, 8, 16, 32]
     for rule in both_rules()["rules"]:
-        lives = [half_lives.half_life_of(rule["changes"], 64 * batch) for batch in batches]
+        lives = [slower.half_life_of(rule["changes"], 64 * batch) for batch in batches]
         means = np.array([loss(batch, life) for batch, life in zip(batches, lives, strict=True)])
         noise = scatter * rng.normal(size=(len(batches), seeds))
-        found[rule["name"], "decay"] = pd.DataFrame(means[:, None] + noise, batches, range(seeds))
+        found[rule["name"]] = pd.DataFrame(means[:, None] + noise, batches, range(seeds))
     return found
 
 
@@ -208,28 +201,28 @@ def both_rules():
 
 
 def test_the_half_life_is_told_from_the_batch():
-    by_life = half_lives.cells(
-        crossed(lambda batch, life: 1.8 + 0.01 * np.log(life / 7000) ** 2), "decay", both_rules()
+    by_life = slower.cells(
+        crossed(lambda batch, life: 1.8 + 0.01 * np.log(life / 7000) ** 2), both_rules()
     )
     assert len(by_life) == 24
-    found = half_lives.compared(by_life)
+    found = slower.compared(by_life)
     assert found["half-life in tokens"].sign == -1
     assert found["half-life in tokens"].estimate < 5 * found["half-life in steps"].estimate
-    by_batch = half_lives.cells(
-        crossed(lambda batch, life: 1.8 + 0.01 * np.log(batch / 2) ** 2), "decay", both_rules()
+    by_batch = slower.cells(
+        crossed(lambda batch, life: 1.8 + 0.01 * np.log(batch / 2) ** 2), both_rules()
     )
-    assert half_lives.compared(by_batch)["half-life in tokens"].sign == 1
+    assert slower.compared(by_batch)["half-life in tokens"].sign == 1
 
 
 def test_left_out_errors_are_those_of_fits_without_the_cell():
-    table = half_lives.cells(crossed(lambda b, h: 1.8 + 0.01 * np.log(h)), "decay", both_rules())
+    table = slower.cells(crossed(lambda b, h: 1.8 + 0.01 * np.log(h)), both_rules())
     x, y = np.log(table["batch"].to_numpy(float)), table[0].to_numpy(float)
     errors = []
     for i in range(len(table)):
         kept = np.arange(len(table)) != i
         errors.append(y[i] - np.polyval(np.polyfit(x[kept], y[kept], 2), x[i]))
     expected = np.sqrt(np.mean(np.square(errors)))
-    assert half_lives.left_out(table, "batch alone")[0] == pytest.approx(expected, rel=1e-9)
+    assert slower.left_out(table, "batch alone")[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_envelope_has_each_batch_at_the_rule_chosen_on_other_seeds():
@@ -239,7 +232,7 @@ def test_the_envelope_has_each_batch_at_the_rule_chosen_on_other_seeds():
         "a": pd.DataFrame([[5.0], [6.0]], index),
         "b": pd.DataFrame([[7.0], [8.0]], index),
     }
-    losses, best = half_lives.envelope(judged_losses, chose)
+    losses, best = slower.envelope(judged_losses, chose)
     assert best == {1: "a", 2: "b"}
     assert losses[0].tolist() == [5.0, 8.0]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.critical_batch.vertex import pooled_scatter, vertex
+from experiments.critical_batch.best_batch import pooled_scatter, vertex
 
 BATCHES = 32 * 2 ** np.arange(8.0)
 

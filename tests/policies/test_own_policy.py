@@ -13,7 +13,7 @@ from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.es_curve import get_config
-from experiments.es_curve.contenders import contenders, other_schedules
+from experiments.es_curve.__main__ import contenders, other_schedules
 from experiments.es_curve.study import Study
 
 OWN = '''

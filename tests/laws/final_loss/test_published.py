@@ -12,7 +12,7 @@ from bss.laws.final_loss.table import read_losses
 from bss.laws.fitting.estimate import Options
 from bss.policies import policy_named
 from bss.policies.policy import Basis, Limits
-from experiments.critical_batch.vertex import pooled_scatter, vertex
+from experiments.critical_batch.best_batch import pooled_scatter, vertex
 from tests.laws.golden import assert_golden
 
 PUBLISHED = Path(__file__).parents[3] / "results/published/steplaw_dense_best.csv"
