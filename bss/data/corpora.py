@@ -1,7 +1,6 @@
 """Corpora by name: Python files, text files by a pattern, tfds data sets, or a user's own.
 
-`stdlib` is the embedded default: the sources of the running interpreter's standard library, and
-with `roots` those below more folders, such as installed packages; `files` is the roots alone.
+`stdlib` is the embedded default: the sources of the running interpreter's standard library.
 `files:PATTERN` is one's own text. Any other name is of a tensorflow-datasets data set ("c4/en"), or
 `package.module:ATTRIBUTE`.
 """
@@ -17,7 +16,7 @@ from bss.registry import Registry
 
 CORPORA: Registry[Corpus] = Registry(
     "corpus",
-    {"stdlib": PythonFiles(library=True), "files": TextFiles(""), "tfds": TfdsText()},
+    {"stdlib": PythonFiles(), "files": TextFiles(""), "tfds": TfdsText()},
     of=Corpus,
 )
 _OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data set is a version
@@ -27,8 +26,7 @@ def corpus_of(request: CorpusRequest) -> Corpus:
     """The corpus that a config asks for.
 
     Raises:
-        InputError: what goes with another kind of corpus, a folder or a module that is not there,
-            an attribute that is no corpus.
+        InputError: a name or a module that is not there, an attribute that is no corpus.
     """
     name, _, rest = request.name.partition(":")
     if name not in CORPORA:

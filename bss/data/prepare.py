@@ -10,15 +10,14 @@ import hashlib
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from bss.data import tokenizers
 from bss.data.corpora import corpus_of
-from bss.data.corpus import Corpus, CorpusRequest
-from bss.data.documents import SPLITS
+from bss.data.corpus import SPLITS, Corpus, CorpusRequest
 from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
 from bss.errors import InputError
 
@@ -30,9 +29,7 @@ def prepare(
     corpus: str | Corpus = "stdlib",
     tokenizer: str = "bytes",
     root: Path = Path("data"),
-    roots: Sequence[Path] = (),
     *,
-    data_dir: Path | None = None,
     text_feature: str = "text",
     shard_tokens: int = 2**28,
 ) -> Shards:
@@ -42,8 +39,6 @@ def prepare(
         corpus: by name, see `bss.data.corpora`, or a value; shards of that are named by its class.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora; this one is at `root/CORPUS-TOKENIZER`.
-        roots: more folders of Python files ("stdlib"), or all of them ("files").
-        data_dir: folder of prepared tfds data sets; None for tfds' own.
         text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
         shard_tokens: tokens per file; a split beyond it is written in several. It does not
             change the tokens of shards that are there.
@@ -57,8 +52,7 @@ def prepare(
             that is full or cannot be written.
     """
     name = corpus if isinstance(corpus, str) else type(corpus).__name__
-    folders = tuple(Path(r) for r in roots)
-    request = CorpusRequest(name, "", folders, Path(data_dir) if data_dir else None, text_feature)
+    request = CorpusRequest(name, text_feature=text_feature)
     chosen = corpus_of(request) if isinstance(corpus, str) else corpus.given(request)
     directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
     source = {"corpus": name, **chosen.source()}
