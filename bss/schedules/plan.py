@@ -117,13 +117,8 @@ class Plan:
 
     def tokens_at_each(self, steps: np.ndarray) -> np.ndarray:
         """`tokens_at` of many steps, unchecked, in float64."""
-        firsts = [segment.start_step for segment in self.segments]
-        at = np.searchsorted(firsts, steps, side="right") - 1
-        sizes = [segment.batch * self.seq_len for segment in self.segments]
-        zeros = [
-            s.start_tokens - s.start_step * n for s, n in zip(self.segments, sizes, strict=True)
-        ]
-        return np.array(zeros, float)[at] + steps * np.array(sizes, float)[at]
+        firsts = [*(segment.start_step for segment in self.segments), self.steps]
+        return np.interp(steps, firsts, [self.tokens_at(step) for step in firsts])
 
     def next_boundary(self, tokens: int) -> int:
         """The first position at or after `tokens` at which a step starts or the last one ends.

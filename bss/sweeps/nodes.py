@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bss.files import is_locked
 from bss.machines.slots import Slot
-from bss.sweeps.workers import Event, WorkerProcess
+from bss.sweeps.workers import WorkerProcess
 
 
 class Probe(NamedTuple):
@@ -62,26 +62,15 @@ def lacks(directory: Path, probe: Probe, data: str) -> str:
     return ""
 
 
-class NodeWorker:
-    """A worker process on the node where this object lives."""
+class NodeWorker(WorkerProcess):
+    """A worker process on the node where this object lives, once it is started there."""
 
-    _process: WorkerProcess
+    def __init__(self):
+        """Starts nothing yet."""
 
     def start(self, slot: Slot, log: Path, directory: Path, probe: Probe, data: str) -> str:
         """Starts the process; else says what the node `lacks`."""
         lack = lacks(directory, probe, data)
         if not lack:
-            self._process = WorkerProcess(slot, log, str(directory))
+            super().__init__(slot, log, str(directory))
         return lack
-
-    def train(self, job: dict[str, Any]) -> Iterator[Event]:
-        """See `bss.sweeps.workers.Worker`."""
-        yield from self._process.train(job)
-
-    def stop(self) -> None:
-        """Asks the process to save and leave."""
-        self._process.stop()
-
-    def close(self) -> None:
-        """Lets the process save and leave, and waits."""
-        self._process.close()
