@@ -1,12 +1,9 @@
-"""The held-out numbers of runs that are compared: on which sequences, and what columns call them.
-
-A column is SET_METRIC of the weights and SET_METRIC_avg_HALFLIFE of a weight average; its standard
-error over the sequences is that with _se behind it.
-"""
+"""The held-out numbers of runs that are compared: of which sequences, in which columns."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,13 @@ import numpy as np
 
 from bss.data.shards import beside
 from bss.errors import InputError
+from bss.tables.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training import metrics
 from bss.training.config import HeldOutSet, RunConfig
 from bss.training.devices.mesh import by_position
 from bss.training.evaluation import Evaluation, MetricSums
 from bss.training.source import Source
 from bss.training.step import State
-
-ALONG, AT_THE_END = "eval", "test"
 
 
 @dataclass(frozen=True)
@@ -102,27 +98,28 @@ class HeldOut:
     def _columns(self, name: str, state: State) -> dict[str, Any]:
         """Of one set: means and their standard errors, of the weights and of every average."""
         one, columns = self._sets[name], {}
-        for label, params in self._weights(state):
+        for half_life, params in self._weights(state):
             for metric, program in one.programs.items():
                 sums = jax.device_get(program(params, one.sequences))
-                columns |= _numbers(f"{name}_{metric}{label}", sums, one, fleet=self._fleet)
+                column = HeldOutColumn(metric, name, half_life)
+                columns |= _numbers(column, sums, one, fleet=self._fleet)
         return columns
 
     def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
         """The weights that the optimizer says are evaluated, and the averages, one at a time."""
         yield "", self._choose(state.params, state.optimizer)
         for place, half_life in enumerate(self._run.averages):
-            yield f"_avg_{half_life}", self._pick(state.averages, np.int32(place))
+            yield half_life, self._pick(state.averages, np.int32(place))
 
 
 def loss_columns(run: RunConfig) -> frozenset[str]:
     """The columns of held-out losses: a run whose losses are not finite has diverged."""
     sets = ALONG, AT_THE_END, *(one.name for one in run.evaluation.sets)
-    labels = "", *(f"_avg_{half_life}" for half_life in run.averages)
-    return frozenset(f"{name}_loss{label}" for name in sets for label in labels)
+    half_lives = "", *run.averages
+    return frozenset(str(HeldOutColumn("loss", *own)) for own in product(sets, half_lives))
 
 
-def _numbers(column: str, sums: MetricSums, one: Fixed, *, fleet: bool) -> dict[str, Any]:
+def _numbers(column: HeldOutColumn, sums: MetricSums, one: Fixed, *, fleet: bool) -> dict[str, Any]:
     """The mean and its standard error; a number each where sequences are told apart by parts."""
     total, each = (np.asarray(x, float) for x in sums)
     parts = total.shape[fleet:]  # those of a sequence come last
@@ -133,11 +130,12 @@ def _numbers(column: str, sums: MetricSums, one: Fixed, *, fleet: bool) -> dict[
     with np.errstate(invalid="ignore"):  # of what is not finite
         error = of_sequences.std(int(fleet), ddof=1) / math.sqrt(one.n) if one.n > 1 else None
     if not parts:
-        return {column: mean, f"{column}_se": error}
+        return {str(column): mean, column.error: error}
     numbers: dict[str, Any] = {}
     for k in range(*parts):
-        numbers[f"{column}_{k + 1}"] = mean[..., k]
-        numbers[f"{column}_{k + 1}_se"] = None if error is None else error[..., k]
+        part = replace(column, part=k + 1)
+        numbers[str(part)] = mean[..., k]
+        numbers[part.error] = None if error is None else error[..., k]
     return numbers
 
 
@@ -160,10 +158,10 @@ def _read(
 
 def _check_columns(sets: list[str], own: list[str]) -> None:
     """Refuses names of which two make one column."""
-    pairs = [(name, metric) for name in sets for metric in ("loss", *own)]
     seen: dict[str, str] = {}
-    for name, metric in pairs:
-        for column in (f"{name}_{metric}", f"{name}_{metric}_se"):
+    for name, metric in product(sets, ("loss", *own)):
+        both = HeldOutColumn(metric, name)
+        for column in (str(both), both.error):
             which = f"{metric} on {name}"
             if column in seen:
                 raise InputError(

@@ -12,6 +12,7 @@ from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
 from bss.sweeps.contenders import Contender
 from bss.sweeps.table import run_table
+from bss.tables.held_out import HeldOutColumn
 from experiments.es_ablations.study import Study
 
 
@@ -22,7 +23,10 @@ def measure(
     stable = [contender.run for contender in runs if contender.role == "constant"]
     table = run_table(directory, stable)
     tables, fits = [], {}
-    columns = {"stable": "eval_loss", "averaged": f"eval_loss_avg_{study.setup.averages[0]}"}
+    columns = {
+        "stable": "eval_loss",
+        "averaged": str(HeldOutColumn(half_life=study.setup.averages[0])),
+    }
     warmup = stable[0].schedule.warmup
     for kind, column in columns.items():
         targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)
