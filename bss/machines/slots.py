@@ -66,8 +66,8 @@ def local_slots(
 
 
 def cores() -> int:
-    """How many cores this process may use; 1 where the system does not tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    """Cores this process may use; XLA on CPU rounds differently with their number."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def uses_cpu() -> bool:
