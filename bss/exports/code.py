@@ -56,15 +56,3 @@ def _rate(plan: Plan) -> Iterator[str]:
     yield "middle = TOKENS[i] + (step - FIRST[i]) * size + size / 2"
     yield from cast(Any, plan.rate).code()
     yield "return value * SCALE[i]"
-
-
-def unaligned(plan: Plan, trainer: str) -> Iterator[str]:
-    """Switches at which a trainer's count of micro-batches is no multiple of the new number."""
-    for segment in plan.segments[1:]:
-        before = segment.start_tokens // plan.seq_len
-        if before % segment.batch:
-            near = -(-before // segment.batch) * segment.batch * plan.seq_len
-            yield (
-                f"# {trainer} cannot switch to {segment.batch} after {before} sequences, which are "
-                f"no multiple of it. Plan the switch for {near} tokens."
-            )

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bss.models.sizes import SIZES
-from bss.models.written import Written, model_of, name_of
+from bss.models.sizes import SIZES, Written, model_of, name_of
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
 from bss.training.config import RunConfig
 from bss.training.execution import Execution

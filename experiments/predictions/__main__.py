@@ -18,8 +18,8 @@ from bss.plots.predictions import score_figure
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import digest, read_registration
 from bss.predictions.score import score, score_entry
-from bss.sweeps.outcomes import outcomes
 from bss.sweeps.results import Results
+from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
 from experiments.predictions.runs import registered_runs

@@ -16,7 +16,7 @@ def predictions_table(
     Args:
         registration: what was predicted, the runs of a schedule in the order of the seeds.
         found: its score.
-        ended: how the runs ended, as `bss.sweeps.outcomes` has them.
+        ended: how the runs ended, as `bss.sweeps.table.outcomes` has them.
         seeds: of the runs.
 
     Returns:
