@@ -9,9 +9,8 @@ from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.fits import fits_line
 from bss.sweeps.price import hours
-from bss.sweeps.programs import jobs
+from bss.sweeps.programs import fits_line, jobs
 from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
 from bss.sweeps.trainer import Trainer
