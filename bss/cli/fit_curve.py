@@ -9,7 +9,7 @@ from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.problem import CLOCKS
-from bss.tables.dropping import without
+from bss.tables.reading import without
 from bss.units import parse_tokens
 
 LAW = "L = L_0 + c_1 (1 + T/T_0)^-s + ∫ [A_0 + A_1 (1 + u/T_0)^-s] ν (1 + c_K (T − u))^-q du"

@@ -16,7 +16,7 @@ from bss.laws.es.compare import compare
 from bss.laws.es.law import Law
 from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
 from bss.points import rates
-from bss.tables.dropping import without
+from bss.tables.reading import without
 from bss.values import to_dict
 
 DRAWS = 200  # refits that a printed fit keeps, for predictions

@@ -1,8 +1,13 @@
-"""What an export is: how a plan is written for one trainer, and what is asked of its rate."""
+"""What an export is: how a plan is written for one trainer, as settings or as Python.
+
+The Python is self-contained: batch and rate of every step are functions of the step, equal to the
+plan's.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from string import Template
+from typing import Any, cast
 
 from bss.schedules.plan import Plan
 from bss.schedules.rates import Rate
@@ -17,7 +22,7 @@ class Export:
     Attributes:
         name: of what sets its batch, in comments.
         lines: of a plan from position 0, without those that every export has.
-        program: Python to put before them, in which `$plan` stands for `code.functions`, whose
+        program: Python to put before them, in which `$plan` stands for `functions`, whose
             imports come first; it has any rate with `code`. Without one the lines are settings,
             of rates that have `stages`.
         counts: what counts micro-batches, where the trainer does: it switches only where that
@@ -99,3 +104,52 @@ def differences(plan: Plan, rate: Rate, trainer: str, where: str) -> Iterator[st
     if any(plan.tokens_at(plan.step_at(int(edge))) != edge for edge in edges if edge < plan.tokens):
         yield f"# {trainer}'s lengths of the rate are whole steps, rounded."
     yield f"# {trainer} takes the rate {where}; the plan, at its middle."
+
+
+HEAD = "import math\nfrom bisect import bisect_right"
+"""What the functions import, before a program."""
+
+FUNCTIONS = Template('''\
+STEPS, SEQ_LEN = $steps, $seq_len
+FIRST = $first  # step of each batch
+TOKENS = $tokens  # consumed before it
+BATCH = $batch  # sequences
+SCALE = $scale  # of the rate, by the batch
+ADAMW = $adamw  # the rate is the scheduler's
+
+
+def batch(step):
+    """Sequences of a step, counted from 0."""
+    return BATCH[bisect_right(FIRST, step) - 1]
+
+
+def rate(step):
+    """Learning rate of a step, counted from 0: the schedule at its middle token."""
+    i = bisect_right(FIRST, step) - 1
+$rate''')
+
+
+def functions(plan: Plan) -> str:
+    """The plan's numbers, batch(step) and rate(step)."""
+    segments, settings = plan.segments, plan.at(0).settings
+    betas, weight_decay = (settings.beta1, settings.beta2), settings.weight_decay
+    return FUNCTIONS.substitute(
+        steps=plan.steps,
+        seq_len=plan.seq_len,
+        first=[s.start_step for s in segments],
+        tokens=[s.start_tokens for s in segments],
+        batch=[s.batch for s in segments],
+        scale=[plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments],
+        adamw={"lr": 1.0, "betas": betas, "weight_decay": weight_decay},
+        rate="\n".join(f"    {line}" for line in _rate(plan)),
+    )
+
+
+def _rate(plan: Plan) -> Iterator[str]:
+    if plan.rate is None:
+        yield "return SCALE[i]  # the plan's multiple of a rate that is yours"
+        return
+    yield "size = BATCH[i] * SEQ_LEN"
+    yield "middle = TOKENS[i] + (step - FIRST[i]) * size + size / 2"
+    yield from cast(Any, plan.rate).code()
+    yield "return value * SCALE[i]"

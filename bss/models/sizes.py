@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.models.family import ModelFamily
 from bss.models.transformer import sizes
 from bss.models.transformer.config import TransformerConfig
@@ -36,8 +36,7 @@ def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, A
 
     FLOPs are for training, per token.
     """
-    if seq_len < 1:
-        raise InputError(f"seq_len={seq_len}: expected a positive number of tokens")
+    check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
     models = {name: named(name, vocab_size) for name in SIZES}
     return [
         {

@@ -179,8 +179,7 @@ def resolve(
         ([(8, 1954), (16, 487)], 1728)
     """
     check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
-    if start < 0 or tokens < 1:
-        raise InputError(f"tokens: from {start} to {tokens} given; write a positive budget")
+    check(start >= 0 and tokens >= 1, "tokens", f"from {start} to {tokens}", "a positive budget")
     coupling = coupling or Coupling()
     segments: list[Segment] = []
     for position, batch, steps in _stretches(schedule, tokens, seq_len, start):

@@ -12,9 +12,8 @@ from bss.data.stream import Stream
 from bss.errors import InputError, check_least
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engine import Engine
-from bss.sweeps.engines import ENGINES
+from bss.sweeps.engines import ENGINES, JointEngine
 from bss.sweeps.grid import Axis, expand
-from bss.sweeps.joint import JointEngine
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import finals, run_table
 from bss.sweeps.trainer import Trainer

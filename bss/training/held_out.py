@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,6 @@ from bss.training.devices.mesh import by_position
 from bss.training.evaluation import Evaluation, MetricSums
 from bss.training.source import Source
 from bss.training.step import State
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """A held-out set as it is evaluated.
-
-    Attributes:
-        n: sequences.
-        targets: of each.
-        bytes_per_token: of its text; None where tokens are none.
-        sequences: on the devices, int32 [N, b, T+1].
-        programs: by metric, (params, sequences) -> MetricSums.
-    """
-
-    n: int
-    targets: int
-    bytes_per_token: float | None
-    sequences: jax.Array
-    programs: dict[str, Any]
 
 
 class HeldOut:
@@ -70,7 +51,8 @@ class HeldOut:
             self._pick = evaluation.picker()
         self._sets = {name: self._compiled(name, evaluation) for name in self._read}
 
-    def _compiled(self, name: str, evaluation: Evaluation) -> Fixed:
+    def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
+        """A set on the devices, int32 [N, b, T+1]; by metric, (params, sequences) -> MetricSums."""
         sequences_nxT1, bytes_per_token = self._read[name]
         n, width = sequences_nxT1.shape
         measures = {"loss": evaluation.loss} | {
@@ -79,15 +61,14 @@ class HeldOut:
         }
         programs = {m: evaluation.sums_of(n, width, one) for m, one in measures.items()}
         mesh, shape = evaluation.mesh, evaluation.shape(n, width)
-        on_devices = by_position(sequences_nxT1.__getitem__, n, shape, mesh)
-        return Fixed(n, width - 1, bytes_per_token, on_devices, programs)
+        return by_position(sequences_nxT1.__getitem__, n, shape, mesh), programs
 
     def along(self, state: State) -> dict[str, Any]:
         """Columns of a curve: numbers, or arrays over a fleet; bits per byte for text."""
         columns: dict[str, Any] = {}
         for name in self._sets:
             columns |= self._columns(name, state) if name != AT_THE_END else {}
-        if (per_token := self._sets[ALONG].bytes_per_token) is not None:
+        if (per_token := self._read[ALONG][1]) is not None:
             columns["bits_per_byte"] = metrics.per_byte(columns["eval_loss"], per_token)
         return columns
 
@@ -97,12 +78,13 @@ class HeldOut:
 
     def _columns(self, name: str, state: State) -> dict[str, Any]:
         """Of one set: means and their standard errors, of the weights and of every average."""
-        one, columns = self._sets[name], {}
+        (sequences, programs), columns = self._sets[name], {}
+        n, width = self._read[name][0].shape
         for half_life, params in self._weights(state):
-            for metric, program in one.programs.items():
-                sums = jax.device_get(program(params, one.sequences))
+            for metric, program in programs.items():
+                sums = jax.device_get(program(params, sequences))
                 column = HeldOutColumn(metric, name, half_life)
-                columns |= _numbers(column, sums, one, fleet=self._fleet)
+                columns |= _numbers(column, sums, n, width - 1, fleet=self._fleet)
         return columns
 
     def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
@@ -119,16 +101,18 @@ def loss_columns(run: RunConfig) -> frozenset[str]:
     return frozenset(str(HeldOutColumn("loss", *own)) for own in product(sets, half_lives))
 
 
-def _numbers(column: HeldOutColumn, sums: MetricSums, one: Fixed, *, fleet: bool) -> dict[str, Any]:
-    """The mean and its standard error; a number each where sequences are told apart by parts."""
+def _numbers(
+    column: HeldOutColumn, sums: MetricSums, n: int, targets: int, *, fleet: bool
+) -> dict[str, Any]:
+    """The mean over n sequences of so many targets and its standard error; of each part, if any."""
     total, each = (np.asarray(x, float) for x in sums)
     parts = total.shape[fleet:]  # those of a sequence come last
-    targets = one.targets // math.prod(parts)
-    mean = total / (one.n * targets)
+    targets = targets // math.prod(parts)  # of a part
+    mean = total / (n * targets)
     means = each.reshape(*total.shape[:fleet], -1, *parts) / targets
-    of_sequences = means[:, : one.n] if fleet else means[: one.n]
+    of_sequences = means[:, :n] if fleet else means[:n]
     with np.errstate(invalid="ignore"):  # of what is not finite
-        error = of_sequences.std(int(fleet), ddof=1) / math.sqrt(one.n) if one.n > 1 else None
+        error = of_sequences.std(int(fleet), ddof=1) / math.sqrt(n) if n > 1 else None
     if not parts:
         return {str(column): mean, column.error: error}
     numbers: dict[str, Any] = {}
