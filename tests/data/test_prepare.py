@@ -160,7 +160,7 @@ def data_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tfds")
     FakeC4(data_dir=str(folder), config="en", file_format="array_record").download_and_prepare()
     with pytest.MonkeyPatch.context() as patch:  # what TFDS_DATA_DIR said as tfds was imported
-        patch.setattr(tfds.core.constants, "DATA_DIR", str(folder))
+        patch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(folder))
         yield
 
 
