@@ -15,8 +15,7 @@ from typing import Any
 
 from bss.files import read_json, write_json
 from bss.machines.absent import Machine, machine
-from bss.sweeps.fits import COMPILED, keys, program_of
-from bss.sweeps.programs import Job, jobs, setup_of
+from bss.sweeps.programs import COMPILED, Job, jobs, keys, program_of, setup_of
 from bss.sweeps.reading import read_config
 from bss.training.aot.compiled import examine
 

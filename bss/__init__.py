@@ -15,7 +15,9 @@ A name is imported from its room once it is asked for, so that `import bss` load
 """
 
 # ruff: noqa: F401 - the imports are for type checkers
+import ast
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,48 +56,25 @@ if TYPE_CHECKING:
     from bss.training.config import EvaluationConfig, RunConfig
     from bss.training.optimizers import AdamW
 
-_EXPORTS = {
-    "data.corpus": ("Corpus",),
-    "errors": ("InputError",),
-    "laws": (
-        "CriticalFit",
-        "CurveFit",
-        "EsFit",
-        "TableFit",
-        "check_losses",
-        "fit_critical",
-        "fit_curve",
-        "fit_es",
-        "fit_table",
-    ),
-    "laws.fitting.estimate": ("Options",),
-    "points.curve": ("default_targets",),
-    "points.measuring": ("measure_points",),
-    "policies.derived": ("derive_schedule",),
-    "policies.policy": ("Limits",),
-    "report.page": ("write_report",),
-    "schedules.batch": ("BatchSchedule",),
-    "schedules.config": ("ScheduleConfig",),
-    "schedules.coupling": ("Coupling",),
-    "exports": ("export",),
-    "schedules.plan": ("Plan", "plan"),
-    "schedules.rates": ("LearningRate", "Rate", "cosine", "wsd"),
-    "sweeps.grid": ("overlay", "product", "zipped"),
-    "sweeps.price": ("price",),
-    "sweeps.setup": ("EngineConfig", "Setup", "TextConfig"),
-    "sweeps.sweep": ("Sweep", "sweep", "train"),
-    "sweeps.table": ("list_runs",),
-    "tables": ("Reading", "check_runs", "read_points", "read_runs", "write_table"),
-    "training.config": ("EvaluationConfig", "RunConfig"),
-    "training.optimizers": ("AdamW",),
-}
-"""By room, the names that are exported: those of the imports above."""
 
-_ROOMS = {name: room for room, names in _EXPORTS.items() for name in names}
-_CALLED = {"plan": "resolve"}
-"""Names that are others in their room."""
+def _exports() -> dict[str, tuple[str, str]]:
+    """By exported name its room and its name there: those of the imports above.
 
-__all__ = sorted([*_ROOMS, "version"])  # pyright: ignore[reportUnsupportedDunderAll]
+    They are read from this file, as is usual for packages that load lazily (SPEC 1 of Scientific
+    Python), so that type checkers and `__getattr__` have one list.
+    """
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    return {
+        alias.asname or alias.name: (str(room.module), alias.name)
+        for room in block.body
+        if isinstance(room, ast.ImportFrom)
+        for alias in room.names
+    }
+
+
+_EXPORTS = _exports()
+__all__ = sorted([*_EXPORTS, "version"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 DISTRIBUTION = "batch-size-scaling"
 """What package indexes know it as; `bss` is somebody else's there."""
@@ -115,10 +94,10 @@ def install(extra: str) -> str:
 
 def __getattr__(name: str) -> Any:
     """What is exported, from its room."""
-    if name not in _ROOMS:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = importlib.import_module(f"{__name__}.{_ROOMS[name]}")
-    return getattr(room, _CALLED.get(name, name))
+    room, own_name = _EXPORTS[name]
+    return getattr(importlib.import_module(room), own_name)
 
 
 def __dir__() -> list[str]:

@@ -42,8 +42,3 @@ def _processor() -> str:
         return "unknown processor"
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else "unknown processor"
-
-
-def cores() -> int:
-    """Cores this process may run on; XLA on CPU rounds differently with their number."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -13,7 +13,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from bss.errors import InputError
-from bss.machines.present import look_for_present
+from bss.machines.slots import look_for_present
 from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
 from bss.sweeps.slurm import Written

@@ -9,11 +9,10 @@ from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.fits import fits_line
-from bss.sweeps.prepared import prepared_run
 from bss.sweeps.price import hours
-from bss.sweeps.programs import jobs
+from bss.sweeps.programs import fits_line, jobs
 from bss.sweeps.setup import Setup
+from bss.sweeps.sweep import prepared_run
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import say
@@ -160,7 +159,7 @@ class TunedStudy(PricedStudy):
 
 def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
     """The run that a sweep overlays, on shards that are prepared first where missing."""
-    return prepared_run(setup, setup.engine)
+    return prepared_run(setup)
 
 
 def batch_unit(setup: Setup) -> int:

@@ -52,13 +52,14 @@ def reads_back():
 def tiny_shards(tmp_path_factory):
     """Byte tokens of a tiny corpus: three hundred documents of random words."""
     from bss.data.prepare import prepare
+    from bss.data.python_files import PythonFiles
 
     folder = tmp_path_factory.mktemp("corpus")
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(1, 6))) for _ in range(60)]
     for i in range(300):
         (folder / f"{i:03d}.py").write_text(" ".join(draw.choices(words, k=250)))
-    return prepare("files", root=tmp_path_factory.mktemp("data"), roots=[folder])
+    return prepare(PythonFiles(folder), root=tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from typing import NoReturn
 from bss import version
 from bss.cli.output import Output, emit
 from bss.errors import InputError
-from bss.machines.present import look_for_present
+from bss.machines.slots import look_for_present
 
 _COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",

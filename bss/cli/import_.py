@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Log, LogOptions, Report, import_runs, read_logs
 from bss.importers.batches import Batches, Unknown
 from bss.tables import Reading
-from bss.tables.appending import appending
+from bss.tables.storage import appending
 from bss.units import parse_tokens
 
 SHOWN = 20
@@ -54,10 +54,10 @@ def _written(
     """Writes the table; asks on a terminal for what neither logs nor options say, once each."""
     try:
         reports = []
-        with appending(out) as table:
+        with appending(out) as append:
             for frame, read in import_runs(logs, options):
                 report(read.run)
-                table.append(frame)
+                append(frame)
                 reports.append(read)
         return reports
     except Unknown as unknown:

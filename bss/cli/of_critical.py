@@ -17,7 +17,7 @@ from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerFit, predict
 from bss.points.curve import default_targets, points
 from bss.tables import read_points
-from bss.tables.dropping import without
+from bss.tables.reading import without
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 

@@ -25,7 +25,7 @@ from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.tables import Reading
-from bss.tables.dropping import without
+from bss.tables.reading import without
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
 

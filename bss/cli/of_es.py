@@ -18,7 +18,7 @@ from bss.laws.es.compare import compare
 from bss.laws.es.predict import best, lack_of_fit, reach
 from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
 from bss.points import rates
-from bss.tables.dropping import without
+from bss.tables.reading import without
 from bss.units import parse_tokens
 from bss.values import to_dict
 

@@ -9,7 +9,7 @@ from bss.cli.output import Output, Table, add_output_arguments, estimate, number
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import read_registration
 from bss.predictions.score import ALL, LAW, Score, Scored, score, score_entry
-from bss.sweeps.outcomes import COLUMNS, outcomes
+from bss.sweeps.table import OUTCOME, outcomes
 from bss.tables.columns import need
 from bss.tables.storage import read_table
 
@@ -43,7 +43,7 @@ def _ended(runs: Path, registered: list[str]) -> pd.DataFrame:
         return outcomes(runs, registered)
     table, origin = read_table(runs)
     table = table if "status" in table else table.assign(status="finished")
-    need(table, origin, *COLUMNS)
+    need(table, origin, *OUTCOME)
     return table.loc[table["run"].isin(registered)]
 
 

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> Output | int:
 
 def _train(options: argparse.Namespace) -> Output | int:
     config, execution = read_job(options.config)
-    from bss.sweeps.joint import train_each
+    from bss.sweeps.engines import train_each
     from bss.sweeps.progress import Progress
     from bss.training.devices.processes import first
     from bss.training.running.loop import Interrupted

@@ -8,14 +8,16 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from bss.data.documents import split_of
 from bss.errors import InputError
 
 Documents = Callable[[str], Iterator[str]]
 """From a split to its documents: streamed, none empty, in one order always."""
+
+SPLITS = ("train", "validation", "test")
+SHARES = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "test": (0.95, 1.0)}
+"""By split of a corpus that comes without: the documents whose `fraction` is in [low, high)."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +27,11 @@ class CorpusRequest:
     Attributes:
         name: all of it, "files:texts/*.txt".
         rest: of the name, behind the registered one: "texts/*.txt".
-        roots: folders of Python files.
-        data_dir: folder of prepared tfds data sets; None for tfds' own (~/tensorflow_datasets).
         text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
     """
 
     name: str
     rest: str = ""
-    roots: tuple[Path, ...] = ()
-    data_dir: Path | None = None
     text_feature: str = "text"
 
 
@@ -45,11 +43,7 @@ class Corpus:
         raise NotImplementedError(f"{type(self).__name__} has no texts")
 
     def given(self, request: CorpusRequest) -> "Corpus":
-        """This corpus, with what a config says of it besides; here that is refused."""
-        if request.roots:
-            raise InputError(
-                f"roots: corpus {request.name!r} takes none; only 'stdlib' and 'files' read folders"
-            )
+        """This corpus, with what a config says of it besides; here that is nothing."""
         return self
 
     def slug(self, name: str) -> str:
@@ -83,6 +77,24 @@ class Corpus:
                 raise InputError(f"{where} is {type(text).__name__}; texts must yield str")
             if text:
                 yield encoded(text, where)
+
+
+def fraction(content: bytes) -> float:
+    """A document's fixed place in [0, 1), uniform over documents; it decides their split.
+
+    Identical documents are so in one split: none that is held out was trained on under another
+    name.
+
+    >>> fraction(b"import this") == fraction(b"import this")
+    True
+    """
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big") / 2**48
+
+
+def split_of(content: bytes) -> str:
+    """The split of a document in a corpus that comes without splits: 90%, 5% and 5%."""
+    place = fraction(content)
+    return next(split for split, (_, below) in SHARES.items() if place < below)
 
 
 def encoded(text: str, where: str) -> bytes:

@@ -1,4 +1,8 @@
-"""From a corpus and a tokenizer to token shards, once.
+"""From a corpus and a tokenizer to token shards, once; corpora by name.
+
+`stdlib` is the embedded default: the sources of the running interpreter's standard library.
+`files:PATTERN` is one's own text. Any other name is of a tensorflow-datasets data set ("c4/en"), or
+`package.module:ATTRIBUTE`.
 
 A directory of shards appears complete or not at all: it is written aside and renamed, under a
 lock, so that processes which prepare the same corpus at the same time wait for the first.
@@ -9,41 +13,60 @@ import fcntl
 import hashlib
 import itertools
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bss.data import tokenizers
-from bss.data.corpora import corpus_of
-from bss.data.corpus import Corpus, CorpusRequest
-from bss.data.documents import SPLITS
+from bss.data.corpus import SPLITS, Corpus, CorpusRequest
+from bss.data.python_files import PythonFiles
 from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
+from bss.data.text_files import TextFiles
+from bss.data.tfds_text import TfdsText
 from bss.errors import InputError
+from bss.registry import Registry
 
 MIN_TOKENS = 256
 _BATCH = 64
+
+CORPORA: Registry[Corpus] = Registry(
+    "corpus",
+    {"stdlib": PythonFiles(), "files": TextFiles(""), "tfds": TfdsText()},
+    of=Corpus,
+)
+_OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data set is a version
+
+
+def corpus_of(request: CorpusRequest) -> Corpus:
+    """The corpus that a config asks for.
+
+    Raises:
+        InputError: a name or a module that is not there, an attribute that is no corpus.
+    """
+    name, _, rest = request.name.partition(":")
+    if name not in CORPORA:
+        name, rest = (request.name, "") if _OWN.fullmatch(request.name) else ("tfds", request.name)
+    return CORPORA[name].given(replace(request, rest=rest))
 
 
 def prepare(
     corpus: str | Corpus = "stdlib",
     tokenizer: str = "bytes",
     root: Path = Path("data"),
-    roots: Sequence[Path] = (),
     *,
-    data_dir: Path | None = None,
     text_feature: str = "text",
     shard_tokens: int = 2**28,
 ) -> Shards:
     """Opens the token shards of a corpus, and writes them first where they are missing.
 
     Args:
-        corpus: by name, see `bss.data.corpora`, or a value; shards of that are named by its class.
+        corpus: by name, one of `CORPORA`, or a value; shards of that are named by its class.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora; this one is at `root/CORPUS-TOKENIZER`.
-        roots: more folders of Python files ("stdlib"), or all of them ("files").
-        data_dir: folder of prepared tfds data sets; None for tfds' own.
         text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
         shard_tokens: tokens per file; a split beyond it is written in several. It does not
             change the tokens of shards that are there.
@@ -57,8 +80,7 @@ def prepare(
             that is full or cannot be written.
     """
     name = corpus if isinstance(corpus, str) else type(corpus).__name__
-    folders = tuple(Path(r) for r in roots)
-    request = CorpusRequest(name, "", folders, Path(data_dir) if data_dir else None, text_feature)
+    request = CorpusRequest(name, text_feature=text_feature)
     chosen = corpus_of(request) if isinstance(corpus, str) else corpus.given(request)
     directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
     source = {"corpus": name, **chosen.source()}

@@ -1,68 +1,46 @@
 """Python files as a corpus: the embedded default, real text on every machine."""
 
+import hashlib
+import os
 import platform
+import sysconfig
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bss.data.corpus import Corpus, CorpusRequest, Documents, slugged
-from bss.data.documents import (
-    SPLITS,
-    fingerprint,
-    python_documents,
-    split_of,
-    standard_library,
-)
+from bss.data.corpus import SPLITS, Corpus, CorpusRequest, Documents, split_of
 from bss.errors import InputError
+
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 @dataclass(frozen=True)
 class PythonFiles(Corpus):
-    """The Python files below folders, one document each.
+    """The `.py` files below a folder that are text, one document each.
+
+    Folders named site-packages or dist-packages are left out, and so are empty files, files that
+    are not UTF-8 and files that cannot be read. Links to folders are not followed.
 
     Attributes:
-        library: the running interpreter's standard library (about 1,790 files, 31 MB) is one.
-        roots: more folders.
+        folder: by default the running interpreter's standard library (about 1,790 files, 31 MB).
     """
 
-    library: bool = False
-    roots: tuple[Path, ...] = ()
-
-    def __post_init__(self) -> None:
-        for root in self.roots:
-            if not root.is_dir():
-                raise InputError(f"roots: {str(root)!r} is not a folder; give existing folders")
+    folder: Path = Path(sysconfig.get_path("stdlib"))
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """With the roots that are asked for besides."""
+        """Itself: there is nothing to say of it."""
         if request.rest:
             raise InputError(f"corpus: {request.name!r} is unknown; expected 'stdlib'")
-        corpus = replace(self, roots=(*self.roots, *request.roots))
-        if not corpus.folders:
-            raise InputError(
-                f"roots: corpus {request.name!r} needs at least one folder of Python files; "
-                "or name text files by a pattern, 'files:PATH/**/*.txt'"
-            )
-        return corpus
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """All of them."""
-        return (standard_library(), *self.roots) if self.library else self.roots
-
-    def slug(self, name: str) -> str:
-        """The name and those of the roots: "stdlib+jax"."""
-        return "+".join(slugged(each) for each in (name, *(r.resolve().name for r in self.roots)))
+        return self
 
     def source(self) -> dict[str, Any]:
         """See `Corpus`; the name and content of every file are hashed, 0.1 s for the library."""
-        return {
-            "roots": [str(root) for root in self.roots],
-            "python": platform.python_version(),
-            "fingerprint": fingerprint(self.folders),
-        }
+        total = hashlib.sha256()
+        for name, content in self._files():
+            total.update(f"0/{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())
+        return {"python": platform.python_version(), "fingerprint": total.hexdigest()}
 
     def open(self) -> Documents:
         """See `Corpus`; refused are so few files that a split has none."""
@@ -70,9 +48,22 @@ class PythonFiles(Corpus):
         for empty in [split for split in SPLITS if not counts[split]][:1]:
             raise InputError(
                 f"corpus: {counts.total()} Python files are too small a corpus, its {empty} split "
-                "has none of them; add roots"
+                f"has none of them; expected more below {self.folder}"
             )
         return super().open()
 
     def _contents(self) -> Iterator[bytes]:
-        return (content for _, content in python_documents(self.folders))
+        return (content for _, content in self._files())
+
+    def _files(self) -> Iterator[tuple[str, bytes]]:
+        """Path below the folder and content, sorted: the same on every machine."""
+        for folder, subfolders, names in os.walk(self.folder):
+            subfolders[:] = sorted(set(subfolders) - _INSTALLED)
+            for path in (Path(folder, name) for name in sorted(names) if name.endswith(".py")):
+                try:
+                    content = path.read_bytes()
+                    content.decode()
+                except (OSError, UnicodeDecodeError):
+                    continue
+                if content:
+                    yield path.relative_to(self.folder).as_posix(), content

@@ -67,7 +67,7 @@ class Manifest:
     """What a directory of shards holds.
 
     Attributes:
-        source: the corpus: its name, options and fingerprint (`corpora.source_of`).
+        source: the corpus: its name, options and fingerprint.
         tokenizer: what made the tokens.
         dtype: of the files: "|u1", "<u2" or "<u4", the smallest that holds the vocabulary.
         splits: by name: train, validation, test.

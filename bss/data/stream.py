@@ -14,7 +14,7 @@ import numpy as np
 from grain.experimental import index_shuffle
 
 from bss.data.shards import Shards, TokenArray
-from bss.errors import InputError
+from bss.errors import InputError, check
 
 MIN_SEQUENCES = 4
 _ROUNDS = 4
@@ -42,10 +42,8 @@ class Stream:
     repeat: bool = False
 
     def __post_init__(self):
-        if self.seq_len < 1:
-            raise InputError(f"seq_len: {self.seq_len} is not a length; expected 1 or more tokens")
-        if self.seed < 0:
-            raise InputError(f"data_seed: {self.seed} is negative; expected an integer from 0")
+        check(self.seq_len >= 1, "seq_len", self.seq_len, "a length of 1 or more tokens")
+        check(self.seed >= 0, "data_seed", self.seed, "an integer from 0")
         if self.num_sequences < MIN_SEQUENCES:
             raise InputError(
                 f"corpus: {len(self.tokens)} tokens are fewer than {MIN_SEQUENCES} sequences of "
@@ -113,8 +111,7 @@ def held_out(shards: Shards, split: str, seq_len: int, tokens: int) -> np.ndarra
     Raises:
         InputError: less than one sequence asked for, or more than the split has.
     """
-    if seq_len < 1:
-        raise InputError(f"seq_len: {seq_len} is not a length; expected 1 or more tokens")
+    check(seq_len >= 1, "seq_len", seq_len, "a length of 1 or more tokens")
     array = shards.tokens(split)
     there, wanted = (len(array) - 1) // seq_len, tokens // seq_len
     if not 1 <= wanted <= there:

@@ -109,34 +109,23 @@ def truth(tables: Tables, sequences_nxT1) -> tuple[jax.Array, jax.Array]:
     return log_TxN.T, entropy_TxN.T
 
 
-def words(position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Upper and lower uint32 words of positions [position, position + count), for `generate`.
+def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
+    """The sequences at [position, position + count): int32 (count, seq_len + 1) on the device.
 
     Raises:
         InputError: positions outside 0 to 2^64.
-
-    >>> words(2**32 - 1, 2)
-    (array([0, 1], dtype=uint32), array([4294967295, 0], dtype=uint32))
     """
     if position < 0 or count < 1 or position + count > _POSITIONS:
         raise InputError(
             f"position={position}, count={count}: expected at least one sequence, within 0 to 2^64"
         )
-    return _halves(np.uint64(position) + np.arange(count, dtype=np.uint64))
-
-
-def _halves(places_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return (places_n >> np.uint64(32)).astype(np.uint32), places_n.astype(np.uint32)
-
-
-def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
-    """The sequences at [position, position + count): int32 (count, seq_len + 1) on the device."""
-    return generate(tables(language), *words(position, count), language.seq_len)
+    return at(language, np.uint64(position) + np.arange(count, dtype=np.uint64))
 
 
 def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
     """The sequences at positions, uint64 (n,), that need not be neighbours; as `sequences`."""
-    return generate(tables(language), *_halves(places_n), language.seq_len)
+    high_n, low_n = (places_n >> np.uint64(32)).astype(np.uint32), places_n.astype(np.uint32)
+    return generate(tables(language), high_n, low_n, language.seq_len)
 
 
 def held_out(language: SyntheticLanguage, split: str, tokens: int) -> np.ndarray:
@@ -176,8 +165,8 @@ def entropy(language: SyntheticLanguage, *, sequences: int = 65_536) -> Entropy:
     law = tables(language)
     means = []
     for start in range(0, sequences, _ENTROPY_BLOCK):
-        places = words(_ENTROPY + start, _ENTROPY_BLOCK)
-        _, entropy_nxT = truth(law, generate(law, *places, language.seq_len))
+        places_n = np.uint64(_ENTROPY + start) + np.arange(_ENTROPY_BLOCK, dtype=np.uint64)
+        _, entropy_nxT = truth(law, at(language, places_n))
         means.append(np.asarray(entropy_nxT, np.float64).mean(1))
     means = np.concatenate(means)
     return Entropy(float(means.mean()), float(means.std(ddof=1) / math.sqrt(len(means))))

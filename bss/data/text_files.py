@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from bss.data.corpus import Corpus, CorpusRequest, encoded, slugged
-from bss.data.python_files import PythonFiles
 from bss.errors import InputError
 
 _LINES = (".jsonl", ".ndjson")
@@ -31,10 +30,7 @@ class TextFiles(Corpus):
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The files behind the name; without a pattern, the Python files below the roots."""
-        if not (request.rest or self.pattern):
-            return PythonFiles().given(request)
-        super().given(request)
+        """The files behind the name."""
         return TextFiles(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:

@@ -1,17 +1,17 @@
 """Any tensorflow-datasets text data set as a corpus, read where it was already prepared.
 
-Nothing is downloaded, and TensorFlow is never imported.
+That is ~/tensorflow_datasets, or where the variable TFDS_DATA_DIR says. Nothing is downloaded, and
+TensorFlow is never imported.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bss.data.corpus import Corpus, CorpusRequest, Documents
-from bss.data.documents import SHARES, fraction
+from bss.data.corpus import SHARES, Corpus, CorpusRequest, Documents, fraction
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,18 +26,15 @@ class TfdsText(Corpus):
 
     Attributes:
         name: "c4/en", "c4/en:3.1.0".
-        data_dir, text_feature: see `CorpusRequest`.
+        text_feature: see `CorpusRequest`.
     """
 
     name: str = ""
-    data_dir: Path | None = None
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
         """The data set that is asked for."""
-        super().given(request)
-        chosen = TfdsText(request.rest, request.data_dir, request.text_feature)
-        return chosen if request.rest else self
+        return TfdsText(request.rest, request.text_feature) if request.rest else self
 
     def source(self) -> dict[str, Any]:
         """See `Corpus`; the full name, and the examples and bytes of the splits, are hashed.
@@ -99,20 +96,15 @@ def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
     from tensorflow_datasets.core.features import Text as TextFeature
     from tensorflow_datasets.core.read_only_builder import builder_from_files
 
-    where = "~/tensorflow_datasets" if corpus.data_dir is None else corpus.data_dir
-    how = (
-        f"tfds.builder({corpus.name!r}, data_dir={str(where)!r}, "
-        "file_format='array_record').download_and_prepare()"
-    )
+    where = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    how = f"tfds.builder({corpus.name!r}, file_format='array_record').download_and_prepare()"
     try:
-        builder = builder_from_files(
-            corpus.name, data_dir=None if corpus.data_dir is None else str(corpus.data_dir)
-        )
+        builder = builder_from_files(corpus.name)
     except ValueError:  # DatasetNotFoundError, or a name that does not parse
         raise InputError(
             f"corpus: no data set {corpus.name!r} is prepared in {where}; use 'stdlib', "
-            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set data_dir to where it "
-            f"is, or prepare it once with {how}"
+            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to where "
+            f"it is, or prepare it once with {how}"
         ) from None
     info = builder.info
     if info.file_format is None or info.file_format.value != "array_record":

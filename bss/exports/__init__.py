@@ -6,8 +6,7 @@ check them against the version you run. A user's own is named `package.module:AT
 """
 
 from bss.errors import InputError
-from bss.exports.base import Export, stages
-from bss.exports.code import HEAD, functions
+from bss.exports.base import HEAD, Export, functions, stages
 from bss.exports.deepspeed import DEEPSPEED
 from bss.exports.huggingface import HUGGINGFACE
 from bss.exports.levanter import LEVANTER

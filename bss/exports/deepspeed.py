@@ -7,7 +7,6 @@ It counts micro-batches, so that a switch must come at a multiple of the new bat
 from string import Template
 
 from bss.exports.base import Export
-from bss.exports.code import unaligned
 
 PROGRAM = Template('''
 from torch.optim.lr_scheduler import LambdaLR
@@ -27,4 +26,4 @@ def follow(engine):
 # deepspeed.initialize(optimizer=optimizer, lr_scheduler=scheduler, config=config, ...)
 # A step that overflows in fp16 is counted by the engine and not by LambdaLR.''')
 
-DEEPSPEED = Export("The callback", lambda plan: unaligned(plan, "DeepSpeed's engine"), PROGRAM)
+DEEPSPEED = Export("The callback", program=PROGRAM, counts="DeepSpeed's engine")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from string import Template
 
 from bss.exports.base import Export
-from bss.exports.code import unaligned
 from bss.schedules.plan import Plan
 
 PROGRAM = Template('''
@@ -40,10 +39,9 @@ class FollowPlan(TrainerCallback):
 
 
 def _comments(plan: Plan) -> Iterator[str]:
-    yield from unaligned(plan, "Trainer")
     if any(s.batch < plan.segments[0].batch for s in plan.segments):
         needed = plan.steps * plan.segments[0].batch
         yield f"# The batch shrinks: Trainer ends the epoch early below {needed} sequences of data."
 
 
-HUGGINGFACE = Export("The callback", _comments, PROGRAM)
+HUGGINGFACE = Export("The callback", _comments, PROGRAM, counts="Trainer")

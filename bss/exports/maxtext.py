@@ -8,8 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from bss.exports.base import Export, adam, peak, stages
-from bss.exports.rate_by_steps import differences, lengths, shape_of
+from bss.exports.base import Export, adam, differences, lengths, peak, shape_of, stages
 from bss.schedules.plan import Plan
 from bss.schedules.rates import Rate
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from string import Template
 
 from bss.exports.base import Export
-from bss.exports.code import unaligned
 from bss.schedules.plan import Plan
 
 PROGRAM = Template('''\
@@ -48,7 +47,6 @@ def _comments(plan: Plan) -> Iterator[str]:
                 f"# OLMo-core refuses the change from {before} to {after} tokens: "
                 "it changes the batch by whole factors only."
             )
-    yield from unaligned(plan, "OLMo-core")
 
 
-OLMO_CORE = Export("OLMo-core", _comments, PROGRAM)
+OLMO_CORE = Export("OLMo-core", _comments, PROGRAM, counts="OLMo-core")

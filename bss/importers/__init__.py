@@ -16,9 +16,9 @@ from bss.importers import (
     olmo,
     torchtitan,
 )
+from bss.importers.batches import LogOptions
 from bss.importers.log import AnyOf, Importer, Log
 from bss.importers.metrics import MetricNames
-from bss.importers.options import LogOptions
 from bss.importers.runs import Report, import_runs, read_logs
 from bss.importers.tensorboard import EventFiles
 from bss.importers.tracked import TRACKED

@@ -78,10 +78,7 @@ def numbers_of(file: Path, columns: Sequence[str]) -> Rows:
     Raises:
         InputError: the file is damaged or cut off, or holds something else than numbers.
     """
-    try:
-        table = _table(file, list(dict.fromkeys(columns)), pa.float64())
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(file, error) from None
+    table = _table(file, list(dict.fromkeys(columns)), pa.float64())
     return {name: _numbers(file, name, table[name]) for name in table.column_names}
 
 
@@ -91,19 +88,23 @@ def texts_of(file: Path, column: str) -> np.ndarray:
     Raises:
         InputError: the file is damaged or cut off.
     """
-    try:
-        values = _table(file, [column], pa.string())[column].cast(pa.string())
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(file, error) from None
+    values = _table(file, [column], pa.string())[column].cast(pa.string())
     return values.fill_null("").to_numpy()
 
 
 def _table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
+    try:
+        return _read(file, columns, kind)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from None
+
+
+def _read(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
     if file.suffix == ".parquet":
         with pq.ParquetFile(file) as opened:
             return opened.read(columns, use_threads=False)
+    _refuse_cut(file)
     if file.suffix == ".csv":
-        _refuse_cut(file)
         options = pyarrow.csv.ConvertOptions(
             include_columns=columns,
             column_types=dict.fromkeys(columns, kind),
@@ -111,7 +112,6 @@ def _table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
             quoted_strings_can_be_null=True,
         )
         return pyarrow.csv.read_csv(file, convert_options=options)
-    _refuse_cut(file)
     schema = pa.schema([(name, kind) for name in columns])
     options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     try:

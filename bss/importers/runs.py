@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.batches import Batches, Unknown, counted
+from bss.importers.batches import Batches, LogOptions, Unknown, counted
 from bss.importers.log import COLUMNS, LOSSES, Importer, Log, Rows, head_of
-from bss.importers.options import LogOptions
 from bss.importers.restarts import Merged, beside, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens

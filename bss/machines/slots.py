@@ -1,4 +1,4 @@
-"""The devices of this machine as slots: where a worker trains, and no other worker does.
+"""The devices of this machine: which JAX looks for, and slots, in each of which one worker trains.
 
 Devices are counted without starting JAX, which would take them. A TPU's variables are those by
 which JAX's own developers divide a host: https://gist.github.com/skye/f82ba45d2445bb19d53545538754f9a3
@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from bss.errors import InputError
 
 _CHIP_BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 _TPU_PORT = 8476
+_DEVICES = ("nvidia*", "accel*", "vfio", "kfd", "dxg")
+_COMPILERS = ("libtpu", "jax_plugins")
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ def local_slots(
 
 
 def cores() -> int:
-    """How many cores this process may use; 1 where the system does not tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    """Cores this process may use; XLA on CPU rounds differently with their number."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def uses_cpu() -> bool:
@@ -118,3 +121,18 @@ def _tpu_environment(share: Sequence[str], chips: Sequence[str]) -> Mapping[str,
         "TPU_MESH_CONTROLLER_ADDRESS": f"localhost:{port}",
         "TPU_MESH_CONTROLLER_PORT": port,
     }
+
+
+def look_for_present(devices: Path = Path("/dev")) -> None:
+    """Tells JAX to start on this CPU where a compiler is installed and its device is not there.
+
+    JAX would look for it all the same, and tell in many lines that it found none. To be called
+    before JAX has started; what JAX_PLATFORMS says stays.
+    """
+    if os.environ.get("JAX_PLATFORMS") or not any(map(importlib.util.find_spec, _COMPILERS)):
+        return
+    if sys.platform != "linux" or any(any(devices.glob(name)) for name in _DEVICES):
+        return
+    os.environ["JAX_PLATFORMS"] = "cpu"  # for workers too
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_platforms", "cpu")

@@ -13,6 +13,7 @@ from bss.plots import style
 from bss.points.batches import batch_curves, excess
 from bss.points.rates import near_as_one
 from bss.tables import loss_column
+from bss.tables.held_out import HeldOutColumn, losses_in
 
 MOST = 10
 MARKS = 60_000  # losses drawn of all runs
@@ -27,14 +28,13 @@ def run_figure(curve: pd.DataFrame) -> Figure:
     figure, [[top], [bottom]] = style.new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
     tokens, batch, loss = style.columns(curve, "tokens", "batch", "loss")
     handles = top.plot(tokens, loss, color=style.FAINT, lw=1.2, label="training")
-    averages = [n for n in curve if n.startswith("eval_loss_avg_") and not n.endswith("_se")]
-    for name in [n for n in ("eval_loss", *averages) if n in curve]:
-        average = name.removeprefix("eval_loss").removeprefix("_avg_")
+    for column in losses_in(curve):
+        average = column.half_life
         label = f"held-out, average of {average}" if average else "held-out"
         look = {"linestyle": "--"} if average else {"color": style.INK}
-        handles += top.plot(tokens, *style.columns(curve, name), lw=1.8, label=label, **look)
-    if "eval_loss_se" in curve:
-        held_out, error = style.columns(curve, "eval_loss", "eval_loss_se")
+        handles += top.plot(tokens, *style.columns(curve, str(column)), lw=1.8, label=label, **look)
+    if (column := HeldOutColumn()).error in curve:
+        held_out, error = style.columns(curve, str(column), column.error)
         band = {"color": style.INK, "alpha": 0.18, "lw": 0, "label": "held-out ± standard error"}
         handles.append(top.fill_between(tokens, held_out - error, held_out + error, **band))
     top.set_ylabel("loss (nats per token)")

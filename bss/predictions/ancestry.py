@@ -17,7 +17,8 @@ def check_first(file: Path, outcomes: pd.DataFrame) -> str:
 
     Args:
         file: in a git repository.
-        outcomes: of runs, as `bss.sweeps.outcomes` has them; those without a commit are missing.
+        outcomes: of runs, as `bss.sweeps.table.outcomes` has them; those without a commit are
+            missing.
 
     Raises:
         InputError: the file is not committed or has changed since; a run recorded another file, or

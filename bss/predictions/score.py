@@ -114,7 +114,7 @@ def score(
     Args:
         registration: the predictions.
         outcomes: a row a run: run, status, tokens and the loss of the registration's metric, as
-            `bss.sweeps.outcomes` has them. What is not registered is not looked at.
+            `bss.sweeps.table.outcomes` has them. What is not registered is not looked at.
         level: of the intervals.
         resamples: of the schedules, behind each interval.
         seed: of the resamples.

@@ -117,13 +117,8 @@ class Plan:
 
     def tokens_at_each(self, steps: np.ndarray) -> np.ndarray:
         """`tokens_at` of many steps, unchecked, in float64."""
-        firsts = [segment.start_step for segment in self.segments]
-        at = np.searchsorted(firsts, steps, side="right") - 1
-        sizes = [segment.batch * self.seq_len for segment in self.segments]
-        zeros = [
-            s.start_tokens - s.start_step * n for s, n in zip(self.segments, sizes, strict=True)
-        ]
-        return np.array(zeros, float)[at] + steps * np.array(sizes, float)[at]
+        firsts = [*(segment.start_step for segment in self.segments), self.steps]
+        return np.interp(steps, firsts, [self.tokens_at(step) for step in firsts])
 
     def next_boundary(self, tokens: int) -> int:
         """The first position at or after `tokens` at which a step starts or the last one ends.
@@ -184,8 +179,7 @@ def resolve(
         ([(8, 1954), (16, 487)], 1728)
     """
     check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
-    if start < 0 or tokens < 1:
-        raise InputError(f"tokens: from {start} to {tokens} given; write a positive budget")
+    check(start >= 0 and tokens >= 1, "tokens", f"from {start} to {tokens}", "a positive budget")
     coupling = coupling or Coupling()
     segments: list[Segment] = []
     for position, batch, steps in _stretches(schedule, tokens, seq_len, start):

@@ -18,9 +18,8 @@ from bss import install
 from bss.errors import InputError
 from bss.machines.slots import Slot, uses_cpu
 from bss.sweeps.engine import WorkerEngine, WorkerLost
-from bss.sweeps.nodes import NodeWorker, held_probe
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.workers import Event
+from bss.sweeps.workers import Event, NodeWorker, held_probe
 from bss.training.execution import Execution
 from bss.training.record.status import RunStatus
 

@@ -14,6 +14,7 @@ import pandas as pd
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, late_switch
 from bss.sweeps.grid import overlay, seeded
+from bss.tables.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training.config import RunConfig
 from bss.training.record.status import RunStatus
 
@@ -128,9 +129,9 @@ def contender_table(
     rows = []
     for contender in contenders:
         run, status = contender.run, statuses[contender.run.id]
-        losses = {contender.ending: ""}
+        half_lives = {contender.ending: ""}
         if contender.ending == "constant" and run.averages:
-            losses["averaged"] = f"_avg_{run.averages[0]}"
+            half_lives["averaged"] = run.averages[0]
         rows += [
             {
                 "name": contender.name,
@@ -141,11 +142,11 @@ def contender_table(
                 "seed": run.seed,
                 "tokens": status.tokens,
                 "steps": status.step,
-                "eval_loss": status.losses[f"eval_loss{suffix}"],
-                "test_loss": status.losses[f"test_loss{suffix}"],
+                "eval_loss": status.losses[str(HeldOutColumn("loss", ALONG, half_life))],
+                "test_loss": status.losses[str(HeldOutColumn("loss", AT_THE_END, half_life))],
                 "peak_lr": run.optimizer.lr,
             }
-            for ending, suffix in losses.items()
+            for ending, half_life in half_lives.items()
         ]
     return pd.DataFrame(rows)
 

@@ -1,10 +1,100 @@
-"""Engines by name: what trains the runs of a sweep, and where."""
+"""Engines by name: what trains the runs of a sweep, and where; this machine's own two are here.
 
+The local one has worker processes: two pinned one-core ones train small models faster than one on
+two cores. Several processes that have joined train one run after another, all of them each.
+"""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+
+from bss.machines.slots import Slot, local_slots
 from bss.registry import Registry
 from bss.sweeps.cluster import RayEngine
-from bss.sweeps.engine import Engine
-from bss.sweeps.local import LocalEngine
+from bss.sweeps.engine import Engine, WorkerEngine
+from bss.sweeps.progress import Progress
+from bss.sweeps.queue import Statuses
+from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import FilesEngine
+from bss.sweeps.workers import WorkerProcess
+from bss.training.config import RunConfig
+from bss.training.execution import Execution, use_compilation_cache
+from bss.training.running.loop import Interrupted, train
+
+EXIT_TERMINATED = 143
+
+
+class LocalEngine(WorkerEngine):
+    """Trains runs on this machine, by worker processes in a slot each."""
+
+    def __init__(self, config: EngineConfig):
+        """Finds its slots; InputError where the machine has too few devices."""
+        super().__init__(config)
+        self._slots = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
+
+    def slots(self) -> Sequence[Slot]:
+        """Those there were at the start."""
+        return self._slots
+
+    def start(self, slot: Slot, log: Path, execution: Execution) -> WorkerProcess:
+        """Starts a worker process."""
+        return WorkerProcess(slot, log)
+
+
+class JointEngine(Engine):
+    """Trains runs in this process, together with those that it has joined."""
+
+    def train(
+        self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
+    ) -> Statuses:
+        """See `Engine.train`; SIGINT and SIGTERM save first."""
+        with _stopping() as stop:
+            return train_each(runs, execution, progress or Progress("runs", quiet=True), stop)
+
+
+def train_each(
+    runs: Sequence[RunConfig], execution: Execution, progress: Progress, stop: Event
+) -> Statuses:
+    """Trains runs in this process, one after another; Interrupted once `stop` is set."""
+    statuses = Statuses()
+    use_compilation_cache(execution)
+    for run in runs:
+        progress.add(run.id, execution.plan(run).tokens - run.start)
+    with progress:
+        for run in runs:
+
+            def report(row: dict, run: RunConfig = run) -> None:
+                progress.update(run.id, row["tokens"] - run.start)
+
+            statuses[run.id] = train(run, execution, report=report, stop=stop)
+            progress.finish(run.id, statuses[run.id].status)
+    return statuses
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[Event]:
+    """An event that SIGINT and SIGTERM set; what they do comes once the runs are saved."""
+    stop, terminated = Event(), Event()
+
+    def ask(number: int, _: object) -> None:
+        stop.set()
+        if number == signal.SIGTERM:
+            terminated.set()
+
+    before = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    except Interrupted:
+        if terminated.is_set():
+            sys.exit(EXIT_TERMINATED)
+        raise KeyboardInterrupt from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 ENGINES: Registry[type[Engine]] = Registry(
     "engine", {"local": LocalEngine, "ray": RayEngine, "files": FilesEngine}, type[Engine]

@@ -105,19 +105,12 @@ class Queue:
 def lengths(runs: Sequence[RunConfig]) -> dict[str, float]:
     """FLOPs of each run and of the longest chain of branches that wait for it, by id."""
     known: dict[str, float] = {}
-    branches: dict[str, list[RunConfig]] = {}
-    for run in runs:
+    behind: dict[str, float] = {}  # the longest chain of each parent
+    for run in (run for part in reversed(waves(runs)) for run in part):
+        known[run.id] = price([run]).flops + behind.get(run.id, 0.0)
         if run.parent:
-            branches.setdefault(run.parent.run, []).append(run)
-
-    def length(run: RunConfig) -> float:
-        if (name := run.id) not in known:
-            behind = max(map(length, branches.get(name, ())), default=0.0)
-            known[name] = price([run]).flops + behind
-        return known[name]
-
-    for run in runs:
-        length(run)
+            parent = run.parent.run
+            behind[parent] = max(behind.get(parent, 0.0), known[run.id])
     return known
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.models.sizes import SIZES
-from bss.models.written import Written, group_of, model_of
+from bss.models.sizes import SIZES, Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution, SharedExecution
@@ -16,7 +15,7 @@ class TextConfig:
     """The corpus, its tokenizer and where both are kept; "synthetic" needs neither.
 
     Attributes:
-        corpus: by name, "files:PATH/**/*.txt", or package.module:ATTRIBUTE; see `bss.data.corpora`.
+        corpus: by name, "files:PATH/**/*.txt", or package.module:ATTRIBUTE; see `bss.data.prepare`.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora.
         seq_len: targets per sequence, in tokens.
@@ -65,7 +64,7 @@ class RunSetup:
     """What a run is made of.
 
     Attributes:
-        model: a named size, a group of fields, or a family's value; see `bss.models.written`.
+        model: a named size, a group of fields, or a family's value; see `bss.models.sizes`.
         text: what it reads.
         optimizer: at the first batch of the schedule.
         schedule: tokens, batch and learning rate.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bss.errors import InputError
+from bss.errors import check
 from bss.files import write_json, write_text
 from bss.sweeps.engine import Engine
 from bss.sweeps.progress import Progress
@@ -51,10 +51,8 @@ class FilesEngine(Engine):
     def __init__(self, config: EngineConfig):
         """Refuses a fleet, which no array job trains."""
         super().__init__(config)
-        if config.fleet > 1:
-            raise InputError(
-                f"setup.engine.fleet is {config.fleet}; engine files trains a run by itself: set 1"
-            )
+        one = "1: engine files trains a run by itself"
+        check(config.fleet <= 1, "setup.engine.fleet", config.fleet, one)
 
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None

@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from bss.data.prepare import prepare
+from bss.data.stream import Stream
 from bss.errors import InputError, check_least
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engine import Engine
-from bss.sweeps.engines import ENGINES
+from bss.sweeps.engines import ENGINES, JointEngine
 from bss.sweeps.grid import Axis, expand
-from bss.sweeps.joint import JointEngine
-from bss.sweeps.prepared import prepared_run
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import finals, run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
-from bss.training.devices.processes import several
+from bss.training.devices.processes import in_turn, several
+from bss.training.execution import Execution
+from bss.training.source import SYNTHETIC
 from bss.values import from_dict
 
 
@@ -124,6 +126,22 @@ def planned(setup: Setup, axes: Sequence[Axis] = ()) -> list[RunConfig]:
     return runs
 
 
+def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
+    """The run that axes overlay and how it is executed, on shards prepared first where missing."""
+    text = setup.text
+    if text.corpus == SYNTHETIC:
+        return planned_run(setup, content=SYNTHETIC), setup.engine.execution()
+    shards = in_turn(
+        lambda: prepare(
+            text.corpus, text.tokenizer, Path(text.root), text_feature=text.text_feature
+        )
+    )
+    stream = Stream(shards.tokens("train"), text.seq_len, seed=0)
+    stream.check(setup.schedule.tokens // text.seq_len)
+    run = planned_run(setup, shards.vocab_size, shards.content_hash)
+    return run, setup.engine.execution(str(shards.directory))
+
+
 def trained(
     setup: Setup, axes: Sequence[Axis], kind: type[Engine], title: str
 ) -> tuple[list[RunConfig], Trainer]:
@@ -133,7 +151,7 @@ def trained(
     """
     planned(setup, axes)  # before a corpus is prepared
     with (JointEngine if several() else kind)(setup.engine) as engine:
-        base, execution = prepared_run(setup, setup.engine)
+        base, execution = prepared_run(setup)
         trainer = Trainer(engine, execution)
         return trainer.train(expand(base, *axes), title), trainer
 

@@ -1,7 +1,7 @@
-"""The index over run directories: what is there, its curves as a tidy run table, where runs end."""
+"""The index over run directories: what is there, curves as a tidy run table, how runs ended."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,19 @@ from bss.sweeps.grid import distinct
 from bss.training.config import RunConfig
 from bss.training.record.directory import (
     is_being_written,
+    named_path,
     parent_path,
     read_config,
     read_curve,
+    read_executions,
     read_status,
     run_path,
 )
 from bss.training.record.status import RunStatus
 from bss.values import dotted, to_dict
+
+OUTCOME = ("run", "status", "tokens", "commit", "registration")
+"""What `outcomes` says of every run besides its losses."""
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
@@ -176,3 +181,46 @@ def _leaves(run: RunConfig) -> dict[str, Any]:
     fields = {n: x for n, x in dotted(to_dict(run)) if not (x is None or isinstance(x, Mapping))}
     lists = {n: " ".join(map(str, x)) for n, x in fields.items() if isinstance(x, list | tuple)}
     return fields | lists
+
+
+def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
+    """What became of runs; one that has no directory is "missing".
+
+    Args:
+        runs: directory of run directories.
+        ids: of the runs.
+
+    Returns:
+        OUTCOME, and the final losses by name. `commit` has those of every start of the run and of
+        its parents, `registration` those of every start of the run, each once, with spaces between.
+    """
+    rows = []
+    for run in ids:
+        path = named_path(runs, run)
+        if not (path / "config.json").exists():
+            rows.append({"run": run, "status": "missing"})
+            continue
+        status = read_status(path)
+        starts = [record for place in _lineage(runs, path) for record in read_executions(place)]
+        commits = [record.get("commit") or "unknown" for record in starts]
+        registered = [record.get("registration") or "none" for record in read_executions(path)]
+        row = {"run": run, "status": status.status, "tokens": status.tokens}
+        row |= {"commit": _once(commits), "registration": _once(registered)}
+        rows.append(row | dict(status.losses))
+    return pd.DataFrame(rows).reindex(columns=[*OUTCOME, *_losses(rows)])
+
+
+def _losses(rows: list[dict]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row if name not in OUTCOME))
+
+
+def _lineage(runs: Path, path: Path) -> Iterator[Path]:
+    """The directories of a run and of its parents."""
+    yield path
+    while parent := read_config(path).parent:
+        path = parent_path(runs, parent)
+        yield path
+
+
+def _once(names: list[str]) -> str:
+    return " ".join(dict.fromkeys(names))

@@ -3,7 +3,7 @@
 `--columns params=N,batch=gbsz --seq-len 4096` on the command line is a Reading here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -25,6 +25,9 @@ COLUMNS = (
     "target_loss", "kind", "reached", "resolution", "hyper",
 )  # fmt: skip
 """Columns that the readers of tables know."""
+
+NEAR = 1e-6
+"""Relative difference of numbers that are one as printed."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,45 @@ def _count(value: object) -> object:
         return parse_tokens(value) if isinstance(value, str) else value
     except InputError:
         return value
+
+
+def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """The table without the rows of each condition.
+
+    Args:
+        table: any.
+        conditions: COLUMN=VALUE, several joined by commas where all must hold.
+
+    Raises:
+        InputError: no such column, no such row, or no row would be left.
+
+    Examples:
+        >>> runs = pd.DataFrame({"run": ["a", "b", "c"], "batch": [4, 8, 16]})
+        >>> list(without(runs, ["run=a", "batch=16"])["run"])
+        ['b']
+    """
+    left = np.ones(len(table), bool)
+    for text in conditions:
+        out = np.ones(len(table), bool)
+        for part in text.split(","):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or name not in table:
+                known = ", ".join(str(column) for column in table)
+                raise InputError(f"--drop {text!r}: expected COLUMN=VALUE of {known}")
+            out &= _equal(table[name].to_numpy(), value)
+        if not out.any():
+            raise InputError(f"--drop {text!r}: no row has these values; write them as printed")
+        left &= ~out
+    if not left.any():
+        raise InputError(f"--drop {', '.join(conditions)}: leaves no row; drop fewer")
+    return table.loc[left].reset_index(drop=True)
+
+
+def _equal(column: np.ndarray, value: str) -> np.ndarray:
+    same = column.astype(str) == value
+    try:
+        number = float(value)
+    except ValueError:
+        return same
+    numbers = np.asarray(pd.to_numeric(pd.Series(column), errors="coerce"), float)
+    return same | np.isclose(numbers, number, rtol=NEAR, atol=0)

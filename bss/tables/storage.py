@@ -2,10 +2,15 @@
 
 import csv
 import io
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bss.errors import InputError
 from bss.files import replacing
@@ -29,6 +34,43 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             frame.to_csv(temporary, index=False)
         else:
             frame.to_parquet(temporary, index=False)
+
+
+@contextmanager
+def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """What appends frames to a table, which need not fit in memory.
+
+    A column that only some frames have is null in the others. The table is at `path` whole when the
+    block ends, or not at all.
+
+    Raises:
+        InputError: the name ends in neither .csv nor .parquet, its directory does not exist, or
+            nothing was appended.
+    """
+    path = Path(path)
+    check_name(path)
+    with replacing(path) as temporary, TemporaryDirectory(dir=path.parent) as folder:
+        parts: list[str] = []
+
+        def append(frame: pd.DataFrame) -> None:
+            parts.append(f"{folder}/{len(parts)}")
+            table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
+            pq.write_table(table.replace_schema_metadata(), parts[-1])
+
+        yield append
+        if not parts:
+            raise InputError(f"{path}: there are no rows to write")
+        schemas = [pq.read_schema(part) for part in parts]
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        # Only text repeats itself enough for a dictionary.
+        text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+        with pq.ParquetWriter(temporary, schema, use_dictionary=text) as writer:
+            for part in parts:
+                frames = [schema.empty_table(), pq.read_table(part)]
+                whole = pa.concat_tables(frames, promote_options="permissive")
+                writer.write_table(whole.cast(schema))
+        if path.suffix == ".csv":
+            pd.read_parquet(temporary).to_csv(temporary, index=False)
 
 
 def check_name(path: Path) -> None:

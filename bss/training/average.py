@@ -26,13 +26,8 @@ class Averages(NamedTuple):
     weights: jax.Array
 
 
-def check_half_life(text: str) -> None:
-    """Refuses what is neither a count of tokens nor a percentage."""
-    half_life(text, 100)
-
-
 def half_life(text: str, tokens: int) -> float:
-    """A half-life in tokens: "50K", or "4%" of the `tokens` consumed so far.
+    """A half-life in tokens: "50K", or "4%" of the `tokens` consumed so far; else refused.
 
     Examples:
         >>> half_life("50K", 1_000_000), half_life("4%", 1_000_000)

@@ -17,7 +17,7 @@ from bss.registry import Chosen
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import Coupling
 from bss.schedules.plan import Plan, resolve
-from bss.training.average import check_half_life
+from bss.training.average import half_life
 from bss.training.optimizers import AdamW, Optimizer
 from bss.values import to_dict
 
@@ -153,7 +153,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for text in self.averages:
-            check_half_life(text)
+            half_life(text, self.schedule.tokens)
 
     @property
     def id(self) -> str:

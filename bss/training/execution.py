@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from bss import provenance
 from bss.errors import check_least
+from bss.machines.slots import cores
 from bss.machines.targets import target_of
+from bss.provenance import commit
 from bss.schedules.plan import Plan
 from bss.training.config import RunConfig
 from bss.training.devices.mesh import on_gpus
@@ -148,9 +149,9 @@ def describe(
         "evaluation_bucket": execution.evaluation_bucket,
         "repeatable": execution.repeatable,
         "attention": attention,
-        "cores": provenance.cores(),
+        "cores": cores(),
         "machine": platform.machine(),
-        "commit": provenance.commit(),
+        "commit": commit(),
         **registered,
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},

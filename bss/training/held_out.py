@@ -1,12 +1,9 @@
-"""The held-out numbers of runs that are compared: on which sequences, and what columns call them.
-
-A column is SET_METRIC of the weights and SET_METRIC_avg_HALFLIFE of a weight average; its standard
-error over the sequences is that with _se behind it.
-"""
+"""The held-out numbers of runs that are compared: of which sequences, in which columns."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +12,13 @@ import numpy as np
 
 from bss.data.shards import beside
 from bss.errors import InputError
+from bss.tables.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training import metrics
 from bss.training.config import HeldOutSet, RunConfig
 from bss.training.devices.mesh import by_position
 from bss.training.evaluation import Evaluation, MetricSums
 from bss.training.source import Source
 from bss.training.step import State
-
-ALONG, AT_THE_END = "eval", "test"
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """A held-out set as it is evaluated.
-
-    Attributes:
-        n: sequences.
-        targets: of each.
-        bytes_per_token: of its text; None where tokens are none.
-        sequences: on the devices, int32 [N, b, T+1].
-        programs: by metric, (params, sequences) -> MetricSums.
-    """
-
-    n: int
-    targets: int
-    bytes_per_token: float | None
-    sequences: jax.Array
-    programs: dict[str, Any]
 
 
 class HeldOut:
@@ -74,7 +51,8 @@ class HeldOut:
             self._pick = evaluation.picker()
         self._sets = {name: self._compiled(name, evaluation) for name in self._read}
 
-    def _compiled(self, name: str, evaluation: Evaluation) -> Fixed:
+    def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
+        """A set on the devices, int32 [N, b, T+1]; by metric, (params, sequences) -> MetricSums."""
         sequences_nxT1, bytes_per_token = self._read[name]
         n, width = sequences_nxT1.shape
         measures = {"loss": evaluation.loss} | {
@@ -83,15 +61,14 @@ class HeldOut:
         }
         programs = {m: evaluation.sums_of(n, width, one) for m, one in measures.items()}
         mesh, shape = evaluation.mesh, evaluation.shape(n, width)
-        on_devices = by_position(sequences_nxT1.__getitem__, n, shape, mesh)
-        return Fixed(n, width - 1, bytes_per_token, on_devices, programs)
+        return by_position(sequences_nxT1.__getitem__, n, shape, mesh), programs
 
     def along(self, state: State) -> dict[str, Any]:
         """Columns of a curve: numbers, or arrays over a fleet; bits per byte for text."""
         columns: dict[str, Any] = {}
         for name in self._sets:
             columns |= self._columns(name, state) if name != AT_THE_END else {}
-        if (per_token := self._sets[ALONG].bytes_per_token) is not None:
+        if (per_token := self._read[ALONG][1]) is not None:
             columns["bits_per_byte"] = metrics.per_byte(columns["eval_loss"], per_token)
         return columns
 
@@ -101,43 +78,48 @@ class HeldOut:
 
     def _columns(self, name: str, state: State) -> dict[str, Any]:
         """Of one set: means and their standard errors, of the weights and of every average."""
-        one, columns = self._sets[name], {}
-        for label, params in self._weights(state):
-            for metric, program in one.programs.items():
-                sums = jax.device_get(program(params, one.sequences))
-                columns |= _numbers(f"{name}_{metric}{label}", sums, one, fleet=self._fleet)
+        (sequences, programs), columns = self._sets[name], {}
+        n, width = self._read[name][0].shape
+        for half_life, params in self._weights(state):
+            for metric, program in programs.items():
+                sums = jax.device_get(program(params, sequences))
+                column = HeldOutColumn(metric, name, half_life)
+                columns |= _numbers(column, sums, n, width - 1, fleet=self._fleet)
         return columns
 
     def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
         """The weights that the optimizer says are evaluated, and the averages, one at a time."""
         yield "", self._choose(state.params, state.optimizer)
         for place, half_life in enumerate(self._run.averages):
-            yield f"_avg_{half_life}", self._pick(state.averages, np.int32(place))
+            yield half_life, self._pick(state.averages, np.int32(place))
 
 
 def loss_columns(run: RunConfig) -> frozenset[str]:
     """The columns of held-out losses: a run whose losses are not finite has diverged."""
     sets = ALONG, AT_THE_END, *(one.name for one in run.evaluation.sets)
-    labels = "", *(f"_avg_{half_life}" for half_life in run.averages)
-    return frozenset(f"{name}_loss{label}" for name in sets for label in labels)
+    half_lives = "", *run.averages
+    return frozenset(str(HeldOutColumn("loss", *own)) for own in product(sets, half_lives))
 
 
-def _numbers(column: str, sums: MetricSums, one: Fixed, *, fleet: bool) -> dict[str, Any]:
-    """The mean and its standard error; a number each where sequences are told apart by parts."""
+def _numbers(
+    column: HeldOutColumn, sums: MetricSums, n: int, targets: int, *, fleet: bool
+) -> dict[str, Any]:
+    """The mean over n sequences of so many targets and its standard error; of each part, if any."""
     total, each = (np.asarray(x, float) for x in sums)
     parts = total.shape[fleet:]  # those of a sequence come last
-    targets = one.targets // math.prod(parts)
-    mean = total / (one.n * targets)
+    targets = targets // math.prod(parts)  # of a part
+    mean = total / (n * targets)
     means = each.reshape(*total.shape[:fleet], -1, *parts) / targets
-    of_sequences = means[:, : one.n] if fleet else means[: one.n]
+    of_sequences = means[:, :n] if fleet else means[:n]
     with np.errstate(invalid="ignore"):  # of what is not finite
-        error = of_sequences.std(int(fleet), ddof=1) / math.sqrt(one.n) if one.n > 1 else None
+        error = of_sequences.std(int(fleet), ddof=1) / math.sqrt(n) if n > 1 else None
     if not parts:
-        return {column: mean, f"{column}_se": error}
+        return {str(column): mean, column.error: error}
     numbers: dict[str, Any] = {}
     for k in range(*parts):
-        numbers[f"{column}_{k + 1}"] = mean[..., k]
-        numbers[f"{column}_{k + 1}_se"] = None if error is None else error[..., k]
+        part = replace(column, part=k + 1)
+        numbers[str(part)] = mean[..., k]
+        numbers[part.error] = None if error is None else error[..., k]
     return numbers
 
 
@@ -160,10 +142,10 @@ def _read(
 
 def _check_columns(sets: list[str], own: list[str]) -> None:
     """Refuses names of which two make one column."""
-    pairs = [(name, metric) for name in sets for metric in ("loss", *own)]
     seen: dict[str, str] = {}
-    for name, metric in pairs:
-        for column in (f"{name}_{metric}", f"{name}_{metric}_se"):
+    for name, metric in product(sets, ("loss", *own)):
+        both = HeldOutColumn(metric, name)
+        for column in (str(both), both.error):
             which = f"{metric} on {name}"
             if column in seen:
                 raise InputError(

@@ -6,7 +6,6 @@ which sequence comes when.
 
 import functools
 from pathlib import Path
-from typing import Protocol
 
 import jax
 import numpy as np
@@ -26,29 +25,6 @@ _SEED_STRIDE = 1 << 48
 _BLOCK = 1024
 
 
-class Source(Protocol):
-    """Training and held-out sequences of one run."""
-
-    def check(self, sequences: int) -> None:
-        """Refuses a run that needs more sequences than there are."""
-
-    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
-        """Sequences from `position` on, on the devices.
-
-        Returns:
-            int32 [capacity, bucket, T+1], split over the devices along the bucket; only the first
-            `count` sequences count.
-        """
-        ...
-
-    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
-        """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
-        ...
-
-    def bytes_per_token(self, split: str) -> float | None:
-        """Of a split; None where tokens are no text."""
-
-
 class TextSource:
     """Sequences of memory-mapped token shards, cut and shuffled on the host."""
 
@@ -58,22 +34,30 @@ class TextSource:
         self._shards, self._data = shards, data
         self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
         self._mesh = mesh
-        self.check = self._stream.check
+
+    def check(self, sequences: int) -> None:
+        """Refuses a run that needs more sequences than there are."""
+        self._stream.check(sequences)
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
-        """See `Source`; the sequences that do not count are zeros."""
+        """Sequences from `position` on, on the devices.
+
+        Returns:
+            int32 [capacity, bucket, T+1], split over the devices along the bucket; only the first
+            `count` sequences count, the others are zeros.
+        """
         self.check(position + count)
         shape = capacity, bucket, self._data.seq_len + 1
         return by_position(lambda n: self._stream.at(position + n), count, shape, self._mesh)
 
     def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
-        """See `Source`."""
+        """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
         from bss.data.stream import held_out
 
         return held_out(self._shards, split, seq_len, tokens)
 
     def bytes_per_token(self, split: str) -> float | None:
-        """See `Source`."""
+        """Of a split; None where tokens are no text."""
         return self._shards.bytes_per_token(split)
 
 
@@ -99,12 +83,12 @@ class SyntheticSource:
         return np.asarray(synthetic.at(self._language, np.uint64(self._offset) + places))
 
     def check(self, sequences: int) -> None:
-        """See `Source`; the language is endless, but two data seeds must not meet."""
+        """See `TextSource`; the language is endless, but two data seeds must not meet."""
         if sequences > _SEED_STRIDE:
             raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
-        """See `Source`; the sequences that do not count are zeros."""
+        """See `TextSource`."""
         columns, width = tuple(own_columns(self._mesh, bucket).tolist()), bucket
         if len(columns) == bucket:  # all of them: one row of blocks serves every bucket
             columns, width = (0,), 1
@@ -120,7 +104,7 @@ class SyntheticSource:
         return by_position(rows, count, shape, self._mesh)
 
     def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
-        """See `Source`; the language depends on the length of its sequences."""
+        """See `TextSource`; the language depends on the length of its sequences."""
         if seq_len != self._language.seq_len:
             raise InputError(
                 f"evaluation.seq_len is {seq_len}; the synthetic language of this run has "
@@ -129,8 +113,12 @@ class SyntheticSource:
         return synthetic.held_out(self._language, split, tokens)
 
     def bytes_per_token(self, split: str) -> float | None:
-        """See `Source`."""
+        """See `TextSource`."""
         return None
+
+
+Source = TextSource | SyntheticSource
+"""Training and held-out sequences of one run."""
 
 
 def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:

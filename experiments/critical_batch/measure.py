@@ -19,6 +19,7 @@ from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.table import run_table
+from bss.tables.held_out import HeldOutColumn
 from experiments.critical_batch.study import PointSet, Study
 from experiments.critical_batch.trials import Trial
 from experiments.study import say
@@ -59,7 +60,7 @@ def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
                 trial=table["run"],
                 run=table["run"] + f" {half_life}",
                 hyper=[averaged(setting, half_life) for setting in table["hyper"]],
-                averaged=table[f"eval_loss_avg_{half_life}"],
+                averaged=table[str(HeldOutColumn(half_life=half_life))],
             )
             for half_life in half_lives
         ],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bss.errors import InputError
 from bss.models.sizes import named
-from bss.training.average import check_half_life
+from bss.training.average import half_life
 from experiments.study import PricedStudy, check, check_counts, check_positive
 
 BATCHES_PAST_BEND = 4
@@ -168,7 +168,7 @@ def _check_numbers(study: Study) -> None:
     check(study, ["warmup_share"], lambda part: 0 <= part < 1, "a part of 1, as 0.25")
     study.check_averages()
     for text in study.setup.averages:
-        check_half_life(text)
+        half_life(text, 100)
     if study.bend.tokens <= 0 or study.bend.budget <= 0:
         raise InputError("bend.tokens and bend.budget must be positive; guess where it may be")
 

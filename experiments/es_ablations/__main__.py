@@ -28,6 +28,7 @@ from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
+from bss.tables.held_out import HeldOutColumn
 from bss.training.config import RunConfig
 from experiments.es_ablations.study import Study, Variation
 from experiments.es_wsd.measure import fit_laws
@@ -115,7 +116,10 @@ def measure(
     stable = [contender.run for contender in runs if contender.role == "constant"]
     table = run_table(directory, stable)
     tables, fits = [], {}
-    columns = {"stable": "eval_loss", "averaged": f"eval_loss_avg_{study.setup.averages[0]}"}
+    columns = {
+        "stable": "eval_loss",
+        "averaged": str(HeldOutColumn(half_life=study.setup.averages[0])),
+    }
     warmup = stable[0].schedule.warmup
     for kind, column in columns.items():
         targets = default_targets(table, study.targets, warmup_tokens=warmup, column=column)

@@ -19,6 +19,7 @@ from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, 
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
 from bss.points.standings import tuned
+from bss.tables.held_out import HeldOutColumn
 from bss.values import from_dict
 from experiments.es_wsd.study import Study
 
@@ -37,7 +38,7 @@ def measure(
     """
     sources = {
         "stable": (runs, "eval_loss"),
-        "averaged": (runs, f"eval_loss_avg_{study.setup.averages[0]}"),
+        "averaged": (runs, str(HeldOutColumn(half_life=study.setup.averages[0]))),
         "annealed": (ended, "eval_loss"),
     }
     warmup, tables = study.setup.schedule.warmup, {}

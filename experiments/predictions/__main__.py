@@ -21,8 +21,8 @@ from bss.plots.predictions import score_figure
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import Registration, digest, read_registration
 from bss.predictions.score import LAW, Score, score, score_entry
-from bss.sweeps.outcomes import outcomes
 from bss.sweeps.results import Results
+from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
 from experiments.predictions.study import Study, registered_runs
@@ -62,7 +62,7 @@ def predictions_table(
     Args:
         registration: what was predicted, the runs of a schedule in the order of the seeds.
         found: its score.
-        ended: how the runs ended, as `bss.sweeps.outcomes` has them.
+        ended: how the runs ended, as `bss.sweeps.table.outcomes` has them.
         seeds: of the runs.
 
     Returns:

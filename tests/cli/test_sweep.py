@@ -18,7 +18,7 @@ SETUP = {
 CONFIG = {
     "setup": SETUP,
     "axes": {"schedule.batch": [2, 4, 8]},
-    "engine": "bss.sweeps.joint:JointEngine",  # in this process, which has compiled before
+    "engine": "bss.sweeps.engines:JointEngine",  # in this process, which has compiled before
     "resamples": 10,
     "targets": 2,
 }
@@ -28,7 +28,7 @@ CONFIG = {
 def config(tmp_path, monkeypatch):
     """A config in the working directory; what is compiled goes where all tests keep it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bss.sweeps.joint.use_compilation_cache", lambda _: None)
+    monkeypatch.setattr("bss.sweeps.engines.use_compilation_cache", lambda _: None)
 
     def write(name="sweep.json", **changes):
         (tmp_path / name).write_text(json.dumps({**CONFIG, **changes}))

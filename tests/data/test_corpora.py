@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from bss.data.corpora import corpus_of
-from bss.data.corpus import Corpus, CorpusRequest
-from bss.data.documents import SPLITS, split_of
+from bss.data.corpus import SPLITS, Corpus, split_of
 from bss.data.prepare import prepare
 from bss.data.text_files import TextFiles
 from bss.errors import InputError
@@ -91,7 +89,7 @@ BAD = [
     ("files:field.jsonl", "field.jsonl, line 1, has no text 'text' but body, id; ... text_feature"),
     ("files:list.jsonl", "list.jsonl, line 1, has no text 'text' but list; expected"),
     ("files:half.jsonl", "half.jsonl, line 1, cannot be UTF-8"),
-    ("files:", "roots: corpus 'files:' needs at least one folder"),
+    ("files:", "'' matches no file in ... expected a path"),
     ("stdlib:more", "'stdlib:more' is unknown; expected 'stdlib'"),
     ("math:tau", "math:tau is float; expected Corpus"),
     ("no.such:CORPUS", "no.such:CORPUS cannot be imported"),
@@ -118,13 +116,10 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, name, told):
         prepare(name, root=tmp_path / "data")
     said = str(error.value)
     assert all(part in said for part in told.split(" ... ")), said
-    assert said.startswith(("corpus: ", "roots: ")) and "\n" not in said
+    assert said.startswith("corpus: ") and "\n" not in said
 
 
-def test_roots_and_what_is_no_text_are_refused():
-    with pytest.raises(InputError, match="roots: corpus 'files:x' takes none"):
-        corpus_of(CorpusRequest("files:x", roots=(".",)))  # type: ignore[arg-type]
-
+def test_what_is_no_text_is_refused():
     class Numbers(Corpus):
         def texts(self) -> Any:
             return iter([3])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from bss.data import documents
+from bss.data.corpus import SPLITS, split_of
 from bss.data.prepare import prepare
+from bss.data.python_files import PythonFiles
 from bss.data.tokenizers import saved
 from bss.errors import InputError
 
@@ -48,27 +49,27 @@ def test_documents_come_back_from_the_shards(sources, tmp_path, tokenizer):
     (sources / "site-packages" / "installed.py").write_text("x")
     (sources / "unicode.py").write_text("s = 'λ→∞ <|endoftext|>'\n")
     (sources / "notes.txt").write_text("no source")
-    shards = prepare("files", tokenizer, tmp_path / "data", [sources])
-    assert shards.directory.name == f"files+sources-{tokenizer}"
-    expected = {name: [] for name in documents.SPLITS}
+    shards = prepare(PythonFiles(sources), tokenizer, tmp_path / "data")
+    assert shards.directory.name == f"PythonFiles-{tokenizer}"
+    expected = {name: [] for name in SPLITS}
     for path in sorted(sources.glob("*.py")):
         content = path.read_bytes()
         if path.stem not in ("empty", "latin"):
-            expected[documents.split_of(content)].append(content.decode())
-    assert {name: texts_of(shards, name) for name in documents.SPLITS} == expected
-    for name in documents.SPLITS:
+            expected[split_of(content)].append(content.decode())
+    assert {name: texts_of(shards, name) for name in SPLITS} == expected
+    for name in SPLITS:
         assert shards.split(name).bytes == sum(len(text.encode()) for text in expected[name])
 
 
 def test_two_preparations_are_byte_identical(sources, tmp_path):
-    one = prepare("files", "bpe-300", tmp_path / "one", [sources])
-    two = prepare("files", "bpe-300", tmp_path / "two", [sources])
+    one = prepare(PythonFiles(sources), "bpe-300", tmp_path / "one")
+    two = prepare(PythonFiles(sources), "bpe-300", tmp_path / "two")
     assert files_below(one.directory) == files_below(two.directory)
 
 
 def test_the_shards_of_python_files_stay_the_same(sources, tmp_path):
-    shards = prepare("files", root=tmp_path / "data", roots=[sources])
-    files = [shards.split(name).files[0] for name in documents.SPLITS]
+    shards = prepare(PythonFiles(sources), root=tmp_path / "data")
+    files = [shards.split(name).files[0] for name in SPLITS]
     assert [(file.tokens, file.sha256[:8]) for file in files] == [
         (26409, "024e37ae"),
         (1245, "99fc3dbc"),
@@ -77,29 +78,29 @@ def test_the_shards_of_python_files_stay_the_same(sources, tmp_path):
 
 
 def test_prepared_shards_are_used_again(sources, tmp_path, monkeypatch, capsys):
-    first = prepare("files", root=tmp_path / "data", roots=[sources])
+    first = prepare(PythonFiles(sources), root=tmp_path / "data")
     monkeypatch.setattr("bss.data.prepare._build", None)
-    assert prepare("files", root=tmp_path / "data", roots=[sources]) == first
+    assert prepare(PythonFiles(sources), root=tmp_path / "data") == first
     assert capsys.readouterr() == ("", "")
 
 
 def test_changed_sources_are_noticed(sources, tmp_path):
-    prepare("files", root=tmp_path / "data", roots=[sources])
+    prepare(PythonFiles(sources), root=tmp_path / "data")
     (sources / "m003.py").write_text("x = 2  # 3\n" * 20)
     with pytest.raises(InputError, match=r"prepared from other sources .* delete it to prepare"):
-        prepare("files", root=tmp_path / "data", roots=[sources])
+        prepare(PythonFiles(sources), root=tmp_path / "data")
 
 
 def test_splits_do_not_move_when_documents_are_added(sources, tmp_path):
-    one = prepare("files", root=tmp_path / "one", roots=[sources])
-    more = write_sources(tmp_path / "more", 40, "y = {}\n" * 30)
-    two = prepare("files", root=tmp_path / "two", roots=[sources, more])
-    for name in documents.SPLITS:
+    one = prepare(PythonFiles(sources), root=tmp_path / "one")
+    write_sources(sources / "more", 40, "y = {}\n" * 30)
+    two = prepare(PythonFiles(sources), root=tmp_path / "two")
+    for name in SPLITS:
         assert set(texts_of(one, name)) <= set(texts_of(two, name))
 
 
 def _prepare_at(root, sources):
-    prepare("files", root=root, roots=[sources])
+    prepare(PythonFiles(sources), root=root)
 
 
 def test_processes_that_prepare_at_once_agree(sources, tmp_path):
@@ -112,8 +113,8 @@ def test_processes_that_prepare_at_once_agree(sources, tmp_path):
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0]
-    alone = prepare("files", root=tmp_path / "alone", roots=[sources])
-    both = prepare("files", root=tmp_path / "data", roots=[sources])
+    alone = prepare(PythonFiles(sources), root=tmp_path / "alone")
+    both = prepare(PythonFiles(sources), root=tmp_path / "data")
     assert files_below(both.directory) == files_below(alone.directory)
 
 
@@ -124,12 +125,12 @@ def test_an_interrupted_preparation_leaves_nothing(sources, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("bss.data.tokenizers.ByteTokenizer.encode_batch", full)
         with pytest.raises(InputError, match=r"root: cannot prepare .*No space left on device"):
-            prepare("files", root=tmp_path / "data", roots=[sources])
+            prepare(PythonFiles(sources), root=tmp_path / "data")
     assert sorted(p.name for p in (tmp_path / "data").iterdir()) == [".lock"]
-    killed = tmp_path / "data" / ".files+sources-bytes.partial"
+    killed = tmp_path / "data" / ".PythonFiles-bytes.partial"
     killed.mkdir()
     (killed / "train-00000.bin").write_bytes(b"half")
-    assert prepare("files", root=tmp_path / "data", roots=[sources]).split("train").tokens > 1000
+    assert prepare(PythonFiles(sources), root=tmp_path / "data").split("train").tokens > 1000
 
 
 class FakeC4(tfds.core.GeneratorBasedBuilder):
@@ -158,21 +159,24 @@ class FakeC4(tfds.core.GeneratorBasedBuilder):
 def data_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tfds")
     FakeC4(data_dir=str(folder), config="en", file_format="array_record").download_and_prepare()
-    return folder
+    with pytest.MonkeyPatch.context() as patch:  # what TFDS_DATA_DIR said as tfds was imported
+        patch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(folder))
+        yield
 
 
-def test_a_tfds_data_set_by_name(data_dir, tmp_path):
-    shards = prepare("fake_c4/en", root=tmp_path, data_dir=data_dir)
+@pytest.mark.usefixtures("data_dir")
+def test_a_tfds_data_set_by_name(tmp_path):
+    shards = prepare("fake_c4/en", root=tmp_path)
     assert shards.directory.name == "fake_c4-en-bytes"
     assert shards.manifest.source["dataset"] == "fake_c4/en/3.1.0"
-    texts = {name: texts_of(shards, name) for name in documents.SPLITS}
+    texts = {name: texts_of(shards, name) for name in SPLITS}
     assert sorted(texts["train"]) == sorted(f"t document {i} é. " * 9 for i in range(60))
     assert sorted(texts["validation"] + texts["test"]) == sorted(
         f"v document {i} é. " * 9 for i in range(80)
     )
     assert min(len(texts["validation"]), len(texts["test"])) >= 25
-    assert prepare("fake_c4/en", root=tmp_path, data_dir=data_dir) == shards
-    urls = prepare("fake_c4/en", root=tmp_path / "u", data_dir=data_dir, text_feature="url")
+    assert prepare("fake_c4/en", root=tmp_path) == shards
+    urls = prepare("fake_c4/en", root=tmp_path / "u", text_feature="url")
     assert "https://t/7" in texts_of(urls, "train")
     assert "tensorflow" not in sys.modules
 
@@ -184,24 +188,23 @@ def test_a_tfds_data_set_by_name(data_dir, tmp_path):
         ({"corpus": "no such//name"}, "corpus: no data set 'no such//name'"),
         ({"corpus": ""}, "corpus: no data set ''"),
         ({"corpus": "fake_c4/en", "text_feature": "n"}, "text_feature: .*its texts are text, url"),
-        ({"corpus": "fake_c4/en", "roots": ["."]}, "roots: corpus 'fake_c4/en' takes none"),
-        ({"corpus": "files"}, "roots: corpus 'files' needs at least one folder"),
-        ({"corpus": "files", "roots": ["/no/such"]}, "roots: '/no/such' is not a folder"),
+        ({"corpus": "files"}, "corpus: '' matches no file in .*expected a path or a pattern"),
         ({"tokenizer": "words"}, "tokenizer: 'words' is unknown; expected 'bytes', 'bpe-SIZE'"),
         ({"tokenizer": "bpe-200"}, "tokenizer: 'bpe-200' is too small"),
         ({"tokenizer": "bpe--3"}, "tokenizer: 'bpe--3' is unknown"),
     ],
 )
-def test_bad_input(data_dir, tmp_path, arguments, message):
+@pytest.mark.usefixtures("data_dir")
+def test_bad_input(tmp_path, arguments, message):
     with pytest.raises(InputError, match=message) as error:
-        prepare(**{"root": tmp_path, "data_dir": data_dir} | arguments)
+        prepare(**{"root": tmp_path} | arguments)
     assert "\n" not in str(error.value)
 
 
 def test_a_root_that_cannot_be_written(sources, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="root: cannot prepare"):
-        prepare("files", root=tmp_path / "file", roots=[sources])
+        prepare(PythonFiles(sources), root=tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -209,15 +212,15 @@ def test_a_root_that_cannot_be_written(sources, tmp_path):
     [
         (0, "", "corpus: 0 Python files are too small a corpus"),
         (3, "x = {}", "corpus: 3 Python files are too small a corpus"),
-        (99, "x{}", "corpus: 'files' is too small, its validation split has"),
+        (99, "x{}", "corpus: 'PythonFiles' is too small, its validation split has"),
     ],
 )
 def test_an_empty_or_tiny_corpus(tmp_path, count, text, message):
     folder = write_sources(tmp_path / "sources", count, text)
     with pytest.raises(InputError, match=message) as error:
-        prepare("files", root=tmp_path / "data", roots=[folder])
+        prepare(PythonFiles(folder), root=tmp_path / "data")
     assert "\n" not in str(error.value)
-    assert not (tmp_path / "data" / "files+sources-bytes").exists()
+    assert not (tmp_path / "data" / "PythonFiles-bytes").exists()
 
 
 @pytest.mark.slow

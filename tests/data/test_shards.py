@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bss.data.prepare import prepare
+from bss.data.python_files import PythonFiles
 from bss.data.shards import MANIFEST, TokenArray, open_shards
 from bss.data.stream import held_out
 from bss.errors import InputError
@@ -19,7 +20,7 @@ def prepared(tmp_path_factory):
     for i in range(120):
         (folder / f"m{i:03d}.py").write_text(f"def f{i}(x):\n    return x + {i}\n" * (i % 7 + 5))
     root = tmp_path_factory.mktemp("data")
-    return prepare("files", root=root, roots=[folder], shard_tokens=1000)
+    return prepare(PythonFiles(folder), root=root, shard_tokens=1000)
 
 
 @pytest.fixture

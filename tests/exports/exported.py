@@ -20,7 +20,7 @@ EDGES: dict[str, tuple[str, rates.Rate]] = {
     "no warm-up": ("0:8", rates.constant(4e-3)),
     "warm-up throughout": ("0:8", rates.constant(4e-3, SHORT)),
     "warm-up and decay alone": ("0:8", rates.cosine(4e-3, SHORT, 102_400)),
-    "decay alone": ("0:8", rates.linear_to_zero(4e-3, SHORT)),
+    "decay alone": ("0:8", rates.wsd(4e-3, SHORT, 0, SHORT)),
     "ramp in the warm-up": ("0:8 40960:16", rates.constant(4e-3, 81_920)),
 }
 

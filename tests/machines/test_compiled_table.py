@@ -5,8 +5,7 @@ import pytest
 from benchmarks.compiled import CONFIGS, compiled, versions
 from bss.files import read_json
 from bss.machines.absent import machine
-from bss.sweeps.fits import COMPILED, fits_line, keys, program_of
-from bss.sweeps.programs import jobs, setup_of
+from bss.sweeps.programs import COMPILED, fits_line, jobs, keys, program_of, setup_of
 from bss.sweeps.reading import read_config
 
 NAMED = (

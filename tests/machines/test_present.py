@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bss.machines.present import look_for_present
+from bss.machines.slots import look_for_present
 
 
 @pytest.mark.parametrize(

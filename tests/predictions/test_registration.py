@@ -18,7 +18,7 @@ from bss.predictions.registration import (
     register,
 )
 from bss.sweeps.branching import branch
-from bss.sweeps.outcomes import outcomes
+from bss.sweeps.table import outcomes
 from bss.training.devices.mesh import make_mesh
 from bss.training.execution import Execution, describe
 from bss.training.record.status import RunStatus

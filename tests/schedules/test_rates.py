@@ -29,7 +29,7 @@ CURVES = [
     (rates.wsd(3.0, 3, 0, 3), [3, 2, 1, 0, 0]),
     (rates.cosine(4.0, 6, 2), [0, 2, 4, 2 + 2 * HALF, 2, 2 - 2 * HALF, 0, 0]),
     (rates.cosine(4.0, 6, 4, floor=0.25), [0, 1, 2, 3, 4, 2.5, 1, 1]),
-    (rates.linear_to_zero(4.0, 6, 2), [0, 2, 4, 3, 2, 1, 0, 0]),
+    (rates.wsd(4.0, 6, 2, 4), [0, 2, 4, 3, 2, 1, 0, 0]),
     (rates.constant(4.0, 2), [0, 2, 4, 4, 4]),
     (rates.constant(4.0), [4, 4, 4]),
 ]
@@ -96,7 +96,6 @@ def test_decays_never_rise_and_stay_within_floor_and_peak(shape, a, b):
         (lambda: rates.wsd(1.0, 10, 1, 1, floor=math.nan), "floor"),
         (lambda: rates.wsd(1.0, 10, 1, 1, "exponential"), "exponential"),
         (lambda: rates.cosine(1.0, 10, 11), "decay"),
-        (lambda: rates.linear_to_zero(1.0, 10, 11), "decay"),
         (lambda: rates.constant(1.0, -1), "warmup"),
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.cluster import RayEngine
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.training.record.directory import read_curve, read_executions
 

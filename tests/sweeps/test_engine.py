@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.sweeps.workers import WorkerProcess
@@ -121,7 +121,7 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
 SCRIPT = """
 import json, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from bss.sweeps.local import LocalEngine
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.training.config import RunConfig
 from bss.values import from_dict

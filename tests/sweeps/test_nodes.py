@@ -9,8 +9,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.cluster import RayEngine, _check_reachable
-from bss.sweeps.nodes import Probe, held_probe, lacks
 from bss.sweeps.setup import EngineConfig
+from bss.sweeps.workers import Probe, held_probe, lacks
 from bss.training.record.directory import open_run
 
 

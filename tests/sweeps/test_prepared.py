@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.prepared import prepared_run
-from bss.sweeps.setup import EngineConfig, RunSetup, TextConfig
+from bss.sweeps.setup import Setup, TextConfig
+from bss.sweeps.sweep import prepared_run
 from bss.values import from_dict
 
 BODY = "A note of its own, number {}, of a few words each.\n"
@@ -20,13 +20,13 @@ def notes(tmp_path):
     def setup(**text):
         given = {"corpus": f"files:{tmp_path}/*.jsonl", "root": str(tmp_path / "data"), **text}
         schedule = {"tokens": 2048, "batch": 2}
-        return from_dict(RunSetup, {"model": "pico", "text": given, "schedule": schedule})
+        return from_dict(Setup, {"model": "pico", "text": given, "schedule": schedule})
 
     return setup
 
 
 def test_lines_of_another_field_are_trained_on(notes):
-    run, execution = prepared_run(notes(text_feature="body", seq_len=32), EngineConfig())
+    run, execution = prepared_run(notes(text_feature="body", seq_len=32))
     assert run.data.content and run.model.vocab_size == 256
     assert execution.data.startswith(notes().text.root)
     assert TextConfig().text_feature == "text"
@@ -34,4 +34,4 @@ def test_lines_of_another_field_are_trained_on(notes):
 
 def test_a_field_that_is_not_there_is_refused(notes):
     with pytest.raises(InputError, match=r"notes.jsonl, line 1, has no text 'text' but id, body"):
-        prepared_run(notes(), EngineConfig())
+        prepared_run(notes())

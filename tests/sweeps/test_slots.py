@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bss.sweeps import workers
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.local import LocalEngine
 from bss.sweeps.queue import lengths, waves
 from bss.sweeps.setup import EngineConfig
 from bss.training.config import Parent, RunConfig

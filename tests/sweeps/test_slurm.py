@@ -79,7 +79,7 @@ def test_branches_of_what_diverged_are_skipped(family, tiny_execution):
 
 
 def test_it_trains_no_fleets():
-    with pytest.raises(InputError, match="fleet is 8; engine files trains a run by itself"):
+    with pytest.raises(InputError, match="fleet: 8 given; write 1: engine files trains a run"):
         FilesEngine(EngineConfig(fleet=8))
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.trainer import Trainer
 from bss.training.execution import Execution

@@ -16,7 +16,8 @@ def _outcome(run, execution, since: int = 0):
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     shapes = abstract(jax.eval_shape(lambda: init_state(run)), device)
     with open_checkpoints(directory) as checkpoints:
-        tokens, state, record = checkpoints.restore(checkpoints.tokens()[0], shapes)
+        tokens = checkpoints.tokens()[0]
+        state, record = checkpoints.restore(tokens, shapes)
     rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_curve(directory)]
     del record["seconds"]
     arrays = {jax.tree_util.keystr(p): np.asarray(x) for p, x in jax.tree.leaves_with_path(state)}

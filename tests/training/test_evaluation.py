@@ -124,7 +124,7 @@ def test_named_sets_stand_in_the_curve_and_the_status(tiny_run, tiny_shards, tin
     (folder := tiny_shards.directory.parent / "others").mkdir()
     for i in range(120):
         (folder / f"{i}.py").write_text(f"hgf edc {i} " * 80)
-    other = prepare("files", root=tiny_shards.directory.parent, roots=[folder])
+    other = prepare(f"files:{folder}/*.py", root=tiny_shards.directory.parent)
     sets = HeldOutSet("more", tokens=640), HeldOutSet("other", other.content_hash, "test", 64)
     run = replace(tiny_run, evaluation=replace(tiny_run.evaluation, sets=sets))
     assert run.id != tiny_run.id

@@ -30,7 +30,7 @@ from bss.laws.final_loss.values import SIZES, HoldOut, LackOfFit, TableFit, Test
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
 from bss.points.design import equal_steps
-from bss.tables.dropping import without
+from bss.tables.reading import without
 
 KINDS = ("cell", "params", "tokens")
 SURE = 0.05

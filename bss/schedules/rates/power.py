@@ -2,7 +2,9 @@
 
 The exponent is that of Shen et al., "Power Scheduler" (arXiv 2408.13359), who found it the same
 over token counts and batches. Theirs, a·n^b, is cut off at a largest rate; here the peak is given,
-and the power begins where the warmup ends (derived here).
+and the power begins where the warmup ends (derived here). The inverse square root is that of
+Vaswani et al. (arXiv 1706.03762, eq. 3), with a decay at its end as Zhai et al. (arXiv 2106.04560)
+have it.
 """
 
 from collections.abc import Iterator
@@ -61,4 +63,4 @@ def power_law(exponent: float) -> LearningRate:
     return LearningRate(make, stable=lambda tokens, decay: tokens - decay, late=LATE)
 
 
-POWER = power_law(0.51)
+POWER, INVERSE_SQRT = power_law(0.51), power_law(0.5)

@@ -138,6 +138,16 @@ def numbers(count: Any) -> tuple[Any, Any]:
     return xp.asarray(count, dtype=float), xp
 
 
+def constant(peak: float, warmup: float = 0) -> Rate:
+    """Warmup, then the peak for ever."""
+    return Rate(peak, max(warmup, 1), warmup)
+
+
+def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:
+    """Warmup, then one half cosine down to `floor · peak` at the total."""
+    return Rate(peak, total, warmup, total - warmup, "cosine", floor)
+
+
 def _wsd(
     peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
 ) -> Rate:

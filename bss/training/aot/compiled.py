@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -81,38 +82,32 @@ def examine(
     programs = Programs(step, state, capacity, run, mesh, options)
     flops = run.model.training_flops_per_token(run.data.seq_len)
     for bucket in capacity:
-        one = _Program("train", bucket, bucket * run.data.seq_len, flops)
-        yield _examined(one, state, lambda b=bucket: programs.get(b), 0, machine)
+        tokens = bucket * run.data.seq_len
+        of_step = machine, state, 0, tokens, tokens * flops
+        yield _examined("train", bucket, partial(programs.get, bucket), *of_step)
 
     seq_len = run.evaluation.seq_len or run.data.seq_len
     n = max(run.evaluation.tokens // seq_len, 1)
     evaluation = Evaluation(run, mesh, state, execution.evaluation_bucket, options, attention)
     shape = evaluation.shape(n, seq_len + 1)
-    one = _Program("evaluation", shape[1], n * seq_len, run.model.forward_flops_per_token(seq_len))
     # The state stays where it is; an average is a copy besides.
     beside = _bytes(state) - (0 if run.averages else _bytes(state.params))
-    yield _examined(
-        one,
-        state,
-        lambda: evaluation.sums_of(n, seq_len + 1, evaluation.loss),
-        beside,
-        machine,
-    )
-
-
-@dataclass(frozen=True)
-class _Program:
-    """A program to be compiled, its tokens and the model's own FLOPs for each."""
-
-    program: str
-    bucket: int
-    tokens: int
-    flops: float
+    flops = n * seq_len * run.model.forward_flops_per_token(seq_len)
+    compiled = partial(evaluation.sums_of, n, seq_len + 1, evaluation.loss)
+    yield _examined("evaluation", shape[1], compiled, machine, state, beside, n * seq_len, flops)
 
 
 def _examined(
-    one: _Program, state: State, compiled: Callable[[], Any], beside: int, machine: Machine
+    name: str,
+    bucket: int,
+    compiled: Callable[[], Any],
+    machine: Machine,
+    state: State,
+    beside: int,
+    tokens: int,
+    flops: float,
 ) -> Examined:
+    """A program of that name and bucket, which handles so many tokens at the model's own FLOPs."""
     start, target, state_bytes = time.perf_counter(), machine.target, _bytes(state)
     try:
         program = compiled()
@@ -121,13 +116,11 @@ def _examined(
         if taken is None:
             raise
         seconds = time.perf_counter() - start
-        return Examined(one.program, one.bucket, taken, None, None, seconds)
+        return Examined(name, bucket, taken, None, None, seconds)
     seconds = time.perf_counter() - start
     taken, reading = memory(program, state_bytes, beside, target), read(program)
-    devices, limit = len(machine.devices), None
-    if target:
-        limit = bound(reading, target, one.tokens, one.tokens * one.flops, devices)
-    return Examined(one.program, one.bucket, taken, reading, limit, seconds)
+    limit = target and bound(reading, target, tokens, flops, len(machine.devices))
+    return Examined(name, bucket, taken, reading, limit, seconds)
 
 
 def _bytes(tree: Any) -> int:

@@ -69,15 +69,13 @@ class Optimizer(Chosen):
 
     def __post_init__(self) -> None:
         for name, low, high in (("beta1", 0, 1), ("beta2", 0, 1), ("clip", 0, math.inf)):
-            if not low <= getattr(self, name) < high:
-                raise InputError(
-                    f"optimizer.{name} is {getattr(self, name)}; expected {low} <= {name} < {high}"
-                )
+            self._check(name, low <= getattr(self, name) < high, f"{low} <= {name} < {high}")
         for name in ("lr", "eps"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(
-                    f"optimizer.{name} is {getattr(self, name)}; expected a positive number"
-                )
+            self._check(name, 0 < getattr(self, name) < math.inf, "a positive number")
+
+    def _check(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise InputError(f"optimizer.{name} is {getattr(self, name)}; expected {expected}")
 
     @property
     def unused(self) -> tuple[str, ...]:

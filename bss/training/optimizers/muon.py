@@ -14,9 +14,8 @@ import jax
 import optax
 import optax.contrib
 
-from bss.errors import InputError
+from bss.training.optimizers.adamw import scale_by_moments
 from bss.training.optimizers.base import Masks, Optimizer, StepSettings
-from bss.training.optimizers.moments import scale_by_moments
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Muon(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.adam_lr < math.inf:
-            raise InputError(f"optimizer.adam_lr is {self.adam_lr}; expected a positive number")
+        self._check("adam_lr", 0 < self.adam_lr < math.inf, "a positive number")
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """Orthogonal momentum of each matrix, also in a stack; Adam's of the rest."""

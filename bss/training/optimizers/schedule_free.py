@@ -7,8 +7,8 @@ import optax
 import optax.contrib
 
 from bss.errors import InputError
+from bss.training.optimizers.adamw import scale_by_moments
 from bss.training.optimizers.base import Masks, Optimizer, StepSettings
-from bss.training.optimizers.moments import scale_by_moments
 
 
 @dataclass(frozen=True)

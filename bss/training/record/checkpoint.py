@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
@@ -24,12 +24,8 @@ from bss.training.step import State
 logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
-class Restored(NamedTuple):
-    """What a checkpoint gives back: its tokens, the state, the record saved with it."""
-
-    tokens: int
-    state: State
-    record: dict[str, Any]
+Restored = tuple[State, dict[str, Any]]
+"""What a checkpoint gives back: the state, and the record saved with it."""
 
 
 class Checkpoints:
@@ -171,4 +167,4 @@ def _full_disk_told(manager: ocp.CheckpointManager) -> Iterator[None]:
 def _restore(manager: ocp.CheckpointManager, tokens: int, abstract_state: Any) -> Restored:
     parts = {"state": ocp.args.StandardRestore(abstract_state), "record": ocp.args.JsonRestore()}
     items = manager.restore(tokens, args=ocp.args.Composite(**parts))
-    return Restored(tokens, State(*items["state"]), items["record"])
+    return State(*items["state"]), items["record"]

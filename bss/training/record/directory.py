@@ -26,11 +26,26 @@ from bss.training.record.trackers.base import Tracker
 from bss.values import from_dict, to_dict
 
 
-class RunDirectory(Tracker):
-    """One run's directory, held by one writer: the first of its trackers; use `open_run`."""
+class FollowedDirectory(Tracker):
+    """One run's directory in a process that leaves the writing to the first of those that train."""
 
     def __init__(self, path: Path):
         self.path = path
+
+    def check_config(self, run: RunConfig) -> None:
+        """Writes nothing, but refuses a directory that is not the first process's."""
+        if not (self.path / "config.json").exists():
+            raise InputError(
+                f"{self.path} is not there, which process 0 writes; give a runs directory on a "
+                "file system that all processes share"
+            )
+
+    def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Nothing."""
+
+
+class RunDirectory(FollowedDirectory):
+    """One run's directory, held by one writer: the first of its trackers; use `open_run`."""
 
     def check_config(self, run: RunConfig) -> None:
         """Writes the run's config, or refuses a directory that holds another run."""
@@ -115,32 +130,8 @@ def _names_of(path: Path, _: int) -> tuple[str, ...]:
     return (run.id, *given)
 
 
-class FollowedDirectory(RunDirectory):
-    """One run's directory in a process that leaves the writing to the first of those that train."""
-
-    def check_config(self, run: RunConfig) -> None:
-        """Writes nothing, but refuses a directory that is not the first process's."""
-        if not (self.path / "config.json").exists():
-            raise InputError(
-                f"{self.path} is not there, which process 0 writes; give a runs directory on a "
-                "file system that all processes share"
-            )
-
-    def begin(self, run: RunConfig, directory: Path, tokens: int) -> None:
-        """Nothing."""
-
-    def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
-        """Nothing."""
-
-    def row(self, row: Mapping[str, Any]) -> None:
-        """Nothing."""
-
-    def end(self, status: RunStatus) -> None:
-        """Nothing."""
-
-
 @contextmanager
-def open_run(path: Path) -> Iterator[RunDirectory]:
+def open_run(path: Path) -> Iterator[FollowedDirectory]:
     """Opens a run directory for writing, for this block; refused where another process writes.
 
     Of several processes that train the run together, the first writes, and holds the lock.

@@ -18,7 +18,7 @@ from bss.training.execution import NOT_COMPUTED, Execution, describe, peak_flops
 from bss.training.held_out import loss_columns
 from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
 from bss.training.record.checkpoint import Checkpoints, missing_forks, restore_fork
-from bss.training.record.directory import RunDirectory, parent_path, read_config, read_curve
+from bss.training.record.directory import FollowedDirectory, parent_path, read_config, read_curve
 from bss.training.record.status import RunStatus, throughput
 from bss.training.record.trackers import Tracker
 from bss.training.step import State, init_state
@@ -85,7 +85,7 @@ class Ledger:
         run: RunConfig,
         execution: Execution,
         plan: Plan,
-        directory: RunDirectory,
+        directory: FollowedDirectory,
         checkpoints: Checkpoints,
         trackers: Sequence[Tracker] = (),
     ):
@@ -135,16 +135,17 @@ class Ledger:
         before = min(missing_forks(self.directory.path, self.forks), default=None)
         restored = self.checkpoints.restore_newest(shapes, before)
         if restored is not None:
-            return restored.state, Position(**restored.record)
+            state, record = restored
+            return state, Position(**record)
         if run.parent is None:
             fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
             return fresh(), Position(0)
         parent = parent_path(self.execution.runs, run.parent)
         if parent.is_dir():
             _check_parent(run, read_config(parent))
-        restored = restore_fork(parent, run.parent.tokens, shapes)
-        noise = {name: restored.record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
-        return restored.state, Position(restored.tokens, restored.record["step"], **noise)
+        state, record = restore_fork(parent, run.parent.tokens, shapes)
+        noise = {name: record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
+        return state, Position(run.parent.tokens, record["step"], **noise)
 
     def add_step(self, end_tokens: int, loss: float, grad_norm: float, update_norm: float) -> None:
         """One more step; raises Diverged where it was not finite."""

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.provenance import commit
 from bss.schedules.plan import Plan
 from bss.training.aot.largest import by_memory
@@ -83,13 +83,9 @@ def train_fleet(
     """
     if several():
         raise InputError("a fleet is trained by one process; train its runs one by one")
-    if execution.fsdp > 1:
-        raise InputError(
-            f"execution.fsdp is {execution.fsdp}; a fleet is trained with 1: set it so"
-        )
+    check(execution.fsdp == 1, "execution.fsdp", execution.fsdp, "1: a fleet is trained with it")
     mesh = make_mesh(execution.devices)
-    if mesh.size > 1:
-        raise InputError(f"execution.devices is {mesh.size}; a fleet is trained on 1: set it so")
+    check(mesh.size == 1, "execution.devices", mesh.size, "1: a fleet is trained on it")
     left = [run for run in runs if not is_done(run, execution.plan(run), execution)]
     if left:
         _train(left, execution, mesh, report, stop or Event(), fleet=True)

@@ -6,7 +6,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.sweeps.outcomes import outcomes
+from bss.sweeps.table import outcomes
 from bss.training.config import Parent
 from bss.training.record.directory import (
     named_path,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.training.record import background
 from bss.training.record.directory import read_curve, run_path

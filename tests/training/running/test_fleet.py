@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from bss.errors import InputError
+from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.training.config import Parent
 from bss.training.record.directory import read_curve, read_executions, read_status, run_path
@@ -125,5 +125,5 @@ def test_who_can_be_in_a_fleet(tiny_run, tiny_execution):
 
 
 def test_a_fleet_has_one_device(tiny_run, tiny_execution):
-    with pytest.raises(InputError, match=r"execution\.devices is 2; a fleet is trained on 1"):
+    with pytest.raises(InputError, match=r"execution\.devices: 2 given; write 1: a fleet"):
         train_fleet([tiny_run], dataclasses.replace(tiny_execution, devices=2))

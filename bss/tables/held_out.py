@@ -1,0 +1,44 @@
+"""What a curve calls a held-out number: written by training, read by all that draws or compares."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+ALONG, AT_THE_END = "eval", "test"
+"""The sets of every run: evaluated along it, and once when it has finished."""
+
+
+@dataclass(frozen=True)
+class HeldOutColumn:
+    """A column of a held-out number; as text SET_METRIC, SET_METRIC_avg_HALFLIFE, ..._PART.
+
+    Attributes:
+        metric: what is measured.
+        of: the held-out set.
+        half_life: of the weight average that is evaluated; empty for the weights.
+        part: of a sequence, counted from 1, where a metric tells parts apart; 0 for the whole.
+
+    Examples:
+        >>> str(HeldOutColumn(half_life="4%")), HeldOutColumn("accuracy", "wiki").error
+        ('eval_loss_avg_4%', 'wiki_accuracy_se')
+    """
+
+    metric: str = "loss"
+    of: str = ALONG
+    half_life: str = ""
+    part: int = 0
+
+    def __str__(self) -> str:
+        average = f"_avg_{self.half_life}" if self.half_life else ""
+        return f"{self.of}_{self.metric}{average}" + (f"_{self.part}" if self.part else "")
+
+    @property
+    def error(self) -> str:
+        """The column of its standard error over the sequences."""
+        return f"{self}_se"
+
+
+def losses_in(columns: Iterable[str]) -> list[HeldOutColumn]:
+    """Of a curve's columns the held-out losses along it, of the weights and of each average."""
+    read = (re.fullmatch(rf"{HeldOutColumn()}(?:_avg_([^_]+))?", name) for name in columns)
+    return [HeldOutColumn(half_life=one[1] or "") for one in read if one]
