@@ -73,27 +73,19 @@ class FunctionalBest:
     """The lowest predicted loss for a budget, or the fewest steps to a loss.
 
     Attributes:
-        optimise: "batch" at the rate of the basis, "lr" at a constant batch, or "both".
-        batch: the constant batch of "lr"; by default the best of them.
+        optimise: "batch" at the rate of the basis, "lr" at the best constant batch, or "both".
         target_loss: in nats; with it the fewest steps that reach it within the tokens.
 
     Raises:
-        InputError: on construction, if they contradict each other.
+        InputError: on construction, if `optimise` is none of them.
     """
 
     optimise: Optimise = "batch"
-    batch: int | None = None
     target_loss: float | None = None
 
     def __post_init__(self):
         if self.optimise not in get_args(Optimise):
             raise InputError(f"optimise: {self.optimise!r} is unknown; choose batch, lr or both")
-        if self.optimise != "lr" and self.batch is not None:
-            raise InputError(
-                f"batch: {self.batch} given, but it is optimised; give it with optimise 'lr'"
-            )
-        if self.batch is not None and self.batch < 1:
-            raise InputError(f"batch: {self.batch} given; write 1 sequence or more")
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """The schedule of `search`, whatever its rate."""
@@ -126,8 +118,7 @@ class FunctionalBest:
 
     def _optimised(self, search: "_Search", rate: Rate) -> "_Candidate":
         """The batch and the rate improved in turn, from the best constant."""
-        batches = search.choices if self.batch is None else (self.batch,)
-        constants = [BatchSchedule.constant(batch) for batch in batches]
+        constants = [BatchSchedule.constant(batch) for batch in search.choices]
         score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
         for _ in range(ROUNDS):
             before = score

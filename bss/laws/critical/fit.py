@@ -24,7 +24,7 @@ from bss.laws.critical.shape import (
     refit_shapes,
 )
 from bss.laws.critical.values import CriticalBatch, CriticalFit
-from bss.laws.fitting.estimate import Estimate, Options, interval
+from bss.laws.fitting.estimate import Estimate, Options, interval, tails
 
 REACH = 2.0
 DEFAULTS = Options(resamples=2000)
@@ -104,8 +104,8 @@ def _critical_batch(
     value = float(critical_batch(kappa, shapes.alpha[i], allowed))
     if free_alpha:
         alpha = interval(shapes.alpha[i], refits.alpha[i], level=level)
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(_opened(refits.kappa[i], curve), tails, method="nearest").tolist()
+        opened = _opened(refits.kappa[i], curve)
+        low, high = np.quantile(opened, tails(level), method="nearest").tolist()
         draws = critical_batch(refits.kappa[i], refits.alpha[i], allowed)
         cbs = interval(value, draws, level=level)
     else:

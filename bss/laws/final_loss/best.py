@@ -17,7 +17,7 @@ from bss.laws.final_loss.fitted import ALIKE, MeanLaw
 from bss.laws.final_loss.left_out import LeftOut
 from bss.laws.final_loss.together import Together, together
 from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.estimate import SPANS, Estimate, too_wide
+from bss.laws.fitting.estimate import SPANS, Estimate, tails, too_wide
 from bss.laws.fitting.power import unidentified
 from bss.points.valley import Valley
 
@@ -109,8 +109,8 @@ def _of_cell(
     """
     x, weight = at
     total = np.cumsum(weight)
-    tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
-    low, value, high = np.exp(np.interp(tails, total - weight / 2, x)).tolist()
+    shares = [0.5, *tails(level)]
+    value, low, high = np.exp(np.interp(shares, total - weight / 2, x)).tolist()
     best = BestBatch(value, low, high, level, source=VERTICES, evidence=Evidence(vertices))
     if cell.one_rate:
         return replace(best, low=None, high=None).unknown(
@@ -154,7 +154,7 @@ def _elsewhere(
     """Judged at left-out vertices."""
     own = {i: float(np.log(cells[i].valley.batch)) for i in sharp}  # type: ignore[union-attr]
     missed = {
-        VERTICES: {i: float(all_cells.others[i, 0]) - own[i] for i in sharp},
+        VERTICES: {i: float(all_cells.others[i]) - own[i] for i in sharp},
         LAW: _missed_by_law(cells, laws, left_out, own),
     }
     power = all_cells.law if len(sharp) >= FEWEST else None
@@ -209,8 +209,7 @@ def exponents(elsewhere: Elsewhere, cells: list[Cell], level: float) -> dict[str
             for i, name in enumerate(elsewhere.power.variables)}  # fmt: skip
     if len(rows) == 2:
         rows["D_less_N"] = rows["D"] - rows["N"]
-    tails = [(1 - level) / 2, (1 + level) / 2]
     for name, row in rows.items():
-        low, high = np.quantile(elsewhere.power.draws[:, :-1] @ row, tails).tolist()
+        low, high = np.quantile(elsewhere.power.draws[:, :-1] @ row, tails(level)).tolist()
         estimates[name] = Estimate(float(row @ elsewhere.power.theta), low, high, level)
     return estimates

@@ -126,14 +126,18 @@ class Options:
         check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
 
 
+def tails(level: float) -> list[float]:
+    """The shares below the two ends of an interval of this coverage."""
+    return [(1 - level) / 2, (1 + level) / 2]
+
+
 def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
     """The bootstrap's percentile interval around an estimate, from its refits [R].
 
     Infinite refits leave their end open, NaN ones do not count. An end that the estimate lies
     beyond, as where the refits are biased, is the estimate: it lies in its interval, always.
     """
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    least, most = np.nanquantile(draws, tails, method="nearest")
+    least, most = np.nanquantile(draws, tails(level), method="nearest")
     ends = np.minimum(least, value), np.maximum(most, value)
     low, high = (float(end) if np.isfinite(end) else None for end in ends)
     return Estimate(float(value), low, high, level)

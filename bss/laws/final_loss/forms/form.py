@@ -66,14 +66,12 @@ class Form:
         formula: for people, with the names of the parameters.
         names: of θ [P]; sizes are at the reference, the middle of what was measured.
         logs: those of which θ has the logarithm.
-        shape: those that decide the best batch.
     """
 
     name: str
     formula: str
     names: ClassVar[tuple[str, ...]]
     logs: ClassVar[frozenset[str]]
-    shape: ClassVar[frozenset[str]]
 
     @property
     def residual(self) -> Callable[[Any, Any], Any]:
