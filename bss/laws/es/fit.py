@@ -18,9 +18,8 @@ from bss.laws.es import LAWS, WITHOUT_LAW
 from bss.laws.es.compare import FEWEST, compared
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
-from bss.laws.es.settle import agreed, asked_for, by_vertices
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
-from bss.laws.es.vertices import best_at, outliers, valley_at
+from bss.laws.es.vertices import agreed, asked_for, best_at, by_vertices, outliers, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, redraw
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve

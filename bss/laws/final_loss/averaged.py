@@ -17,7 +17,7 @@ from bss.laws.final_loss.forms import FAMILY, FORMS, VALLEY, Form
 from bss.laws.final_loss.forms.form import CentredPoints
 from bss.laws.final_loss.left_out import Fold, LeftOut, cells_in_turn, ends, reported
 from bss.laws.final_loss.points import USES, uses
-from bss.laws.final_loss.solved import best_fit, design_weight, losses, solved
+from bss.laws.final_loss.solved import best_fit, design_weight, free, losses, solved
 from bss.laws.fitting.solve import Solution
 
 INNER = 6  # groups of cells by which weights are made
@@ -142,17 +142,6 @@ def applicable(design: CentredPoints, names: Sequence[str] | None = None) -> lis
         return [VALLEY]
     enough = [form for form in FAMILY if free(form, design) < len(design.loss)]
     return enough if design.cell.max() + 1 >= FEWEST else enough[:1]
-
-
-def free(form: Form, design: CentredPoints) -> int:
-    """How many parameters are fitted."""
-    lower, upper = form.box(design)
-    return int((lower < upper).sum())
-
-
-def freedom(form: Form, design: CentredPoints) -> float:
-    """Degrees of freedom that a fit leaves, rows by their weights; 1 at least."""
-    return max(float(np.sum(design_weight(design) ** 2)) - free(form, design), 1.0)
 
 
 def _scores(design: CentredPoints, form: Form, fit: Solution, outer: list[Fold]) -> np.ndarray:

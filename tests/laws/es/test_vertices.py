@@ -7,8 +7,8 @@ import pytest
 
 from bss.laws import EsFit, fit_es
 from bss.laws.best_batch import BestBatch
-from bss.laws.es.settle import settled
 from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
+from bss.laws.es.vertices import settled
 from bss.laws.fitting.estimate import Estimate, Options
 from tests.laws.golden import assert_golden
 
