@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_arguments(parser)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
-    add("--alpha", default="1", choices=("1", "free"), help="of S = a + b/B^alpha")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
     add_fit_arguments(parser, run, resamples=2000)
@@ -45,7 +44,6 @@ def run(options: argparse.Namespace) -> Output:
         without(measured, options.drop),
         overhead=options.overhead,
         reference=options.reference_batch,
-        free_alpha=options.alpha == "free",
         unit=options.unit,
         options=how,
     )

@@ -24,7 +24,7 @@ from bss.laws.critical.shape import (
     refit_shapes,
 )
 from bss.laws.critical.values import CriticalBatch, CriticalFit
-from bss.laws.fitting.estimate import Estimate, Options, interval, tails
+from bss.laws.fitting.estimate import Estimate, Options, interval
 
 REACH = 2.0
 DEFAULTS = Options(resamples=2000)
@@ -35,7 +35,6 @@ def fit_critical(
     *,
     overhead: float = 0.2,
     reference: float = 256,
-    free_alpha: bool = False,
     unit: str = "sequences",
     options: Options | None = None,
 ) -> CriticalFit:
@@ -45,7 +44,6 @@ def fit_critical(
         points: as `bss.tables.read_points` gives it.
         overhead: r, the fraction of steps above linear scaling that is allowed.
         reference: B_ref, a batch in the regime of linear scaling, in `unit`.
-        free_alpha: fit α of S = a + b/B^α, which takes four batches, in place of 1.
         unit: of batches: "sequences", or "tokens" to compare context lengths.
         options: how intervals are made.
 
@@ -56,24 +54,23 @@ def fit_critical(
     if not 0 < overhead < np.inf:
         raise InputError(f"overhead: {overhead:g} is no positive fraction; write 0.2 for 20%")
     curves, warnings = steps_curves(points, unit)
-    _check_batches(curves, reference, free_alpha)
-    fitted = {False: _fit(curves, False, options)}
-    if all(len(curve.batch) > LEAST_BATCHES for curve in curves):
-        fitted[True] = _fit(curves, True, options)
-    chosen, level = fitted[free_alpha], options.level
-    fits = tuple(_critical_batch(i, chosen, free_alpha, allowed, level) for i in range(len(curves)))
+    _check_reference(curves, reference)
+    held, level = _fit(curves, 1.0, options), options.level
+    enough = all(len(curve.batch) > LEAST_BATCHES for curve in curves)
+    free = _fit(curves, None, options) if enough else None
+    fits = tuple(_critical_batch(i, held, allowed, level) for i in range(len(curves)))
     warnings += [text for fit in fits for text in _warnings(fit, allowed)]
     values = [at.cbs.value for at in fits]
-    laws, refused, notes = laws_of(curves, values, chosen.by_law(allowed)[1], level)
+    laws, refused, notes = laws_of(curves, values, held.by_law(allowed)[1], level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
-    rows = definitions(fitted, bracketed, allowed, variables, level)
+    rows = definitions(held, free, bracketed, allowed, variables, level)
     how = {"resamples": options.resamples, "level": level, "warnings": (*warnings, *notes)}
     return CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
 
 
-def _check_batches(curves: Sequence[StepsCurve], reference: float, free_alpha: bool) -> None:
+def _check_reference(curves: Sequence[StepsCurve], reference: float) -> None:
     for curve in curves:
         low, high = curve.batch[0], curve.batch[-1]
         if not low <= reference <= high:
@@ -81,40 +78,22 @@ def _check_batches(curves: Sequence[StepsCurve], reference: float, free_alpha: b
                 f"reference batch: {reference:g} is outside the batches of {curve.name}, "
                 f"{low:g} to {high:g}; choose one among them"
             )
-        if free_alpha and len(curve.batch) <= LEAST_BATCHES:
-            raise InputError(
-                f"alpha: {curve.name} has {len(curve.batch)} batches, a free exponent needs "
-                f"{LEAST_BATCHES + 1}; measure more or hold it at 1"
-            )
 
 
-def _fit(curves: Sequence[StepsCurve], free_alpha: bool, options: Options) -> Fitted:
-    alpha = None if free_alpha else 1.0
+def _fit(curves: Sequence[StepsCurve], alpha: float | None, options: Options) -> Fitted:
     shapes = fit_shapes(curves, alpha)
     draws = refit_shapes(curves, shapes, alpha, resamples=options.resamples, seed=options.seed)
     return Fitted(curves, shapes, *draws)
 
 
-def _critical_batch(
-    i: int, fitted: Fitted, free_alpha: bool, allowed: Allowance, level: float
-) -> CriticalBatch:
-    """That of curve i; for α = 1 the interval of κ is its profile's."""
+def _critical_batch(i: int, fitted: Fitted, allowed: Allowance, level: float) -> CriticalBatch:
+    """That of curve i, for α = 1; the interval of κ is its profile's."""
     curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
     kappa = float(shapes.kappa[i])
-    value = float(critical_batch(kappa, shapes.alpha[i], allowed))
-    if free_alpha:
-        alpha = interval(shapes.alpha[i], refits.alpha[i], level=level)
-        opened = _opened(refits.kappa[i], curve)
-        low, high = np.quantile(opened, tails(level), method="nearest").tolist()
-        draws = critical_batch(refits.kappa[i], refits.alpha[i], allowed)
-        cbs = interval(value, draws, level=level)
-    else:
-        alpha = Estimate(1.0, 1.0, 1.0, level, "held")
-        low, high = ends = profile_interval(curve, level)
-        least, most = (float(critical_batch(end, 1.0, allowed)) for end in ends)
-        cbs = Estimate(value, least, most, level)
-    B_crit = _bracketed(kappa, low, high, level)
-    cbs = _replaced(B_crit, cbs)
+    ends = profile_interval(curve, level)
+    value, least, most = (float(critical_batch(x, 1.0, allowed)) for x in (kappa, *ends))
+    B_crit = _bracketed(kappa, *ends, level)
+    cbs = _replaced(B_crit, Estimate(value, least, most, level))
     B_crit = _within_reach(B_crit, curve)
     if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         cbs = _replaced(B_crit, cbs)
@@ -125,13 +104,11 @@ def _critical_batch(
     if B_crit.value is None and B_crit.low is None:
         least = float((curve.batch * curve.steps).min())
         E_min = Estimate(None, None, least, level, B_crit.note)
-    if free_alpha:
-        E_min = Estimate(None, level=level, note="B·S falls without end for a free exponent")
     return CriticalBatch(
         curve=curve,
         S_min=S_min,
         E_min=E_min,
-        alpha=alpha,
+        alpha=Estimate(1.0, 1.0, 1.0, level, "held"),
         B_crit=B_crit,
         cbs=cbs,
         interpolated=_interpolated(i, fitted, allowed, level),
@@ -139,13 +116,6 @@ def _critical_batch(
         residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
     )
-
-
-def _opened(kappa: np.ndarray, curve: StepsCurve) -> np.ndarray:
-    """κ far outside the batches as 0 and infinite: the refit saw no bend."""
-    far = 1e3
-    kappa = np.where(kappa < curve.batch[0] / far, 0.0, kappa)
-    return np.where(kappa > curve.batch[-1] * far, np.inf, kappa)
 
 
 def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
