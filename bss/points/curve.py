@@ -82,23 +82,21 @@ def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         InputError: no run has enough.
     """
     column = loss_column(runs)
-    every = {
-        str(name): int(np.isfinite(run[column].to_numpy(float)).sum())
-        for name, run in runs.groupby("run", sort=False)
-    }
-    few = {name: count for name, count in every.items() if count < FEWEST}
-    if not few:
+    finite = np.isfinite(runs[column].to_numpy(float))
+    counts = pd.Series(finite, runs.index).groupby(runs["run"], sort=False).sum()
+    few = counts.loc[counts < FEWEST]
+    if few.empty:
         return runs, []
-    first = next(iter(few))
-    if len(few) == len(every):
+    first = few.index[0]
+    if len(few) == len(counts):
         raise InputError(
             f"runs: run {first} has {few[first]} values of {column}; it needs {FEWEST}"
         )
     message = (
-        f"{len(few)} of {len(every)} runs are left out, with fewer than {FEWEST} values of "
+        f"{len(few)} of {len(counts)} runs are left out, with fewer than {FEWEST} values of "
         f"{column} (the first: {first})"
     )
-    return runs.loc[~runs["run"].isin(list(few))], [message]
+    return runs.loc[~runs["run"].isin(few.index)], [message]
 
 
 def points(

@@ -7,7 +7,7 @@ peak, decay and its shape. All predictions are of whole plans (derived here).
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -187,29 +187,25 @@ def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Can
     return score, chosen
 
 
-def _neighbours(schedule: BatchSchedule, search: _Search) -> list[BatchSchedule]:
+def _neighbours(schedule: BatchSchedule, search: _Search) -> Iterator[BatchSchedule]:
     """Schedules with one start or one batch moved, or a stage put between two."""
-    starts, batches = schedule.starts, schedule.batches
-    moved = []
+    starts, batches, choices = schedule.starts, schedule.batches, search.choices
     for i in range(len(batches)):
-        place = search.choices.index(batches[i]) if batches[i] in search.choices else None
-        for step in (-4, -1, 1, 4):
-            if place is not None and 0 <= place + step < len(search.choices):
-                other = search.choices[place + step]
-                moved.append(BatchSchedule(starts, (*batches[:i], other, *batches[i + 1 :])))
-        if i:
-            end = starts[i + 1] if i + 1 < len(starts) else search.tokens
-            between = min(
-                search.choices, key=lambda b: abs(b * b / batches[i - 1] / batches[i] - 1)
-            )
-            first = starts[i] - (starts[i] - starts[i - 1]) // 10
-            if len(batches) < search.stages and between not in batches and first > starts[i - 1]:
-                inserted = (*starts[:i], first, *starts[i:])
-                moved.append(BatchSchedule(inserted, (*batches[:i], between, *batches[i:])))
-            for share in (-0.3, -0.1, -0.03, 0.03, 0.1, 0.3):
-                side = end - starts[i] if share > 0 else starts[i] - starts[i - 1]
-                start = starts[i] + round(share * side)
-                start = round(start, 4 - len(str(start)))  # to be read and typed
-                if starts[i - 1] < start < end:
-                    moved.append(BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches))
-    return moved
+        place = choices.index(batches[i]) if batches[i] in choices else -math.inf
+        for other in (place + step for step in (-4, -1, 1, 4)):
+            if 0 <= other < len(choices):
+                yield BatchSchedule(starts, (*batches[:i], choices[int(other)], *batches[i + 1 :]))
+        if not i:
+            continue
+        before, at = starts[i - 1], starts[i]
+        end = starts[i + 1] if i + 1 < len(starts) else search.tokens
+        between = min(choices, key=lambda b: abs(b * b / batches[i - 1] / batches[i] - 1))
+        first = at - (at - before) // 10
+        if len(batches) < search.stages and between not in batches and first > before:
+            inserted = (*starts[:i], first, *starts[i:])
+            yield BatchSchedule(inserted, (*batches[:i], between, *batches[i:]))
+        for share in (-0.3, -0.1, -0.03, 0.03, 0.1, 0.3):
+            start = at + round(share * (end - at if share > 0 else at - before))
+            start = round(start, 4 - len(str(start)))  # to be read and typed
+            if before < start < end:
+                yield BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches)

@@ -98,8 +98,8 @@ class Procedure:
         check(0 < self.rate_cap < 1, "rate cap", self.rate_cap, "a share between 0 and 1")
         if self.rates < 3 or self.per_octave < 1:
             raise InputError("rates: give at least 3 step sizes and a batch per octave")
-        if self.average not in AVERAGES:
-            raise InputError(f"average: {self.average!r} given; choose of {', '.join(AVERAGES)}")
+        known = f"one of {', '.join(AVERAGES)}"
+        check(self.average in AVERAGES, "average", self.average, known)
         check(0 < self.tail <= 1, "tail", self.tail, "a share of at most 1")
 
 

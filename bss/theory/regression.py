@@ -76,10 +76,8 @@ class Task:
 
 def check_exponents(source: float, capacity: float) -> None:
     """Refuses capacity ≤ 1 (the features would have infinite variance) and source ≤ 0."""
-    if not 0 < source < math.inf:
-        raise InputError(f"source: {source} given; the source exponent s must be above 0")
-    if not 1 < capacity < math.inf:
-        raise InputError(f"capacity: {capacity} given; the capacity exponent β must be above 1")
+    check(0 < source < math.inf, "source", source, "a source exponent s above 0")
+    check(1 < capacity < math.inf, "capacity", capacity, "a capacity exponent β above 1")
 
 
 @dataclass(frozen=True)
