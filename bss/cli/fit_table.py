@@ -11,11 +11,10 @@ from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.laws import TableFit, fit_table
-from bss.laws.best_batch import Alike
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import final_losses, read_losses
 from bss.laws.final_loss.values import OutlierRow
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Alike, Estimate
 
 DIRECTIONS = {
     "tokens": ("the largest budgets", "beyond"),

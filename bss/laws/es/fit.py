@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS, WITHOUT_LAW
 from bss.laws.es.compare import FEWEST, compared
 from bss.laws.es.design import Design, design
@@ -21,7 +20,7 @@ from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
 from bss.laws.es.vertices import agreed, asked_for, best_at, by_vertices, outliers, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, redraw
-from bss.laws.fitting.estimate import Estimate, Options, interval
+from bss.laws.fitting.estimate import BestBatch, Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
 from bss.points.valley import Valley
 

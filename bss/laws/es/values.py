@@ -12,10 +12,9 @@ import jax
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
 from bss.laws.es.law import Law
 from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import Estimate, Fit
+from bss.laws.fitting.estimate import BestBatch, Estimate, Fit
 
 NO_VERTEX = BestBatch(None, note="unidentified: no vertex was sought", status="too few")
 ASKED = "asked for"

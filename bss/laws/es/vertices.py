@@ -11,10 +11,9 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from bss.laws.best_batch import BestBatch, Evidence, of_valley
 from bss.laws.es.design import Design
 from bss.laws.es.values import EsFit, OutlierRun, TargetFit
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import BestBatch, Estimate, Evidence, of_valley
 from bss.points.batch_means import BatchMeans
 from bss.points.valley import FEWEST, Valley, valleys
 

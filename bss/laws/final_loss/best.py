@@ -10,14 +10,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from bss.laws.best_batch import BestBatch, Evidence, of_valley
 from bss.laws.final_loss.cells import Cell
 from bss.laws.final_loss.elsewhere import LAW, VERTICES, Elsewhere, at_least
 from bss.laws.final_loss.fitted import ALIKE, MeanLaw
 from bss.laws.final_loss.left_out import LeftOut
 from bss.laws.final_loss.together import Together, together
 from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.estimate import SPANS, Estimate, tails, too_wide
+from bss.laws.fitting.estimate import (
+    SPANS,
+    BestBatch,
+    Estimate,
+    Evidence,
+    of_valley,
+    tails,
+    too_wide,
+)
 from bss.laws.fitting.power import unidentified
 from bss.points.valley import Valley
 

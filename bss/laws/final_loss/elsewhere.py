@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bss.laws.best_batch import Alike, BestBatch, Evidence
 from bss.laws.final_loss.fitted import MeanLaw
-from bss.laws.fitting.estimate import tails
+from bss.laws.fitting.estimate import Alike, BestBatch, Evidence, tails
 
 VERTICES, LAW = "power law of the vertices", "law of losses"
 

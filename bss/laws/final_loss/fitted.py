@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.laws.best_batch import Alike
 from bss.laws.final_loss.forms import FORMS, Form
-from bss.laws.fitting.estimate import Estimate, interval
+from bss.laws.fitting.estimate import Alike, Estimate, interval
 
 GRID = 400
 SEARCH = np.log(100.0)  # how far from the batches measured a best one is looked for
