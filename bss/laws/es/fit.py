@@ -5,6 +5,7 @@ Intervals cluster by run: a parametric bootstrap draws a run offset and independ
 in place of a number (derived here).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
@@ -17,7 +18,7 @@ from bss.laws.es import LAWS, WITHOUT_LAW
 from bss.laws.es.compare import FEWEST, compared
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
-from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
+from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, EsFit, TargetFit
 from bss.laws.es.vertices import agreed, asked_for, best_at, by_vertices, outliers, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, redraw
 from bss.laws.fitting.estimate import BestBatch, Estimate, Options, interval
@@ -53,7 +54,8 @@ def fit_es(
         wanted = Law.parse(law)
         fit = asked_for(case.fitted(wanted))
         if most >= max(FEWEST, wanted.least_judged):
-            fit = replace(fit, comparison=_judged(rows, [wanted]))
+            with suppress(InputError):
+                fit = replace(fit, comparison=compared(rows, [wanted]))
     elif most >= FEWEST:
         comparison = compared(rows, list(LAWS.values()))
         fits = [case.fitted(LAWS[name]) for name in comparison.level]
@@ -66,13 +68,6 @@ def fit_es(
     runs = [one for t, valley in valleys for one in outliers(rows, t, valley, fit.level)]
     worst = {one.run: one for one in sorted(runs, key=lambda one: one.times)}
     return replace(fit, outliers=tuple(worst.values()))
-
-
-def _judged(rows: Design, laws: list[Law]) -> Comparison | None:
-    try:
-        return compared(rows, laws)
-    except InputError:
-        return None
 
 
 @dataclass(frozen=True)

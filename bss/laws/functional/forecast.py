@@ -75,11 +75,9 @@ def tested(fit: CurveFit) -> dict[str, Any]:
 
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
     """What of each run [R] is beyond what the fit was tested for, and by how much."""
-    own = [
-        np.array(curves.pieces)[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)
-    ]
-    tokens = _taken(curves).sum(axis=1).tolist()
-    return [_untested(fit, taken, *pieces) for taken, pieces in zip(tokens, own, strict=True)]
+    pieces, tokens = np.array(curves.pieces), _taken(curves).sum(axis=1).tolist()
+    own = [pieces[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)]
+    return [_untested(fit, taken, *some) for taken, some in zip(tokens, own, strict=True)]
 
 
 def _taken(curves: Curves) -> np.ndarray:
