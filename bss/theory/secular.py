@@ -6,35 +6,21 @@ that distance the equation has no pole in its bracket, in which SciPy finds its 
 (Chandrupatla, 1997).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.optimize.elementwise import find_root
 
 _BLOCK = 64
 
 
-@dataclass(frozen=True)
-class Diagonalisation:
-    """Q diag(values) Qᵀ = diag(d) − w wᵀ, with orthonormal columns Q.
-
-    Attributes:
-        values: [M], ascending.
-        vectors: [M, M], the eigenvectors as columns.
-        overlap: [M], Qᵀ w.
-    """
-
-    values: np.ndarray
-    vectors: np.ndarray
-    overlap: np.ndarray
-
-
-def diagonalise(d: np.ndarray, w: np.ndarray) -> Diagonalisation:
+def diagonalise(d: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Diagonalises diag(d) − w wᵀ in O(M²).
 
     Args:
         d: [M], positive, in any order.
         w: [M], positive, with Σ w²/d < 1: the matrix is positive definite.
+
+    Returns:
+        Eigenvalues [M], ascending; the eigenvectors Q as orthonormal columns [M, M]; and Qᵀ w [M].
     """
     order = np.argsort(d)
     poles, weights = _separate(d[order]), w[order] ** 2
@@ -45,7 +31,7 @@ def diagonalise(d: np.ndarray, w: np.ndarray) -> Diagonalisation:
     vectors = np.empty_like(raw)
     vectors[order] = (raw / norms[:, None]).T
     # At an eigenvalue the secular equation reads Σ w²/distance = 1.
-    return Diagonalisation(origins + offsets, vectors, 1 / norms)
+    return origins + offsets, vectors, 1 / norms
 
 
 def _separate(poles: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ def switch_risks(run: TwoStage, data: int, after: np.ndarray) -> np.ndarray:
     Steps are real numbers here, so that the risk is a smooth function of the switch point.
     """
     before = evolve(run.small, coordinates(run.small, run.task.target), (data - after) / run.first)
-    start = coordinates(run.large, before @ run.small.basis.vectors.T)
+    start = coordinates(run.large, before @ run.small.vectors.T)
     return evolve(run.large, start, after / run.last) @ run.large.readout
 
 
