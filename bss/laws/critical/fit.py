@@ -12,17 +12,9 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
-from bss.laws.critical.shape import (
-    Allowance,
-    critical_batch,
-    fit_shapes,
-    interpolated_batch,
-    log_steps,
-    profile_interval,
-    refit_shapes,
-)
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate, Options, interval
 
@@ -50,7 +42,7 @@ def fit_critical(
     Raises:
         InputError: a setting out of range, or a table that `steps_curves` refuses.
     """
-    options, allowed = options or DEFAULTS, Allowance(overhead, reference)
+    options, allowed = options or DEFAULTS, shape.Allowance(overhead, reference)
     if not 0 < overhead < np.inf:
         raise InputError(f"overhead: {overhead:g} is no positive fraction; write 0.2 for 20%")
     curves, warnings = steps_curves(points, unit)
@@ -81,17 +73,21 @@ def _check_reference(curves: Sequence[StepsCurve], reference: float) -> None:
 
 
 def _fit(curves: Sequence[StepsCurve], alpha: float | None, options: Options) -> Fitted:
-    shapes = fit_shapes(curves, alpha)
-    draws = refit_shapes(curves, shapes, alpha, resamples=options.resamples, seed=options.seed)
+    shapes = shape.fit_shapes(curves, alpha)
+    draws = shape.refit_shapes(
+        curves, shapes, alpha, resamples=options.resamples, seed=options.seed
+    )
     return Fitted(curves, shapes, *draws)
 
 
-def _critical_batch(i: int, fitted: Fitted, allowed: Allowance, level: float) -> CriticalBatch:
+def _critical_batch(
+    i: int, fitted: Fitted, allowed: shape.Allowance, level: float
+) -> CriticalBatch:
     """That of curve i, for α = 1; the interval of κ is its profile's."""
     curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
     kappa = float(shapes.kappa[i])
-    ends = profile_interval(curve, level)
-    value, least, most = (float(critical_batch(x, 1.0, allowed)) for x in (kappa, *ends))
+    ends = shape.profile_interval(curve, level)
+    value, least, most = (float(shape.critical_batch(x, 1.0, allowed)) for x in (kappa, *ends))
     B_crit = _bracketed(kappa, *ends, level)
     cbs = _replaced(B_crit, Estimate(value, least, most, level))
     B_crit = _within_reach(B_crit, curve)
@@ -113,7 +109,7 @@ def _critical_batch(i: int, fitted: Fitted, allowed: Allowance, level: float) ->
         cbs=cbs,
         interpolated=_interpolated(i, fitted, allowed, level),
         noise=float(shapes.noise[i]),
-        residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
+        residuals=tuple((np.log(curve.steps) - shape.log_steps(shapes, i, curve.batch)).tolist()),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
     )
 
@@ -149,14 +145,14 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
     return Estimate(None, low, high, estimate.level, bound.note)
 
 
-def _interpolated(i: int, fitted: Fitted, allowed: Allowance, level: float) -> Estimate:
+def _interpolated(i: int, fitted: Fitted, allowed: shape.Allowance, level: float) -> Estimate:
     """Without a law; its noise is that between seeds where there are any, else the residuals'."""
     curve, noise = fitted.curves[i], fitted.noise[i]
     if np.isfinite(curve.seed_noise):
         noise = noise / fitted.shapes.noise[i] * curve.seed_noise / np.sqrt(curve.seeds)
     logs = np.log(curve.steps)
-    value = float(interpolated_batch(curve.batch, logs, allowed))
-    draws = interpolated_batch(curve.batch, logs + noise, allowed)
+    value = float(shape.interpolated_batch(curve.batch, logs, allowed))
+    draws = shape.interpolated_batch(curve.batch, logs + noise, allowed)
     estimate = interval(value, draws, level=level)
     if np.isfinite(value):
         return estimate
@@ -164,7 +160,7 @@ def _interpolated(i: int, fitted: Fitted, allowed: Allowance, level: float) -> E
     return Estimate(None, estimate.low or float(curve.batch[-1]), None, level, note)
 
 
-def _warnings(fit: CriticalBatch, allowed: Allowance) -> list[str]:
+def _warnings(fit: CriticalBatch, allowed: shape.Allowance) -> list[str]:
     texts, reference = [], allowed.reference
     name, B_crit = fit.curve.name, fit.B_crit.value
     if fit.status != "converged":

@@ -17,7 +17,7 @@ from bss.laws.final_loss.forms import FAMILY, FORMS, VALLEY, Form
 from bss.laws.final_loss.forms.form import CentredPoints
 from bss.laws.final_loss.left_out import Fold, LeftOut, cells_in_turn, ends, reported
 from bss.laws.final_loss.points import USES, uses
-from bss.laws.final_loss.solved import best_fit, design_weight, free, losses, solved
+from bss.laws.final_loss.solved import best_fit, design_weight, losses, solved
 from bss.laws.fitting.solve import Solution
 
 INNER = 6  # groups of cells by which weights are made
@@ -131,16 +131,16 @@ def applicable(design: CentredPoints, names: Sequence[str] | None = None) -> lis
         if one != (form is VALLEY):
             needed = "one (params, tokens)" if form is VALLEY else "several (params, tokens)"
             raise InputError(f"form: {name} is for {needed}, not this table; leave --form out")
-        if not one and free(form, design) >= len(design.loss):
+        if not one and form.free(design) >= len(design.loss):
             raise InputError(
-                f"form: {name} has {free(form, design)} parameters for {len(design.loss)} points "
+                f"form: {name} has {form.free(design)} parameters for {len(design.loss)} points "
                 "of (params, tokens, batch); add runs, or leave --form out"
             )
     if names:
         return [FORMS[name] for name in names]
     if one:
         return [VALLEY]
-    enough = [form for form in FAMILY if free(form, design) < len(design.loss)]
+    enough = [form for form in FAMILY if form.free(design) < len(design.loss)]
     return enough if design.cell.max() + 1 >= FEWEST else enough[:1]
 
 

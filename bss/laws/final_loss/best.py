@@ -140,11 +140,8 @@ def _of_cell(
     valley = replace(cell.valley, log_batch=x, weight=weight, curve=curve)
     both = of_valley(valley, rises=ALIKE, unit="tokens")
     if both.value is not None and reach is None and not too_wide(both):
-        small = cell.valley.below >= cell.valley.above
-        bound = f"B_opt ≤ {high:.3g} tokens" if small else f"B_opt ≥ {low:.3g} tokens"
-        both = replace(both, **{"low" if small else "high": None}).unknown(
-            "end", f"most best batches of the table are not among those measured: {bound}"
-        )
+        why = "most best batches of the table are not among those measured"
+        both = both.beyond(why, "tokens", small=cell.valley.below >= cell.valley.above)
     elif both.value is not None:
         both = both.unknown("too wide", SPANS if too_wide(both) else "other cells tell another")
     return replace(both, evidence=seen)

@@ -23,14 +23,7 @@ from bss.laws.final_loss.forms import FAMILY, FORMS
 from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
 from bss.laws.final_loss.left_out import LeftOut, error_of, errors_of, folds_of, near_best
 from bss.laws.final_loss.points import LossPoints, uses
-from bss.laws.final_loss.solved import (
-    design_of,
-    design_weight,
-    free,
-    freedom,
-    usable_rows,
-    with_draws,
-)
+from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable_rows, with_draws
 from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, HoldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
@@ -189,7 +182,7 @@ def _check_design(
             f"table: {count} points of (params, tokens, batch) for a valley{left}; it needs 4"
         )
     if not applicable(design, forms):
-        needed = free(FAMILY[0], design)
+        needed = FAMILY[0].free(design)
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
             + "; ".join(["add runs", *traps])

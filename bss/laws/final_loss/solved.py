@@ -100,15 +100,9 @@ def losses(form: Form, theta: np.ndarray, logs: np.ndarray) -> np.ndarray:
     return form.loss(parts, *np.moveaxis(logs, -1, 0))
 
 
-def free(form: Form, design: CentredPoints) -> int:
-    """How many parameters are fitted."""
-    lower, upper = form.box(design)
-    return int((lower < upper).sum())
-
-
 def freedom(form: Form, design: CentredPoints) -> float:
     """Degrees of freedom that a fit leaves, rows by their weights; 1 at least."""
-    return max(float(np.sum(design_weight(design) ** 2)) - free(form, design), 1.0)
+    return max(float(np.sum(design_weight(design) ** 2)) - form.free(design), 1.0)
 
 
 def with_draws(

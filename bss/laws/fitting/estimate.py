@@ -105,6 +105,12 @@ class BestBatch(Estimate):
         """Without a value; a bound is the end of the interval on the side that is told."""
         return replace(self, value=None, status=status, note=f"unidentified: {why}")
 
+    def beyond(self, why: str, unit: str, *, small: bool) -> "BestBatch":
+        """Only a bound: below the small batches that were measured, or above the large ones."""
+        bound = f"B_opt ≤ {self.high:.3g}" if small else f"B_opt ≥ {self.low:.3g}"
+        side = replace(self, low=None) if small else replace(self, high=None)
+        return side.unknown("end", f"{why}: {bound} {unit}")
+
 
 def of_valley(
     valley: "Valley", *, rises: tuple[float, ...] = (), unit: str = "sequences"
@@ -126,11 +132,9 @@ def of_valley(
         valley.batch, low, high, valley.level, "", "identified", "vertex", alike, evidence
     )
     if valley.status == "end":
-        if valley.below >= valley.above:
-            bound = f"not told from the smallest batch measured: B_opt ≤ {high:.3g} {unit}"
-            return replace(vertex, low=None).unknown("end", bound)
-        bound = f"not told from the largest batch measured: B_opt ≥ {low:.3g} {unit}"
-        return replace(vertex, high=None).unknown("end", bound)
+        small = valley.below >= valley.above
+        end = "smallest" if small else "largest"
+        return vertex.beyond(f"not told from the {end} batch measured", unit, small=small)
     if valley.status == "flat":
         why = f"flat: the valley rises by {valley.depth:.2g}, the scatter is {valley.scatter:.2g}"
         low = low if low > smallest else None

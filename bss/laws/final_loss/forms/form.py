@@ -108,6 +108,11 @@ class Form:
         """Bounds [P]; equal where the design does not tell a parameter."""
         raise NotImplementedError
 
+    def free(self, design: CentredPoints) -> int:
+        """How many parameters are fitted."""
+        lower, upper = self.box(design)
+        return int((lower < upper).sum())
+
     def starts(self, design: CentredPoints, weight: np.ndarray) -> np.ndarray:
         """[K, P] from which the fit descends, for rows of this weight [n]."""
         raise NotImplementedError
