@@ -21,7 +21,7 @@ import pandas as pd
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
-from bss.policies.derived import derive_schedule
+from bss.policies.measured import derive_schedule
 from bss.policies.policy import Limits
 from bss.report import write_report
 from bss.sweeps.branching import decay_start
