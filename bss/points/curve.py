@@ -11,12 +11,13 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.points.rates import peak_rate
 from bss.tables import POINTS, loss_column
 
@@ -83,7 +84,7 @@ def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """
     column = loss_column(runs)
     finite = np.isfinite(runs[column].to_numpy(float))
-    counts = pd.Series(finite, runs.index).groupby(runs["run"], sort=False).sum()
+    counts: Any = pd.Series(finite, runs.index).groupby(runs["run"], sort=False).sum()
     few = counts.loc[counts < FEWEST]
     if few.empty:
         return runs, []
@@ -163,8 +164,7 @@ def default_targets(
         InputError: no such losses exist: the runs are too short for their warm-up; or a count
             below 1.
     """
-    if count < 1:
-        raise InputError(f"targets: {count} asked for; write how many, 1 or more")
+    check(count >= 1, "targets", count, "how many, 1 or more")
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
     highest, reached = math.inf, {}

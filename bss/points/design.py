@@ -1,6 +1,7 @@
 """What the design of a run table does to a comparison of its batches, told before it is made."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
         batches: [n] of runs, or of their rows, each with one batch.
         taken: [n] steps there.
     """
-    steps = pd.Series([*taken], dtype=float).groupby([*batches]).max()
+    steps: Any = pd.Series([*taken], dtype=float).groupby([*batches]).max()
     if len(steps) < 3 or steps.index.max() < 2 * steps.index.min():
         return []
     most = steps.max()
@@ -61,7 +62,7 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
 
 def _tuned(known: pd.DataFrame) -> list[str]:
     """Of points with their rates."""
-    counts = known.groupby("batch", sort=False)["peak_lr"].nunique()
+    counts: Any = known.groupby("batch", sort=False)["peak_lr"].nunique()
     if counts.nunique() < 2:
         return []
     fewest, most, at = int(counts.min()), int(counts.max()), counts.idxmax()

@@ -43,7 +43,8 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
     for _, group in points.groupby(_KEYS, sort=False, dropna=False):
         records = group.to_dict("records")
         _refuse_repeats(records)
-        tried = {rate: some.to_dict("records") for rate, some in group.groupby("peak_lr")}
+        own: Any = group.groupby("peak_lr")
+        tried = {rate: some.to_dict("records") for rate, some in own}
         best = min(tried, key=lambda rate: _standing(tried[rate]))
         reached = any(record["reached"] for record in tried[best])
         bracketed = reached and min(tried) < best < max(tried)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
 from bss.laws.functional.free import GRID, TIE, free_batches
@@ -84,8 +84,7 @@ class FunctionalBest:
     target_loss: float | None = None
 
     def __post_init__(self):
-        if self.optimise not in get_args(Optimise):
-            raise InputError(f"optimise: {self.optimise!r} is unknown; choose batch, lr or both")
+        check(self.optimise in get_args(Optimise), "optimise", self.optimise, "batch, lr or both")
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """The schedule of `search`, whatever its rate."""

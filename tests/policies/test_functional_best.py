@@ -116,7 +116,7 @@ def test_bounds_and_multiples_are_kept(fit):
 @pytest.mark.parametrize(
     ("changes", "options", "told"),
     [
-        ({}, {"optimise": "all"}, "choose batch, lr or both"),
+        ({}, {"optimise": "all"}, "write batch, lr or both"),
         ({}, {"limits": Limits(4, 8, min_batch=5, max_batch=7)}, "no multiple of 8"),
         ({}, {"limits": Limits(min_batch=8, max_batch=4)}, "the smaller first"),
         ({"status": "not converged", "identified": False}, {}, "fit: not converged"),

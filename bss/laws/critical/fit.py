@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
@@ -43,8 +43,7 @@ def fit_critical(
         InputError: a setting out of range, or a table that `steps_curves` refuses.
     """
     options, allowed = options or DEFAULTS, shape.Allowance(overhead, reference)
-    if not 0 < overhead < np.inf:
-        raise InputError(f"overhead: {overhead:g} is no positive fraction; write 0.2 for 20%")
+    check(0 < overhead < np.inf, "overhead", overhead, "a positive fraction, 0.2 for 20%")
     curves, warnings = steps_curves(points, unit)
     _check_reference(curves, reference)
     held, level = _fit(curves, 1.0, options), options.level
