@@ -86,7 +86,7 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[St
 
 def _check_units(points: pd.DataFrame, unit: str) -> None:
     lengths = sorted(points["seq_len"].dropna().unique())
-    if unit == "tokens" and points["seq_len"].isna().any():
+    if unit == "tokens" and bool(points["seq_len"].isna().any()):
         raise InputError("seq_len: missing, so batches cannot be put in tokens; add the column")
     if unit == "sequences" and len(lengths) > 1:
         raise InputError(

@@ -160,4 +160,5 @@ def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
             slope[rows] = -np.gradient(target[rows], log_tokens[rows])
     typical = np.nanmedian(slope) if np.isfinite(slope).any() else 1.0
     logs = pd.Series(np.log(slope)).groupby([batch, target]).transform("mean")
-    return np.clip(np.exp(logs).fillna(typical).to_numpy(), typical / 10, typical * 10)
+    filled = np.exp(logs.fillna(np.log(typical)).to_numpy())
+    return np.clip(filled, typical / 10, typical * 10)
