@@ -13,11 +13,10 @@ from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, nu
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit
-from bss.laws.best_batch import Alike
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import final_losses, read_losses
 from bss.laws.final_loss.values import LossPrediction, OutlierRow
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Alike, Estimate
 from bss.units import parse_tokens
 from bss.values import to_dict
 

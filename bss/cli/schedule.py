@@ -21,7 +21,7 @@ from bss.schedules.plan import resolve
 from bss.tables import Reading, read_points
 from bss.units import parse_tokens
 
-SEARCHED = {"optimise": "optimise", "batch": "batch", "loss": "target_loss"}
+SEARCHED = {"optimise": "optimise", "loss": "target_loss"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
-    add("--batch", type=int, help="of a `fit curve`: the constant batch of --optimise lr")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
     add("--export", help=f"print what configures a trainer: {EXPORT_CHOICES}")
     add_output_arguments(parser, run, plot=True)

@@ -11,15 +11,20 @@ A verdict is a contrast's, after both tests of bss.points.contrasts and Holm at 
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from bss.points.censored import Bound
-from bss.points.contrasts import LEVEL, Contrast
+from bss.points.contrasts import LEVEL, Contrast, over_seeds
+from bss.points.crossings import Rise
 
 Source = Literal["paper", "secondary", "derived"]
 Verdict = Literal["shown", "opposite shown", "not shown", "undecided", "not testable here"]
+RISES = "B_opt rises as the loss falls"
+UNKNOWN_RISE = (
+    "the best batch is at an edge of those that reached the targets: its rise is not bounded"
+)
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,39 @@ def bounded(one: Claim, bound: Bound) -> Claim:
     }.get(bound, (None, {"low": None, "high": None}))
     verdict = one.verdict if one.verdict in (allowed, "not testable here") else "undecided"
     return dataclasses.replace(one, effect=dataclasses.replace(one.effect, **ends), verdict=verdict)
+
+
+def rises(
+    growths: Mapping[str, Rise], *, source: Source, table: str, note: str = ""
+) -> list[Claim]:
+    """The claim that B_opt rises as the loss falls, under conditions that are one family.
+
+    A best batch at the edge of those measured is "at most" or "at least" that batch. A rise from
+    such an optimum is a bound too: one that is positive by both tests shows the rise, one that is
+    not leaves it open; and where both ends lie at one edge nothing is known of it (derived here).
+
+    Args:
+        growths: of each condition, from the highest target to the lowest.
+        source: whose claim it is.
+        table: where the growths come from.
+        note: what else must be said.
+    """
+    known = {when: rise for when, rise in growths.items() if rise.bound != "unknown"}
+    effects = over_seeds({when: rise.doublings for when, rise in known.items()})
+    claims = []
+    for when, rise in growths.items():
+        if when not in known:
+            n = len(rise.doublings)
+            why = f"{UNKNOWN_RISE}; {note}" if note else UNKNOWN_RISE
+            claims.append(untestable(RISES, source, when, table=table, note=why, n=n))
+            continue
+        condition = f"{when}, {rise.bound}" if rise.bound else when
+        effect = effects[when]
+        one = claim(
+            RISES, source, condition, effect, sign=1, unit="doublings", table=table, note=note
+        )
+        claims.append(bounded(one, rise.bound))
+    return claims
 
 
 def judged(effect: Contrast, sign: int, matters: float = 0.0) -> Verdict:

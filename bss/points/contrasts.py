@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from bss.points.scatter import Scatter, agreeing, scaled, shared, summed
+from bss.points.scatter import Scatter, scaled, shared, summed
 
 LEVEL = 0.95
 POWER = 0.8
@@ -106,13 +106,9 @@ def scatters(losses: pd.DataFrame) -> dict[Any, Scatter]:
     ends = losses.to_numpy(float)
     rest = ends - np.median(ends, axis=0)
     rest -= rest.mean(axis=1, keepdims=True)
-    seeds = ends.shape[1] - 1
-    own = (rest**2).sum(axis=1) / seeds
-    pool = agreeing(dict(enumerate(rest)))
-    count = max(len(pool) - 1, 1)  # the seeds' medians cost about one contender's freedom
-    pooled = Scatter(float(own[pool].sum() / count), count * seeds)
-    each = [pooled if i in pool else Scatter(float(own[i]), seeds) for i in range(len(own))]
-    return dict(zip(losses.index, each, strict=True))
+    groups = dict(zip(losses.index, rest, strict=True))
+    # The seeds' medians cost about one contender's freedom.
+    return shared(groups, together=ends.shape[1] - 1)
 
 
 def contrasts(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[K, K], Contrast]:

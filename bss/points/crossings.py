@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.points.censored import Bound, Logs, by_target
-from bss.points.lowest import Between, best_batches
+from bss.points.censored import Between, Bound, Logs, best_batches, by_target
 
 
 @dataclass(frozen=True)

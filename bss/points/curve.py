@@ -11,12 +11,13 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.points.rates import peak_rate
 from bss.tables import POINTS, loss_column
 
@@ -82,23 +83,21 @@ def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         InputError: no run has enough.
     """
     column = loss_column(runs)
-    every = {
-        str(name): int(np.isfinite(run[column].to_numpy(float)).sum())
-        for name, run in runs.groupby("run", sort=False)
-    }
-    few = {name: count for name, count in every.items() if count < FEWEST}
-    if not few:
+    finite = np.isfinite(runs[column].to_numpy(float))
+    counts: Any = pd.Series(finite, runs.index).groupby(runs["run"], sort=False).sum()
+    few = counts.loc[counts < FEWEST]
+    if few.empty:
         return runs, []
-    first = next(iter(few))
-    if len(few) == len(every):
+    first = few.index[0]
+    if len(few) == len(counts):
         raise InputError(
             f"runs: run {first} has {few[first]} values of {column}; it needs {FEWEST}"
         )
     message = (
-        f"{len(few)} of {len(every)} runs are left out, with fewer than {FEWEST} values of "
+        f"{len(few)} of {len(counts)} runs are left out, with fewer than {FEWEST} values of "
         f"{column} (the first: {first})"
     )
-    return runs.loc[~runs["run"].isin(list(few))], [message]
+    return runs.loc[~runs["run"].isin(few.index)], [message]
 
 
 def points(
@@ -165,8 +164,7 @@ def default_targets(
         InputError: no such losses exist: the runs are too short for their warm-up; or a count
             below 1.
     """
-    if count < 1:
-        raise InputError(f"targets: {count} asked for; write how many, 1 or more")
+    check(count >= 1, "targets", count, "how many, 1 or more")
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
     highest, reached = math.inf, {}

@@ -1,6 +1,7 @@
 """What the design of a run table does to a comparison of its batches, told before it is made."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,13 +47,11 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
         batches: [n] of runs, or of their rows, each with one batch.
         taken: [n] steps there.
     """
-    steps: dict[float, float] = {}
-    for batch, step in zip(batches, taken, strict=True):
-        steps[batch] = max(steps.get(batch, 0), step)
-    if len(steps) < 3 or max(steps) < 2 * min(steps):
+    steps: Any = pd.Series([*taken], dtype=float).groupby([*batches]).max()
+    if len(steps) < 3 or steps.index.max() < 2 * steps.index.min():
         return []
-    most = max(steps.values())
-    if most > EQUAL * min(steps.values()):
+    most = steps.max()
+    if most > EQUAL * steps.min():
         return []
     return [
         f"every batch was trained for as many steps ({most:.0f}), so the largest saw the most data "
@@ -63,16 +62,12 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
 
 def _tuned(known: pd.DataFrame) -> list[str]:
     """Of points with their rates."""
-    tried: dict[float, set[float]] = {}
-    for batch, rate in zip(known["batch"], known["peak_lr"], strict=True):
-        tried.setdefault(batch, set()).add(rate)
-    counts = {batch: len(rates) for batch, rates in tried.items()}
-    fewest, most = min(counts.values(), default=0), max(counts.values(), default=0)
-    if fewest == most:
+    counts: Any = known.groupby("batch", sort=False)["peak_lr"].nunique()
+    if counts.nunique() < 2:
         return []
-    at = max(counts, key=lambda batch: counts[batch])
+    fewest, most, at = int(counts.min()), int(counts.max()), counts.idxmax()
     optimism = _optimism(known, least_of(fewest) - least_of(most))
-    if sum(count > 1 for count in counts.values()) == 1:
+    if (counts > 1).sum() == 1:
         return [
             f"lr was tuned at batch {at:g} alone, over {most}: its best{optimism}, so B_opt is "
             "pulled towards it; tune every batch alike, or take one lr (--at-rate)"

@@ -51,22 +51,19 @@ def slopes(lines: Mapping[K, Line]) -> dict[K, Effect]:
     Args:
         lines: x [N] and y [N], positive, at least two distinct x.
     """
-    values, squares, freedom = {}, {}, {}
+    fitted = {}
     for key, (x, y) in lines.items():
         log_x, log_y = np.log(x) - np.mean(np.log(x)), np.log(y)
         spread = float(log_x @ log_x)
         value = float(log_x @ log_y) / spread
         rest = log_y - log_y.mean() - value * log_x
-        values[key] = value, spread
-        squares[key], freedom[key] = float(rest @ rest), len(log_x) - 2
-    every = sum(freedom.values())
+        fitted[key] = value, spread, float(rest @ rest), len(log_x) - 2
+    squares, every = (sum(one[i] for one in fitted.values()) for i in (2, 3))
     measured = {}
-    for key, (value, spread) in values.items():
-        own = pooled = None
-        if freedom[key]:
-            own = Scatter(squares[key] / freedom[key] / spread, freedom[key])
-            pooled = Scatter(sum(squares.values()) / every / spread, every)
-        measured[key] = Effect(value, freedom[key] + 2, own, pooled)
+    for key, (value, spread, own, freedom) in fitted.items():
+        parts = [(own, freedom), (squares, every)] if freedom else []
+        errors = [Scatter(rest / some / spread, some) for rest, some in parts]
+        measured[key] = Effect(value, freedom + 2, *errors)
     return measured
 
 

@@ -43,9 +43,8 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
     for _, group in points.groupby(_KEYS, sort=False, dropna=False):
         records = group.to_dict("records")
         _refuse_repeats(records)
-        tried: dict[float, list] = {rate: [] for rate in sorted(set(group["peak_lr"]))}
-        for record in records:
-            tried[record["peak_lr"]].append(record)
+        own: Any = group.groupby("peak_lr")
+        tried = {rate: some.to_dict("records") for rate, some in own}
         best = min(tried, key=lambda rate: _standing(tried[rate]))
         reached = any(record["reached"] for record in tried[best])
         bracketed = reached and min(tried) < best < max(tried)

@@ -30,7 +30,9 @@ def agreeing(groups: Mapping[K, np.ndarray]) -> list[K]:
     return list(logs)
 
 
-def shared(residuals: Mapping[K, np.ndarray], lost: int = 1) -> dict[K, Scatter]:
+def shared(
+    residuals: Mapping[K, np.ndarray], lost: int = 1, *, together: int = 0
+) -> dict[K, Scatter]:
     """The scatter of each group of residuals: pooled over those that agree, else its own.
 
     Groups leave the pool, the most extreme first, until Levene's test finds no difference. Those
@@ -39,6 +41,7 @@ def shared(residuals: Mapping[K, np.ndarray], lost: int = 1) -> dict[K, Scatter]
     Args:
         residuals: [n] of each group, about what was fitted to it.
         lost: parameters that were fitted to each.
+        together: freedom that several in a pool lose once, by what was taken out of all.
 
     Examples:
         >>> shared({"a": np.array([1.0, -1, 0]), "b": np.array([2.0, -2, 0])})["a"]
@@ -50,7 +53,7 @@ def shared(residuals: Mapping[K, np.ndarray], lost: int = 1) -> dict[K, Scatter]
         for key, rest in free.items()
     }
     pool = agreeing(free)
-    freedom = sum(own[key].freedom for key in pool)
+    freedom = sum(own[key].freedom for key in pool) - together * (len(pool) > 1)
     squares = sum(own[key].variance * own[key].freedom for key in pool)
     return {key: Scatter(squares / freedom, freedom) if key in pool else own[key] for key in own}
 

@@ -45,11 +45,7 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
     """
     if not any(target.best for target in fit.fits):
         raise InputError(f"fit: the {fit.law.name} has no B_opt; leave the law out of `bss fit es`")
-    identified = [
-        (target.E_min, at.value)
-        for target in fit.fits
-        if (at := target.best) is not None and at.value is not None
-    ]
+    identified = [(at.E_min, b.value) for at in fit.fits if (b := at.best) and b.value is not None]
     if not identified:
         raise InputError(
             f"fit: B_opt is identified at no target{_why(fit)}; measure batches on both sides of "

@@ -7,13 +7,13 @@ peak, decay and its shape. All predictions are of whole plans (derived here).
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
 from bss.laws.functional.free import GRID, TIE, free_batches
@@ -73,27 +73,18 @@ class FunctionalBest:
     """The lowest predicted loss for a budget, or the fewest steps to a loss.
 
     Attributes:
-        optimise: "batch" at the rate of the basis, "lr" at a constant batch, or "both".
-        batch: the constant batch of "lr"; by default the best of them.
+        optimise: "batch" at the rate of the basis, "lr" at the best constant batch, or "both".
         target_loss: in nats; with it the fewest steps that reach it within the tokens.
 
     Raises:
-        InputError: on construction, if they contradict each other.
+        InputError: on construction, if `optimise` is none of them.
     """
 
     optimise: Optimise = "batch"
-    batch: int | None = None
     target_loss: float | None = None
 
     def __post_init__(self):
-        if self.optimise not in get_args(Optimise):
-            raise InputError(f"optimise: {self.optimise!r} is unknown; choose batch, lr or both")
-        if self.optimise != "lr" and self.batch is not None:
-            raise InputError(
-                f"batch: {self.batch} given, but it is optimised; give it with optimise 'lr'"
-            )
-        if self.batch is not None and self.batch < 1:
-            raise InputError(f"batch: {self.batch} given; write 1 sequence or more")
+        check(self.optimise in get_args(Optimise), "optimise", self.optimise, "batch, lr or both")
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """The schedule of `search`, whatever its rate."""
@@ -126,8 +117,7 @@ class FunctionalBest:
 
     def _optimised(self, search: "_Search", rate: Rate) -> "_Candidate":
         """The batch and the rate improved in turn, from the best constant."""
-        batches = search.choices if self.batch is None else (self.batch,)
-        constants = [BatchSchedule.constant(batch) for batch in batches]
+        constants = [BatchSchedule.constant(batch) for batch in search.choices]
         score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
         for _ in range(ROUNDS):
             before = score
@@ -196,29 +186,25 @@ def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Can
     return score, chosen
 
 
-def _neighbours(schedule: BatchSchedule, search: _Search) -> list[BatchSchedule]:
+def _neighbours(schedule: BatchSchedule, search: _Search) -> Iterator[BatchSchedule]:
     """Schedules with one start or one batch moved, or a stage put between two."""
-    starts, batches = schedule.starts, schedule.batches
-    moved = []
+    starts, batches, choices = schedule.starts, schedule.batches, search.choices
     for i in range(len(batches)):
-        place = search.choices.index(batches[i]) if batches[i] in search.choices else None
-        for step in (-4, -1, 1, 4):
-            if place is not None and 0 <= place + step < len(search.choices):
-                other = search.choices[place + step]
-                moved.append(BatchSchedule(starts, (*batches[:i], other, *batches[i + 1 :])))
-        if i:
-            end = starts[i + 1] if i + 1 < len(starts) else search.tokens
-            between = min(
-                search.choices, key=lambda b: abs(b * b / batches[i - 1] / batches[i] - 1)
-            )
-            first = starts[i] - (starts[i] - starts[i - 1]) // 10
-            if len(batches) < search.stages and between not in batches and first > starts[i - 1]:
-                inserted = (*starts[:i], first, *starts[i:])
-                moved.append(BatchSchedule(inserted, (*batches[:i], between, *batches[i:])))
-            for share in (-0.3, -0.1, -0.03, 0.03, 0.1, 0.3):
-                side = end - starts[i] if share > 0 else starts[i] - starts[i - 1]
-                start = starts[i] + round(share * side)
-                start = round(start, 4 - len(str(start)))  # to be read and typed
-                if starts[i - 1] < start < end:
-                    moved.append(BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches))
-    return moved
+        place = choices.index(batches[i]) if batches[i] in choices else -math.inf
+        for other in (place + step for step in (-4, -1, 1, 4)):
+            if 0 <= other < len(choices):
+                yield BatchSchedule(starts, (*batches[:i], choices[int(other)], *batches[i + 1 :]))
+        if not i:
+            continue
+        before, at = starts[i - 1], starts[i]
+        end = starts[i + 1] if i + 1 < len(starts) else search.tokens
+        between = min(choices, key=lambda b: abs(b * b / batches[i - 1] / batches[i] - 1))
+        first = at - (at - before) // 10
+        if len(batches) < search.stages and between not in batches and first > before:
+            inserted = (*starts[:i], first, *starts[i:])
+            yield BatchSchedule(inserted, (*batches[:i], between, *batches[i:]))
+        for share in (-0.3, -0.1, -0.03, 0.03, 0.1, 0.3):
+            start = at + round(share * (end - at if share > 0 else at - before))
+            start = round(start, 4 - len(str(start)))  # to be read and typed
+            if before < start < end:
+                yield BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches)

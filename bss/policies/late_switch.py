@@ -6,7 +6,7 @@ Where noise is forgotten within the last part of a run, a large batch is only of
 
 from dataclasses import dataclass
 
-from bss.errors import InputError
+from bss.errors import check
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 
@@ -29,10 +29,8 @@ class LateSwitch:
     batch: int | None = None
 
     def __post_init__(self):
-        if not 0 < self.at < 1:
-            raise InputError(f"at: {self.at:g} is not between 0 and 1; write a share of the tokens")
-        if not self.factor >= 1:
-            raise InputError(f"factor: {self.factor:g} does not grow the batch; write 1 or more")
+        check(0 < self.at < 1, "at", self.at, "a share of the tokens between 0 and 1")
+        check(self.factor >= 1, "factor", self.factor, "1 or more, by which the batch grows")
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """The switch; it needs nothing but the batches measured, for the limits."""

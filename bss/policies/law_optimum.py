@@ -8,7 +8,7 @@ enough for the noise of the small one to be forgotten.
 import itertools
 from dataclasses import dataclass
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws import EsFit
 from bss.laws.es import FAMILIES
 from bss.policies.policy import Basis, Limits
@@ -30,10 +30,8 @@ class LawOptimum:
     settle: float = 0.1
 
     def __post_init__(self):
-        if not 0 < self.settle < 1:
-            raise InputError(
-                f"settle: {self.settle:g} is not between 0 and 1; write a share of the tokens"
-            )
+        share = "a share of the tokens between 0 and 1"
+        check(0 < self.settle < 1, "settle", self.settle, share)
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """The best pair.

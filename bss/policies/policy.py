@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate
@@ -66,8 +66,7 @@ class Choices:
 
     def check_switch(self) -> None:
         """Raises InputError where only one stage may be taken, for a policy that switches once."""
-        if self.stages < 2:
-            raise InputError(f"stages: {self.stages} given; a late switch has 2, allow as many")
+        check(self.stages >= 2, "stages", self.stages, "2 or more, as a late switch has 2")
 
 
 def through(

@@ -20,8 +20,8 @@ from bss.laws.fitting.estimate import Options
 from bss.points import rates
 from bss.points.batches import alike
 from bss.points.measuring import measure_points
-from bss.policies.derived import derive_schedule
 from bss.policies.functional_best import FunctionalBest, assumed_rate
+from bss.policies.measured import derive_schedule
 from bss.policies.policy import Basis, Limits
 from bss.report.results import Reported
 from bss.schedules.batch import BatchSchedule

@@ -19,8 +19,7 @@ from bss.rules.mccandlish import MCCANDLISH, NOISE_SCALE
 from bss.rules.minicpm import MINICPM
 from bss.rules.nanochat import NANOCHAT, NANOCHAT_SCALING
 from bss.rules.power_lines import POWER_LINES, POWER_LINES_CRITICAL, POWER_LINES_DECAY
-from bss.rules.rule import Answer, Rule, answer
-from bss.rules.scaling import Change, Scaling
+from bss.rules.rule import Answer, Change, Rule, Scaling, answer
 from bss.rules.sde import SDE
 from bss.rules.setting import Hyperparameters, Setting
 from bss.rules.square_root import SQUARE_ROOT

@@ -7,7 +7,7 @@ batch grows as D^.45, a power without a constant, so it is no rule here.
 Golden: along that batch the rate falls as D^−.28 (Eq. 10).
 """
 
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 

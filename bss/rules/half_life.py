@@ -8,7 +8,7 @@ Golden: .95 at batch 512 is .9999 at batch 1 (Fig. 1).
 
 from dataclasses import replace
 
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 

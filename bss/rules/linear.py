@@ -5,7 +5,7 @@ multiplied by k, multiply the learning rate by k, and keep all else; SGD with mo
 up to 8192 images. Golden: .1 at 256 becomes .1·32 at 8192 (Table 2).
 """
 
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 

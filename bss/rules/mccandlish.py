@@ -5,8 +5,7 @@ The critical batch is about the gradient noise scale. The best rate of SGD is
 Golden: at B = B_noise it is half of that at large batches.
 """
 
-from bss.rules.rule import Rule
-from bss.rules.scaling import Change, Scaling
+from bss.rules.rule import Change, Rule, Scaling
 from bss.rules.setting import Hyperparameters, Setting
 
 

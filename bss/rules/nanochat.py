@@ -12,8 +12,7 @@ the same model, so what is said of the budget is said at these.
 
 import math
 
-from bss.rules.rule import Rule
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Rule, Scaling, ratio
 from bss.rules.setting import Hyperparameters, Setting
 
 _BATCH, _TOKENS = 2**19, 10.5 * (84_935_808 + 25_165_824)

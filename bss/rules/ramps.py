@@ -42,12 +42,9 @@ class Ramp:
         """
         check(seq_len >= 1, "seq_len", seq_len, "1 or more")
         budget = self.tokens if tokens is None else tokens
-        whole = {
-            start * budget // self.tokens: max(1, round(batch / seq_len))
-            for start, batch in zip(
-                self.batch_tokens.starts, self.batch_tokens.batches, strict=True
-            )
-        }
+        starts = (start * budget // self.tokens for start in self.batch_tokens.starts)
+        batches = (max(1, round(batch / seq_len)) for batch in self.batch_tokens.batches)
+        whole = dict(zip(starts, batches, strict=True))
         return BatchSchedule(tuple(whole), tuple(whole.values()))
 
 

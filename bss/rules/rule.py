@@ -1,11 +1,15 @@
-"""A rule as a value: what it says of a setting, where that comes from, and where it holds."""
+"""Rules as values: what one says of a setting, or of a change, where it comes from and holds.
+
+A `Rule` speaks of a setting; a `Scaling` goes from what is right at one batch to what is right at
+another.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NoReturn
 
 from bss.errors import InputError
-from bss.rules.setting import Hyperparameters, Setting
+from bss.rules.setting import Hyperparameters, Setting, check_positive
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Rule:
             InputError: the setting lacks what it needs.
         """
         if missing := self.missing(setting):
-            raise InputError(f"{missing[0]}: missing; the rule of {self.source} needs it; give it")
+            _refuse(self.source, missing[0])
         return self.law(setting)
 
     def missing(self, setting: Setting) -> tuple[str, ...]:
@@ -80,3 +84,62 @@ def answer(name: str, rule: Rule, setting: Setting) -> Answer:
         hyperparameters, outside = rule(setting), rule.outside(setting)
         in_range = not outside if rule.fitted else None
     return Answer(name, rule.source, rule.batch, hyperparameters, in_range, outside, missing)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes from the reference.
+
+    Attributes:
+        batch_tokens: the new batch, in tokens.
+        horizon: the new budget over that of the reference.
+        noise_scale: the gradient noise scale, in tokens, for a rule that needs it.
+
+    Raises:
+        InputError: on construction, if one is not positive.
+    """
+
+    batch_tokens: float
+    horizon: float = 1.0
+    noise_scale: float | None = None
+
+    def __post_init__(self):
+        for name in ("batch_tokens", "horizon", "noise_scale"):
+            check_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How hyperparameters follow the batch; those that a rule does not speak of stay.
+
+    Attributes:
+        source: the paper and its equation.
+        law: of the reference, which has a batch, and the change; the batch is set for it.
+        needs: attributes of the change that it cannot do without.
+    """
+
+    source: str
+    law: Callable[[Hyperparameters, Change], Hyperparameters]
+    needs: tuple[str, ...] = ()
+
+    def __call__(self, reference: Hyperparameters, change: Change) -> Hyperparameters:
+        """The hyperparameters at the new batch.
+
+        Raises:
+            InputError: the reference has no batch, or the change lacks what the rule needs.
+        """
+        if reference.batch_tokens is None:
+            _refuse(self.source, "batch_tokens of the reference")
+        for name in (name for name in self.needs if getattr(change, name) is None):
+            _refuse(self.source, name)
+        return replace(self.law(reference, change), batch_tokens=change.batch_tokens)
+
+
+def ratio(reference: Hyperparameters, change: Change) -> float:
+    """The new batch over that of the reference."""
+    assert reference.batch_tokens is not None  # a Scaling has refused it
+    return change.batch_tokens / reference.batch_tokens
+
+
+def _refuse(source: str, missing: str) -> NoReturn:
+    raise InputError(f"{missing}: missing; the rule of {source} needs it; give it")

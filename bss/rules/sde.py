@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 
 from bss.errors import InputError
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 

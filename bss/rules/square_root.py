@@ -7,7 +7,7 @@ the batch, as arXiv 1706.02677 prints in Table 2 beside the linear rule, which i
 
 import math
 
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 

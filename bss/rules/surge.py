@@ -8,7 +8,7 @@ below it the rule is √B.
 
 import math
 
-from bss.rules.scaling import Change, Scaling
+from bss.rules.rule import Change, Scaling
 from bss.rules.setting import Hyperparameters
 
 

@@ -6,7 +6,7 @@ confirms it below the critical batch. Golden: the latter finds B/(η·λ·D) con
 63 to 2016 sequences at a fixed rate, so that λ grows 32 times.
 """
 
-from bss.rules.scaling import Change, Scaling, ratio
+from bss.rules.rule import Change, Scaling, ratio
 from bss.rules.setting import Hyperparameters
 
 

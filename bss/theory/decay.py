@@ -16,7 +16,7 @@ from bss.theory.fsl import Drive, RiskLaw, law_curve, limit_law
 from bss.theory.search import minimum
 
 GRID = 30
-_SMALLEST = math.exp(-14)  # of the largest rate
+_SMALLEST = -14.0  # logarithm of the rates tried
 _TOLERANCE = 1e-6
 
 
@@ -42,20 +42,18 @@ def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
     return float(law_curve(law, drive, [end], tolerance=_TOLERANCE)[0])
 
 
-def best_peak(
-    source: float, capacity: float, data: float, share: float, *, largest: float = 1.0
-) -> tuple[float, float]:
-    """The peak rate up to `largest` with the lowest risk, and that risk; noise of variance 1.
+def best_peak(source: float, capacity: float, data: float, share: float) -> tuple[float, float]:
+    """The peak rate up to 1 with the lowest risk, and that risk; noise of variance 1.
 
     Arguments as in `decayed_risk`; the law is that of infinite width.
     """
     _check(data, share)
-    law = limit_law(source, capacity, 1.0, largest * data * (1 + 1e-9))
+    law = limit_law(source, capacity, 1.0, data * (1 + 1e-9))
 
     def risk(log_peak: float) -> float:
         return decayed_risk(law, math.exp(log_peak), data, share)
 
-    grid = np.linspace(math.log(largest * _SMALLEST), math.log(largest), GRID)
+    grid = np.linspace(_SMALLEST, 0.0, GRID)
     place, lowest = minimum(risk, grid, np.array([risk(at) for at in grid]))
     return math.exp(place), lowest
 

@@ -7,15 +7,21 @@ On the intrinsic clock both data and noise see the ratio r = b/η alone (as in a
 with u the time left, is solved by r ∝ sqrt(K [e + σ²]), clipped. Any rate and batch of that ratio
 reach the same loss with the same data; they differ in steps, ∫ du/η, fewest where the rate is
 never lowered before the batch is at its bound (derived here).
+
+The exact risk of such schedules, which change at every step, is that of the second moments of
+`bss.theory.regression`, in O(M) per step by a scan.
 """
 
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import root_scalar
 
 from bss.errors import InputError
 from bss.theory.optimal import Budget
+from bss.theory.regression import Task, check_rate
 from bss.theory.search import minimum
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -53,32 +59,30 @@ class Member:
     steps: float
 
 
-def water_fill(
-    weight: np.ndarray, widths: np.ndarray, total: float, low: float, high: float = np.inf
-) -> np.ndarray:
-    """The r [N] in [low, high] that minimises Σ widths·weight/r with Σ widths·r = total.
+def water_fill(weight: np.ndarray, widths: np.ndarray, total: float, low: float) -> np.ndarray:
+    """The r [N] of `low` or more that minimises Σ widths·weight/r with Σ widths·r = total.
 
-    It is C·sqrt(weight) clipped to the bounds; weight and widths [N] and low are positive.
+    It is C·sqrt(weight), or `low` where that is more; weight and widths [N] and low are positive.
 
     Raises:
-        InputError: no r within the bounds spends the total.
+        InputError: the total is less than `low` takes.
     """
-    length = float(widths.sum())
-    if not low * length <= total <= high * length:
+    least = low * float(widths.sum())
+    if not total >= least:
         raise InputError(
-            f"data: {total:g} cannot be spent within the bounds of the batch, which take "
-            f"{low * length:g} to {high * length:g}; change the budget or the bounds"
+            f"data: {total:g} cannot be spent, as the smallest batch takes {least:g}; raise the "
+            "budget or lower the bound"
         )
     shape = np.sqrt(weight)
 
     def filled(log_multiplier: float) -> np.ndarray:
-        return np.clip(np.exp(log_multiplier) * shape, low, high)
+        return np.maximum(np.exp(log_multiplier) * shape, low)
 
     def excess(log_multiplier: float) -> float:
         return float(widths @ filled(log_multiplier)) / total - 1
 
     bottom = np.log(low / shape.max())
-    top = np.log(min(high, total / widths.min()) / shape.min())
+    top = np.log(total / widths.min() / shape.min())
     if excess(bottom) >= 0 or excess(top) <= 0:  # all at a bound, to rounding
         return filled(bottom if excess(bottom) >= 0 else top)
     return filled(root_scalar(excess, bracket=(bottom, top), xtol=1e-14).root)
@@ -115,7 +119,7 @@ def fewest_steps(best: JointOptimum) -> Member:
 
 
 def unroll(best: JointOptimum, one: Member) -> tuple[np.ndarray, np.ndarray]:
-    """A member step by step, as `bss.theory.varying` takes it: rates [K] and batches [K].
+    """A member step by step, as `varying_risks` takes it: rates [K] and batches [K].
 
     Batches stay real numbers; the last step may reach beyond the horizon.
     """
@@ -128,6 +132,29 @@ def unroll(best: JointOptimum, one: Member) -> tuple[np.ndarray, np.ndarray]:
     batches = np.exp(np.interp(places, best.left, log_batches))
     # exp(log(batch)) may fall below the smallest.
     return np.array(rates), np.maximum(batches, best.budget.min_batch)
+
+
+def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    """Excess risk, [K + 1] float64, before the first step and after each, from zero.
+
+    Rates [K] are 0 or more, batches [K] are samples per step.
+
+    Raises:
+        InputError: the arrays do not match, or a rate is not stable at its batch.
+    """
+    rates, batches = np.asarray(rates, np.float64), np.asarray(batches, np.float64)
+    if rates.ndim != 1 or rates.shape != batches.shape:
+        raise InputError(f"rates {rates.shape} and batches {batches.shape} must be [K] and [K]")
+    if not np.all(rates >= 0):
+        raise InputError("lr: a rate is negative or no number; write rates of 0 or more")
+    # A rate that is stable at some batch is so at every larger one: few pairs need checking.
+    order = np.lexsort((-rates, batches))
+    fastest = np.maximum.accumulate(np.concatenate([[0.0], rates[order]]))
+    for step in order[fastest[1:] > fastest[:-1]]:
+        check_rate(task, float(rates[step]), float(batches[step]))
+    with jax.enable_x64(True):
+        arrays = (task.eigenvalues, task.target, task.noise, rates, batches)
+        return np.asarray(_scan(*(jnp.asarray(np.asarray(a, np.float64)) for a in arrays)))
 
 
 def _member(best: JointOptimum, batches: np.ndarray) -> Member:
@@ -151,3 +178,15 @@ def _both_ends(horizon: float) -> tuple[np.ndarray, np.ndarray]:
     middle, reach = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
     points = middle[:, None] + reach[:, None] * _POINTS
     return points.ravel(), (reach[:, None] * _WEIGHTS).ravel()
+
+
+@jax.jit
+def _scan(eigenvalues, start, noise, rates, batches):
+    def step(moments, settings):
+        rate, batch = settings
+        twice_risk = eigenvalues @ moments
+        kicked = rate**2 / batch * eigenvalues * (eigenvalues * moments + twice_risk + noise)
+        return (1 - rate * eigenvalues) ** 2 * moments + kicked, twice_risk / 2
+
+    moments, risks = jax.lax.scan(step, start, (rates, batches))
+    return jnp.append(risks, eigenvalues @ moments / 2)

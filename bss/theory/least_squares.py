@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss.errors import InputError, check
+from bss.errors import check
 
 AVERAGES = ("start", "tail", "exponential")
 PER_OCTAVE = 8
@@ -96,10 +96,10 @@ class Procedure:
     def __post_init__(self):
         check(0 < self.overhead <= 1, "overhead", self.overhead, "a fraction up to 1, as 0.2")
         check(0 < self.rate_cap < 1, "rate cap", self.rate_cap, "a share between 0 and 1")
-        if self.rates < 3 or self.per_octave < 1:
-            raise InputError("rates: give at least 3 step sizes and a batch per octave")
-        if self.average not in AVERAGES:
-            raise InputError(f"average: {self.average!r} given; choose of {', '.join(AVERAGES)}")
+        check(self.rates >= 3, "rates", self.rates, "at least 3 step sizes")
+        check(self.per_octave >= 1, "per_octave", self.per_octave, "at least a batch per octave")
+        known = f"one of {', '.join(AVERAGES)}"
+        check(self.average in AVERAGES, "average", self.average, known)
         check(0 < self.tail <= 1, "tail", self.tail, "a share of at most 1")
 
 

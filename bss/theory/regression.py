@@ -22,7 +22,7 @@ from scipy.special import zeta
 from bss.errors import InputError, check
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.theory.secular import Diagonalisation, diagonalise
+from bss.theory.secular import diagonalise
 
 MOST_MODES = 2**14  # whose eigenvectors take 2 GB
 
@@ -76,10 +76,8 @@ class Task:
 
 def check_exponents(source: float, capacity: float) -> None:
     """Refuses capacity ≤ 1 (the features would have infinite variance) and source ≤ 0."""
-    if not 0 < source < math.inf:
-        raise InputError(f"source: {source} given; the source exponent s must be above 0")
-    if not 1 < capacity < math.inf:
-        raise InputError(f"capacity: {capacity} given; the capacity exponent β must be above 1")
+    check(0 < source < math.inf, "source", source, "a source exponent s above 0")
+    check(1 < capacity < math.inf, "capacity", capacity, "a capacity exponent β above 1")
 
 
 @dataclass(frozen=True)
@@ -133,13 +131,14 @@ class Propagator:
     """SGD of one rate and batch, diagonalised: what moves second moments through a stage.
 
     Attributes:
-        basis: of I − (one step).
+        values, vectors: eigenvalues [M] and eigenvectors [M, M], as columns, of I − (one step).
         log_decay: [M], log of the factor by which each eigenvector shrinks in a step.
         forcing: [M], the label noise that enters in a step, along the eigenvectors.
         readout: [M], excess risk per unit of each eigenvector.
     """
 
-    basis: Diagonalisation
+    values: np.ndarray
+    vectors: np.ndarray
     log_decay: np.ndarray
     forcing: np.ndarray
     readout: np.ndarray
@@ -150,26 +149,26 @@ def propagator(task: Task, rate: float, batch: float) -> Propagator:
     check_rate(task, rate, batch)
     eigenvalues, coupling = task.eigenvalues, rate**2 / batch
     diagonal = eigenvalues * (2 * rate - (rate**2 + coupling) * eigenvalues)
-    basis = diagonalise(diagonal, math.sqrt(coupling) * eigenvalues)
-    forcing = math.sqrt(coupling) * task.noise * basis.overlap
-    readout = basis.overlap / (2 * math.sqrt(coupling))
-    return Propagator(basis, np.log1p(-basis.values), forcing, readout)
+    values, vectors, overlap = diagonalise(diagonal, math.sqrt(coupling) * eigenvalues)
+    forcing = math.sqrt(coupling) * task.noise * overlap
+    readout = overlap / (2 * math.sqrt(coupling))
+    return Propagator(values, vectors, np.log1p(-values), forcing, readout)
 
 
 def coordinates(step: Propagator, moments: np.ndarray) -> np.ndarray:
     """Second moments [..., M] along the eigenvectors [..., M]."""
-    return moments @ step.basis.vectors
+    return moments @ step.vectors
 
 
 def evolve(step: Propagator, start: np.ndarray, steps: np.ndarray | float) -> np.ndarray:
     """Coordinates [..., M] after steps [...], each from its start [..., M] or from one for all."""
     exponent = np.asarray(steps, np.float64)[..., None] * step.log_decay
-    return np.exp(exponent) * start - np.expm1(exponent) / step.basis.values * step.forcing
+    return np.exp(exponent) * start - np.expm1(exponent) / step.values * step.forcing
 
 
 def advance(step: Propagator, moments: np.ndarray, steps: np.ndarray | float) -> np.ndarray:
     """Second moments [..., M] after `steps` more steps; shapes as in `evolve`."""
-    return evolve(step, coordinates(step, moments), steps) @ step.basis.vectors.T
+    return evolve(step, coordinates(step, moments), steps) @ step.vectors.T
 
 
 def final_risk(task: Task, run: Sequence[Stage]) -> float:
@@ -202,5 +201,5 @@ def risk_curve(task: Task, run: Sequence[Stage], at: Sequence[float] | np.ndarra
         start = coordinates(step, moments)
         inside = (counts >= begin) & ((counts < end) | (i == len(run) - 1))
         risks[inside] = evolve(step, start, counts[inside] - begin) @ step.readout
-        moments, begin = evolve(step, start, stage.steps) @ step.basis.vectors.T, end
+        moments, begin = evolve(step, start, stage.steps) @ step.vectors.T, end
     return risks

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.theory.exponents import Slope, slope
 from bss.theory.regression import Propagator, Task, advance, coordinates, evolve, propagator
 from bss.theory.search import minimum
@@ -66,7 +66,7 @@ def switch_risks(run: TwoStage, data: int, after: np.ndarray) -> np.ndarray:
     Steps are real numbers here, so that the risk is a smooth function of the switch point.
     """
     before = evolve(run.small, coordinates(run.small, run.task.target), (data - after) / run.first)
-    start = coordinates(run.large, before @ run.small.basis.vectors.T)
+    start = coordinates(run.large, before @ run.small.vectors.T)
     return evolve(run.large, start, after / run.last) @ run.large.readout
 
 
@@ -78,8 +78,7 @@ def best_switch(run: TwoStage, data: int) -> Switch:
     Raises:
         InputError: the budget does not hold one step of the large batch.
     """
-    if data <= run.last:
-        raise InputError(f"data: {data} samples; write more than the largest batch, {run.last}")
+    check(data > run.last, "data", data, f"more samples than the largest batch, {run.last}")
     grid = np.linspace(np.log(run.last / data), 0.0, GRID)
 
     def risks(log_share: Any) -> np.ndarray:

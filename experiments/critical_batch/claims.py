@@ -14,9 +14,16 @@ import pandas as pd
 
 from bss.files import read_json
 from bss.laws import CriticalFit
-from bss.laws.critical.judged import largest, line_of, line_scatters, ratio, step_noise
+from bss.laws.critical.judged import (
+    exponent,
+    largest,
+    line_of,
+    line_scatters,
+    over_groups,
+    ratio,
+    step_noise,
+)
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.judged import exponent, over_groups
 from bss.points.claims import Claim, untestable
 from bss.points.contrasts import Effect
 from bss.points.effects import apart

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from bss.laws.critical.judged import largest
+from bss.laws.critical.judged import exponent, largest, over_groups, residuals
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.judged import exponent, over_groups, residuals
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
 from bss.points.claims import Claim
 from bss.points.contrasts import Effect

@@ -6,9 +6,8 @@ from importlib.resources import files
 import pandas as pd
 
 from bss.laws import CriticalFit, fit_critical
-from bss.laws.critical.judged import line_of, log_error
+from bss.laws.critical.judged import by_values, exponent, line_of, log_error
 from bss.laws.fitting.estimate import Options
-from bss.laws.fitting.judged import by_values, exponent
 from bss.points.claims import Claim, untestable
 from bss.tables import read_points
 from experiments.critical_batch.statements import (

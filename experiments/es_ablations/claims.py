@@ -13,10 +13,9 @@ import pandas as pd
 
 from bss.files import read_json
 from bss.laws.es.compare import compare
-from bss.points.claims import Claim, claim, untestable
+from bss.points.claims import Claim, claim, rises, untestable
 from bss.points.contrasts import contrasts, over_seeds
 from bss.points.crossings import growth, mean
-from bss.points.rises import rises
 from bss.points.standings import NO_WORSE, compared_loss
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import Config, betas, left_out

@@ -23,7 +23,7 @@ from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
 from bss.policies import POLICIES
-from bss.policies.derived import derive_schedule
+from bss.policies.measured import derive_schedule
 from bss.policies.policy import Basis, Limits
 from bss.report import write_report
 from bss.schedules.batch import BatchSchedule

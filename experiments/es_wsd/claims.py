@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from bss.files import read_json
-from bss.points.claims import Claim, Source, untestable
+from bss.points.claims import Claim, Source, rises, untestable
 from bss.points.contrasts import Effect, contrasts
 from bss.points.crossings import growth
-from bss.points.rises import rises
 from bss.points.scatter import Scatter
 from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
 from bss.schedules.batch import BatchSchedule

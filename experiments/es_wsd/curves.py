@@ -9,10 +9,9 @@ import pandas as pd
 
 from bss.laws.es.compare import compare
 from bss.points.censored import by_target
-from bss.points.claims import Claim, bounded, claim, untestable
+from bss.points.claims import Claim, bounded, claim, rises, untestable
 from bss.points.contrasts import Contrast, Effect, judge, measured_pairs, over_seeds
 from bss.points.crossings import growth, optima
-from bss.points.rises import rises
 from experiments.es_wsd.measure import Laws
 from experiments.hypotheses import lower
 

@@ -14,8 +14,8 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
+from bss.points.censored import parabola_minimum
 from bss.points.crossings import mean
-from bss.points.lowest import parabola_minimum
 from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender, contender_table

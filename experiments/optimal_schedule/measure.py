@@ -10,7 +10,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.theory.exponents import Powers, slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
-from bss.theory.joint import fewest_steps, joint_optimum, member, unroll
+from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varying_risks
 from bss.theory.optimal import batch_schedule, constant_optimum, optimum
 from bss.theory.regression import Stage, final_risk, risk_curve, stages
 from bss.theory.switch import (
@@ -20,7 +20,6 @@ from bss.theory.switch import (
     catch_up_time,
     switch_exponent,
 )
-from bss.theory.varying import varying_risks
 from experiments.optimal_schedule.claims import QUANTITIES
 from experiments.optimal_schedule.study import Study
 

@@ -10,8 +10,8 @@ from bss.schedules import rates
 from bss.theory.decay import best_peak, decay_order
 from bss.theory.exponents import slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
+from bss.theory.joint import varying_risks
 from bss.theory.regression import Stage
-from bss.theory.varying import varying_risks
 from experiments.optimal_schedule.measure import Part
 from experiments.optimal_schedule.study import Study
 

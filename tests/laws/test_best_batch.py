@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bss.laws.best_batch import Alike, of_valley
+from bss.laws.fitting.estimate import Alike, of_valley
 from bss.points.valley import Valley
 
 GRID = np.log(2.0) * np.linspace(-3, 9, 241)  # an eighth of the smallest batch to 8 times the last

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.points.censored import Logs
-from bss.points.lowest import Between, best_batches, parabola_minimum
+from bss.points.censored import Between, Logs, best_batches, parabola_minimum
 
 
 def curve(least, batches=(1, 2, 4, 8, 16), missed=()):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bss.points.claims import rises
 from bss.points.crossings import Rise
-from bss.points.rises import rises
 
 SURE = (2.0, 2.1, 1.9, 2.05)
 FLAT = (0.0, 0.01, -0.01, 0.0)

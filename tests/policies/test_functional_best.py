@@ -93,7 +93,7 @@ def test_both_is_at_least_as_good_as_either(fit):
     assert len(schedule.batches) == 1
     assert rate.decay > 0
     assert rate.peak <= RATE.peak
-    held, _ = best_schedule(fit, optimise="lr", batch=8)
+    held, _ = best_schedule(fit, limits=Limits(min_batch=8, max_batch=8), optimise="lr")
     assert held == BatchSchedule.constant(8)
 
 
@@ -116,8 +116,7 @@ def test_bounds_and_multiples_are_kept(fit):
 @pytest.mark.parametrize(
     ("changes", "options", "told"),
     [
-        ({}, {"optimise": "all"}, "choose batch, lr or both"),
-        ({}, {"batch": 4}, "give it with optimise 'lr'"),
+        ({}, {"optimise": "all"}, "write batch, lr or both"),
         ({}, {"limits": Limits(4, 8, min_batch=5, max_batch=7)}, "no multiple of 8"),
         ({}, {"limits": Limits(min_batch=8, max_batch=4)}, "the smaller first"),
         ({"status": "not converged", "identified": False}, {}, "fit: not converged"),

@@ -67,7 +67,10 @@ def test_it_makes_the_schedule_on_the_command_line(own, capsys):
         (("--policy", "mypolicy:NUMBER"), "mypolicy:NUMBER is int; expected Policy"),
         (("--policy", "mypolicy:nothing"), "gave None; expected a BatchSchedule"),
         (("--policy", "late-swich"), "did you mean 'late-switch'? choose one of follow-optimum"),
-        (("--policy", "late-switch", "--set", "at=2"), "at: 2 is not between 0 and 1"),
+        (
+            ("--policy", "late-switch", "--set", "at=2"),
+            "at: 2.0 given; write a share of the tokens",
+        ),
         (("--policy", "late-switch", "--set", "when=2"), "late-switch.when is not a field"),
         (("--policy", "late-switch", "--set", "at"), "expected NAME=VALUE"),
         (("--policy", "late-switch", "--stages", "1"), "a late switch has 2"),

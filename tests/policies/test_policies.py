@@ -113,7 +113,7 @@ def test_the_late_switch_grows_the_smallest_batch_unless_told(planted):
     assert str(LateSwitch()(basis, TOKENS, Limits())) == "0:1 1.4M:8"
     assert str(LateSwitch(0.5, 3, 6)(basis, TOKENS, Limits())) == "0:6 1M:18"
     assert str(LateSwitch(0.5, 3, 6)(basis, TOKENS, Limits(max_batch=6))) == "6"
-    with pytest.raises(InputError, match=r"factor: 0\.5 does not grow"):
+    with pytest.raises(InputError, match=r"factor: 0\.5 given; write 1 or more"):
         LateSwitch(factor=0.5)
 
 

@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from bss.laws import EsFit
-from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS
 from bss.laws.es.surface import SurfaceParameters
 from bss.laws.es.values import TargetFit
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import BestBatch, Estimate
 from bss.points.curve import points
 from bss.report.results import CONTENDERS
 

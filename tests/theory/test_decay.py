@@ -6,7 +6,7 @@ import pytest
 from bss.errors import InputError
 from bss.theory.decay import best_peak, decay_order, decayed_risk
 from bss.theory.exponents import slope
-from bss.theory.fsl import drive_of, finite_law, law_curve
+from bss.theory.fsl import drive_of, finite_law, law_curve, limit_law
 from bss.theory.regression import Stage, Task
 
 LAW = finite_law(Task(0.5, 2, 32))
@@ -38,9 +38,10 @@ def test_risks_at_the_best_peak_fall_as_in_theory(source, capacity, share):
 
 def test_a_best_peak_is_no_worse_than_another():
     peak, risk = best_peak(1.0, 2.0, 1e6, 0.2)
+    law = limit_law(1.0, 2.0, 1.0, 1e6)
     assert 0 < peak < 1
     for other in (0.5, 0.01):
-        assert best_peak(1.0, 2.0, 1e6, 0.2, largest=peak * other)[1] > risk
+        assert decayed_risk(law, peak * other, 1e6, 0.2) > risk
 
 
 @pytest.mark.parametrize(("data", "share", "told"), [(1, 0.2, "data"), (1e4, 1.2, "share")])

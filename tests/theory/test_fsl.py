@@ -5,8 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 from bss.errors import InputError
-from bss.theory.fsl import Drive, drive_of, finite_law, law_curve, limit_law
-from bss.theory.kernels import power_kernel
+from bss.theory.fsl import Drive, drive_of, finite_law, law_curve, limit_law, power_kernel
 from bss.theory.regression import Stage, Task, risk_curve
 
 

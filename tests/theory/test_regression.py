@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
+from bss.theory.joint import varying_risks
 from bss.theory.regression import (
     Stage,
     Task,
@@ -18,7 +19,6 @@ from bss.theory.regression import (
     stable_rate,
     stages,
 )
-from bss.theory.varying import varying_risks
 
 
 def looped(task: Task, run: list[Stage]) -> np.ndarray:

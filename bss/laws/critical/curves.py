@@ -85,16 +85,15 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[St
 
 
 def _check_units(points: pd.DataFrame, unit: str) -> None:
-    records = points.to_dict("records")
-    lengths = sorted({row["seq_len"] for row in records if np.isfinite(row["seq_len"])})
-    if unit == "tokens" and not all(np.isfinite(row["seq_len"]) for row in records):
+    lengths = sorted(points["seq_len"].dropna().unique())
+    if unit == "tokens" and bool(points["seq_len"].isna().any()):
         raise InputError("seq_len: missing, so batches cannot be put in tokens; add the column")
     if unit == "sequences" and len(lengths) > 1:
         raise InputError(
             f"seq_len: {', '.join(f'{n:g}' for n in lengths)} are mixed; fit each length on its "
             "own, or count batches in tokens (--unit tokens)"
         )
-    for row in records if "batch_tokens" in points else ():
+    for row in points.to_dict("records") if "batch_tokens" in points else ():
         size = row["batch"] * row["seq_len"]
         if np.isfinite(size) and row["batch_tokens"] != size:
             raise InputError(

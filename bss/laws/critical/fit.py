@@ -11,18 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check
+from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
-from bss.laws.critical.shape import (
-    Allowance,
-    critical_batch,
-    fit_shapes,
-    interpolated_batch,
-    log_steps,
-    profile_interval,
-    refit_shapes,
-)
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate, Options, interval
 
@@ -35,7 +27,6 @@ def fit_critical(
     *,
     overhead: float = 0.2,
     reference: float = 256,
-    free_alpha: bool = False,
     unit: str = "sequences",
     options: Options | None = None,
 ) -> CriticalFit:
@@ -45,35 +36,32 @@ def fit_critical(
         points: as `bss.tables.read_points` gives it.
         overhead: r, the fraction of steps above linear scaling that is allowed.
         reference: B_ref, a batch in the regime of linear scaling, in `unit`.
-        free_alpha: fit α of S = a + b/B^α, which takes four batches, in place of 1.
         unit: of batches: "sequences", or "tokens" to compare context lengths.
         options: how intervals are made.
 
     Raises:
         InputError: a setting out of range, or a table that `steps_curves` refuses.
     """
-    options, allowed = options or DEFAULTS, Allowance(overhead, reference)
-    if not 0 < overhead < np.inf:
-        raise InputError(f"overhead: {overhead:g} is no positive fraction; write 0.2 for 20%")
+    options, allowed = options or DEFAULTS, shape.Allowance(overhead, reference)
+    check(0 < overhead < np.inf, "overhead", overhead, "a positive fraction, 0.2 for 20%")
     curves, warnings = steps_curves(points, unit)
-    _check_batches(curves, reference, free_alpha)
-    fitted = {False: _fit(curves, False, options)}
-    if all(len(curve.batch) > LEAST_BATCHES for curve in curves):
-        fitted[True] = _fit(curves, True, options)
-    chosen, level = fitted[free_alpha], options.level
-    fits = tuple(_critical_batch(i, chosen, free_alpha, allowed, level) for i in range(len(curves)))
+    _check_reference(curves, reference)
+    held, level = _fit(curves, 1.0, options), options.level
+    enough = all(len(curve.batch) > LEAST_BATCHES for curve in curves)
+    free = _fit(curves, None, options) if enough else None
+    fits = tuple(_critical_batch(i, held, allowed, level) for i in range(len(curves)))
     warnings += [text for fit in fits for text in _warnings(fit, allowed)]
     values = [at.cbs.value for at in fits]
-    laws, refused, notes = laws_of(curves, values, chosen.by_law(allowed)[1], level)
+    laws, refused, notes = laws_of(curves, values, held.by_law(allowed)[1], level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
-    rows = definitions(fitted, bracketed, allowed, variables, level)
+    rows = definitions(held, free, bracketed, allowed, variables, level)
     how = {"resamples": options.resamples, "level": level, "warnings": (*warnings, *notes)}
     return CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
 
 
-def _check_batches(curves: Sequence[StepsCurve], reference: float, free_alpha: bool) -> None:
+def _check_reference(curves: Sequence[StepsCurve], reference: float) -> None:
     for curve in curves:
         low, high = curve.batch[0], curve.batch[-1]
         if not low <= reference <= high:
@@ -81,40 +69,26 @@ def _check_batches(curves: Sequence[StepsCurve], reference: float, free_alpha: b
                 f"reference batch: {reference:g} is outside the batches of {curve.name}, "
                 f"{low:g} to {high:g}; choose one among them"
             )
-        if free_alpha and len(curve.batch) <= LEAST_BATCHES:
-            raise InputError(
-                f"alpha: {curve.name} has {len(curve.batch)} batches, a free exponent needs "
-                f"{LEAST_BATCHES + 1}; measure more or hold it at 1"
-            )
 
 
-def _fit(curves: Sequence[StepsCurve], free_alpha: bool, options: Options) -> Fitted:
-    alpha = None if free_alpha else 1.0
-    shapes = fit_shapes(curves, alpha)
-    draws = refit_shapes(curves, shapes, alpha, resamples=options.resamples, seed=options.seed)
+def _fit(curves: Sequence[StepsCurve], alpha: float | None, options: Options) -> Fitted:
+    shapes = shape.fit_shapes(curves, alpha)
+    draws = shape.refit_shapes(
+        curves, shapes, alpha, resamples=options.resamples, seed=options.seed
+    )
     return Fitted(curves, shapes, *draws)
 
 
 def _critical_batch(
-    i: int, fitted: Fitted, free_alpha: bool, allowed: Allowance, level: float
+    i: int, fitted: Fitted, allowed: shape.Allowance, level: float
 ) -> CriticalBatch:
-    """That of curve i; for α = 1 the interval of κ is its profile's."""
+    """That of curve i, for α = 1; the interval of κ is its profile's."""
     curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
     kappa = float(shapes.kappa[i])
-    value = float(critical_batch(kappa, shapes.alpha[i], allowed))
-    if free_alpha:
-        alpha = interval(shapes.alpha[i], refits.alpha[i], level=level)
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(_opened(refits.kappa[i], curve), tails, method="nearest").tolist()
-        draws = critical_batch(refits.kappa[i], refits.alpha[i], allowed)
-        cbs = interval(value, draws, level=level)
-    else:
-        alpha = Estimate(1.0, 1.0, 1.0, level, "held")
-        low, high = ends = profile_interval(curve, level)
-        least, most = (float(critical_batch(end, 1.0, allowed)) for end in ends)
-        cbs = Estimate(value, least, most, level)
-    B_crit = _bracketed(kappa, low, high, level)
-    cbs = _replaced(B_crit, cbs)
+    ends = shape.profile_interval(curve, level)
+    value, least, most = (float(shape.critical_batch(x, 1.0, allowed)) for x in (kappa, *ends))
+    B_crit = _bracketed(kappa, *ends, level)
+    cbs = _replaced(B_crit, Estimate(value, least, most, level))
     B_crit = _within_reach(B_crit, curve)
     if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         cbs = _replaced(B_crit, cbs)
@@ -125,27 +99,18 @@ def _critical_batch(
     if B_crit.value is None and B_crit.low is None:
         least = float((curve.batch * curve.steps).min())
         E_min = Estimate(None, None, least, level, B_crit.note)
-    if free_alpha:
-        E_min = Estimate(None, level=level, note="B·S falls without end for a free exponent")
     return CriticalBatch(
         curve=curve,
         S_min=S_min,
         E_min=E_min,
-        alpha=alpha,
+        alpha=Estimate(1.0, 1.0, 1.0, level, "held"),
         B_crit=B_crit,
         cbs=cbs,
         interpolated=_interpolated(i, fitted, allowed, level),
         noise=float(shapes.noise[i]),
-        residuals=tuple((np.log(curve.steps) - log_steps(shapes, i, curve.batch)).tolist()),
+        residuals=tuple((np.log(curve.steps) - shape.log_steps(shapes, i, curve.batch)).tolist()),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
     )
-
-
-def _opened(kappa: np.ndarray, curve: StepsCurve) -> np.ndarray:
-    """κ far outside the batches as 0 and infinite: the refit saw no bend."""
-    far = 1e3
-    kappa = np.where(kappa < curve.batch[0] / far, 0.0, kappa)
-    return np.where(kappa > curve.batch[-1] * far, np.inf, kappa)
 
 
 def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
@@ -179,14 +144,14 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
     return Estimate(None, low, high, estimate.level, bound.note)
 
 
-def _interpolated(i: int, fitted: Fitted, allowed: Allowance, level: float) -> Estimate:
+def _interpolated(i: int, fitted: Fitted, allowed: shape.Allowance, level: float) -> Estimate:
     """Without a law; its noise is that between seeds where there are any, else the residuals'."""
     curve, noise = fitted.curves[i], fitted.noise[i]
     if np.isfinite(curve.seed_noise):
         noise = noise / fitted.shapes.noise[i] * curve.seed_noise / np.sqrt(curve.seeds)
     logs = np.log(curve.steps)
-    value = float(interpolated_batch(curve.batch, logs, allowed))
-    draws = interpolated_batch(curve.batch, logs + noise, allowed)
+    value = float(shape.interpolated_batch(curve.batch, logs, allowed))
+    draws = shape.interpolated_batch(curve.batch, logs + noise, allowed)
     estimate = interval(value, draws, level=level)
     if np.isfinite(value):
         return estimate
@@ -194,7 +159,7 @@ def _interpolated(i: int, fitted: Fitted, allowed: Allowance, level: float) -> E
     return Estimate(None, estimate.low or float(curve.batch[-1]), None, level, note)
 
 
-def _warnings(fit: CriticalBatch, allowed: Allowance) -> list[str]:
+def _warnings(fit: CriticalBatch, allowed: shape.Allowance) -> list[str]:
     texts, reference = [], allowed.reference
     name, B_crit = fit.curve.name, fit.B_crit.value
     if fit.status != "converged":

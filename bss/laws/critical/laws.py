@@ -4,7 +4,7 @@ The additive (1 + r)·B_ref of the closed form flattens the law: from the same d
 0.39 at r = 10% and 0.62 for b/a (derived here).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,7 +70,8 @@ def laws_of(
 
 
 def definitions(
-    fitted: Mapping[bool, Fitted],
+    held: Fitted,
+    free: Fitted | None,
     bracketed: Sequence[bool],
     allowed: Allowance,
     variables: Sequence[str],
@@ -79,21 +80,22 @@ def definitions(
     """Critical batches and their laws: over overheads, references, b/a, α free, and without a law.
 
     Args:
-        fitted: with α held (False) and, where there are batches enough, free (True).
+        held: with α held at 1.
+        free: with α fitted; None where there are too few batches.
         bracketed: [n], whether the batches bracket the bend of a curve.
         allowed: r and B_ref where they are not varied.
         variables: of the laws, names in "params" and "tokens".
         level: nominal coverage.
     """
-    held, overhead, reference = fitted[False], allowed.overhead, allowed.reference
+    overhead, reference = allowed.overhead, allowed.reference
     low, high = max(c.batch[0] for c in held.curves), min(c.batch[-1] for c in held.curves)
     cases = [Allowance(r, reference) for r in sorted({*OVERHEADS, overhead})]
     around = (at for at in (reference / 2, reference * 2) if low <= at <= high)
     cases += [Allowance(overhead, at) for at in around]
     entries: list[tuple] = [(str(case), case, held.by_law(case)) for case in cases]
     entries.append(("b/a", None, (held.shapes.kappa, held.refits.kappa)))
-    if True in fitted:
-        entries.append((f"{allowed}, exponent of B free", allowed, fitted[True].by_law(allowed)))
+    if free:
+        entries.append((f"{allowed}, exponent of B free", allowed, free.by_law(allowed)))
     entries.append((f"{allowed}, interpolated", allowed, held.without_law(allowed)))
     rows = []
     for name, case, (values, draws) in entries:

@@ -5,7 +5,9 @@ Intervals cluster by run: a parametric bootstrap draws a run offset and independ
 in place of a number (derived here).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress
 from typing import Any
 
@@ -13,14 +15,12 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS, WITHOUT_LAW
 from bss.laws.es.compare import FEWEST, compared
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
-from bss.laws.es.settle import agreed, asked_for, by_vertices
-from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, Comparison, EsFit, TargetFit
-from bss.laws.es.vertices import best_at, outliers, valley_at
+from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, EsFit, TargetFit
+from bss.laws.es.vertices import agreed, asked_for, best_at, by_vertices, outliers, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, redraw
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
@@ -48,14 +48,15 @@ def fit_es(
         InputError: an unknown law, a design that no law can be fitted to, or one with no more
             points than the law has parameters.
     """
-    case = _Case.of(design(points), options or Options())
+    case = _Case(design(points), options or Options())
     rows = case.rows
     most = max(len(rows.reaching(target)) for target in rows.targets)
     if law is not None:
         wanted = Law.parse(law)
         fit = asked_for(case.fitted(wanted))
         if most >= max(FEWEST, wanted.least_judged):
-            fit = replace(fit, comparison=_judged(rows, [wanted]))
+            with suppress(InputError):
+                fit = replace(fit, comparison=compared(rows, [wanted]))
     elif most >= FEWEST:
         comparison = compared(rows, list(LAWS.values()))
         fits = [case.fitted(LAWS[name]) for name in comparison.level]
@@ -70,27 +71,17 @@ def fit_es(
     return replace(fit, outliers=tuple(worst.values()))
 
 
-def _judged(rows: Design, laws: list[Law]) -> Comparison | None:
-    try:
-        return compared(rows, laws)
-    except InputError:
-        return None
-
-
 @dataclass(frozen=True)
 class _Case:
     """What any law is fitted to: the rows, and what each target says of its best batch alone."""
 
     rows: Design
     options: Options
-    valleys: dict[float, Valley | None]
-    vertices: dict[float, BestBatch]
 
-    @classmethod
-    def of(cls, rows: Design, options: Options) -> "_Case":
-        valleys = {target: valley_at(rows, target, options.level) for target in rows.targets}
-        best = {t: best_at(rows, t, valley, options.level) for t, valley in valleys.items()}
-        return cls(rows, options, valleys, best)
+    @cached_property
+    def valleys(self) -> dict[float, Valley | None]:
+        """Of each target."""
+        return {t: valley_at(self.rows, t, self.options.level) for t in self.rows.targets}
 
     def fitted(self, law: Law, *, none: bool = False) -> EsFit:
         """One law with its own batches, at the targets that enough of them reach, or at none."""
@@ -142,7 +133,7 @@ class _Case:
         """What a problem's fit says of a target, or why it says nothing."""
         rows, here, loss = self.rows, self.rows.target == target, float(target)
         points, runs = int((here & rows.reached).sum()), len(np.unique(rows.run[here]))
-        vertex = self.vertices[target]
+        vertex = best_at(rows, target, self.valleys[target], self.options.level)
         if isinstance(part, str):
             batches = dict.fromkeys(law.batches, Estimate(None, level=vertex.level, note=part))
             none = None, None, None

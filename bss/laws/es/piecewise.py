@@ -29,15 +29,6 @@ class StageParameters(NamedTuple):
     E_min: Number
 
 
-class Stages(NamedTuple):
-    """The coefficients of the outer stages that C¹ joints imply (derived here)."""
-
-    B_m1: Number
-    B_0: Number
-    A_1: Number
-    A_0: Number
-
-
 @dataclass(frozen=True)
 class Piecewise(PerTarget):
     """The three-stage law with C¹ knots, six free parameters (the joints are derived here).
@@ -83,17 +74,17 @@ class Piecewise(PerTarget):
         A_0 > 0 makes E/S strictly decreasing, so that each batch above B_min = A_1 meets the law
         once: on a quadratic in the first two stages, on a line in the last.
         """
-        joints = outer_stages(p)
+        B_m1, B_0, A_1, A_0 = outer_stages(p)
         batch_1 = (p.C * (p.S_1 - p.S_opt) ** 2 + p.E_min) / p.S_1
         batch_2 = (p.C * (p.S_2 - p.S_opt) ** 2 + p.E_min) / p.S_2
-        sum_1 = p.S_min + joints.B_0 / batch
-        product_1 = (joints.B_0 * p.S_min - joints.B_m1) / batch
+        sum_1 = p.S_min + B_0 / batch
+        product_1 = (B_0 * p.S_min - B_m1) / batch
         first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, 1e-300)))
         sum_2 = p.S_opt + 0.5 * batch / p.C
         product_2 = p.S_opt**2 + p.E_min / p.C
         middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, 1e-300)))
-        met = batch > joints.A_1
-        last = joints.A_0 / jnp.where(met, batch - joints.A_1, 1.0)
+        met = batch > A_1
+        last = A_0 / jnp.where(met, batch - A_1, 1.0)
         steps = jnp.where(batch > batch_1, first, jnp.where(batch < batch_2, last, middle))
         return jnp.where(met, batch * steps, jnp.inf)
 
@@ -109,13 +100,10 @@ class Piecewise(PerTarget):
         return {name: float(getattr(p, name)) for name in names}
 
 
-def outer_stages(p: StageParameters) -> Stages:
-    """Coefficients of the inverse-linear and linear stages from the six parameters."""
+def outer_stages(p: StageParameters) -> tuple[Number, Number, Number, Number]:
+    """B_m1, B_0, A_1 and A_0 of the outer stages, which C¹ joints imply (derived here)."""
     left, right = p.S_opt - p.S_1, p.S_2 - p.S_opt
     reach = p.S_1 - p.S_min
-    return Stages(
-        B_m1=2 * p.C * left * reach**2,
-        B_0=p.E_min + p.C * left**2 - 2 * p.C * left * reach,
-        A_1=2 * p.C * right,
-        A_0=p.E_min - p.C * (p.S_2**2 - p.S_opt**2),
-    )
+    B_m1 = 2 * p.C * left * reach**2
+    B_0 = p.E_min + p.C * left**2 - 2 * p.C * left * reach
+    return B_m1, B_0, 2 * p.C * right, p.E_min - p.C * (p.S_2**2 - p.S_opt**2)

@@ -11,11 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
+from bss.errors import InputError, check
 from bss.laws.es.law import Law
 from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import Estimate, Fit
+from bss.laws.fitting.estimate import BestBatch, Estimate, Fit
 
 NO_VERTEX = BestBatch(None, note="unidentified: no vertex was sought", status="too few")
 ASKED = "asked for"
@@ -244,8 +243,7 @@ def predicted_loss(fit: EsFit, tokens: int, batch: float) -> float:
     Raises:
         InputError: the law is unidentified at every target.
     """
-    if tokens <= 0:
-        raise InputError(f"tokens: {tokens} is not positive; give the horizon in tokens")
+    check(tokens > 0, "tokens", tokens, "the horizon in tokens, above 0")
     if fit.level_with:
         each = [predicted_loss(replace(one, level_with=()), tokens, batch) for one in fit.averaged]
         return float(np.mean(each))

@@ -131,28 +131,17 @@ def applicable(design: CentredPoints, names: Sequence[str] | None = None) -> lis
         if one != (form is VALLEY):
             needed = "one (params, tokens)" if form is VALLEY else "several (params, tokens)"
             raise InputError(f"form: {name} is for {needed}, not this table; leave --form out")
-        if not one and free(form, design) >= len(design.loss):
+        if not one and form.free(design) >= len(design.loss):
             raise InputError(
-                f"form: {name} has {free(form, design)} parameters for {len(design.loss)} points "
+                f"form: {name} has {form.free(design)} parameters for {len(design.loss)} points "
                 "of (params, tokens, batch); add runs, or leave --form out"
             )
     if names:
         return [FORMS[name] for name in names]
     if one:
         return [VALLEY]
-    enough = [form for form in FAMILY if free(form, design) < len(design.loss)]
+    enough = [form for form in FAMILY if form.free(design) < len(design.loss)]
     return enough if design.cell.max() + 1 >= FEWEST else enough[:1]
-
-
-def free(form: Form, design: CentredPoints) -> int:
-    """How many parameters are fitted."""
-    lower, upper = form.box(design)
-    return int((lower < upper).sum())
-
-
-def freedom(form: Form, design: CentredPoints) -> float:
-    """Degrees of freedom that a fit leaves, rows by their weights; 1 at least."""
-    return max(float(np.sum(design_weight(design) ** 2)) - free(form, design), 1.0)
 
 
 def _scores(design: CentredPoints, form: Form, fit: Solution, outer: list[Fold]) -> np.ndarray:

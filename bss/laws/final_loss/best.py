@@ -10,14 +10,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from bss.laws.best_batch import BestBatch, Evidence, of_valley
 from bss.laws.final_loss.cells import Cell
 from bss.laws.final_loss.elsewhere import LAW, VERTICES, Elsewhere, at_least
 from bss.laws.final_loss.fitted import ALIKE, MeanLaw
 from bss.laws.final_loss.left_out import LeftOut
 from bss.laws.final_loss.together import Together, together
 from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.estimate import SPANS, Estimate, too_wide
+from bss.laws.fitting.estimate import (
+    SPANS,
+    BestBatch,
+    Estimate,
+    Evidence,
+    of_valley,
+    tails,
+    too_wide,
+)
 from bss.laws.fitting.power import unidentified
 from bss.points.valley import Valley
 
@@ -109,8 +116,8 @@ def _of_cell(
     """
     x, weight = at
     total = np.cumsum(weight)
-    tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
-    low, value, high = np.exp(np.interp(tails, total - weight / 2, x)).tolist()
+    shares = [0.5, *tails(level)]
+    value, low, high = np.exp(np.interp(shares, total - weight / 2, x)).tolist()
     best = BestBatch(value, low, high, level, source=VERTICES, evidence=Evidence(vertices))
     if cell.one_rate:
         return replace(best, low=None, high=None).unknown(
@@ -133,11 +140,8 @@ def _of_cell(
     valley = replace(cell.valley, log_batch=x, weight=weight, curve=curve)
     both = of_valley(valley, rises=ALIKE, unit="tokens")
     if both.value is not None and reach is None and not too_wide(both):
-        small = cell.valley.below >= cell.valley.above
-        bound = f"B_opt ≤ {high:.3g} tokens" if small else f"B_opt ≥ {low:.3g} tokens"
-        both = replace(both, **{"low" if small else "high": None}).unknown(
-            "end", f"most best batches of the table are not among those measured: {bound}"
-        )
+        why = "most best batches of the table are not among those measured"
+        both = both.beyond(why, "tokens", small=cell.valley.below >= cell.valley.above)
     elif both.value is not None:
         both = both.unknown("too wide", SPANS if too_wide(both) else "other cells tell another")
     return replace(both, evidence=seen)
@@ -154,7 +158,7 @@ def _elsewhere(
     """Judged at left-out vertices."""
     own = {i: float(np.log(cells[i].valley.batch)) for i in sharp}  # type: ignore[union-attr]
     missed = {
-        VERTICES: {i: float(all_cells.others[i, 0]) - own[i] for i in sharp},
+        VERTICES: {i: float(all_cells.others[i]) - own[i] for i in sharp},
         LAW: _missed_by_law(cells, laws, left_out, own),
     }
     power = all_cells.law if len(sharp) >= FEWEST else None
@@ -209,8 +213,7 @@ def exponents(elsewhere: Elsewhere, cells: list[Cell], level: float) -> dict[str
             for i, name in enumerate(elsewhere.power.variables)}  # fmt: skip
     if len(rows) == 2:
         rows["D_less_N"] = rows["D"] - rows["N"]
-    tails = [(1 - level) / 2, (1 + level) / 2]
     for name, row in rows.items():
-        low, high = np.quantile(elsewhere.power.draws[:, :-1] @ row, tails).tolist()
+        low, high = np.quantile(elsewhere.power.draws[:, :-1] @ row, tails(level)).tolist()
         estimates[name] = Estimate(float(row @ elsewhere.power.theta), low, high, level)
     return estimates

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bss.laws.best_batch import Alike, BestBatch, Evidence
 from bss.laws.final_loss.fitted import MeanLaw
+from bss.laws.fitting.estimate import Alike, BestBatch, Evidence, tails
 
 VERTICES, LAW = "power law of the vertices", "law of losses"
 
@@ -108,7 +108,6 @@ class Elsewhere:
         by_law, drawn = law.best(params, tokens)
         inside = 0 < by_law < np.inf
         best = BestBatch(None, level=level, source=self.source, evidence=Evidence(self.vertices))
-        tails = [(1 - level) / 2, (1 + level) / 2]
         if self.power is None or self.source == LAW:
             if not inside:
                 why = "the loss falls to the end of the search"
@@ -120,7 +119,7 @@ class Elsewhere:
             forms = np.log(np.clip(law.best_of_forms(params, tokens), least, 1e12)) - centre
             apart = float(np.dot(law.weights, forms**2)) / 2 if inside else 0.0
             spread = np.hypot(self.shared, np.sqrt(apart))
-        low, high = _widened(np.quantile(logs, tails), centre, float(spread), level)
+        low, high = _widened(np.quantile(logs, tails(level)), centre, float(spread), level)
         low, value, high = np.exp([low, centre, high]).tolist()
         alike = at_least(law.alike(params, tokens, float(np.exp(centre))), least)
         return replace(best, value=value, low=low, high=high, alike=alike)

@@ -1,7 +1,7 @@
 """The law of final losses L(N, D, B), a mean of forms weighed by left-out runs, and best batches.
 
 Weights are by what each form has not seen (bss.laws.final_loss.averaged), for inside the table,
-beyond it and below it; intervals are by bss.laws.final_loss.resampled; best batches are those of
+beyond it and below it; intervals are by bss.laws.final_loss.solved; best batches are those of
 the cells' own valleys and of their power law (bss.laws.final_loss.best).
 """
 
@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_look, free, freedom
+from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_look
 from bss.laws.final_loss.best import best_batches, exponents
 from bss.laws.final_loss.cells import Cell, cells_of, without_outliers
 from bss.laws.final_loss.elsewhere import CellOptimum
@@ -23,8 +23,7 @@ from bss.laws.final_loss.forms import FAMILY, FORMS
 from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
 from bss.laws.final_loss.left_out import LeftOut, error_of, errors_of, folds_of, near_best
 from bss.laws.final_loss.points import LossPoints, uses
-from bss.laws.final_loss.resampled import with_draws
-from bss.laws.final_loss.solved import design_of, design_weight, usable_rows
+from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable_rows, with_draws
 from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, HoldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
@@ -183,7 +182,7 @@ def _check_design(
             f"table: {count} points of (params, tokens, batch) for a valley{left}; it needs 4"
         )
     if not applicable(design, forms):
-        needed = free(FAMILY[0], design)
+        needed = FAMILY[0].free(design)
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
             + "; ".join(["add runs", *traps])

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.laws.best_batch import Alike
 from bss.laws.final_loss.forms import FORMS, Form
-from bss.laws.fitting.estimate import Estimate, interval
+from bss.laws.fitting.estimate import Alike, Estimate, interval
 
 GRID = 400
 SEARCH = np.log(100.0)  # how far from the batches measured a best one is looked for
@@ -129,20 +128,18 @@ class MeanLaw:
 
     def valley(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Batches [G] in tokens, their losses, and the best batch; 0 or inf where it has no end."""
-        batch = self._grid()
-        loss = self.losses(params, tokens, batch)
-        return batch, loss, float(_least(batch, loss))
+        loss = self.losses(params, tokens, self._grid)
+        return self._grid, loss, float(_least(self._grid, loss))
 
     def best(self, params: float, tokens: float) -> tuple[float, np.ndarray]:
         """The best batch in tokens, and those of draws of all forms [R]."""
-        batch = self._grid()
-        return self.valley(params, tokens)[2], _least(batch, self.drawn(params, tokens, batch))
+        drawn = self.drawn(params, tokens, self._grid)
+        return self.valley(params, tokens)[2], _least(self._grid, drawn)
 
     def best_of_forms(self, params: float, tokens: float) -> np.ndarray:
         """[F], the best batch by each form."""
-        batch = self._grid()
-        each = [one.losses(one.theta, params, tokens, batch) for one in self.forms]
-        return np.array([_least(batch, losses) for losses in each])
+        each = [one.losses(one.theta, params, tokens, self._grid) for one in self.forms]
+        return np.array([_least(self._grid, losses) for losses in each])
 
     def alike(self, params: float, tokens: float, at: float | None = None) -> tuple[Alike, ...]:
         """The batches as good as the best, by `ALIKE`; about a best batch `at`, if it is given."""
@@ -157,6 +154,7 @@ class MeanLaw:
             spans.append(Alike(low, high, nats))
         return tuple(spans)
 
+    @cached_property
     def _grid(self) -> np.ndarray:
         low, high = np.log(self.batches)
         return np.exp(np.linspace(low - SEARCH, high + SEARCH, GRID))

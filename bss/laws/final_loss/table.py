@@ -22,6 +22,7 @@ from bss.tables.storage import read_table
 
 SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
+TABLE = Origin("table")
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 
@@ -36,10 +37,10 @@ def read_losses(path: str | Path, reading: Reading | None = None) -> pd.DataFram
     Raises:
         InputError: it cannot be read, or `check_losses` refuses a row.
     """
-    return _checked(*read_table(path, reading))
+    return check_losses(*read_table(path, reading))
 
 
-def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
+def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
     """Check a table of final losses and put its batches in tokens.
 
     Args:
@@ -47,13 +48,27 @@ def check_losses(frame: pd.DataFrame, source: str = "table") -> pd.DataFrame:
             A loss that is missing or infinite, or `diverged`
             (0 or 1), says that the run diverged. Where rows are the best
             of sweeps, rates_tried and rate_bracketed (0 or 1); loss_se is a loss's standard error.
-        source: what to call the table in an error message.
+        origin: what to call the table and its rows in an error message.
 
     Raises:
         InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
             itself.
     """
-    return _checked(frame, Origin(source))
+    size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]
+    need(frame, origin, "params", "tokens", "loss", *size)
+    known = ["params", "tokens", *size, "batch", "seq_len", "lr", "rates_tried", "loss_se"]
+    columns = {name: positive(frame, name, origin) for name in known if name in frame}
+    losses = columns["loss"] = as_numbers(pd.Series(frame["loss"])).astype(float)
+    for i in np.flatnonzero(losses <= 0)[:1]:
+        origin.refuse(i, f"loss is {losses[i]:g}; write a positive number")
+    if {"batch", "seq_len"} <= columns.keys():
+        size = columns["batch"] * columns["seq_len"]
+        for i in np.flatnonzero(size != columns.setdefault("batch_tokens", size))[:1]:
+            contradiction = f"batch_tokens is not batch times seq_len, {size[i]:g}"
+            origin.refuse(i, f"{contradiction}; correct one of them")
+    _refuse_mixed_models(frame, columns["params"], origin)
+    others = {str(name): frame[name] for name in frame if name not in columns}
+    return pd.DataFrame(columns | others, index=frame.index)
 
 
 def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
@@ -74,24 +89,6 @@ def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
     if "peak_lr" in ends and ends["peak_lr"].notna().all():
         losses["lr"] = ends["peak_lr"]
     return check_losses(losses)
-
-
-def _checked(frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
-    size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]
-    need(frame, origin, "params", "tokens", "loss", *size)
-    known = ["params", "tokens", *size, "batch", "seq_len", "lr", "rates_tried", "loss_se"]
-    columns = {name: positive(frame, name, origin) for name in known if name in frame}
-    losses = columns["loss"] = as_numbers(pd.Series(frame["loss"])).astype(float)
-    for i in np.flatnonzero(losses <= 0)[:1]:
-        origin.refuse(i, f"loss is {losses[i]:g}; write a positive number")
-    if {"batch", "seq_len"} <= columns.keys():
-        size = columns["batch"] * columns["seq_len"]
-        for i in np.flatnonzero(size != columns.setdefault("batch_tokens", size))[:1]:
-            contradiction = f"batch_tokens is not batch times seq_len, {size[i]:g}"
-            origin.refuse(i, f"{contradiction}; correct one of them")
-    _refuse_mixed_models(frame, columns["params"], origin)
-    others = {str(name): frame[name] for name in frame if name not in columns}
-    return pd.DataFrame(columns | others, index=frame.index)
 
 
 def _refuse_mixed_models(frame: pd.DataFrame, params: np.ndarray, origin: Origin) -> None:

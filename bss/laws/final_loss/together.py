@@ -32,15 +32,13 @@ class Together:
 
     Attributes:
         posterior: per cell its grid of log B_opt [G] and the probability of each, by all cells.
-        others: per cell mean and standard deviation of log B_opt by the others alone.
+        others: [n], mean of log B_opt of each cell by the others alone.
         law: the power law.
-        misfit: mean τ.
     """
 
     posterior: list[tuple[np.ndarray, np.ndarray]]
     others: np.ndarray
     law: PowerOfBest
-    misfit: float
 
 
 def together(
@@ -72,21 +70,19 @@ def together(
     share /= share.sum()
     weights = [share @ np.array(of_cell) for of_cell in zip(*(x.weight for x in each), strict=True)]
     posterior = [(grid, weight) for (grid, _), weight in zip(grids, weights, strict=True)]
-    mean = share @ np.array([one.cavity[:, 0] for one in each])
-    second = share @ np.array([one.cavity[:, 1] + one.cavity[:, 0] ** 2 for one in each])
+    others = share @ np.array([one.others for one in each])
     theta = share @ np.array([one.beta for one in each])
     law = PowerOfBest(tuple(varied), centre, theta, _draws(each, share))
-    others = np.stack([mean, np.sqrt(np.maximum(second - mean**2, 0))], axis=1)
-    return Together(posterior, others, law, float(share @ MISFITS))
+    return Together(posterior, others, law)
 
 
 @dataclass(frozen=True)
 class _Propagated:
-    """Of one misfit: weights on the grids, mean and variance by the others [n, 2], β, evidence."""
+    """Of one misfit: weights on the grids, means by the others [n], β, evidence."""
 
     misfit: float
     weight: list[np.ndarray]
-    cavity: np.ndarray
+    others: np.ndarray
     beta: np.ndarray
     covariance: np.ndarray
     evidence: float
@@ -149,7 +145,7 @@ def _propagated(
     precise = np.diag(1 / width**2) + (design.T * noise) @ design
     covariance = np.linalg.inv(precise)
     beta = covariance @ (prior / width**2 + (design.T * noise) @ at)
-    return _Propagated(misfit, weight, cavity, beta, covariance, float(evidence))
+    return _Propagated(misfit, weight, cavity[:, 0], beta, covariance, float(evidence))
 
 
 def _draws(each: list[_Propagated], share: np.ndarray) -> np.ndarray:

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
 from bss.laws.final_loss.elsewhere import CellOptimum, Elsewhere
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
-from bss.laws.fitting.estimate import SPANS, Estimate, Fit, too_wide
+from bss.laws.fitting.estimate import SPANS, BestBatch, Estimate, Fit, too_wide
 
 METHOD = (
     "losses: wild bootstrap, the errors of each (params, tokens) times a draw of mean 0 and "

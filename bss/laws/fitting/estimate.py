@@ -1,13 +1,21 @@
-"""Estimates with their intervals, and what every fit is: a value that is printed and read back."""
+"""Estimates with their intervals, best batches among them, and what every fit is.
+
+All are values: what fits give, and pages, tables, JSON, advice and schedules print and read back.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from bss import values, version
 from bss.errors import InputError, check
+
+if TYPE_CHECKING:
+    from bss.points.valley import Valley  # what a fit was made with, which reading it does not load
+
+Status = Literal["identified", "end", "flat", "one rate", "too wide", "too few"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,6 @@ class Estimate:
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type["Estimate"]:
         """What an entry is of: a best batch says its status."""
-        from bss.laws.best_batch import BestBatch
-
         return BestBatch if "status" in entry else cls
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +53,101 @@ SPANS = f"its interval spans more than a factor of {WIDE:g}"
 def too_wide(estimate: Estimate) -> bool:
     """Whether an interval of a positive quantity is so wide that it identifies nothing."""
     return not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0)
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Batches within so much of the best, in nats or in log tokens; None where it has no end."""
+
+    low: float | None
+    high: float | None
+    rise: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a best batch rests on.
+
+    Attributes:
+        vertices: valleys with their least inside the batches measured.
+        depth: how far the valley rises to the lower of its two ends, in nats or log tokens.
+        scatter: standard deviation of one run about it, in the same unit.
+        source: of the scatter: "seeds", "residuals" or "what is usual".
+    """
+
+    vertices: int
+    depth: float | None = None
+    scatter: float | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class BestBatch(Estimate):
+    """The best batch with its interval, or why the runs do not tell it, with what bounds are left.
+
+    Attributes:
+        status: "identified", or why it has no value.
+        source: what says it: "vertex", "power law of the vertices" or the name of a law.
+        alike: batches as good.
+        evidence: what it rests on.
+    """
+
+    status: Status = "identified"
+    source: str = ""
+    alike: tuple[Alike, ...] = ()
+    evidence: Evidence = field(default_factory=lambda: Evidence(0))
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The JSON form; it always has a note."""
+        return plain
+
+    def unknown(self, status: Status, why: str) -> "BestBatch":
+        """Without a value; a bound is the end of the interval on the side that is told."""
+        return replace(self, value=None, status=status, note=f"unidentified: {why}")
+
+    def beyond(self, why: str, unit: str, *, small: bool) -> "BestBatch":
+        """Only a bound: below the small batches that were measured, or above the large ones."""
+        bound = f"B_opt ≤ {self.high:.3g}" if small else f"B_opt ≥ {self.low:.3g}"
+        side = replace(self, low=None) if small else replace(self, high=None)
+        return side.unknown("end", f"{why}: {bound} {unit}")
+
+
+def of_valley(
+    valley: "Valley", *, rises: tuple[float, ...] = (), unit: str = "sequences"
+) -> BestBatch:
+    """What one valley says by itself.
+
+    Args:
+        valley: of losses, or of tokens to a target.
+        rises: above the least up to which batches are as good.
+        unit: of its batches, for people.
+    """
+    low, high = valley.interval
+    smallest, largest = valley.ends
+    alike = tuple(_alike(valley, rise) for rise in rises)
+    evidence = Evidence(
+        int(valley.status == "identified"), valley.depth, valley.scatter, valley.source
+    )
+    vertex = BestBatch(
+        valley.batch, low, high, valley.level, "", "identified", "vertex", alike, evidence
+    )
+    if valley.status == "end":
+        small = valley.below >= valley.above
+        end = "smallest" if small else "largest"
+        return vertex.beyond(f"not told from the {end} batch measured", unit, small=small)
+    if valley.status == "flat":
+        why = f"flat: the valley rises by {valley.depth:.2g}, the scatter is {valley.scatter:.2g}"
+        low = low if low > smallest else None
+        return replace(vertex, low=low, high=high if high < largest else None).unknown("flat", why)
+    if too_wide(vertex):
+        return vertex.unknown("too wide", SPANS)
+    return vertex
+
+
+def _alike(valley: "Valley", rise: float) -> Alike:
+    low, high = valley.alike(rise)
+    smallest, largest = valley.ends
+    return Alike(low if low > smallest else None, high if high < largest else None, rise)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +227,18 @@ class Options:
         check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
 
 
+def tails(level: float) -> list[float]:
+    """The shares below the two ends of an interval of this coverage."""
+    return [(1 - level) / 2, (1 + level) / 2]
+
+
 def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
     """The bootstrap's percentile interval around an estimate, from its refits [R].
 
     Infinite refits leave their end open, NaN ones do not count. An end that the estimate lies
     beyond, as where the refits are biased, is the estimate: it lies in its interval, always.
     """
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    least, most = np.nanquantile(draws, tails, method="nearest")
+    least, most = np.nanquantile(draws, tails(level), method="nearest")
     ends = np.minimum(least, value), np.maximum(most, value)
     low, high = (float(end) if np.isfinite(end) else None for end in ends)
     return Estimate(float(value), low, high, level)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
-from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, too_wide
+from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, tails, too_wide
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 from bss.laws.functional import problem as law_problem
 from bss.laws.functional.curves import Curves, curves_of
@@ -227,7 +227,7 @@ def _silent(solved: _Solved, draws: np.ndarray, level: float) -> bool:
     """
     size = NAMES.index("noise")
     noise = draws[:, size] + np.log1p(draws[:, NAMES.index("feedback")])
-    low, high = np.quantile(noise, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(noise, tails(level))
     return bool(solved.solution.at_bound[0, size] or high - low > np.log(WIDE))
 
 

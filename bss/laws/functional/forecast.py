@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Estimate, tails
 from bss.laws.functional.curves import Curves
 from bss.laws.functional.law import CurveLaw, Readings
 from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
@@ -36,9 +36,8 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     misfit = fit.left_out_rmse.get(fit.clock, fit.rmse)
     parts = stats.t.ppf((np.arange(PARTS) + 0.5) / PARTS, max(fit.runs - 1, 1))
     apart = np.log(drawn / value)[:, None] + misfit * parts[:, None, None]
-    tails = [(1 - fit.level) / 2, (1 + fit.level) / 2]
     every = apart.reshape(-1, *value.shape)
-    low, high = np.nanquantile(every, tails, axis=0, method="hazen")
+    low, high = np.nanquantile(every, tails(fit.level), axis=0, method="hazen")
     return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
 
 
@@ -76,11 +75,9 @@ def tested(fit: CurveFit) -> dict[str, Any]:
 
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
     """What of each run [R] is beyond what the fit was tested for, and by how much."""
-    own = [
-        np.array(curves.pieces)[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)
-    ]
-    tokens = _taken(curves).sum(axis=1).tolist()
-    return [_untested(fit, taken, *pieces) for taken, pieces in zip(tokens, own, strict=True)]
+    pieces, tokens = np.array(curves.pieces), _taken(curves).sum(axis=1).tolist()
+    own = [pieces[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)]
+    return [_untested(fit, taken, *some) for taken, some in zip(tokens, own, strict=True)]
 
 
 def _taken(curves: Curves) -> np.ndarray:

@@ -55,11 +55,6 @@ class Readings(NamedTuple):
     part: Number
 
 
-def intrinsic_time(law: CurveLaw, pieces: Pieces) -> Number:
-    """What each piece adds to intrinsic time, [R, G]."""
-    return pieces.steps * pieces.lr / jnp.sqrt(1 + law.B_phi / pieces.batch)
-
-
 def curve_losses(law: CurveLaw, pieces: Pieces, readings: Readings) -> Number:
     """The law's losses in nats, [R, N]; the law's parameters are scalars."""
     signal, noise, feedback = curve_terms(law, pieces, readings)
@@ -71,7 +66,7 @@ def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Numb
 
     The integral is summed by parts, over jumps of the noise; the first is from none at all.
     """
-    added = intrinsic_time(law, pieces)
+    added = pieces.steps * pieces.lr / jnp.sqrt(1 + law.B_phi / pieces.batch)  # intrinsic time
     ends = jnp.cumsum(added, axis=-1)
     begins = ends - added
     index = readings.piece.astype(jnp.int32)

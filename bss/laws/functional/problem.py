@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import nnls
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws.fitting.solve import float64
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
@@ -76,8 +76,7 @@ def curve_problem(curves: Curves, clock: str) -> CurveProblem:
             "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
             "runs of other batches, and some that change their batch"
         )
-    if clock not in CLOCKS:
-        raise InputError(f"clock: {clock!r} is unknown; choose one of {', '.join(CLOCKS)}")
+    check(clock in CLOCKS, "clock", clock, f"one of {', '.join(CLOCKS)}")
     pieces = curves.pieces
     time = float((pieces.steps * pieces.lr).sum(axis=1).max())
     weight = pieces.steps * pieces.batch

@@ -97,11 +97,10 @@ def test_nearly_all_of_two_thousand_refits_of_the_published_sizes_converge(publi
 @pytest.mark.parametrize("alpha", [0.7, 1.0, 1.6])
 def test_exact_curves_are_recovered_with_a_free_exponent(alpha):
     points = pd.concat([planted(a, 2 * a, alpha) for a in (500.0, 1000.0, 2000.0)])
-    fit = fit_critical(points, reference=64, free_alpha=True, options=QUICK)
-    for at, a in zip(fit.fits, (500.0, 1000.0, 2000.0), strict=True):
-        assert at.alpha.value == pytest.approx(alpha, rel=1e-4)
-        assert at.B_crit.value == pytest.approx(2 * a, rel=1e-4)
-        assert at.S_min.value == pytest.approx(a, rel=1e-4)
+    shapes = fit_shapes(steps_curves(points)[0], None)
+    assert shapes.alpha == pytest.approx([alpha] * 3, rel=1e-4)
+    assert shapes.kappa == pytest.approx([1000, 2000, 4000], rel=1e-4)
+    assert shapes.a == pytest.approx([500, 1000, 2000], rel=1e-4)
 
 
 @pytest.mark.parametrize("alpha", [0.6, 1.0, 1.7])
@@ -135,17 +134,11 @@ def test_profile_intervals_cover_at_their_level():
 
 
 @pytest.mark.parametrize(
-    ("batches", "free", "side"),
-    [
-        (BATCHES[:4] / 1e3, False, "below"),
-        (BATCHES[-4:] * 1e3, False, "above"),
-        (BATCHES / 1e4, True, "below"),
-        (BATCHES * 1e5, True, "above"),
-    ],
+    ("batches", "side"), [(BATCHES[:4] / 1e3, "below"), (BATCHES[-4:] * 1e3, "above")]
 )
-def test_a_bend_outside_the_batches_is_a_bound(batches, free, side):
+def test_a_bend_outside_the_batches_is_a_bound(batches, side):
     points = planted(batches=batches, noise=0.02)
-    fit = fit_critical(points, reference=batches[1], free_alpha=free, options=QUICK)
+    fit = fit_critical(points, reference=batches[1], options=QUICK)
     at = fit.fits[0]
     assert at.B_crit.value is None and at.cbs.value is None
     assert side in at.status and any(side in text for text in fit.warnings)
@@ -223,7 +216,6 @@ def test_unreached_batches_and_rising_steps_are_told():
         (planted(), {"reference": np.nan}, "outside"),
         (planted(), {"overhead": 0}, "overhead"),
         (planted(), {"unit": "words"}, "unit"),
-        (planted(batches=BATCHES[:3]), {"free_alpha": True, "reference": 64}, "free exponent"),
         (pd.concat([planted(), planted(2.0, seq_len=1024.0)]), {}, "512, 1024 are mixed"),
         (planted(seq_len=np.nan), {"unit": "tokens"}, "seq_len"),
         (planted().assign(batch_tokens=7.0), {}, "batch_tokens"),
@@ -237,9 +229,3 @@ def test_bad_designs_are_refused_in_one_line(points, settings, told):
 
 def test_the_published_fit_keeps_its_numbers(fit):
     assert_golden("critical", fit.to_dict())
-
-
-def test_a_free_shape_keeps_its_numbers():
-    curves = pd.concat([planted(a, 2000 * a / 1000, 1.3, noise=0.02) for a in (700.0, 1000, 1500)])
-    fit = fit_critical(curves, overhead=0.2, reference=64, free_alpha=True, options=QUICK)
-    assert_golden("critical-free", fit.to_dict(), rel=1e-3)

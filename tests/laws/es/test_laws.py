@@ -30,10 +30,10 @@ def optimum_of(law):
 
 def curve(law, steps):
     """E(S) of the three-stage law, stage by stage."""
-    joints = outer_stages(law)
-    first = joints.B_m1 / (steps - law.S_min) + joints.B_0
+    B_m1, B_0, A_1, A_0 = outer_stages(law)
+    first = B_m1 / (steps - law.S_min) + B_0
     middle = law.C * (steps - law.S_opt) ** 2 + law.E_min
-    last = joints.A_1 * steps + joints.A_0
+    last = A_1 * steps + A_0
     return np.where(steps < law.S_1, first, np.where(steps > law.S_2, last, middle))
 
 
@@ -77,10 +77,10 @@ def test_surface_optimum_closed_forms():
 @given(u=share, v=share, g=share, w=share, log_B=st.floats(-2, 2))
 def test_three_stage_law_is_smooth_and_admissible(u, v, g, w, log_B):
     law = of_shape([0.3, log_B, u, v, g, w])
-    stages = outer_stages(law)
+    B_m1, _, A_1, A_0 = outer_stages(law)
     assert law.S_min < law.S_1 < law.S_opt < law.S_2
-    assert min(law.C, stages.A_0, stages.B_m1) > 0
-    assert min(0.8, np.exp(log_B)) > stages.A_1
+    assert min(law.C, A_0, B_m1) > 0
+    assert min(0.8, np.exp(log_B)) > A_1
     for knot in (law.S_1, law.S_2):
         near = knot * (1 + np.array([-2e-6, -1e-6, 1e-6, 2e-6]))
         E = curve(law, near)
@@ -93,7 +93,7 @@ def test_three_stage_law_is_smooth_and_admissible(u, v, g, w, log_B):
 @given(u=share, v=share, g=share, w=share, log_B=st.floats(-2, 2))
 def test_three_stage_law_solved_at_a_batch_lies_on_its_curve(u, v, g, w, log_B):
     law = of_shape([0.3, log_B, u, v, g, w])
-    B_min = outer_stages(law).A_1
+    B_min = outer_stages(law)[2]
     batch = B_min * np.array([1.01, 1.1, 1.5, 3.0, 10.0, 100.0])
     E = float64(PIECEWISE.sequences, law, batch)
     np.testing.assert_allclose(curve(law, E / batch), E, rtol=1e-6)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from bss.laws import EsFit, fit_es
-from bss.laws.best_batch import BestBatch
-from bss.laws.es.settle import settled
 from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
-from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.es.vertices import settled
+from bss.laws.fitting.estimate import BestBatch, Estimate, Options
 from tests.laws.golden import assert_golden
 
 QUICK = Options(resamples=10)

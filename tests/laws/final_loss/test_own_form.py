@@ -14,7 +14,6 @@ from bss.laws.final_loss.forms.form import Form
 class Bowl(Form):
     names = ("L_0", "G", "g", "h", "B_star", "q")
     logs = frozenset({"G", "h", "B_star"})
-    shape = frozenset({"h", "B_star", "q"})
 
     def loss(self, theta, n, d, b, xp=np):
         L_0, G, g, h, B_star, q = theta

@@ -19,8 +19,8 @@ from bss.laws.functional.problem import NAMES, curve_problem
 from bss.laws.functional.values import law_losses, predict
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.theory.joint import varying_risks
 from bss.theory.regression import Stage, Task, risk_curve, stages
-from bss.theory.varying import varying_risks
 from tests.laws.golden import assert_golden
 
 OPTIONS = Options(resamples=16)

@@ -26,7 +26,6 @@ class EffectiveTokens(Form):
     )
     names = ("L_0", "k", "A", "a", "G", "g", "h", "u", "v", "B_star", "q", "r")
     logs = frozenset({"A", "G", "h", "B_star"})
-    shape = frozenset({"h", "u", "v", "B_star"})
 
     def loss(self, theta, n, d, b, xp=np):
         """Nats, by the formula."""

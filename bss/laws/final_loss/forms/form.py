@@ -66,14 +66,12 @@ class Form:
         formula: for people, with the names of the parameters.
         names: of θ [P]; sizes are at the reference, the middle of what was measured.
         logs: those of which θ has the logarithm.
-        shape: those that decide the best batch.
     """
 
     name: str
     formula: str
     names: ClassVar[tuple[str, ...]]
     logs: ClassVar[frozenset[str]]
-    shape: ClassVar[frozenset[str]]
 
     @property
     def residual(self) -> Callable[[Any, Any], Any]:
@@ -109,6 +107,11 @@ class Form:
     def box(self, design: CentredPoints) -> tuple[np.ndarray, np.ndarray]:
         """Bounds [P]; equal where the design does not tell a parameter."""
         raise NotImplementedError
+
+    def free(self, design: CentredPoints) -> int:
+        """How many parameters are fitted."""
+        lower, upper = self.box(design)
+        return int((lower < upper).sum())
 
     def starts(self, design: CentredPoints, weight: np.ndarray) -> np.ndarray:
         """[K, P] from which the fit descends, for rows of this weight [n]."""

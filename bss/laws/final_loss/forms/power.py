@@ -30,7 +30,6 @@ class PowerForm(Form):
     inside: float
     names = ("L_0", "k", "A", "a", "G", "g", "C", "c", "M", "m")
     logs = frozenset({"A", "G", "C", "M"})
-    shape = frozenset({"C", "c", "M", "m"})
 
     @property
     def residual(self):

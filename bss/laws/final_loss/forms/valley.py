@@ -25,7 +25,6 @@ class ValleyForm(Form):
     formula: str = "L = L_0 + h·φ(log B/B_star), φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1"
     names = ("L_0", "h", "u", "v", "B_star")
     logs = frozenset({"h", "u", "v", "B_star"})
-    shape = frozenset({"h", "u", "v", "B_star"})
 
     def loss(self, theta, n, d, b, xp=np):
         """Nats, by the formula."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
-from bss.laws.fitting.judged import by_values, exponent, over_groups, residuals
+from bss.laws.critical.judged import by_values, exponent, over_groups, residuals
 from bss.laws.fitting.power import fit_power
 from bss.points.scatter import Scatter
 
