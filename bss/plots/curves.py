@@ -8,12 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bss.held_out import HeldOutColumn, losses_in
 from bss.laws import CurveFit, predict_runs
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
 from bss.points.rates import near_as_one
 from bss.tables import loss_column
-from bss.tables.held_out import HeldOutColumn, losses_in
 
 MOST = 10
 MARKS = 60_000  # losses drawn of all runs

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from bss.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, late_switch
 from bss.sweeps.grid import overlay, seeded
-from bss.tables.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training.config import RunConfig
 from bss.training.record.status import RunStatus
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from bss.files import read_json
 from bss.machines.targets import TARGETS
-from bss.models.sizes import SIZES, Written, model_of, name_of
+from bss.models.sizes import SIZES
+from bss.models.written import Written, model_of, name_of
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
 from bss.training.config import RunConfig
 from bss.training.execution import Execution

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.models.sizes import SIZES, Written, group_of, model_of
+from bss.models.sizes import SIZES
+from bss.models.written import Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution, SharedExecution

@@ -12,7 +12,7 @@ import numpy as np
 
 from bss.data.shards import beside
 from bss.errors import InputError
-from bss.tables.held_out import ALONG, AT_THE_END, HeldOutColumn
+from bss.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training import metrics
 from bss.training.config import HeldOutSet, RunConfig
 from bss.training.devices.mesh import by_position

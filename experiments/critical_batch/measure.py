@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.held_out import HeldOutColumn
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.table import run_table
-from bss.tables.held_out import HeldOutColumn
 from experiments.critical_batch.study import PointSet, Study
 from experiments.critical_batch.trials import Trial
 from experiments.study import say

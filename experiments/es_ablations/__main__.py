@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
+from bss.held_out import HeldOutColumn
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
@@ -28,7 +29,6 @@ from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
-from bss.tables.held_out import HeldOutColumn
 from bss.training.config import RunConfig
 from experiments.es_ablations.study import Study, Variation
 from experiments.es_wsd.measure import fit_laws

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from bss.errors import InputError
-from bss.models.sizes import Written, model_of
+from bss.models.written import Written, model_of
 from experiments.study import PricedStudy, check_counts, check_names
 
 

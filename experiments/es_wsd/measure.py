@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bss.files import read_json
+from bss.held_out import HeldOutColumn
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare, shown_laws
@@ -19,7 +20,6 @@ from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, 
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
 from bss.points.standings import tuned
-from bss.tables.held_out import HeldOutColumn
 from bss.values import from_dict
 from experiments.es_wsd.study import Study
 

@@ -10,7 +10,7 @@ cluster (docs/machines.md).
 
 from dataclasses import dataclass, fields
 
-from bss.models.sizes import name_of
+from bss.models.written import name_of
 from bss.plots.curves import run_figure
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results

@@ -9,6 +9,7 @@ from bss.cli import main, output
 from bss.laws import CurveFit
 from tests.cli.called import printed, refused
 
+CONSTANT = ("--min-batch", "4", "--max-batch", "4")
 DEMO = Path(__file__).parents[2] / "results" / "demo"
 OF_STEPS = json.loads((DEMO / "fits.json").read_text())["surface"]
 
@@ -82,11 +83,11 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
     told = capsys.readouterr().out
     for text in ("--batch", "predicted loss", "tokens saved", "at equal steps"):
         assert text in told
-    assert main([*arguments, "--optimise", "lr", "--batch", "4", "--export", "megatron"]) == 0
+    assert main([*arguments, "--optimise", "lr", *CONSTANT, "--export", "megatron"]) == 0
     assert "--lr-wsd-decay-samples" in capsys.readouterr().out
     assert "warning" not in told
     arguments[arguments.index("2M")] = "20M"
-    assert main([*arguments, "--optimise", "lr", "--batch", "4"]) == 0
+    assert main([*arguments, "--optimise", "lr", *CONSTANT]) == 0
     assert (
         "warning: beyond what was tested: tokens 10 times the longest run"
         in capsys.readouterr().out
@@ -114,7 +115,6 @@ def test_bad_options_of_the_fit_are_one_line(runs, capsys, arguments, told):
         ({"kind": "curve", "schema": 7}, (), "schema 7"),
         ({"kind": "curve"}, (), "damaged"),
         (None, ("--loss", "0.5"), "target_loss: 0.5 is below"),
-        (None, ("--batch", "4"), "give it with optimise 'lr'"),
         (None, ("--multiple-of", "64"), "no multiple of 64"),
         (None, ("--warmup", "1K"), "--warmup"),
     ],

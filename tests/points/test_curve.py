@@ -211,7 +211,7 @@ def test_targets_are_chosen_at_even_distances_from_where_the_warm_up_is_behind()
     near = default_targets(runs, 2, warmup_tokens=980_000, share=0.3)
     assert len({round(target, 3) for target in near}) == 2
     assert default_targets(runs, 1)[0] == pytest.approx(lowest, abs=1e-3)
-    with pytest.raises(InputError, match="targets: 0 asked for"):
+    with pytest.raises(InputError, match="targets: 0 given"):
         default_targets(runs, 0)
 
 

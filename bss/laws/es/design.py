@@ -159,6 +159,9 @@ def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
         if len(rows) > 1 and (np.diff(log_tokens[rows]) > 0).all():
             slope[rows] = -np.gradient(target[rows], log_tokens[rows])
     typical = np.nanmedian(slope) if np.isfinite(slope).any() else 1.0
-    logs = pd.Series(np.log(slope)).groupby([batch, target]).transform("mean")
-    filled = np.exp(logs.fillna(np.log(typical)).to_numpy())
+    filled = np.empty_like(slope)
+    for size, loss in {*zip(batch, target, strict=True)}:
+        rows = (batch == size) & (target == loss)
+        known = slope[rows][np.isfinite(slope[rows])]
+        filled[rows] = np.exp(np.log(known).mean()) if len(known) else typical
     return np.clip(filled, typical / 10, typical * 10)
