@@ -108,8 +108,8 @@ def test_laws_keep_their_numbers():
         "two": fit_power(y[:2], {"params": x["params"][:2]}, unit=1e6, errors=[0.2, 0.4]),
     }
     at = {"params": 5e6, "tokens": 7.0, "more": -1.0}
-    told = {name: (law, predict(law, at), law.design(x)) for name, law in laws.items()}
-    assert_golden("fitting-power", numbers(told), rel=1e-6)
+    results = {name: (law, predict(law, at), law.design(x)) for name, law in laws.items()}
+    assert_golden("fitting-power", numbers(results), rel=1e-6)
 
 
 @pytest.mark.parametrize("variables", [("params",), ("params", "tokens")])
