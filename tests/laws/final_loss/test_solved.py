@@ -57,14 +57,14 @@ def test_slopes_are_of_parameters_that_are_free_and_inside():
     lower, upper = ADDITIVE.box(rows)
     theta = np.clip(np.array(THETA["additive"]), lower, upper)
     theta[0] = lower[0]
-    found = slopes(ADDITIVE, rows, theta, np.full(18, 2.0))
+    results = slopes(ADDITIVE, rows, theta, np.full(18, 2.0))
     free = [i for i in range(10) if lower[i] < theta[i] < upper[i]]
-    assert 0 not in free and found.shape == (18, len(free))
+    assert 0 not in free and results.shape == (18, len(free))
     steps = [theta + 1e-6 * np.eye(10)[i] for i in free]
     slope = [
         2e6 * (losses(ADDITIVE, x, rows.logs) - losses(ADDITIVE, theta, rows.logs)) for x in steps
     ]
-    np.testing.assert_allclose(found, np.array(slope).T, atol=1e-4)
+    np.testing.assert_allclose(results, np.array(slope).T, atol=1e-4)
     many = losses(ADDITIVE, np.stack([theta, theta + 0.1]), rows.logs)
     assert many.shape == (2, 18)
     np.testing.assert_allclose(many[1], losses(ADDITIVE, theta + 0.1, rows.logs))
