@@ -152,7 +152,9 @@ def test_laws_and_definitions_keep_their_numbers():
         "repeated": laws_of([curves[0]] * 3, batches[:3], draws[:3], 0.9),
         "one": laws_of(curves[:1], batches[:1], draws[:1], 0.9),
         "definitions": definitions(every, [True] * 5 + [False], ALLOWED, ("params",), 0.9),
-        "held": definitions({False: every[False]}, [True] * 6, Allowance(0.3, 2048), ("tokens",), 0.9),
+        "held": definitions(
+            {False: every[False]}, [True] * 6, Allowance(0.3, 2048), ("tokens",), 0.9
+        ),
         "no law": definitions({False: every[False]}, [True] * 6, Allowance(0.1, 33), (), 0.9),
         "open": laws_of(curves, batches, [np.full(6, np.inf), *draws[1:]], 0.9),
     }  # fmt: skip
