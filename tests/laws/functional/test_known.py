@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.functional.curves import Curves, curves_of, stack, unidentified_by_design
+from bss.laws.functional.fit import fit_curve
 from bss.laws.functional.forecast import along, forecast, last_losses, untested
 from bss.laws.functional.forecast import tested as what_was_tested
 from bss.laws.functional.free import GRID, free_batches
@@ -25,6 +26,7 @@ from bss.laws.functional.values import (
 )
 from bss.schedules.batch import BatchSchedule
 from bss.tables import check_runs
+from tests.laws import unsolved
 from tests.laws.golden import assert_golden, numbers
 
 LAW = CurveLaw(1.5, 2.0, 0.5, 0.1, 25.0, 10.0, 2.0, 1.5, 1.3, 0.9, 3.0)
@@ -320,3 +322,18 @@ def test_free_batches_keep_their_numbers(planted_curves):
     assert len(batches) == len(GRID) - 1 == 32
     assert batches.min() >= 1 - 1e-9 and batches.max() <= 32 + 1e-9
     assert_golden("functional-free", numbers([GRID, batches]), rel=2e-2)
+
+
+def test_a_fit_makes_its_numbers_of_solutions(monkeypatch):
+    monkeypatch.setattr("bss.laws.functional.fit.solve_in_rounds", unsolved.solve_in_rounds)
+    rates = [1e-3, 1e-3, 5e-4, 2e-4] + [1e-3, 8e-4, 8e-4, 0.0] + [2e-3] * 8
+    runs, reports = several(lr=rates), []
+    options = Options(12, 0.8, 2)
+    results = {
+        "chosen": fit_curve(runs, options=options, report=reports.append),
+        "adam": fit_curve(runs, clock="adam", since=200, options=options),
+    }
+    assert len(results["chosen"].left_out_rmse) == 2 and results["adam"].clock == "adam"
+    assert len(results["adam"].left_out_rmse) == 1
+    assert reports[0] == "sgd clock: fit to 4 runs" and reports[-1].endswith("clock: 12 refits")
+    assert_golden("functional-fits", numbers(results), rel=1e-5)
