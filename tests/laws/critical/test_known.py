@@ -11,7 +11,7 @@ from bss import values
 from bss.errors import InputError
 from bss.laws.critical import judged
 from bss.laws.critical.curves import StepsCurve, steps_curves
-from bss.laws.critical.fit import fit_critical
+from bss.laws.critical.fit import DEFAULTS, fit_critical
 from bss.laws.critical.laws import Fitted, definitions, laws_of
 from bss.laws.critical.shape import (
     Allowance,
@@ -185,6 +185,7 @@ def test_fits_of_bends_inside_and_outside_keep_their_numbers(free):
     )
     parts = [fit.fits, fit.laws, fit.joint_refused, fit.warnings, fit.overhead, fit.reference]
     assert_golden(f"critical-bounds-{free}", numbers(parts), rel=2e-3)
+    assert (DEFAULTS.resamples, DEFAULTS.level) == (2000, 0.9)
     assert (fit.level, fit.resamples, fit.unit) == (0.8, 40, "sequences")
 
 

@@ -35,6 +35,7 @@ def test_few_batches_reach_a_target():
         "unidentified: 1 batches reach this loss, the hyperbola law needs 3"
     )
     assert fit.at(1.7).batches["B_crit"].value is None and fit.at(2.0).S_min is not None
+    assert fit_es(points, "hyperbola").resamples == 500
     few = table((4, 8, 16), targets=(2.0, 1.9), seeds=1)
     with pytest.raises(InputError, match="points: 5 for the 5 parameters of the surface, m free l"):
         fit_es(few, "surface, m free", options=OPTIONS)

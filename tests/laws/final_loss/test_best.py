@@ -47,6 +47,16 @@ CASES = {
     "one beyond": [*SHARP[:5], valley(7e4, spread=0.4)],
     "most beyond": [*BEYOND, SHARP[3]],
     "most above": [valley(3e6, spread=0.3, depth=0.001), valley(4e6, spread=0.4), SHARP[3]],
+    "near the end": [
+        *(valley(b, spread=0.12) for b in (7e5, 8e5, 9e5, 1e6)),
+        valley(1.2e6, spread=0.9, depth=0.002),
+        None,
+    ],
+    "at the end": [
+        *(valley(b, spread=0.12) for b in (8e5, 9e5, 1.1e6, 1.2e6)),
+        valley(1.4e6, spread=0.9, depth=0.002),
+        None,
+    ],
     "vague": [valley(4e5, spread=2.0), valley(4e5, spread=1.4, depth=0.01)],
     "one": [SHARP[2]],
     "none": [None, None],

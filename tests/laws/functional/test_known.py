@@ -1,6 +1,7 @@
 """The law of loss curves piece by piece: paths, problems, terms and forecasts that are known."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from bss.laws.functional.forecast import tested as what_was_tested
 from bss.laws.functional.free import GRID, free_batches
 from bss.laws.functional.law import CurveLaw, Pieces, Readings, kernel_total
 from bss.laws.functional.paths import Path, plan_path, run_path
-from bss.laws.functional.problem import curve_problem, curve_starts, in_units, law_of
+from bss.laws.functional.problem import curve_problem, in_units, law_of
 from bss.laws.functional.values import (
     check_drive,
     check_sequences,
@@ -194,7 +195,6 @@ def test_problems_and_laws_in_units_keep_their_numbers():
     law = law_of(theta)
     results = {
         "problems": problems,
-        "starts": [curve_starts(problem) for problem in problems.values()],
         "law": law,
         "in units": in_units(law, (3.0, 2e-3, 16.0)),
         "kernel": [kernel_total(law._replace(q=q), np.array([0.0, 0.5, 9.0])) for q in (0.5, 1, 2)],
@@ -313,15 +313,27 @@ def test_what_is_far_from_the_runs_is_told_at_a_quarter(planted_curves):
     )  # fmt: skip
 
 
-def test_free_batches_keep_their_numbers(planted_curves):
+def test_free_batches_are_sought_from_four_starts_by_value_and_slope(planted_curves, monkeypatch):
     def rate(at):
         return 4e-3 * (1 - 0.5 * np.asarray(at) / planted_curves.tokens)
 
-    fit = planted_curves.fit
-    batches = free_batches(fit, planted_curves.tokens, rate, (1, 4, 32))
-    assert len(batches) == len(GRID) - 1 == 32
-    assert batches.min() >= 1 - 1e-9 and batches.max() <= 32 + 1e-9
-    assert_golden("functional-free", numbers([GRID, batches]), rel=2e-2)
+    sought = []
+
+    def minimize(objective, x, **how):
+        value, slope = objective(x)
+        sought.append((x, value, slope, how["bounds"], how["jac"], how["method"]))
+        return SimpleNamespace(fun=value, x=x)
+
+    monkeypatch.setattr("bss.laws.functional.free.minimize", minimize)
+    fit, tokens = planted_curves.fit, planted_curves.tokens
+    results = [
+        free_batches(fit, tokens, rate, (4, 1, 32)),
+        free_batches(fit, tokens, rate, (1, 32), 2.2),
+    ]
+    least = min(range(4), key=lambda i: sought[i][1])
+    np.testing.assert_allclose(results[0], np.exp(sought[least][0]))
+    assert len(sought) == 8 and len(GRID) == 33
+    assert_golden("functional-free", numbers([GRID, results, sought]), rel=1e-6)
 
 
 def test_a_fit_makes_its_numbers_of_solutions(monkeypatch):
@@ -335,5 +347,6 @@ def test_a_fit_makes_its_numbers_of_solutions(monkeypatch):
     }
     assert len(results["chosen"].left_out_rmse) == 2 and results["adam"].clock == "adam"
     assert len(results["adam"].left_out_rmse) == 1
+    assert fit_curve(runs, clock="sgd").resamples == 100
     assert reports[0] == "sgd clock: fit to 4 runs" and reports[-1].endswith("clock: 12 refits")
     assert_golden("functional-fits", numbers(results), rel=1e-5)
