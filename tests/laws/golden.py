@@ -55,8 +55,8 @@ def numbers(value: Any) -> Any:
     """Any value of the laws, and what is in it, for `assert_golden`; of many numbers a few."""
     if is_dataclass(value):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        value = dict(zip(value._fields, value, strict=True))
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, Mapping):
         named = {str(key): part for key, part in value.items() if key != "version"}
         return {f"{key}s" * (key in LEFT_OUT) or key: numbers(x) for key, x in named.items()}

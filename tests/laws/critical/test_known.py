@@ -50,8 +50,8 @@ def fitted(curves, *, alpha=1.0, refits=6):
     kappa = 300.0 * 1.6 ** np.arange(count)
     a, noise = 100.0 * (1 + np.arange(count)), np.full(count, 0.02)
     shapes = Shapes(a, kappa, np.full(count, alpha), noise, noise > 0)
-    each = (x[:, None] * np.exp(size * waves) for x, size in ((a, 0.1), (kappa, 0.2)))
-    refit = Shapes(*each, np.full((count, refits), alpha), waves, waves > 0)
+    below, bend = (x[:, None] * np.exp(s * waves) for x, s in ((a, 0.1), (kappa, 0.2)))
+    refit = Shapes(below, bend, np.full((count, refits), alpha), waves, waves > 0)
     drawn = [0.05 * np.sin(np.arange(refits)[:, None] + np.arange(len(c.batch))) for c in curves]
     return Fitted(curves, shapes, refit, drawn)
 
@@ -139,7 +139,8 @@ def test_critical_batches_by_law_and_by_interpolation_keep_their_numbers():
 def test_laws_and_definitions_keep_their_numbers():
     curves = [curve(i) for i in range(6)]
     every = {False: fitted(curves), True: fitted(curves, alpha=1.3)}
-    batches, draws = every[False].by_law(ALLOWED)
+    array, draws = every[False].by_law(ALLOWED)
+    batches: list[float] = array.tolist()
     tied = [replace(c, tokens=20 * c.params) for c in curves]
     results = {
         "by law": [batches, draws],
@@ -163,7 +164,7 @@ def test_laws_and_definitions_keep_their_numbers():
 
 def bounds():
     """Curves whose bend is inside, below, above, far and nowhere."""
-    parts = {
+    parts: dict[str, Any] = {
         "inside": {"kappa": 2000.0, "noise": 0.03},
         "below": {"kappa": 3.0, "noise": 0.03},
         "near below": {"kappa": 20.0, "noise": 0.001},
@@ -241,9 +242,7 @@ def test_steps_are_by_the_law_where_it_is_known():
     np.testing.assert_allclose(at.steps(np.array([150.0, 300.0])), [300.0, 200.0])
     curved = batch_of(0, alpha=Estimate(2.0))
     np.testing.assert_allclose(curved.steps(np.array([150.0])), [500.0])
-    for change in (
-        {"S_min": Estimate(None)},
-        {"B_crit": Estimate(None)},
-        {"alpha": Estimate(None)},
-    ):
+    none = Estimate(None)
+    changes: Any = ({"S_min": none}, {"B_crit": none}, {"alpha": none})
+    for change in changes:
         assert np.isnan(batch_of(0, **change).steps(np.array([1.0, 2.0]))).tolist() == [True, True]

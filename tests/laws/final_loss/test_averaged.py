@@ -1,5 +1,7 @@
 """Forms averaged by what they have not seen: which apply, their freedom, and their weights."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -28,13 +30,8 @@ from tests.laws.golden import assert_golden, numbers
 def test_forms_apply_where_points_and_cells_are_enough(sizes, ratios, rows, names):
     table = points(sizes=sizes, ratios=ratios)
     order = np.argsort(np.arange(len(table.loss)) % 9, kind="stable")[:rows]
-    some = type(table)(
-        **{
-            name: value[order] if isinstance(value, np.ndarray) else value
-            for name, value in vars(table).items()
-            if name != "cell"
-        }
-    )
+    arrays = {n: x[order] for n, x in vars(table).items() if isinstance(x, np.ndarray)}
+    some = dataclasses.replace(table, **arrays)
     assert [form.name for form in applicable(design_of(some))] == names
 
 

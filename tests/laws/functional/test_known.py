@@ -2,6 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -126,6 +127,9 @@ def test_curves_keep_their_numbers():
     long = pd.concat([rows(np.arange(1, 61), 2, 1.0).assign(run=str(i)) for i in range(20)])
     assert len(curves_of(many.reset_index(drop=True)).runs) == 20
     assert curves_of(long.reset_index(drop=True)).weight.sum() == 20 * 25  # 512 in all
+    # One more run has fewer of them: 512 over 21 are 24.
+    more = pd.concat([long, rows(np.arange(1, 61), 2, 1.0).assign(run="more")])
+    assert curves_of(more.reset_index(drop=True)).weight.sum() == 21 * 24
     longer = pd.concat([long, *(long.assign(run=long["run"] + c) for c in "abcd")])
     assert curves_of(longer.reset_index(drop=True)).weight.sum() == 100 * 8  # and 8 at least
     used = curves_of(several())
@@ -155,7 +159,7 @@ def test_losses_in_the_warm_up_alone_are_none():
         curves_of(several(), warmup=100_000)
 
 
-def of_pieces(batch, lr=1e-3, steps=20.0, piece=0.0):
+def of_pieces(batch, lr: Any = 1e-3, steps: Any = 20.0, piece=0.0):
     """Curves of given pieces [R, G], read once from a piece on."""
     batch = np.array(batch, float)
     shape = batch.shape
@@ -253,7 +257,7 @@ def test_predictions_along_a_schedule_and_of_runs(planted_curves):
     schedule, at = BatchSchedule.parse("0:1 50%:8", total=10**6), np.array([3e5, 8e5])
     results = [predict(fit, schedule, 10**6, 4e-3, at), predict(fit, schedule, 10**6, 4e-3)]
     runs = predict_runs(fit, check_runs(planted_curves.table(("2",))), warmup=100_000)
-    assert (runs["tokens"] > 200_000).all() and len(runs) > 5
+    assert float(np.min(runs["tokens"])) > 200_000 and len(runs) > 5
     assert_golden("functional-predicted", numbers([results, runs.to_numpy()[:, 1:].astype(float)]))
 
 
@@ -325,10 +329,10 @@ def test_free_batches_are_sought_from_four_starts_by_value_and_slope(planted_cur
         return SimpleNamespace(fun=value, x=x)
 
     monkeypatch.setattr("bss.laws.functional.free.minimize", minimize)
-    fit, tokens = planted_curves.fit, planted_curves.tokens
+    fit, tokens, falling = planted_curves.fit, planted_curves.tokens, cast(Any, rate)
     results = [
-        free_batches(fit, tokens, rate, (4, 1, 32)),
-        free_batches(fit, tokens, rate, (1, 32), 2.2),
+        free_batches(fit, tokens, falling, (4, 1, 32)),
+        free_batches(fit, tokens, falling, (1, 32), 2.2),
     ]
     least = min(range(4), key=lambda i: sought[i][1])
     np.testing.assert_allclose(results[0], np.exp(sought[least][0]))

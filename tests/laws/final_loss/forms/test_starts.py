@@ -34,7 +34,8 @@ def one_cell():
     loss = 2.5 + 0.1 * phi(b - 0.4, 0.6, 0.9)
     none = np.zeros(7)
     return CentredPoints(
-        np.stack([none, none, b], axis=1), none[:3], loss, none.astype(int), (False,) * 2, none + 1
+        np.stack([none, none, b], axis=1), none[:3], loss, none.astype(int),
+        (False, False), none + 1,
     )  # fmt: skip
 
 
