@@ -9,6 +9,7 @@ from scipy.stats import linregress
 from bss.laws.critical.judged import by_values, exponent, over_groups, residuals
 from bss.laws.fitting.power import fit_power
 from bss.points.scatter import Scatter
+from tests.laws.golden import assert_golden, numbers
 
 X = np.array([1.0, 2, 4, 8, 16])
 NOISE = np.exp([0.1, -0.2, 0.05, 0.1, -0.05])
@@ -65,3 +66,19 @@ def test_what_is_left_must_identify_the_law():
     x = {"params": np.array([1.0, 8, 8, 8]), "tokens": np.array([1.0, 1, 2, 4])}
     assert over_groups(x, np.ones(4), [0, 1, 1, 2], (1, 0)) is None
     assert over_groups(x, np.ones(4), [0, 0, 1, 1], (1, 0)) is None
+
+
+def test_effects_keep_their_numbers():
+    x = {"params": X, "tokens": np.array([1.0, 7, 2, 9, 4])}
+    y = 3 * X**0.7 * NOISE
+    both, one = fit_power(y, x), fit_power(y, {"params": X})
+    errors = [Scatter(0.01 * (i + 1), i + 2) for i in range(5)]
+    effects = {
+        "one": exponent(one),
+        "both": exponent(both, Scatter(0.5, 9), (1.0, -2.0)),
+        "groups": over_groups({"params": X}, y, "aabcc", (1.5,)),
+        "two groups": over_groups({"params": X}, y, "aabbb", (1.0,)),
+        "values": by_values(one, {"params": X}, errors),
+        "rest": residuals(both, x, y),
+    }
+    assert_golden("fitting-effects", numbers(effects), rel=1e-6)

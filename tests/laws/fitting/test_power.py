@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from bss import values
 from bss.errors import InputError
-from bss.laws.fitting.power import fit_power, predict, unidentified
+from bss.laws.fitting.power import PowerFit, fit_power, predict, unidentified
+from tests.laws.golden import assert_golden, numbers
 
 N = np.array([1e6, 2e6, 4e6, 8e6, 1e6, 2e6, 4e6, 8e6])
 D = np.array([2e7, 2e7, 2e7, 2e7, 2e8, 4e8, 1e8, 3e8])
@@ -91,3 +93,60 @@ def test_a_forecast_without_a_size_is_refused():
     law = fit_power([1.0, 2.0], {"params": N[:2]})
     with pytest.raises(InputError, match="params"):
         predict(law, {"tokens": 1e9})
+
+
+def test_laws_keep_their_numbers():
+    x = {"params": np.array([1e6, 2e6, 3e6, 8e6, 8e6]), "tokens": np.array([4, 1, 9, 2, 30.0])}
+    y = 3 * (x["params"] / 1e6) ** 0.3 * x["tokens"] ** 0.5 * np.array([1.1, 0.9, 1.05, 1, 0.97])
+    one, errors = {"params": x["params"]}, [0.1, 0.3, 0.2, 0.1, 0.2]
+    laws = {
+        "one": fit_power(y, one),
+        "errors": fit_power(y, one, unit=1e6, errors=[9 * e for e in errors], level=0.8),
+        "small errors": fit_power(y, one, unit=1e6, errors=[e / 9 for e in errors]),
+        "both": fit_power(y, x, unit=1e6),
+        "exact": fit_power(y[:3], {name: v[:3] for name, v in x.items()}, level=0.5),
+        "two": fit_power(y[:2], {"params": x["params"][:2]}, unit=1e6, errors=[0.2, 0.4]),
+    }
+    at = {"params": 5e6, "tokens": 7.0, "more": -1.0}
+    results = {name: (law, predict(law, at), law.design(x)) for name, law in laws.items()}
+    assert_golden("fitting-power", numbers(results), rel=1e-6)
+
+
+@pytest.mark.parametrize("variables", [("params",), ("params", "tokens")])
+def test_a_law_is_read_back_from_json_and_an_older_one_has_no_margin(variables):
+    columns = {"params": np.array([1.0, 2, 4, 4]), "tokens": np.array([1.0, 5, 2, 9])}
+    x = {name: columns[name] for name in variables}
+    law = fit_power(np.array([1.0, 2, 3, 5]), x, errors=[0.1] * 4)
+    entry = values.to_dict(law)
+    again = values.from_dict(PowerFit, entry, strict=False)
+    assert numbers(again) == numbers(law)
+    assert ("exponent" in entry) == (len(variables) == 1)
+    for name in ("margin", "inverse", "level"):
+        del entry[name]
+    older = values.from_dict(PowerFit, entry, strict=False)
+    assert older.margin is None and older.inverse.size == 0 and older.level == 0.95
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        ({"a": [1, 2]}, ""),
+        ({"a": [1, 1.999]}, "a spans less than a factor of 2; vary it more"),
+        ({"a": [3]}, "1 points for the 2 parameters of a law in a"),
+        ({"a": [1, 4], "b": [1, 5]}, "2 points for the 3 parameters of a law in a and b"),
+        ({"a": [1, 2, 4], "b": [1, 8, 1]}, ""),
+        ({"a": [1, 2, 4, 8], "b": [1, 2, 4, 9]}, "at given b, a spans only a factor of 1.08;"),
+        ({"a": [1, 4, 1, 4], "b": [1, 1, 1.9, 1.9]}, "b spans less than a factor of 2"),
+    ],
+)
+def test_a_variable_must_span_a_factor_of_two_by_itself(x, says):
+    why = unidentified(x)
+    assert says in why and bool(says) == bool(why)
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, np.inf, np.nan, None])
+def test_a_forecast_wants_positive_sizes(size):
+    law = fit_power([1.0, 2], {"a": [1.0, 2]})
+    assert predict(law, {"a": 1e-9}).value == pytest.approx(1e-9)
+    with pytest.raises(InputError, match=r"a: .* at a forecast; give a positive number"):
+        predict(law, {} if size is None else {"a": size})

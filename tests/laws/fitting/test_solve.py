@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, interval
-from bss.laws.fitting.solve import linearize, solve
+from bss.laws.fitting.solve import linearize, solve, solve_in_rounds
 from bss.values import from_dict, to_dict
+from tests.laws.golden import assert_golden, numbers
 
 
 def exponential(theta, data):
@@ -128,3 +129,49 @@ def test_estimate_survives_json():
     estimate = Estimate(None, None, 8.0, 0.9, "unidentified: too few")
     assert from_dict(Estimate, to_dict(estimate) | {"more": 1}, strict=False) == estimate
     assert "note" not in to_dict(Estimate(1.0, 0.5, 2.0))
+
+
+def test_descents_keep_their_path():
+    # The path of a few iterations tells the damping, the bends and the bounds; the end does not.
+    starts = np.array([[[-1.2, 1.0], [2.0, -3.0]], [[0.3, 0.2], [4.5, 4.5]]])
+    lower, upper = np.array([[-1.5, -5.0], [0.2, 0.0]]), np.array([[5.0, 5.0], [5.0, 0.5]])
+    data = np.array([1.0, 3.0])
+    found = {
+        f"{iterations} {accelerated}": solve(
+            rosenbrock, starts, lower, upper, data, iterations=iterations, accelerated=accelerated
+        )
+        for iterations, accelerated in ((4, False), (9, False), (7, True))
+    }
+    assert_golden("fitting-descents", numbers(found), rel=1e-6)
+
+
+def flat(theta, data):
+    """A second parameter that nothing depends on, and a third that is at its best at a bound."""
+    return jnp.stack([theta[0] - 1 + 0 * theta[1], theta[2] + 2, data])
+
+
+def test_a_parameter_without_effect_stays_and_one_at_its_bound_is_held():
+    box = np.array([-5.0, -5.0, -1.0]), np.array([5.0, 5.0, 4.0])
+    found = solve(flat, np.array([[3.0, 0.5, 2.0]]), *box, np.array([1e-3]))
+    np.testing.assert_allclose(found.parameters, [[1.0, 0.5, -1.0]], rtol=1e-6)
+    assert found.cost[0] == pytest.approx((1 + 1e-6) / 2)
+    assert found.converged.all() and found.at_bound.tolist() == [[False, False, True]]
+
+
+def valley(theta, data):
+    return rosenbrock(theta, data["scale"])
+
+
+def test_rounds_are_of_ten_iterations_and_end_when_the_best_has_converged():
+    box = np.full(2, -5.0), np.full(2, 5.0)
+    starts = np.array([[-1.2, 1.0], [1.0, 1.0 + 1e-9], [4.0, -4.0]])
+    scale = np.ones(())
+    ten = solve(valley, starts[:, None], *box, {"scale": np.ones(3)}, iterations=10)
+    one = solve_in_rounds(valley, starts, box, {"scale": scale}, rounds=1)
+    np.testing.assert_allclose(one.parameters, ten.parameters, rtol=1e-9)
+    assert one.converged.tolist() == [False, True, False] == ten.converged.tolist()
+    two = solve_in_rounds(valley, starts, box, {"scale": scale}, rounds=2)
+    each = {"scale": np.ones(3)}
+    again = solve(valley, ten.parameters[:, None], *box, each, iterations=10)
+    np.testing.assert_allclose(two.parameters[[0, 2]], again.parameters[[0, 2]], rtol=1e-6)
+    assert two.best().parameters.tolist() == two.parameters[1:2].tolist()

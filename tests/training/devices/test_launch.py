@@ -59,7 +59,57 @@ def test_a_coordinator_that_is_not_there_is_awaited_as_long_as_told(monkeypatch)
         joined(Joining(2, "127.0.0.1:9", 1, patience=1)),
     ):
         pass
-    assert 1 <= clock.now < 10
+    assert 1 < clock.now <= 1.21
+
+
+class Started:
+    """A process that ends by itself at some time of the clock, or when it is killed."""
+
+    def __init__(self, clock, ends, status):
+        self.clock, self.ends, self.status, self.signals = clock, ends, status, []
+
+    @property
+    def returncode(self):
+        """None while it goes on."""
+        killed = signal.SIGKILL in self.signals
+        return -9 if killed else self.status if self.clock.now >= self.ends else None
+
+    def poll(self):
+        """As of a real one."""
+        return self.returncode
+
+    def send_signal(self, number):
+        """Is noted."""
+        self.signals.append(number)
+
+
+@pytest.mark.parametrize(
+    ("ends", "statuses", "status", "until"),
+    [
+        ((1, 2, 3), (0, 0, 0), 0, 3),
+        ((1, 2, 3), (0, 4, 5), 4, 3),
+        ((5, 1, 99), (3, 0, 0), 3, 25),  # twenty seconds behind the first that failed
+        ((5, 1, 24), (3, 0, 7), 3, 24),
+        ((1, 1, 1), (0, -6, 0), 1, 1),
+    ],
+)
+def test_the_others_have_twenty_seconds_to_follow_one_that_failed(
+    monkeypatch, capfd, ends, statuses, status, until
+):
+    clock, numbers = Clock(), iter(range(3))
+    each = [Started(clock, *one) for one in zip(ends, statuses, strict=True)]
+    monkeypatch.setattr(launch, "time", clock)
+    monkeypatch.setattr(launch.subprocess, "Popen", lambda *_, **__: each[next(numbers)])
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert start(3) == status
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert clock.now == pytest.approx(until, abs=0.11)
+    assert all(signal.SIGTERM in one.signals for one in each)
+    assert ("process 2 was ended by SIGKILL" in capfd.readouterr().err) == (until == 25)
 
 
 @pytest.fixture

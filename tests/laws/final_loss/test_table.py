@@ -1,0 +1,107 @@
+"""Tables of final losses: what is refused, and what they are as design points."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws.final_loss.table import check_losses, final_losses, loss_points
+from bss.tables import check_runs
+from tests.laws.golden import assert_golden, numbers
+
+
+def frame(**change):
+    """Two models, two budgets, two batches, at two or three rates, some twice."""
+    rows = []
+    for params in (1e8, 2e8):
+        for tokens in (2e9, 4e9):
+            for batch in (64, 128):
+                for k in range(3 if batch == 64 else 2):
+                    loss = 3 + 1e8 / params + 1e9 / tokens + 0.01 * (k - 1.2) ** 2 + batch / 1e5
+                    rows.append((params, tokens, batch, 256, 1e-3 * 2**k, loss))
+    table = pd.DataFrame(rows, columns=["params", "tokens", "batch", "seq_len", "lr", "loss"])
+    twice = table.iloc[[0, 1, 1]].assign(
+        lr=lambda t: t["lr"] * 1.009, loss=lambda t: t["loss"] + 0.02
+    )
+    return pd.concat([table, twice], ignore_index=True).assign(**change)
+
+
+def diverged(table, *rows):
+    marks = np.zeros(len(table), object)
+    marks[list(rows)] = ["1", "True", "yes", 1.0][: len(rows)]
+    return table.assign(diverged=marks)
+
+
+TABLES = {
+    "rates": frame,
+    "no rates": lambda: frame().drop(columns="lr"),
+    "standard errors": lambda: frame(loss_se=np.linspace(0.01, 0.02, 23)),
+    "diverged": lambda: diverged(frame(), 0, 5, 6, 7),
+    "infinite": lambda: frame(loss=np.where(np.arange(23) == 4, np.inf, 3.0)),
+    "settings": lambda: frame(
+        beta=np.arange(23) % 2, optimizer="x", z_loss=np.arange(23) % 2, dataseed=np.arange(23) % 2
+    ),
+    "measured": lambda: frame(grad_norm=np.arange(23) * 1.0, beta=["a", None] * 11 + ["a"]),
+    "tried": lambda: frame(rates_tried=np.arange(23) % 4 + 1, rate_bracketed=np.arange(23) % 2),
+    "tried alone": lambda: frame(rates_tried=5).drop(columns="lr"),
+    "single": lambda: frame().drop_duplicates(["params", "tokens", "batch"]),
+    "lengths": lambda: frame(seq_len=[256] * 20 + [512] * 3),
+    "in tokens": lambda: frame(batch_tokens=lambda t: t["batch"] * 256).drop(
+        columns=["batch", "seq_len"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_design_points_keep_their_numbers(name):
+    points, warnings = loss_points(check_losses(TABLES[name]()))
+    assert_golden(f"final_loss-points-{name}", numbers([points, warnings]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"loss": [3.0, 0.0, -1.0] + [3.0] * 20}, "ours 2: loss is 0; write a positive number"),
+        ({"params": [1e8] * 3 + [-1.0] * 20}, "ours 4: params is -1"),
+        (
+            {"batch_tokens": [64.0 * 256] * 3 + [7.0] * 20},
+            "ours 4: batch_tokens is not batch times",
+        ),
+        ({"lr": 0.0}, "ours 1: lr is 0"),
+        ({"loss_se": -1.0}, "ours 1: loss_se is -1"),
+        ({"rates_tried": 0}, "ours 1: rates_tried is 0"),
+        ({"arch": ["a", "b"] * 11 + ["c"]}, "ours: arch is a, b, c at params 1e+08; the law is of"),
+    ],
+)
+def test_rows_that_contradict_are_refused(change, says):
+    with pytest.raises(InputError) as error:
+        check_losses(frame(**change), "ours")
+    assert says.replace("ours", "").strip(": ") in str(error.value)
+
+
+def test_nothing_finite_is_refused():
+    with pytest.raises(InputError, match="loss: no row has a finite one; give final losses"):
+        loss_points(check_losses(frame(loss=np.nan)))
+    every = frame().assign(diverged=1)
+    with pytest.raises(InputError, match="loss: no row has a finite one"):
+        loss_points(check_losses(every))
+
+
+def test_the_ends_of_runs_of_one_batch_are_final_losses():
+    rows = pd.DataFrame(
+        {
+            "run": ["a", "a", "b", "b", "c", "c"], "step": [1, 2] * 3, "params": 1e6,
+            "tokens": [64, 128, 128, 256, 64, 192], "batch": [2, 2, 4, 4, 2, 4], "seq_len": 32,
+            "loss": [3.0, 2.9, 3.1, 2.8, 3.0, 2.0], "eval_loss": [3.5, np.nan, 3.6, 3.2, 3, 1],
+            "peak_lr": [1e-3] * 6,
+        }
+    )  # fmt: skip
+    losses = final_losses(check_runs(rows))
+    assert losses[["tokens", "batch_tokens", "loss", "lr"]].to_numpy().tolist() == [
+        [64, 64, 3.5, 1e-3], [256, 128, 3.2, 1e-3]
+    ]  # fmt: skip
+    assert losses["run"].tolist() == ["a", "b"]
+    untold = rows.assign(peak_lr=[1e-3] * 3 + [np.nan] * 3)
+    assert "lr" not in final_losses(check_runs(untold))
+    with pytest.raises(InputError, match="the runs have no params"):
+        final_losses(check_runs(rows.drop(columns="params")))
