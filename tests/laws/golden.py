@@ -37,7 +37,9 @@ def entries(value: Any, path: str = "") -> dict[str, Any]:
 
 def assert_golden(name: str, found: dict[str, Any], rel: float = 1e-4) -> None:
     """Every number of a fit's JSON is the one that is kept, other processors' rounding aside."""
-    file, found = FOLDER / f"{name}.json", entries(json.loads(json.dumps(finite(found))))
+    room, _, part = name.partition("-")
+    file = FOLDER / room / f"{part.replace(',', '').replace(' ', '-') or 'fit'}.json"
+    found = entries(json.loads(json.dumps(finite(found))))
     if os.environ.get("GOLDEN") == "write":
         short = {k: float(f"{x:.9g}") if isinstance(x, float) else x for k, x in found.items()}
         file.write_text(json.dumps(short, indent=0, ensure_ascii=False) + "\n")

@@ -152,11 +152,13 @@ def test_laws_and_definitions_keep_their_numbers():
         "unknown": laws_of([replace(c, tokens=np.nan) for c in curves], batches, draws, 0.9),
         "repeated": laws_of([curves[0]] * 3, batches[:3], draws[:3], 0.9),
         "one": laws_of(curves[:1], batches[:1], draws[:1], 0.9),
-        "definitions": definitions(every, [True] * 5 + [False], ALLOWED, ("params",), 0.9),
-        "held": definitions(
-            {False: every[False]}, [True] * 6, Allowance(0.3, 2048), ("tokens",), 0.9
+        "definitions": definitions(
+            every[False], every[True], [True] * 5 + [False], ALLOWED, ("params",), 0.9
         ),
-        "no law": definitions({False: every[False]}, [True] * 6, Allowance(0.1, 33), (), 0.9),
+        "held": definitions(
+            every[False], None, [True] * 6, Allowance(0.3, 2048), ("tokens",), 0.9
+        ),
+        "no law": definitions(every[False], None, [True] * 6, Allowance(0.1, 33), (), 0.9),
         "open": laws_of(curves, batches, [np.full(6, np.inf), *draws[1:]], 0.9),
     }  # fmt: skip
     assert_golden("critical-laws", numbers(results), rel=1e-6)
@@ -179,13 +181,10 @@ def bounds():
     return pd.concat(tables, ignore_index=True)
 
 
-@pytest.mark.parametrize("free", [False, True])
-def test_fits_of_bends_inside_and_outside_keep_their_numbers(free):
-    fit = fit_critical(
-        bounds(), overhead=0.3, reference=128, free_alpha=free, options=Options(40, 0.8, 3)
-    )
+def test_fits_of_bends_inside_and_outside_keep_their_numbers():
+    fit = fit_critical(bounds(), overhead=0.3, reference=128, options=Options(40, 0.8, 3))
     parts = [fit.fits, fit.laws, fit.joint_refused, fit.warnings, fit.overhead, fit.reference]
-    assert_golden(f"critical-bounds-{free}", numbers(parts), rel=2e-3)
+    assert_golden("critical-bounds", numbers(parts), rel=2e-3)
     assert (DEFAULTS.resamples, DEFAULTS.level) == (2000, 0.9)
     assert (fit.level, fit.resamples, fit.unit) == (0.8, 40, "sequences")
 

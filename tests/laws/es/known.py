@@ -1,10 +1,9 @@
 """Fits of E(S) by hand, for tests of what is made of them."""
 
-from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS
 from bss.laws.es.values import EsFit, TargetFit
 from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import BestBatch, Estimate
 
 SEQ_LEN = 128
 HYPERBOLAS = {2.0: (9e3, 500.0), 1.8: (2e4, 1500.0), 1.6: (7e4, 8000.0)}  # E_min and S_min

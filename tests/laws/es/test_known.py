@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
 from bss.laws.es.predict import best, lack_of_fit, reach
 from bss.laws.es.values import (
     ASKED,
@@ -19,7 +18,7 @@ from bss.laws.es.values import (
     tokens_to_target,
 )
 from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import BestBatch, Estimate
 from tests.laws.es.known import HYPERBOLAS, SEQ_LEN, hyperbola_fit, surface_fit, target_fit
 from tests.laws.golden import assert_golden, numbers
 
@@ -129,7 +128,7 @@ def test_losses_of_a_law_per_target_are_on_a_line_in_log_tokens():
     mean = predicted_loss(surface_fit(level_with=(fit,)), 10**6, BATCH)
     assert mean == pytest.approx((joint + predicted_loss(fit, 10**6, BATCH)) / 2)
     for count in (0, -1):
-        with pytest.raises(InputError, match=f"tokens: {count} is not positive"):
+        with pytest.raises(InputError, match=f"tokens: {count} given"):
             predicted_loss(fit, count, BATCH)
     lost = replace(fit, fits=(target_fit(2.0, parameters={}),))
     with pytest.raises(InputError, match="hyperbola law is unidentified at every target; add bat"):

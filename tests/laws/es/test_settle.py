@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bss.laws.best_batch import BestBatch
 from bss.laws.es import LAWS
-from bss.laws.es.settle import agreed, asked_for, by_vertices, obeyed, settled
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.es.vertices import agreed, asked_for, by_vertices, obeyed, settled
+from bss.laws.fitting.estimate import BestBatch, Estimate
 from tests.laws.es.known import HYPERBOLAS, hyperbola_fit, target_fit
 from tests.laws.golden import assert_golden, numbers
 from tests.laws.test_best_batch import valley

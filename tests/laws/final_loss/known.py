@@ -68,7 +68,7 @@ def points(**settings):
 
 def table_fit(**change):
     """A fit of the two forms, with other weights for each use."""
-    from bss.laws.best_batch import BestBatch
+    from bss.laws.fitting.estimate import BestBatch
 
     weights = {
         "inside": dict(FORMS_OF_MEAN),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.final_loss.averaged import applicable, averaged, first_look, free, freedom
+from bss.laws.final_loss.averaged import applicable, averaged, first_look
 from bss.laws.final_loss.forms import FAMILY, VALLEY
-from bss.laws.final_loss.solved import design_of
+from bss.laws.final_loss.solved import design_of, freedom
 from tests.laws.final_loss.forms.test_starts import one_cell
 from tests.laws.final_loss.known import points
 from tests.laws.golden import assert_golden, numbers
@@ -54,8 +54,8 @@ def test_a_form_that_does_not_apply_is_refused():
 def test_what_a_table_does_not_vary_is_no_parameter():
     several = design_of(points(sizes=(2e8, 4e8), ratios=(20, 60)))
     one = design_of(points(sizes=(4e8,), ratios=(20, 60)))
-    assert [free(form, several) for form in FAMILY] == [7, 10, 10, 12]
-    assert [free(form, one) for form in FAMILY] == [5, 8, 8, 9]
+    assert [form.free(several) for form in FAMILY] == [7, 10, 10, 12]
+    assert [form.free(one) for form in FAMILY] == [5, 8, 8, 9]
     assert freedom(FAMILY[0], several) == pytest.approx(36 - 7, abs=0.1)
     assert freedom(VALLEY, one_cell()) == pytest.approx(2.0, abs=0.1)
     rows = one_cell()

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bss.laws.best_batch import Alike, BestBatch
 from bss.laws.final_loss.elsewhere import LAW, CellOptimum, at_least
+from bss.laws.fitting.estimate import Alike, BestBatch
 from tests.laws.final_loss.known import elsewhere, mean_law, power_of_best
 from tests.laws.golden import assert_golden, numbers
 

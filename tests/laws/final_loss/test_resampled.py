@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from bss.laws.final_loss.forms import VALLEY
-from bss.laws.final_loss.resampled import with_draws
-from bss.laws.final_loss.solved import best_fit
+from bss.laws.final_loss.solved import best_fit, with_draws
 from bss.laws.fitting.estimate import Options
 from bss.laws.fitting.solve import Solution
 from tests.laws.final_loss.forms.test_starts import one_cell

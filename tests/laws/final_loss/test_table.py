@@ -7,6 +7,7 @@ import pytest
 from bss.errors import InputError
 from bss.laws.final_loss.table import check_losses, final_losses, loss_points
 from bss.tables import check_runs
+from bss.tables.columns import Origin
 from tests.laws.golden import assert_golden, numbers
 
 
@@ -75,7 +76,7 @@ def test_design_points_keep_their_numbers(name):
 )
 def test_rows_that_contradict_are_refused(change, says):
     with pytest.raises(InputError) as error:
-        check_losses(frame(**change), "ours")
+        check_losses(frame(**change), Origin("ours"))
     assert says.replace("ours", "").strip(": ") in str(error.value)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
 from bss.laws.final_loss.values import TableFit
+from bss.laws.fitting.estimate import BestBatch
 from tests.laws.final_loss.known import elsewhere, power_of_best, table_fit
 from tests.laws.golden import assert_golden, numbers
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.best_batch import BestBatch
-from bss.laws.fitting.estimate import Estimate, Fit, Options, interval, too_wide
+from bss.laws.fitting.estimate import BestBatch, Estimate, Fit, Options, interval, too_wide
 
 
 @dataclass(frozen=True)
