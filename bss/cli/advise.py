@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.advice import ENDINGS, Advice, FitAdvice, Growth, advise, growth
-from bss.cli.kinds import read_fit
+from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, Table, add_output_arguments, number, option
 from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
 from bss.errors import InputError, check
@@ -75,7 +75,7 @@ def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice:
 
         return published(setting)
     fit = read_fit(options.fit, "advise")
-    room = import_module(f"bss.advice.of_{fit.KIND}")
+    room = import_module(KINDS[fit.KIND].advice)
     return room.fit_advice(fit, setting, options.ending, str(options.fit))
 
 

@@ -11,4 +11,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     laws = parser.add_subparsers(dest="law_kind", metavar="LAW", required=True)
     for name, kind in KINDS.items():
         law = laws.add_parser(name, help=kind.about, description=kind.about)
-        import_module(f"bss.cli.of_{name}").add_arguments(law)
+        import_module(kind.commands).add_arguments(law)

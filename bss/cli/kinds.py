@@ -12,11 +12,13 @@ from bss.files import read_json
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fit; here and in bss.advice its file is of_KIND.
+    """A kind of fit, and where what is done with it stands: modules, loaded when they are asked.
 
     Attributes:
         about: it, in the help of `bss fit`.
         fit: its class in bss.laws.
+        commands: what fits it (`add_arguments`) and what asks it (`predicted`).
+        advice: what it says of a setting (`fit_advice`).
         options: those of `bss predict` that say what is asked of it; others are refused.
         policy: that `bss schedule` follows where none is named; "" for a fit of no use to any.
         predicts_schedules: whether it predicts the loss of any schedule and rate.
@@ -24,6 +26,8 @@ class Kind:
 
     about: str
     fit: str
+    commands: str
+    advice: str
     options: tuple[str, ...]
     policy: str = ""
     predicts_schedules: bool = False
@@ -31,22 +35,33 @@ class Kind:
 
 KINDS = {
     "es": Kind(
-        "E(S): tokens against steps to target losses", "EsFit", ("loss", "batch"), "follow-optimum"
+        "E(S): tokens against steps to target losses",
+        "EsFit",
+        "bss.cli.of_es",
+        "bss.advice.of_es",
+        ("loss", "batch"),
+        "follow-optimum",
     ),
     "critical": Kind(
         "critical batch sizes and their law, from steps to a target",
         "CriticalFit",
+        "bss.cli.of_critical",
+        "bss.advice.of_critical",
         ("params", "tokens"),
     ),
     "table": Kind(
         "the law of final losses over model size, tokens and batch",
         "TableFit",
+        "bss.cli.of_table",
+        "bss.advice.of_table",
         ("params", "tokens", "batch", "seq_len"),
         "best-batch",
     ),
     "curve": Kind(
         "the functional scaling law, from loss curves under any schedule",
         "CurveFit",
+        "bss.cli.of_curve",
+        "bss.advice.of_curve",
         ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
         "functional-best",
         predicts_schedules=True,

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> Output:
         if getattr(options, name) is not None:
             others = ", ".join(map(option, own))
             raise InputError(f"{option(name)}: a fit of kind {fit.KIND} is asked with {others}")
-    return import_module(f"bss.cli.of_{fit.KIND}").predicted(fit, options)
+    return import_module(KINDS[fit.KIND].commands).predicted(fit, options)
 
 
 def tested(
