@@ -69,7 +69,10 @@ class HeldOut:
         for name in self._sets:
             columns |= self._columns(name, state) if name != AT_THE_END else {}
         if (per_token := self._read[ALONG][1]) is not None:
-            columns["bits_per_byte"] = metrics.per_byte(columns["eval_loss"], per_token)
+            loss = HeldOutColumn()
+            for name, column in (("bits_per_byte", str(loss)), ("bits_per_byte_se", loss.error)):
+                nats = columns[column]
+                columns[name] = None if nats is None else metrics.per_byte(nats, per_token)
         return columns
 
     def at_the_end(self, state: State) -> dict[str, Any]:

@@ -90,6 +90,7 @@ def test_all_held_out_sequences_count_once(
     for name, values in expected.items():
         assert (columns[name], columns[f"{name}_se"]) == of_sequences(values), name
     assert columns["bits_per_byte"] == pytest.approx(losses.mean() / per_byte, rel=1e-5)
+    assert columns["bits_per_byte_se"] == pytest.approx(columns["eval_loss_se"] / per_byte)
     assert {"test_loss", "test_loss_se", "test_accuracy"} <= columns.keys()
     assert not [name for name in columns if name.startswith("test_loss_by_position_9")]
 
