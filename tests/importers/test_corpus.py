@@ -1,0 +1,83 @@
+"""Every shape of log in tests/corpus, against what it is to give."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bss.importers import IMPORTERS
+from bss.importers.log import head_of
+from bss.tables import read_runs
+from tests.cli.called import printed, refused
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+EXPECTED: dict[str, dict] = json.loads((CORPUS / "expected.json").read_text(encoding="utf-8"))
+READ = [name for name, wanted in EXPECTED.items() if "refused" not in wanted]
+MOST_LINES = 40
+
+
+def marked(name):
+    """A name as a parameter, marked with what is missing where nothing reads it yet."""
+    reason = EXPECTED[name].get("xfail")
+    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+    return pytest.param(name, marks=marks)
+
+
+def files_of(name):
+    path = CORPUS / name
+    return [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
+
+
+def ended(run):
+    if run["diverged_at"] is not None:
+        return "diverged"
+    return "cut" if any("cut off" in note for note in run["notes"]) else "finished"
+
+
+def test_every_file_is_expected_and_small():
+    expected = {file for name in EXPECTED for file in files_of(name)}
+    there = {file for file in CORPUS.rglob("*") if file.is_file()}
+    assert there - expected == {CORPUS / "expected.json", CORPUS / "README.md"}
+    assert max(file.read_bytes().count(b"\n") for file in expected) <= MOST_LINES
+    told = (CORPUS / "README.md").read_text(encoding="utf-8")
+    assert [name for name in EXPECTED if f"`{name}`" not in told] == []
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_one_format_takes_it_first(name):
+    """By name alone it may be read by others; `auto` asks them in the registry's order."""
+    for file in files_of(name):
+        head = head_of(file)
+        takers = [known for known, importer in IMPORTERS.items() if importer.reader(file, head)]
+        assert takers[:1] == [EXPECTED[name]["format"]], takers
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in READ])
+def test_auto_reads_it(name, tmp_path, capsys):
+    wanted = EXPECTED[name]
+    out = str(tmp_path / "runs.parquet")
+    told = printed(capsys, "import", "auto", str(CORPUS / name), "-o", out, *wanted["arguments"])
+    [run] = told["runs"]
+    table = read_runs(out)
+    losses = None if "loss" in run["missing"] else table["loss"].dropna()
+    held_out = None if "eval_loss" in run["missing"] else table["eval_loss"].dropna()
+    read = {
+        "run": run["run"],
+        "rows": len(table),
+        "steps": int(table["step"].iloc[-1]),
+        "tokens": int(table["tokens"].iloc[-1]),
+        "loss": None if losses is None else losses.iloc[-1],
+        "eval_loss": None if held_out is None else held_out.iloc[-1],
+        "evaluations": 0 if held_out is None else len(held_out),
+        "batch": run["batch"],
+        "status": ended(run),
+    }
+    assert read == {key: value for key, value in wanted.items() if key in read}
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPECTED) - set(READ)))
+def test_what_says_too_little_is_refused_with_a_remedy(name, tmp_path, capsys):
+    wanted = EXPECTED[name]
+    out = str(tmp_path / "runs.parquet")
+    line = refused(capsys, "import", "auto", str(CORPUS / name), "-o", out, *wanted["arguments"])
+    assert wanted["refused"] in line
