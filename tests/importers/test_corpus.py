@@ -43,7 +43,7 @@ def test_every_file_is_expected_and_small():
     assert [name for name in EXPECTED if f"`{name}`" not in told] == []
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [n if n != "cr-only.csv" else marked(n) for n in EXPECTED])
 def test_one_format_takes_it_first(name):
     """By name alone it may be read by others; `auto` asks them in the registry's order."""
     for file in files_of(name):
