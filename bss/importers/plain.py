@@ -12,14 +12,14 @@ was not logged. Lines that begin with `#`, and a header that is there again, say
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from bss.importers.lines import lines_of, log_of, number
-from bss.importers.log import LOSSES, Importer, Log, refuse_line, run_name
+from bss.importers.log import LOSSES, Importer, Log, Rows, refuse_line, run_name
 from bss.importers.metrics import MetricNames, choose, completed
 
 METRICS = MetricNames(
@@ -33,11 +33,12 @@ METRICS = MetricNames(
         "eval_loss": ("eval_loss", "val_loss", "valid_loss", "validation_loss"),
     },
 )
-SEPARATORS = "\t;,"
+FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 RUNS = ("run", "run_id", "run_name")
 NOTHING = ("", "-", "none", "null", "na", "n/a")
-
-_OTHER = re.compile(r"[^a-z0-9]+")
+COUNT = re.compile(r"\d[\d,]*(?:\.\d*)?(?:e\+?\d+)?")
+LINES, LETTERS = 30, 2**16
+"""Lines of a head, and letters of a line, that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -47,80 +48,67 @@ class PlainTable(Importer):
     about: str = "CSV or TSV of step or tokens and loss, lr, val_loss, batch"
 
     def recognises(self, file: Path, head: str) -> bool:
-        """By its header and the number of cells below; a run table of ours needs no import."""
-        lines = [line for line in head.splitlines()[:9] if line.strip() and line[0] != "#"][:2]
-        separator = _separator(lines[0]) if len(lines) == 2 else None
-        if separator is None:
+        """By its header, and a count that rises; a run table of ours needs no import."""
+        separator, names, rows = _parsed(enumerate(head.splitlines()[:LINES]))
+        if not separator or {"run", "seq_len"} <= set(names):
             return False
-        names, cells = (_cells(line, separator) for line in lines)
-        return len(names) == len(cells) and not {"run", "seq_len"} <= set(map(_plain, names))
+        there = METRICS.named_in(names)
+        at = names.index((there.get("step") or there["tokens"])[0])
+        counts = [number(row[at]) for _, row in rows if COUNT.fullmatch("".join(row[at : at + 1]))]
+        more = np.diff(counts)
+        return bool(counts and 2 * (more > 0).sum() >= max(len(more), 1) and (more < 0).sum() < 2)
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a table, or its runs."""
-        separator, names, table = _table(file)
+        separator, names, table = _parsed(lines_of(file))
         given = {ours: _plain(theirs) for ours, theirs in columns.items()}
-        by = given.pop("run", next((name for name in RUNS if name in names), None))
-        _, chosen, notes = choose((METRICS,), [name for name in names if name], given, str(file))
+        _, chosen, notes = choose((METRICS,), [*filter(None, names)], given, str(file))
+        by = chosen.pop("run", next((name for name in RUNS if name in names), None))
         rows: dict[str, list[dict[str, float]]] = {}
         for line, cells in table:
+            if len(cells) != len(names):
+                refuse_line(file, line, f"has {len(cells)} cells; expected {len(names)}")
             texts = dict(zip(names, cells, strict=True))
             row = _row(file, line, {c: texts[name] for c, name in chosen.items()}, separator)
             rows.setdefault(texts[by] if by else run_name(file), []).append(row)
         for run, part in rows.items():
             log = log_of(file, part, "step,loss", notes=notes)
-            if "epoch" in names and _counts_from_0(log):
-                more = (*notes, "step counts from 0, as Lightning's does; one more is completed")
-                log = replace(log, rows=completed(log.rows), notes=more)
+            if {"epoch", "step"} <= set(names) and _counts_from_0(log.rows):
+                log = replace(log, rows=completed(log.rows), notes=(*notes, FROM_0))
             yield replace(log, run=run, place=f"{file}:{run}") if by else log
 
 
 def _plain(name: str) -> str:
-    return _OTHER.sub("_", name.lower()).strip("_")
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _cells(text: str, separator: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([text], delimiter=separator))]
-
-
-def _separator(header: str) -> str | None:
-    """What separates names that a count and a loss are among; None where nothing does."""
-    for separator in SEPARATORS:
-        there = METRICS.named_in(map(_plain, _cells(header, separator)))
-        if {"step", "tokens"} & set(there) and set(LOSSES) & set(there):
-            return separator
-    return None
-
-
-def _table(file: Path) -> tuple[str, list[str], list[tuple[int, list[str]]]]:
-    """Separator, plain names, and the cells of every row with their line."""
-    texts = [(n, text) for n, text in lines_of(file) if text.strip() and text[0] != "#"]
-    separator = _separator(texts[0][1]) or ","
-    header = _cells(texts[0][1], separator)
-    rows = [(line, _cells(text, separator)) for line, text in texts[1:]]
-    for line, cells in rows:
-        if len(cells) != len(header):
-            refuse_line(file, line, f"has {len(cells)} cells; expected {len(header)}; complete it")
-    return separator, list(map(_plain, header)), [row for row in rows if row[1] != header]
+def _parsed(lines: Iterable[tuple[int, str]]) -> tuple[str, list[str], list[tuple[int, list[str]]]]:
+    """What separates cells, plain names, and the cells of every row; nothing of no table."""
+    texts = [(n, text[:LETTERS]) for n, text in lines if text.strip() and text[0] != "#"]
+    for separator in "\t;," if texts else ():
+        header = next(csv.reader([texts[0][1]], delimiter=separator))
+        names = list(map(_plain, header))
+        there = METRICS.named_in(names).keys()
+        if {"step", "tokens"} & there and set(LOSSES) & there:
+            rows = ((n, next(csv.reader([text], delimiter=separator))) for n, text in texts)
+            return separator, names, [row for row in rows if row[1] != header]
+    return "", [], []
 
 
 def _row(file: Path, line: int, texts: Mapping[str, str], separator: str) -> dict[str, float]:
     row: dict[str, float] = {}
     for column, text in texts.items():
-        if text.lower() not in NOTHING:
+        if text.strip().lower() not in NOTHING:
             try:
                 row[column] = number(text if separator == "," else text.replace(",", "."))
             except ValueError:
                 refuse_line(file, line, f"{column} is {text!r}; expected a number")
-    if any(np.isfinite(row.get(column, np.inf)) for column in LOSSES):
-        return {column: value for column, value in row.items() if np.isfinite(value)}
-    return row
+    finite = any(np.isfinite(row.get(column, np.inf)) for column in LOSSES)
+    return {c: value for c, value in row.items() if not finite or np.isfinite(value)}
 
 
-def _counts_from_0(log: Log) -> bool:
+def _counts_from_0(rows: Rows) -> bool:
     """Whether training losses are of steps before a multiple of their distance."""
-    rows = log.rows
-    if not {"step", "loss"} <= set(rows):
-        return False
-    steps = np.unique(rows["step"][np.isfinite(rows["loss"])])
-    apart = np.diff(steps).min() if len(steps) > 1 else 0
-    return bool(apart and (apart > 1 or steps[0] == 0) and not ((steps + 1) % apart).any())
+    steps = np.unique(rows["step"][np.isfinite(rows.get("loss", rows["step"] * np.nan))])
+    apart = min(np.diff(steps), default=0)
+    return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())

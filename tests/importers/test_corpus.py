@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bss.importers import IMPORTERS
+from bss.errors import InputError
+from bss.importers import IMPORTERS, LogOptions
+from bss.importers.batches import Batches
 from bss.importers.log import head_of
 from bss.tables import read_runs
 from tests.cli.called import printed, refused
+from tests.importers.imported import the_run
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 EXPECTED: dict[str, dict] = json.loads((CORPUS / "expected.json").read_text(encoding="utf-8"))
@@ -81,3 +84,49 @@ def test_what_says_too_little_is_refused_with_a_remedy(name, tmp_path, capsys):
     out = str(tmp_path / "runs.parquet")
     line = refused(capsys, "import", "auto", str(CORPUS / name), "-o", out, *wanted["arguments"])
     assert wanted["refused"] in line
+
+
+def plain(tmp_path, text, **columns):
+    (tmp_path / "a.csv").write_text(text)
+    options = LogOptions(Batches.parse(["8"]), 64, columns=columns)
+    return the_run([tmp_path / "a.csv"], options, "plain")[0]
+
+
+def test_a_table_of_several_runs(tmp_path, capsys):
+    text = "name,step,loss\nbig,10,5.0\nbig,20,4.0\nsmall,10,5.1\nsmall,20,4.2\n"
+    (tmp_path / "a.csv").write_text(text)
+    given = ["--batch", "8", "--seq-len", "64", "--columns", "run=name"]
+    told = printed(
+        capsys, "import", "plain", str(tmp_path / "a.csv"), "-o", str(tmp_path / "o.csv"), *given
+    )
+    assert [(run["run"], run["rows"], run["tokens"]) for run in told["runs"]] == [
+        ("big", 2, 10240),
+        ("small", 2, 10240),
+    ]
+    with pytest.raises(InputError, match="no metric trial for run; it has name, step, loss"):
+        plain(tmp_path, text, run="trial")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,tokens,lr,loss\na,1000,0.1,3.2\nb,1000,0.2,3.1\nc,1000,0.4,3.3\n",
+        "step,loss\n100,3.2\n",
+        "run,seq_len,step,tokens,batch,loss\na,64,1,512,8,5.0\na,64,2,1024,8,4.0\n",
+    ],
+)
+def test_results_of_a_sweep_and_run_tables_are_no_curves(tmp_path, text):
+    with pytest.raises(InputError, match="is not recognised"):
+        plain(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("20,4.0,1", "line 3: has 3 cells; expected 2"),
+        ("20,high", "line 3: loss is 'high'; expected a number"),
+    ],
+)
+def test_a_damaged_row_of_a_table_is_refused_by_its_line(tmp_path, row, says):
+    with pytest.raises(InputError, match=says):
+        plain(tmp_path, f"step,loss\n10,5.0\n{row}\n30,3.0\n")
