@@ -59,10 +59,11 @@ def _settings(file: Path) -> tuple[dict[str, float | None], int | None]:
     return {"batch_tokens": only(sizes)}, length
 
 
-def _lines(about: str, begins: str, whole: str, note: str = "") -> TextLog:
-    """Lines that begin so, and are so in full."""
-    row = re.compile(whole, re.MULTILINE)
-    return TextLog(about, row, partial(_log, re.compile(begins), row, note))
+def _lines(about: str, begins: str, train: str, held_out: str, note: str = "") -> TextLog:
+    """Lines that begin so, and are one of two in full."""
+    log = partial(_log, re.compile(begins), re.compile(f"{train}|{held_out}"), note)
+    known = train if "step" not in held_out else f"{train}|{held_out}"
+    return TextLog(about, re.compile(known, re.MULTILINE), log)
 
 
 NANOGPT: Importer = AnyOf(
@@ -71,22 +72,24 @@ NANOGPT: Importer = AnyOf(
         _lines(
             "nanoGPT, llama2.c: lines on stdout",
             r"\biter \d+: loss |(?<!\S)\d+ \| loss |\bstep \d+: train loss ",
-            r"(?:\biter |(?<!\S))(?P<index>\d+)(?:: | \| )loss (?P<loss>[^\s,]+)"
-            r"(?:, time | \|(?: lr (?P<lr>\S+) \|)? )[^\s,]+ms\b"
-            r"|\bstep (?P<step>\d+): train loss (?P<train>[^\s,]+), val loss (?P<val>[^\s,]+)",
+            r"(?:\biter |(?<!\S))(?P<index>\d+)(?:: | \| )loss (?P<loss>[\d.]+|nan|inf)"
+            r"(?:, time | \|(?: lr (?P<lr>\S+) \|)? )[^\s,]+ms\b",
+            r"\bstep (?P<step>\d+): train loss (?P<train>[\d.]+|nan|inf),"
+            r" val loss (?P<val>[\d.]+|nan|inf)",
             "loss is of one device's last micro-batch",
         ),
         _lines(
             "build-nanogpt: lines on stdout",
             PREFIX + r"(?:step +\d+ \| loss: |validation loss: )",
             r"\bstep +(?P<index>\d+) \| loss: (?P<loss>\S+) \|(?: lr:? (?P<lr>\S+) \|)?"
-            r"(?=.* dt: ?\S)|\bvalidation loss: (?P<val>\S+)\s*$",
+            r"(?=.* dt: ?\S)",
+            r"\bvalidation loss: (?P<val>\S+)\s*$",
         ),
         _lines(
             "build-nanogpt: log.txt",
             r"^\d+ (?:train|val) ",
-            r"^(?:(?P<index>\d+) train (?P<loss>\S+)|(?P<step>\d+) val (?P<val>\S+))"
-            r"(?: \w+=\S+)*$",
+            r"^(?P<index>\d+) train (?P<loss>[\d.]+|nan|inf)(?: \w+=\S+)*$",
+            r"^(?P<step>\d+) val (?P<val>[\d.]+|nan|inf)$",
         ),
     ),
 )

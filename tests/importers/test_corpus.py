@@ -130,3 +130,17 @@ def test_results_of_a_sweep_and_run_tables_are_no_curves(tmp_path, text):
 def test_a_damaged_row_of_a_table_is_refused_by_its_line(tmp_path, row, says):
     with pytest.raises(InputError, match=says):
         plain(tmp_path, f"step,loss\n10,5.0\n{row}\n30,3.0\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "validation loss: 3.2\n",
+        "100 train images\n20 val images\n",
+        "step 0: train loss 4.XX, val loss 4.XX\n",
+    ],
+)
+def test_a_line_of_anyone_s_is_no_log(tmp_path, text):
+    (tmp_path / "a.log").write_text(text)
+    with pytest.raises(InputError, match="is not recognised"):
+        the_run([tmp_path / "a.log"], LogOptions(Batches.parse(["8"]), 64), "auto")
