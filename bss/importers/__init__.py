@@ -22,9 +22,10 @@ from bss.importers import (
     torchtitan,
 )
 from bss.importers.batches import LogOptions
+from bss.importers.files import PassedBy, read_logs
 from bss.importers.log import AnyOf, Importer, Log
 from bss.importers.metrics import MetricNames
-from bss.importers.runs import Report, import_runs, read_logs
+from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
 from bss.importers.tracked import TRACKED
 from bss.importers.wandb import WandbExports
@@ -37,6 +38,7 @@ __all__ = [
     "Log",
     "LogOptions",
     "MetricNames",
+    "PassedBy",
     "Report",
     "import_runs",
     "read_logs",

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bss.errors import InputError
-from bss.importers.huggingface import STATE
-from bss.importers.lines import lines_of, log_of, loss_of
-from bss.importers.log import Importer, Log, refuse_line
+from bss.importers.damage import damage, refuse_line
+from bss.importers.huggingface import STATE, unfiltered
+from bss.importers.lines import epochs, lines_of, log_of, loss_of
+from bss.importers.log import Importer, Log
 from bss.importers.metrics import choose
 
 STEPLESS = (
@@ -54,11 +55,13 @@ class PrintedDicts(Importer):
         if "step" not in chosen:
             raise InputError(f"{file}: {STEPLESS}")
         stepless = sum(chosen["step"] not in row for _, row in dicts)
+        dicts = [(line, row) for line, row in dicts if chosen["step"] in row]
         rows = [
             {c: loss_of(file, line, row[name]) for c, name in chosen.items() if name in row}
             for line, row in dicts
-            if chosen["step"] in row
         ]
+        rows = unfiltered(rows, [row for _, row in dicts])
+        notes = (*notes, *epochs(row.get("epoch") for _, row in dicts))
         if stepless:
             notes = (*notes, f"{stepless} dicts have no step and are left out")
         yield log_of(file, rows, "{'loss': 3.2123, …, 'epoch': 0.1}", None, notes, batch=batch)
@@ -93,6 +96,8 @@ def _dicts(file: Path) -> tuple[list[tuple[int, dict[str, str]]], int | None]:
         every = every or _EVERY.search(text)
         batch = batch or _BATCH.search(text)
     if every and total is None:
+        if damage().lines:
+            raise InputError(f"{file}: steps are counted by dicts, and one is broken; {STEPLESS}")
         _count(dicts, int(every[1]))
     return dicts, int(batch[1].replace(",", "")) if batch else None
 

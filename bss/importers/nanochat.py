@@ -14,7 +14,7 @@ no nats per token. `lrm` is what the rates are multiplied by, not a rate.
 import re
 from pathlib import Path
 
-from bss.importers.lines import TextLog, lines_of, log_of, loss_of, matches, only
+from bss.importers.lines import TextLog, epochs, lines_of, log_of, loss_of, matches, only
 from bss.importers.log import Log
 
 _BEGINS = re.compile(r"\bstep \d+/\d+ \(\d")
@@ -23,15 +23,14 @@ _WHOLE = re.compile(
 )
 _SIZE = re.compile(r"\bTotal batch size ([\d,]+) => gradient accumulation steps: \d")
 _LENGTH = re.compile(r"\bTokens / micro-batch / rank: \d+ x (\d+) = ")
+_EPOCH = re.compile(r" \| epoch: (\d+) ")
 _BITS = re.compile(r"\bStep \d+ \| Validation bpb: ")
 
 
 def _log(file: Path) -> Log:
     """What base_train prints."""
-    rows = [
-        {"step": float(row[1]) + 1, "loss": loss_of(file, line, row[2])}
-        for line, row in matches(file, _BEGINS, _WHOLE)
-    ]
+    whole = list(matches(file, _BEGINS, _WHOLE))
+    rows = [{"step": float(row[1]) + 1, "loss": loss_of(file, line, row[2])} for line, row in whole]
     sizes, lengths, bits = set[int](), set[int](), 0
     for _, text in lines_of(file):
         if size := _SIZE.search(text):
@@ -39,7 +38,8 @@ def _log(file: Path) -> Log:
         elif length := _LENGTH.search(text):
             lengths.add(int(length[1]))
         bits += _BITS.search(text) is not None
-    notes = ["loss is averaged over some ten steps"]
+    read = (epoch[1] for _, row in whole if (epoch := _EPOCH.search(row.string)))
+    notes = ["loss is averaged over some ten steps", *epochs(read)]
     notes += [f"eval_loss left out: {bits} are told in bits per byte"] if bits else []
     example = "step 00250/21400 (1.17%) | loss: 3.912345 | …"
     return log_of(file, rows, example, only(lengths), notes, batch_tokens=only(sizes))

@@ -13,13 +13,14 @@ was not logged. Lines that begin with `#`, and a header that is there again, say
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from bss.importers.lines import lines_of, log_of, number
-from bss.importers.log import LOSSES, Importer, Log, Rows, refuse_line, run_name
+from bss.importers.damage import refuse_line
+from bss.importers.lines import epochs, lines_of, log_of, number
+from bss.importers.log import LOSSES, Importer, Log, Rows, run_name
 from bss.importers.metrics import MetricNames, choose, completed
 
 METRICS = MetricNames(
@@ -46,13 +47,19 @@ class PlainTable(Importer):
     """A table whose header names a step or tokens, and a loss."""
 
     about: str = "CSV or TSV of step or tokens and loss, lr, val_loss, batch"
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def with_columns(self, columns: Mapping[str, str]) -> "PlainTable":
+        """One that knows tables by these names too."""
+        return replace(self, columns=columns)
 
     def recognises(self, file: Path, head: str) -> bool:
         """By its header, and a count that rises; a run table of ours needs no import."""
-        separator, names, rows = _parsed(enumerate(head.splitlines()[:LINES]))
+        metrics = _metrics(self.columns)
+        separator, names, rows = _parsed(enumerate(head.splitlines()[:LINES]), metrics)
         if not separator or {"run", "seq_len"} <= set(names):
             return False
-        there = METRICS.named_in(names)
+        there = metrics.named_in(names)
         at = names.index((there.get("step") or there["tokens"])[0])
         counts = [number(row[at]) for _, row in rows if COUNT.fullmatch("".join(row[at : at + 1]))]
         more = np.diff(counts)
@@ -60,17 +67,19 @@ class PlainTable(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a table, or its runs."""
-        separator, names, table = _parsed(lines_of(file))
+        separator, names, table = _parsed(lines_of(file), _metrics(columns))
         given = {ours: _plain(theirs) for ours, theirs in columns.items()}
         _, chosen, notes = choose((METRICS,), [*filter(None, names)], given, str(file))
         by = chosen.pop("run", next((name for name in RUNS if name in names), None))
         rows: dict[str, list[dict[str, float]]] = {}
+        epoch = names.index("epoch") if "epoch" in names else len(names)
         for line, cells in table:
             if len(cells) != len(names):
                 refuse_line(file, line, f"has {len(cells)} cells; expected {len(names)}")
             texts = dict(zip(names, cells, strict=True))
             row = _row(file, line, {c: texts[name] for c, name in chosen.items()}, separator)
             rows.setdefault(texts[by] if by else run_name(file), []).append(row)
+        notes = (*notes, *epochs("".join(cells[epoch : epoch + 1]) for _, cells in table))
         for run, part in rows.items():
             log = log_of(file, part, "step,loss", notes=notes)
             if {"epoch", "step"} <= set(names) and _counts_from_0(log.rows):
@@ -82,13 +91,22 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _parsed(lines: Iterable[tuple[int, str]]) -> tuple[str, list[str], list[tuple[int, list[str]]]]:
+def _metrics(columns: Mapping[str, str]) -> MetricNames:
+    """The usual names, and before them those that the user gave."""
+    given = {ours: (_plain(theirs),) for ours, theirs in columns.items() if ours != "run"}
+    names = {c: (*given.get(c, ()), *METRICS.names.get(c, ())) for c in {**METRICS.names, **given}}
+    return replace(METRICS, names=names)
+
+
+def _parsed(
+    lines: Iterable[tuple[int, str]], metrics: MetricNames
+) -> tuple[str, list[str], list[tuple[int, list[str]]]]:
     """What separates cells, plain names, and the cells of every row; nothing of no table."""
     texts = [(n, text[:LETTERS]) for n, text in lines if text.strip() and text[0] != "#"]
     for separator in "\t;," if texts else ():
         header = next(csv.reader([texts[0][1]], delimiter=separator))
         names = list(map(_plain, header))
-        there = METRICS.named_in(names).keys()
+        there = metrics.named_in(names).keys()
         if {"step", "tokens"} & there and set(LOSSES) & there:
             rows = ((n, next(csv.reader([text], delimiter=separator))) for n, text in texts)
             return separator, names, [row for row in rows if row[1] != header]

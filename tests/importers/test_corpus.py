@@ -19,22 +19,9 @@ READ = [name for name, wanted in EXPECTED.items() if "refused" not in wanted]
 MOST_LINES = 40
 
 
-def marked(name):
-    """A name as a parameter, marked with what is missing where nothing reads it yet."""
-    reason = EXPECTED[name].get("xfail")
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-    return pytest.param(name, marks=marks)
-
-
 def files_of(name):
     path = CORPUS / name
     return [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
-
-
-def ended(run):
-    if run["diverged_at"] is not None:
-        return "diverged"
-    return "cut" if any("cut off" in note for note in run["notes"]) else "finished"
 
 
 def test_every_file_is_expected_and_small():
@@ -46,7 +33,7 @@ def test_every_file_is_expected_and_small():
     assert [name for name in EXPECTED if f"`{name}`" not in told] == []
 
 
-@pytest.mark.parametrize("name", [n if n != "cr-only.csv" else marked(n) for n in EXPECTED])
+@pytest.mark.parametrize("name", EXPECTED)
 def test_one_format_takes_it_first(name):
     """By name alone it may be read by others; `auto` asks them in the registry's order."""
     for file in files_of(name):
@@ -55,7 +42,7 @@ def test_one_format_takes_it_first(name):
         assert takers[:1] == [EXPECTED[name]["format"]], takers
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in READ])
+@pytest.mark.parametrize("name", READ)
 def test_auto_reads_it(name, tmp_path, capsys):
     wanted = EXPECTED[name]
     out = str(tmp_path / "runs.parquet")
@@ -73,7 +60,7 @@ def test_auto_reads_it(name, tmp_path, capsys):
         "eval_loss": None if held_out is None else held_out.iloc[-1],
         "evaluations": 0 if held_out is None else len(held_out),
         "batch": run["batch"],
-        "status": ended(run),
+        "status": run["status"],
     }
     assert read == {key: value for key, value in wanted.items() if key in read}
 

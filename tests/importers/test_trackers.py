@@ -140,7 +140,7 @@ def test_runs_of_one_history_are_told_apart(tmp_path):
     pd.DataFrame(rows).rename(columns={"run_id": "who"}).to_parquet(tmp_path / "all.parquet")
     for name, columns in (("all.jsonl", {}), ("all.csv", {}), ("all.parquet", {"run": "who"})):
         options = LogOptions(EIGHT.batches, SEQ_LEN, columns=columns)
-        logs = read_logs([tmp_path / name], IMPORTERS["wandb"], options)
+        logs, _ = read_logs([tmp_path / name], IMPORTERS["wandb"], options)
         tables = [table for table, _ in import_runs(list(logs), options)]
         assert [table["run"].iloc[0] for table in tables] == ["a", "b"]
         assert [steps_of(table, "loss")[19] for table in tables] == [2.1, 3.1]
@@ -205,7 +205,7 @@ def test_a_run_under_two_names_is_told(tmp_path):
     rows = rows_of_run(0, schedule="8")
     for run in ("a", "b"):
         history_jsonl(tmp_path, rows).rename(tmp_path / f"{run}.jsonl")
-    logs = list(read_logs([tmp_path], IMPORTERS["wandb"], EIGHT))
+    logs, _ = read_logs([tmp_path], IMPORTERS["wandb"], EIGHT)
     first, second = (report for _, report in import_runs(logs, EIGHT))
     assert "has every loss of run a" in second.notes[-1] and not first.notes
 
