@@ -41,6 +41,10 @@ class PassedBy:
     foreign: bool = False
 
 
+class _NoRun(InputError):
+    """A file of a known format without a run, named or not."""
+
+
 def read_logs(
     paths: Sequence[Path], importer: Importer, options: LogOptions, *, strict: bool = False
 ) -> tuple[list[Log], list[PassedBy]]:
@@ -80,7 +84,7 @@ def read_logs(
                 elif not part:
                     refused.append(_unknown(path, importer))
             except InputError as error:
-                if below:
+                if below or isinstance(error, _NoRun):
                     here.append(_passed_by(file, error))
                 else:
                     refused.append(error)
@@ -119,7 +123,7 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
         return []
     logs = read_damaged(file, lambda: list(reader.read(file, options.columns)))
     if not logs:
-        raise InputError(f"{file}: no run is logged in it; an event file may hold no scalars")
+        raise _NoRun(f"{file}: no run is logged in it, as writers open event files and leave them")
     return logs
 
 

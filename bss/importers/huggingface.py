@@ -58,7 +58,7 @@ class TrainerState(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run; checkpoints of one directory are one."""
-        state = read_json(file, "copy it again")
+        state = read_json(file, "it may be cut off; copy it again")
         history = state.get("log_history")
         if not isinstance(history, list) or not all(isinstance(e, dict) for e in history):
             raise InputError(f"{file}: log_history is no list of logs; copy the file again")

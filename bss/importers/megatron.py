@@ -86,7 +86,7 @@ def _diverge(rows: list[dict[str, float]]) -> None:
         losses = [row[column] for column in LOSSES if column in row]
         if any(map(math.isfinite, losses)) or not (losses or row["nan"]):
             return
-        row.setdefault("loss", math.inf)
+        row |= {} if losses else {"loss": math.inf}
 
 
 def _row(file: Path, line: int, text: str, evaluated: float | None) -> dict[str, float] | None:

@@ -56,10 +56,13 @@ class EventFiles(Importer):
 
 
 def _counts(by_step: Sequence[Point], by_count: Sequence[Point]) -> list[Point]:
-    """Steps and the counts of a tag's twin; none unless the two have the same values."""
-    if [point.value for point in by_step] != [point.value for point in by_count]:
+    """Steps and the counts of a tag's twin; none unless the two have the same values.
+
+    Of the last, one may be cut off.
+    """
+    pairs = list(zip(by_step, by_count, strict=False))
+    if len(by_step) - len(by_count) not in (0, 1) or any(a.value != b.value for a, b in pairs):
         return []
-    pairs = zip(by_step, by_count, strict=True)
     return [Point(a.step, float(b.step), a.position) for a, b in pairs]
 
 

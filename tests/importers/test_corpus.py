@@ -116,7 +116,7 @@ def test_results_of_a_sweep_and_run_tables_are_no_curves(tmp_path, text):
 )
 def test_a_damaged_row_of_a_table_is_refused_by_its_line(tmp_path, row, says):
     with pytest.raises(InputError, match=says):
-        plain(tmp_path, f"step,loss\n10,5.0\n{row}\n30,3.0\n")
+        plain(tmp_path, f"step,loss\n10,5.0\n{row}\n{row}\n30,3.0\n")
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_runs_of_one_history_are_told_apart(tmp_path):
         ("a.json", '[{"_step": 1, "train/loss": 4}]', "is one JSON array; write a row a line"),
         ("run-1.wandb", ":W&B", "is W&B's own record; save the run's scan_history()"),
         ("trainer_state.json", '{"log_history": []}', "log_history is empty"),
-        (FILE, "", "no run is logged in these files"),
+        (FILE, "", "is empty; copy it again"),
     ],
 )
 def test_what_a_tracker_leaves_is_refused(capsys, tmp_path, name, text, says):
@@ -242,13 +242,16 @@ def test_parts_of_an_exported_history_are_one_run(tmp_path):
     assert list(table["step"]) == list(range(8)) and report.run == "run-a-history"
 
 
-def test_a_damaged_record_is_refused(tmp_path):
+def test_event_files_are_read_to_a_damaged_record(tmp_path):
     path = events(tmp_path, rows_of_run(0))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-    with pytest.raises(InputError, match=r"record \d+ is cut off or damaged"):
-        the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
+    whole, _ = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
+    data, at = path.read_bytes(), path.stat().st_size // 2
+    flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    for damaged, says in ((flipped, "is damaged; read to there"), (data[:-3], "cut off in record")):
+        path.write_bytes(damaged)
+        table, report = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
+        assert report.status == "cut" and says in report.notes[0]
+        assert list(table["step"]) == list(whole["step"])[: len(table)] and len(table) > 5
 
 
 def test_a_loss_measured_again_at_the_end_restarts_nothing(tmp_path):
