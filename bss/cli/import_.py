@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--run-regex", metavar="REGEX", help=text)
     text = "metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce,step=iter"
     add("--columns", metavar="NAMES", help=text)
-    text = "refuse what cannot be read below a directory, and logs that are cut off"
+    text = "refuse damaged logs, and what cannot be read below a directory"
     add("--strict", action="store_true", help=text)
     add_output_arguments(parser, run)
 

@@ -58,12 +58,13 @@ def refuse_line(file: Path, line: int, reason: str) -> NoReturn:
     raise BrokenLines(file, {line: reason})
 
 
-def read_damaged(file: Path, read: Callable[[], list[Log]]) -> list[Log]:
+def read_damaged(file: Path, read: Callable[[], list[Log]], *, strict: bool = False) -> list[Log]:
     """The logs of a file that may be damaged; their notes say what was left out.
 
     Args:
         file: of the logs.
         read: its logs; called again where a line was refused.
+        strict: refuse any damage.
 
     Raises:
         InputError: the file is refused, or more than a few of its lines are.
@@ -85,8 +86,10 @@ def read_damaged(file: Path, read: Callable[[], list[Log]]) -> list[Log]:
     if lines and _ends_before(read, lines, max(lines), count):
         left.end = left.end or f"is cut off in line {max(lines)}; read to there"
         del lines[max(lines)]
-    if len(lines) > max(1, SHARE * count):
+    if len(lines) > (0 if strict else max(1, SHARE * (count + len(lines)))):
         raise _too_many(file, lines)
+    if strict and left.end:
+        raise InputError(f"{file}: {left.end}")
     notes = [left.end] if left.end else []
     if lines:
         first = min(lines)

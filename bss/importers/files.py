@@ -54,7 +54,7 @@ def read_logs(
         paths: files and directories.
         importer: of their format.
         options: what the user says of them.
-        strict: refuse what is damaged or cannot be read below a directory too.
+        strict: refuse what is damaged, and what cannot be read below a directory.
 
     Returns:
         The logs, and the files below directories that were passed by.
@@ -76,7 +76,7 @@ def read_logs(
                 if (real := _resolved(file)) in seen:
                     raise InputError(f"{file}: is given twice; name it once")
                 seen.add(real)
-                part = _read(file, importer, options, below=below)
+                part = _read(file, importer, options, below=below, strict=strict)
                 logs += [replace(log, named=not below) for log in part]
                 if below and not part:
                     why = f"is no log ({importer.about})"
@@ -93,7 +93,6 @@ def read_logs(
         passed_by += here
     if strict:
         refused += [InputError(f"{one.file}: {one.why}") for one in passed_by if not one.foreign]
-        refused += [InputError(f"{log.source}: {log.notes[0]}") for log in logs if log.cut]
     if refused:
         raise at_once(refused)
     return logs, passed_by
@@ -105,7 +104,9 @@ def at_once(errors: Sequence[Exception]) -> InputError:
     return InputError(several + "; ".join(dict.fromkeys(map(str, errors))))
 
 
-def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -> list[Log]:
+def _read(
+    file: Path, importer: Importer, options: LogOptions, *, below: bool, strict: bool
+) -> list[Log]:
     """The logs of a file, none of one that is foreign."""
     try:
         kind = stat.S_IFMT(file.stat().st_mode)
@@ -121,7 +122,7 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
         raise InputError(f"{file}: cannot be read: {error.strerror}; mend it") from None
     if reader is None:
         return []
-    logs = read_damaged(file, lambda: list(reader.read(file, options.columns)))
+    logs = read_damaged(file, lambda: list(reader.read(file, options.columns)), strict=strict)
     if not logs:
         raise _NoRun(f"{file}: no run is logged in it, as writers open event files and leave them")
     return logs
