@@ -8,17 +8,9 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, progress
 from bss.errors import InputError
-from bss.importers import (
-    ANY,
-    IMPORTERS,
-    Log,
-    LogOptions,
-    PassedBy,
-    Report,
-    import_runs,
-    read_logs,
-)
+from bss.importers import ANY, IMPORTERS, Log, LogOptions, Report, import_runs
 from bss.importers.batches import Batches, Unknown
+from bss.importers.files import PassedBy, read_logs
 from bss.tables import Reading
 from bss.tables.storage import appending
 from bss.units import parse_tokens

@@ -8,14 +8,14 @@ pipe or a socket, is never opened.
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bss.errors import InputError
 from bss.importers.batches import LogOptions
 from bss.importers.damage import read_damaged
-from bss.importers.log import PICKLES, Importer, Log, head_of
+from bss.importers.log import Importer, Log, head_of
 
 FOREIGN = re.compile(
     r"\.(bat|bib|cc?|cfg|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|png|"
@@ -24,12 +24,8 @@ FOREIGN = re.compile(
 )
 """Endings of files that are no logs, whatever lines of logs are pasted into them."""
 
-KINDS = {
-    stat.S_IFIFO: "a pipe (FIFO)",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFBLK: "a device",
-    stat.S_IFCHR: "a device",
-}
+KINDS = {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFSOCK: "a socket"}
+"""What is no file; the others are devices."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,10 @@ class PassedBy:
     file: str
     why: str
     foreign: bool = False
+
+
+class _Foreign(InputError):
+    """A file of no known format."""
 
 
 class _NoRun(InputError):
@@ -67,32 +67,26 @@ def read_logs(
     logs: list[Log] = []
     passed_by: list[PassedBy] = []
     refused: list[InputError] = []
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for path in paths:
         before = len(logs)
         here, below = [], path.is_dir()
         for file in _below(path, here) if below else [path]:
             try:
-                if (real := _resolved(file)) in seen:
+                if (real := os.path.realpath(file)) in seen:
                     raise InputError(f"{file}: is given twice; name it once")
                 seen.add(real)
-                part = _read(file, importer, options, below=below, strict=strict)
-                logs += [replace(log, named=not below) for log in part]
-                if below and not part:
-                    why = f"is no log ({importer.about})"
-                    here.append(PassedBy(str(file), why, foreign=True))
-                elif not part:
-                    refused.append(_unknown(path, importer))
+                logs += _read(file, importer, options, below=below, strict=strict)
             except InputError as error:
                 if below or isinstance(error, _NoRun):
                     here.append(_passed_by(file, error))
                 else:
                     refused.append(error)
-        if below and before == len(logs):
-            refused += [_nothing(path, here, importer)]
+        if below and (strict or before == len(logs)):
+            refused += [InputError(f"{one.file}: {one.why}") for one in here if not one.foreign]
+        if below and before == len(logs) and not refused:
+            refused.append(_foreign(path, importer))
         passed_by += here
-    if strict:
-        refused += [InputError(f"{one.file}: {one.why}") for one in passed_by if not one.foreign]
     if refused:
         raise at_once(refused)
     return logs, passed_by
@@ -100,32 +94,33 @@ def read_logs(
 
 def at_once(errors: Sequence[Exception]) -> InputError:
     """Several mistakes in a line."""
-    several = f"{len(errors)} are refused: " if len(errors) > 1 else ""
-    return InputError(several + "; ".join(dict.fromkeys(map(str, errors))))
+    lines = dict.fromkeys(map(str, errors))
+    several = f"{len(lines)} are refused: " if len(lines) > 1 else ""
+    return InputError(several + "; ".join(lines))
 
 
 def _read(
     file: Path, importer: Importer, options: LogOptions, *, below: bool, strict: bool
 ) -> list[Log]:
-    """The logs of a file, none of one that is foreign."""
+    """The logs of a file."""
     try:
-        kind = stat.S_IFMT(file.stat().st_mode)
-        if kind in KINDS:
-            raise InputError(f"{file}: is {KINDS[kind]} and not read; save it to a file")
-        if below and FOREIGN.fullmatch(file.suffix):
-            return []
-        reader = importer.reader(file, head_of(file))
+        mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = KINDS.get(stat.S_IFMT(mode), "a device")
+            raise InputError(f"{file}: is {kind} and not read; save it to a file")
+        passed_by = below and FOREIGN.fullmatch(file.suffix)
+        reader = None if passed_by else importer.reader(file, head_of(file))
     except FileNotFoundError:
         why = "is a link to nothing; mend it" if file.is_symlink() else "there is no such file"
         raise InputError(f"{file}: {why}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}; mend it") from None
     if reader is None:
-        return []
+        raise _foreign(file, importer)
     logs = read_damaged(file, lambda: list(reader.read(file, options.columns)), strict=strict)
     if not logs:
         raise _NoRun(f"{file}: no run is logged in it, as writers open event files and leave them")
-    return logs
+    return [replace(log, named=not below) for log in logs]
 
 
 def _below(folder: Path, passed_by: list[PassedBy]) -> Iterator[Path]:
@@ -158,27 +153,14 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def _resolved(file: Path) -> Path:
-    try:
-        return file.resolve()
-    except (OSError, RuntimeError):  # a link to itself
-        return file.absolute()
-
-
 def _passed_by(file: Path, error: InputError) -> PassedBy:
     """Weights beside a run are foreign, though they are refused where they are named."""
     why = str(error).removeprefix(str(file)).removeprefix(": ").removeprefix(", ")
-    return PassedBy(str(file), why, foreign=file.suffix in PICKLES or "is a pickle" in why)
+    return PassedBy(str(file), why, foreign=isinstance(error, _Foreign) or "is a pickle" in why)
 
 
-def _unknown(path: Path, importer: Importer) -> InputError:
-    return InputError(
+def _foreign(path: Path, importer: Importer) -> _Foreign:
+    return _Foreign(
         f"{path}: is not recognised ({importer.about}); name its format, or make a table "
         "of run, batch, seq_len, step and loss of it"
     )
-
-
-def _nothing(path: Path, passed_by: Iterable[PassedBy], importer: Importer) -> InputError:
-    """Why nothing was read below a directory."""
-    whys = [f"{one.file}: {one.why}" for one in passed_by if not one.foreign]
-    return InputError("; ".join(whys)) if whys else _unknown(path, importer)

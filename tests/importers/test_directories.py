@@ -66,9 +66,9 @@ def test_every_file_is_read_or_told(folder, capsys):
         "old.log.gz": "is compressed; unpack it with gunzip",
         "none.csv": "no line tells a loss",
         "weights.pt": "is a pickle",
-        "README.md": "is no log",
-        "train.py": "is no log",
-        "notes.txt": "is no log",
+        "README.md": "is not recognised",
+        "train.py": "is not recognised",
+        "notes.txt": "is not recognised",
     }.items():
         assert whys[name].startswith(says), name
     status = read_runs(folder.parent / "runs.csv").groupby("run")["status"].first()
