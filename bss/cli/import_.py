@@ -124,14 +124,14 @@ def _output(reports: Sequence[Report], passed_by: Sequence[PassedBy], out: Path)
     json = {
         "out": str(out),
         "runs": [asdict(imported) for imported in reports],
-        "files": len(read) + len(passed_by),
+        "files": len(read | {one.file for one in passed_by}),
         "passed_by": [{"file": one.file, "why": one.why} for one in passed_by],
     }
     tables = [Table.of("imported", reports[:SHOWN], cells)]
-    return Output(json, tables, [*notes, *_passed_by(passed_by, len(read)), total])
+    return Output(json, tables, [*notes, *_passed_by(passed_by, read), total])
 
 
-def _passed_by(passed_by: Sequence[PassedBy], read: int) -> list[str]:
+def _passed_by(passed_by: Sequence[PassedBy], read: set[str]) -> list[str]:
     """How many files were read, those that were not and why, and the foreign ones in a line."""
     if not passed_by:
         return []
@@ -143,4 +143,5 @@ def _passed_by(passed_by: Sequence[PassedBy], read: int) -> list[str]:
         kinds = sorted({file.suffix or file.name for file in foreign})
         more = " …" if len(kinds) > KINDS else ""
         lines.append(f"  {len(foreign)} that are no logs ({', '.join(kinds[:KINDS])}{more})")
-    return [f"{read} of {read + len(passed_by)} files read; passed by:", *lines]
+    files = len(read | {one.file for one in passed_by})
+    return [f"{len(read)} of {files} files read; passed by:", *lines]

@@ -92,7 +92,8 @@ def import_runs(
         except InputError as error:
             below = isinstance(error, _BadRows) and not any(log.named for log in parts)
             if below and passed_by is not None:
-                passed_by += [PassedBy(file, str(error)) for file in _files(parts)]
+                bad = (PassedBy(file, str(error)) for file in _files(parts))
+                passed_by += [one for one in bad if one not in passed_by]
             else:
                 refused.append(error)
         else:

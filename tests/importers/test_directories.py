@@ -144,13 +144,15 @@ def test_what_may_not_be_read_is_told(folder, capsys):
     assert "Permission denied" in whys["closed"] and "Permission denied" in whys["good.log"]
 
 
-def test_a_run_whose_rows_are_refused_is_passed_by(folder, capsys):
-    (folder / "two.log").write_text(MAIN + MAIN.replace("trl:8", "trl:7").replace("s:1", "s:3"))
-    gap = MAIN.replace("s:9 trl:8.1", "s:9 trl:nan")
-    (folder / "gap.log").write_text(gap)
-    told = printed(capsys, *import_of(folder))
-    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
-    assert "is NaN or infinite at step 10 and finite later" in whys["gap.log"]
+def test_a_run_whose_rows_are_refused_is_passed_by_once(folder, capsys, monkeypatch):
+    """Where a person is asked for something, the rows are looked at again."""
+    (folder / "gap.log").write_text(MAIN.replace("s:9 trl:8.1", "s:9 trl:nan"))
+    answers = iter(["64", "8"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: next(answers))
+    told = printed(capsys, *import_of(folder)[:5])
+    [why] = [one["why"] for one in told["passed_by"] if one["file"].endswith("gap.log")]
+    assert "is NaN or infinite at step 10 and finite later" in why and len(told["runs"]) == 4
     assert "finite later" in refused(capsys, *import_of(folder / "gap.log"))
 
 
