@@ -257,3 +257,14 @@ def test_the_last_loss_of_a_diverged_run_is_no_final_loss(folder, capsys):
     assert loss_points(losses)[1][0].startswith(
         "1 rows without a finite loss, or said to have diverged"
     )
+
+
+def test_a_batch_that_contradicts_the_settings_beside_a_history_is_refused(tmp_path, capsys):
+    rows = [{"_step": i, "trainer/global_step": i, "train_loss": 9 - i} for i in range(4)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "a.yaml").write_text("global_batch_size: {value: 64}\n")
+    given = ["-o", str(tmp_path / "o.csv"), "--seq-len", "64"]
+    [run] = printed(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given)["runs"]
+    assert (run["batch"], run["batch_from"]) == ("64", "logged")
+    said = refused(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given, "--batch", "128")
+    assert "logs a batch of 64 at step 1, but --batch says 128" in said
