@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bss.advice.fit_advice import FitAdvice
+from bss.advice.fit_advice import ALIKE, FitAdvice
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.final_loss.values import Tested
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Alike, Estimate
 from bss.rules import Setting
 from bss.units import format_tokens
 
@@ -60,7 +60,7 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAd
         return FitAdvice(name, none, extrapolated=value, runs=runs)
     law = fit.law_at(N, D)
     shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
-    alike = best.alike[0]
+    alike = best.within(ALIKE) or Alike(None, None, ALIKE)
     seen = fit.tested["batch_tokens"]
     known = all(at.tested for at in where) and 0 < shift < math.inf
 

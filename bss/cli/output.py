@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bss.cells import Table
+from bss.cells import Table, number
 from bss.errors import InputError
 from bss.units import format_tokens
 
@@ -99,13 +99,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number to a few digits, a dash for none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
 def with_error(value: float | None, error: float | None) -> str:
     """A number with its standard error to two digits, where that is known.
 
@@ -129,19 +122,6 @@ def measured_tokens(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return format_tokens(int(float(f"{value:.4g}")))
-
-
-def estimate(one: Any) -> str:
-    """An estimate (value, low, high) with its interval; a bound or a dash where it has no value."""
-    if one is None:
-        return "–"
-    value, low, high = one.value, one.low, one.high
-    if value is not None:
-        unknown = low is None and high is None
-        return number(value) + ("" if unknown else f" ({number(low)} – {number(high)})")
-    if low is not None:
-        return f"> {number(low)}"
-    return f"< {number(high)}" if high is not None else "–"
 
 
 def _save(output: Output, path: Path) -> None:
