@@ -69,3 +69,11 @@ def number(value: float | None, digits: int = 4) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def alike_text(one: Any, unit: float = 1.0) -> str:
+    """The batches as good as the best, from low to high in units of so much; a dash for none."""
+    if one is None:
+        return "–"
+    low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
+    return f"{low or '<'} – {high or '>'}"

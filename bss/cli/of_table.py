@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from bss import laws
-from bss.cells import estimate
+from bss.cells import alike_text, estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, measured_tokens, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
@@ -152,14 +152,10 @@ def _growth(fit: TableFit) -> str:
 
 def _span(alike: Alike | None, unit: float) -> str:
     """The batches as good as the best: in sequences, then in tokens; a dash where none are told."""
-    if alike is None:
-        return "–"
-    ends = alike.low, alike.high
-    low, high = (number(end / unit, 3) if end else "" for end in ends)
-    span = f"{low or '<'} – {high or '>'}"
-    if unit == 1 or None in ends:
+    span = alike_text(alike, unit)
+    if alike is None or unit == 1 or None in (alike.low, alike.high):
         return span
-    return f"{span} = {' – '.join(measured_tokens(end) for end in ends)}"
+    return f"{span} = {' – '.join(measured_tokens(end) for end in (alike.low, alike.high))}"
 
 
 def _sizes(batch: Estimate, unit: float) -> str:
