@@ -1,9 +1,13 @@
 """What a law E(S) says of constant batches at a budget, of the model that was fitted."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from bss.advice.fit_advice import ONE_MODEL, FitAdvice, of_losses
+from bss.errors import InputError
 from bss.laws import EsFit
+from bss.laws.es.predict import best
 from bss.laws.es.values import predicted_loss
 from bss.laws.fitting.estimate import Estimate
 from bss.rules import Setting
@@ -27,7 +31,7 @@ def fit_advice(fit: EsFit, setting: Setting, ending: str, name: str) -> FitAdvic
     low, high = min(targets), max(targets)
     apart = (high - low) / max(len(targets) - 1, 1)
     if low - apart <= min(loss) <= high + apart:
-        return advice
+        return _with_own(fit, advice, min(loss))
     budget = f"{format_tokens(int(setting.tokens))} tokens"
     reason = (
         f"not tested there: by the law {budget} end at a loss of {min(loss):.4g}, the targets "
@@ -37,3 +41,20 @@ def fit_advice(fit: EsFit, setting: Setting, ending: str, name: str) -> FitAdvic
     return FitAdvice(
         name, Estimate(None, level=fit.level, note=reason), runs=runs, notes=(ONE_MODEL,)
     )
+
+
+def _with_own(fit: EsFit, advice: FitAdvice, loss: float) -> FitAdvice:
+    """The advice with the fit's B_opt at a loss, which its runs may not tell; losses about it."""
+    try:
+        own = best(fit, loss).get("B_opt")
+    except InputError as error:
+        own = Estimate(None, level=fit.level, note=str(error))
+    if own is None:  # of a law that has none
+        return advice
+    ends = (end and end * fit.seq_len for end in (own.value, own.low, own.high))
+    own = Estimate(*ends, level=own.level, note=own.note)
+    if own.value is None or advice.best.value is None:
+        return FitAdvice(advice.name, own, measured=True, runs=advice.runs, notes=advice.notes)
+    shift, lost = advice.best.value / own.value, advice.lost
+    low, high = (end and end / shift for end in (advice.low, advice.high))
+    return replace(advice, best=own, low=low, high=high, lost=lambda size: lost(size * shift))

@@ -26,6 +26,7 @@ class Output:
         notes: lines under the tables.
         text: printed as it is, in place of the tables (an export).
         figure: makes the picture that --plot saves.
+        first: a line above the tables.
     """
 
     json: Mapping[str, Any]
@@ -33,6 +34,7 @@ class Output:
     notes: Sequence[str] = ()
     text: str | None = None
     figure: Callable[[], Any] | None = field(default=None)
+    first: str = ""
 
 
 def add_output_arguments(
@@ -139,6 +141,8 @@ def _print_tables(output: Output) -> None:
 
     width = None if sys.stdout.isatty() else 140
     console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
+    if output.first:
+        console.print(output.first, soft_wrap=True)
     for table in output.tables:
         shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
         for position, column in enumerate(table.columns):
