@@ -33,11 +33,6 @@ def short_answer(results: Reported) -> list[str]:
     return [answer for answer in answers if answer]
 
 
-def by_law(name: str) -> str:
-    """What says a best batch, of a fit's name."""
-    return "the runs' own valleys" if name == "no" else f"the {name} law"
-
-
 def rounded(count: float, places: int = 4) -> int:
     """A count to so many digits."""
     return int(float(f"{count:.{places}g}"))
@@ -66,8 +61,8 @@ def unidentified(results: Reported) -> list[str]:
     """What the fits cannot tell, and why, a sentence for each reason."""
     targets: dict[tuple[str, str], list[str]] = {}
     for group, laws in results.fits.items():
-        for law, fit in laws.items():
-            where = f"by {by_law(law)}{f', {group}' if group else ''}"
+        for fit in laws.values():
+            where = f"by {fit.voice}{f', {group}' if group else ''}"
             for target in fit.fits:
                 for name, batch in target.batches.items():
                     if batch.value is None:
@@ -173,7 +168,7 @@ def _optimal_batch(results: Reported) -> str:
     fit = fits.get((results.schedule or {}).get("law", ""), chosen)
     if fit is None:
         return ""
-    says, count = by_law(fit.name), len(fit.fits)
+    says, count = fit.voice, len(fit.fits)
     shown = ((target.shown("B_opt"), f"{target.target_loss:g}") for target in fit.fits)
     at = [(best, loss) for best, loss in shown if best is not None]
     if not at:

@@ -201,6 +201,11 @@ class EsFit(Fit):
         return " + ".join(fit.law.name for fit in self.averaged)
 
     @property
+    def voice(self) -> str:
+        """What says its best batches, for people."""
+        return "the runs' own valleys" if self.name == "no" else f"the {self.name} law"
+
+    @property
     def error(self) -> float | None:
         """Root mean square error in log E at left-out batches: of the choice, else of the law."""
         if self.comparison is None:
