@@ -110,3 +110,13 @@ def test_bad_input_is_told_in_one_line(capsys, tmp_path, monkeypatch, arguments,
 def test_it_loads_no_heavy_module():
     modules = alone(*INSIDE, "--json")
     assert not modules & {"jax", "pandas", "scipy", "matplotlib", "numpy.random", "rich"}
+
+
+def test_a_mixture_of_experts_is_answered_by_active_and_by_all(capsys):
+    asked = ["advise", "--params", "2B", *INSIDE[3:], "--active-params", "350M"]
+    told, dense = printed(capsys, *asked), printed(capsys, *INSIDE)
+    assert told["batch_tokens"] == dense["batch_tokens"] and told["setting"]["params"] == 350e6
+    assert told["experts"]["total"] == printed(capsys, "advise", *asked[1:-2])["advice"]
+    assert "a mixture of experts, which no source has" in told["notes"][0]
+    wrong = refused(capsys, *asked[:-1], "3B")
+    assert "--active-params: 3000000000 given; write 1 to all of 2,000,000,000" in wrong

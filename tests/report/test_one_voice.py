@@ -170,7 +170,7 @@ def test_reports_of_curves_are_told_one_way(seed, tmp_path):
         assert estimate(best) in rows[i]
         if best.value is None:
             assert not best.alike and target.S_opt is None
-            assert best.note and best.note.removeprefix("unidentified: ") in page
+            assert best.note and best.why.replace("B_opt", "B<sub>opt</sub>") in page
         else:
             assert 1 <= best.low <= best.value <= best.high
             assert f"{estimate(best, digits=3)} at {target.target_loss:g}" in answers
