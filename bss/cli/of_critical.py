@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from bss import laws
+from bss.cells import estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
-from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.output import Output, Table, drawing, number
 from bss.cli.predict import tested
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError

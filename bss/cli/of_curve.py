@@ -9,8 +9,9 @@ import pandas as pd
 
 from bss import laws
 from bss.advice.of_curve import asked_peak
+from bss.cells import estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
-from bss.cli.output import Output, Table, drawing, estimate, number, progress
+from bss.cli.output import Output, Table, drawing, number, progress
 from bss.cli.plan import check_peak, parse_budget
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bss.cells import Table
+from bss.cells import Table, number
 from bss.errors import InputError
 from bss.units import format_tokens
 
@@ -26,6 +26,7 @@ class Output:
         notes: lines under the tables.
         text: printed as it is, in place of the tables (an export).
         figure: makes the picture that --plot saves.
+        first: a line above the tables.
     """
 
     json: Mapping[str, Any]
@@ -33,6 +34,7 @@ class Output:
     notes: Sequence[str] = ()
     text: str | None = None
     figure: Callable[[], Any] | None = field(default=None)
+    first: str = ""
 
 
 def add_output_arguments(
@@ -99,13 +101,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number to a few digits, a dash for none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
 def with_error(value: float | None, error: float | None) -> str:
     """A number with its standard error to two digits, where that is known.
 
@@ -131,19 +126,6 @@ def measured_tokens(value: float | None) -> str:
     return format_tokens(int(float(f"{value:.4g}")))
 
 
-def estimate(one: Any) -> str:
-    """An estimate (value, low, high) with its interval; a bound or a dash where it has no value."""
-    if one is None:
-        return "–"
-    value, low, high = one.value, one.low, one.high
-    if value is not None:
-        unknown = low is None and high is None
-        return number(value) + ("" if unknown else f" ({number(low)} – {number(high)})")
-    if low is not None:
-        return f"> {number(low)}"
-    return f"< {number(high)}" if high is not None else "–"
-
-
 def _save(output: Output, path: Path) -> None:
     if output.figure is None:
         raise InputError(f"--plot {path}: this command has no picture here; leave it out")
@@ -159,6 +141,8 @@ def _print_tables(output: Output) -> None:
 
     width = None if sys.stdout.isatty() else 140
     console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
+    if output.first:
+        console.print(output.first, soft_wrap=True)
     for table in output.tables:
         shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
         for position, column in enumerate(table.columns):

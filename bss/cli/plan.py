@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Resolves the plan."""
     plan, ladder = resolve_options(options), parse_buckets(options.buckets)
-    warn_of_second_moments(plan)
+    warn_of(plan)
     return plan_output(plan, plan_entry(plan, ladder), options.export, ladder)
 
 
@@ -95,9 +95,10 @@ def resolve_options(options: argparse.Namespace) -> Plan:
     return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
 
 
-def warn_of_second_moments(plan: Plan) -> None:
-    """Says on stderr what `bss.schedules.second_moment` tells of a plan."""
-    for message in short_second_moments([plan]).values():
+def warn_of(plan: Plan, *, second_moment: bool = True) -> None:
+    """Says on stderr which stages are not trained, and what second moments are too short."""
+    short = short_second_moments([plan]).values() if second_moment else ()
+    for message in (*plan.unseen(), *short):
         print(f"warning: {message}", file=sys.stderr)
 
 

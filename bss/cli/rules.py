@@ -50,11 +50,17 @@ def run(options: argparse.Namespace) -> Output:
         tables.append(_scalings_table(scaled))
         notes += refused
     if options.ramp:
-        from bss.rules.ramps import RAMPS  # the only one that needs NumPy
+        from bss.rules.ramps import RAMPS  # the only ones that need NumPy
+        from bss.schedules.plan import resolve
 
         schedule = RAMPS[options.ramp].schedule(setting.seq_len, int(setting.tokens))
-        payload["ramp"] = {"name": options.ramp, "batch": str(schedule)}
+        try:
+            unseen = resolve(schedule, int(setting.tokens), setting.seq_len).unseen()
+        except InputError as error:
+            unseen = [str(error)]
+        payload["ramp"] = {"name": options.ramp, "batch": str(schedule), "unseen": unseen}
         notes.append(f'{options.ramp} at this budget: --batch "{schedule}"')
+        notes += [f"warning: {line}" for line in unseen]
     return Output(payload, tables, [note for note in notes if note])
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.cells import estimate
+from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import read_registration
 from bss.predictions.score import ALL, LAW, Score, Scored, score, score_entry

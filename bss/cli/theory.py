@@ -5,7 +5,8 @@ from dataclasses import asdict
 
 import numpy as np
 
-from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
+from bss.cells import estimate
+from bss.cli.output import Output, Table, add_output_arguments, drawing, number
 from bss.errors import InputError
 from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from bss.cli.output import Output, Table, add_output_arguments, number, with_error
-from bss.cli.plan import warn_of_second_moments
+from bss.cli.plan import warn_of
 from bss.errors import InputError
 from bss.files import read_json
 from bss.units import format_tokens
@@ -52,8 +52,7 @@ def _train(options: argparse.Namespace) -> Output | int:
     from bss.training.devices.processes import first
     from bss.training.running.loop import Interrupted
 
-    if config.optimizer.second_moment:
-        warn_of_second_moments(config.plan())
+    warn_of(config.plan(), second_moment=config.optimizer.second_moment)
     stop = Event()
     for number_ in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number_, lambda *_: stop.set())
