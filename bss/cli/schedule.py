@@ -6,7 +6,13 @@ from pathlib import Path
 
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number
-from bss.cli.plan import EXPORT_CHOICES, check_peak, parse_budget, plan_entry, plan_output
+from bss.cli.plan import (
+    add_export_arguments,
+    check_peak,
+    parse_budget,
+    plan_entry,
+    plan_output,
+)
 from bss.errors import InputError
 from bss.laws.functional.curves import stack
 from bss.laws.functional.forecast import untested
@@ -41,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
-    add("--export", help=f"print what configures a trainer: {EXPORT_CHOICES}")
+    add_export_arguments(parser)
     add_output_arguments(parser, run, plot=True)
 
 
@@ -76,7 +82,7 @@ def run(options: argparse.Namespace) -> Output:
         "tokens": plan.tokens,
         "plan": plan_entry(plan),
     }
-    output = plan_output(plan, payload, options.export)
+    output = plan_output(plan, payload, options)
     printed = f'--batch "{schedule}"'
     if not kind.predicts_schedules or rate is None:
         return replace(output, notes=[printed, *output.notes])
