@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> Output:
         "batch": lambda row: number(row["batch"]),
         "target loss": lambda row: number(row["target_loss"]),
         "steps": lambda row: _bound(row) + number(row["steps"]),
-        "tokens": lambda row: _bound(row) + measured_tokens(row["tokens_to_target"]),
+        "tokens": lambda row: measured_tokens(row["tokens_to_target"], _bound(row)),
         "known to": lambda row: f"{row['resolution']:.1%}" if row["reached"] else "not reached",
     }
     if "trials" in points:  # of several rates: the best one, and whether others are on both sides

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output | int:
-    """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
+    """Trains; Ctrl-C and SIGTERM save and leave with status 130 and 143."""
     from bss.training.devices.launch import Joining, joined, start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
@@ -54,15 +54,20 @@ def _train(options: argparse.Namespace) -> Output | int:
 
     if config.optimizer.second_moment:
         warn_of_second_moments(config.plan())
-    stop = Event()
-    for number_ in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number_, lambda *_: stop.set())
+    stop, signals = Event(), list[int]()
+
+    def ask(number: int, _: object) -> None:
+        signals.append(number)
+        stop.set()
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, ask)
     progress = Progress(f"run {config.id}", quiet=options.json or not first())
     try:
         status = train_each([config], execution, progress, stop)[config.id]
     except Interrupted as interrupted:
         print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
-        return 143
+        return 128 + signals[0]
     return _output(config.id, status) if first() else 0
 
 

@@ -1,8 +1,9 @@
 """A Plan as settings or code of other trainers, one file a trainer with the version it was read in.
 
 Counts come from the plan, exact. What a trainer cannot do is refused with the nearest it can, which
-is exported where an approximation is wanted; what is rounded to a step is said in a comment. Its own parsers and schedules are run by slow tests where they are installed; options move, so
-check them against the version you run. A user's own is named `package.module:ATTRIBUTE`.
+is exported where an approximation is wanted; what is rounded to a step is said in a comment. Its
+own parsers and schedules are run by slow tests where they are installed; options move, so check
+them against the version you run. A user's own is named `package.module:ATTRIBUTE`.
 """
 
 from bss.errors import InputError

@@ -80,7 +80,8 @@ def _ramp(plan: Plan) -> int | None:
 def _cannot(plan: Plan) -> Iterator[str]:
     yield from rate_by_steps(plan, "MaxText")
     if len(plan.segments) > 1 and not _ramp(plan):
-        yield f"MaxText's batch grows by equal increments after equal samples, not as {plan.schedule}"
+        which = f"equal increments after equal samples, not as {plan.schedule}"
+        yield f"MaxText's batch grows by {which}"
 
 
 def _nearest(plan: Plan) -> Plan:

@@ -44,11 +44,12 @@ def _cannot(plan: Plan) -> Iterator[str]:
     sizes = (segment.batch * plan.seq_len for segment in plan.segments)
     for before, after in itertools.pairwise(sizes):
         if max(before, after) % min(before, after):
-            yield f"OLMo-core changes the batch by whole factors, not from {before} to {after} tokens"
+            change = f"from {before} to {after} tokens"
+            yield f"OLMo-core changes the batch by whole factors, not {change}"
 
 
 def _nearest(plan: Plan) -> Plan:
-    """Each batch the nearest, in ratio, that is a whole factor of the one before or a part of it."""
+    """Each batch the nearest, in ratio, that is a whole factor or part of the one before."""
     batches = [plan.segments[0].batch]
     for segment in plan.segments[1:]:
         before, factor = batches[-1], segment.batch / batches[-1]
