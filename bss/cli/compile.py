@@ -36,6 +36,9 @@ def run(options: argparse.Namespace) -> Output:
     """Compiles every program; status 2 and one line where one does not fit."""
     if (options.run_file is None) == (options.config is None):
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
+    file = options.run_file or Path(options.config.partition(":")[0])
+    if not file.is_file():
+        raise InputError(f"config {file}: there is no such file; name one that is there")
     on = machine(options.on)
     if options.fit and on.target is None:
         raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")

@@ -9,10 +9,9 @@ import os
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
-
-from rich.cells import cell_len
 
 from bss.cells import Table
 from bss.units import in_one_unit
@@ -41,7 +40,7 @@ def lines(table: Table, width: int) -> Iterator[str]:
     """
     columns = [str(name) for name in table.columns]
     rows = list(zip(*map(in_one_unit, zip(*table.rows, strict=True)), strict=True))
-    widths = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
+    widths = [max(map(places, cells)) for cells in zip(columns, *rows, strict=True)]
     gap = _GAP if _ends(widths, _GAP)[-1] < width else _GAP - 1
     ends = _ends(widths, gap)
     shown = max(sum(end < width for end in ends), 1)
@@ -63,6 +62,14 @@ def width_of_output() -> int:
     return int(columns) if columns.isdecimal() and int(columns) else PIPED
 
 
+def places(text: str) -> int:
+    """Places that a text takes on a terminal: two a wide character, none a combining one."""
+    return sum(
+        0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF")
+        for one in text
+    )
+
+
 def _ends(widths: Sequence[int], gap: int) -> list[int]:
     """The last place of each column, and of the rule under it, from 0."""
     return [end - gap + _INDENT for end in itertools.accumulate(width + gap for width in widths)]
@@ -70,7 +77,7 @@ def _ends(widths: Sequence[int], gap: int) -> list[int]:
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
     """The first to the left, the others to the right."""
-    spaces = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=False)]
+    spaces = [" " * (width - places(cell)) for cell, width in zip(cells, widths, strict=False)]
     first, *others = cells
     right = [space + cell for cell, space in zip(others, spaces[1:], strict=True)]
     return " " * _INDENT + (" " * gap).join([first + spaces[0], *right]).rstrip()
@@ -82,11 +89,11 @@ def _under(columns: Sequence[str], cells: Sequence[str], width: int) -> Iterator
     parts = [f"{name} {cell}".strip() for name, cell in named if cell not in ("", "–")]
     line, room = "", max(width - 2 * _INDENT, 1)
     for part in parts:
-        if line and cell_len(f"{line}, {part},") > room:
+        if line and places(f"{line}, {part},") > room:
             yield f"{' ' * 2 * _INDENT}{line},"
             line = ""
         line = f"{line}, {part}" if line else part
-        if cell_len(line) > room:
+        if places(line) > room:
             *whole, line = textwrap.wrap(line, room, **_WHOLE)
             yield from (f"{' ' * 2 * _INDENT}{one}" for one in whole)
     if line:

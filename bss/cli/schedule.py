@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from bss.cli.kinds import KINDS, read_fit
@@ -21,6 +22,7 @@ from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
 from bss.policies.outlook import Outlook, outlook
 from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
+from bss.registry import attempt
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -69,7 +71,8 @@ def run(options: argparse.Namespace) -> Output:
     basis = Basis(seq_len, fit, points, rate)
     within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
     limits = Limits(options.stages, options.multiple_of, **within)
-    schedule, rate = schedule_and_rate(policy, basis, tokens, limits)
+    derive = partial(schedule_and_rate, policy, basis, tokens, limits)
+    schedule, rate = attempt("policy", name, derive) if ":" in name else derive()
     if not isinstance(schedule, BatchSchedule):
         raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
     plan = resolve(schedule, tokens, seq_len, rate=rate)

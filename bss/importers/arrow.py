@@ -65,7 +65,7 @@ def all_names_of(file: Path) -> list[str]:
 
 
 def _header(line: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")]), [])
+    return next(csv.reader(line.splitlines()[:1]), [])
 
 
 def _keys(lines: Iterable[str]) -> dict[str, None]:

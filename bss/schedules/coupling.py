@@ -13,17 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bss.errors import InputError, check
-from bss.registry import Registry
+from bss.registry import Registry, attempt
 
 LR_RULES: Registry[Callable[[float], float]] = Registry(
     "coupling lr",
     {"none": lambda ratio: 1.0, "sqrt": math.sqrt, "linear": lambda ratio: ratio},
     Callable,
+    ("ratio",),
 )
 DECAY_RULES: Registry[Callable[[float, float], float]] = Registry(
     "coupling weight_decay_rule",
     {"none": lambda ratio, factor: 1.0, "per_token": lambda ratio, factor: ratio / factor},
     Callable,
+    ("ratio", "factor"),
 )
 
 
@@ -120,8 +122,12 @@ class Coupling:
 
 
 def check_rules(lr: str, weight_decay: str) -> None:
-    """Refuses rules that are neither registered nor can be imported."""
-    _ = LR_RULES[lr], DECAY_RULES[weight_decay]
+    """Refuses rules that are neither registered nor can be imported, or give no factor."""
+    for rules, name, ones in ((LR_RULES, lr, (1.0,)), (DECAY_RULES, weight_decay, (1.0, 1.0))):
+        rule: Callable[..., float] = rules[name]
+        factor = name in rules or attempt(rules.kind, name, lambda: rule(*ones))  # noqa: B023
+        if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
+            raise InputError(f"{rules.kind}: {name} gives {factor!r} at 1; expected 0 or more")
 
 
 def idle_rules(
