@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from bss import version
 from bss.cli.ending import ended
-from bss.cli.output import Output, emit
+from bss.cli.output import Output, add_examples, emit
 from bss.machines.slots import look_for_present
 
 COMMANDS = {
@@ -69,6 +69,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     if command in _BRIEF and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     whole = _Parser(prog="bss", description="Batch-size scaling laws.")
+    add_examples(whole, ("bss models", "bss advise --params 85M --tokens 2.5B --seq-len 1024"))
     whole.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items() if not command else [(command, COMMANDS[command])]:

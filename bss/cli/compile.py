@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
     one = "with --fsdp, whole gradients on every device, which meet once a step"
     add("--whole-gradient", action="store_true", default=None, help=one)
-    add_output_arguments(parser, run)
+    examples = (
+        "bss compile CONFIG.json --on cpu:1",
+        "bss compile CONFIG.json --on cpu:1 --attention reference --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--run-regex", metavar="REGEX", help=text)
     text = "metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce,step=iter"
     add("--columns", metavar="NAMES", help=text)
-    add_output_arguments(parser, run)
+    examples = (
+        "bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256",
+        'bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"',
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -37,13 +37,24 @@ class Output:
 
 
 def add_output_arguments(
-    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Any], *, plot: bool = False
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], Any],
+    *,
+    examples: Sequence[str],
+    plot: bool = False,
 ) -> None:
-    """Adds what is run, --json and, where a picture helps, --plot."""
+    """Adds what is run, --json, where a picture helps --plot, and examples at the help's end."""
+    add_examples(parser, examples)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if plot:
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
+
+
+def add_examples(parser: argparse.ArgumentParser, examples: Sequence[str]) -> None:
+    """Ends the help with command lines; names in capitals are the user's files."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(("examples:", *(f"  {line}" for line in examples)))
 
 
 def option(name: str) -> str:

@@ -39,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beta2-half-life", help="of Adam's second moment, in tokens; in place of --beta2")
     add("--weight-decay", type=float, help="decoupled, of a step")
     add_export_arguments(parser)
-    add_output_arguments(parser, run, plot=True)
+    examples = (
+        'bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3',
+        "bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter",
+    )
+    add_output_arguments(parser, run, plot=True, examples=examples)
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:

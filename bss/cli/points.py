@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss points`."""
     add_curve_arguments(parser)
     parser.add_argument("--out", type=Path, help="save the points (.csv or .parquet)")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss points RUNS.parquet --targets 1.9,1.8",
+        "bss points RUNS.parquet --targets 1.9 --smooth 150K --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
     add_export_arguments(parser)
-    add_output_arguments(parser, run, plot=True)
+    examples = (
+        "bss schedule --from FIT.json --tokens 1M --stages 3",
+        "bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8",
+    )
+    add_output_arguments(parser, run, plot=True, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     together.add_argument(
         "--patience", type=float, default=60.0, help="seconds in which all must have come together"
     )
-    add_output_arguments(parser, run)
+    examples = (
+        "bss train CONFIG.json",
+        "bss train CONFIG.json --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output | int:

@@ -172,7 +172,7 @@ def _refuse_cut(file: Path) -> None:
     with file.open("rb") as opened:
         opened.seek(0, 2)
         opened.seek(max(0, opened.tell() - HEAD))
-        last = opened.read().rpartition(b"\n")[2]
+        last = opened.read().replace(b"\r", b"\n").rpartition(b"\n")[2]
     quoted = last.endswith(b'"') and last.count(b'"') % 2 == 0
     if last and not (quoted or last.endswith(b"}")):
         reason = "its last line has no end and may be cut off; delete or complete it"

@@ -161,5 +161,3 @@ def _taken(field: str, function: Callable[..., Any], first: int) -> tuple[str, .
                 f"rate: {field} takes {parameter}; expected some of {', '.join(SETTINGS)}"
             )
     return tuple(p.name for p in parameters[first:] if p.name in SETTINGS)
-
-
