@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="say what it costs, and train nothing")
     examples = (
         "bss sweep SWEEP.json --out runs/mine --dry-run",
-        "bss sweep SWEEP.json --axis schedule.batch=4,8 --out runs/mine",
+        "bss sweep SWEEP.json --axis optimizer.lr=1e-3,2e-3 --out runs/mine",
     )
     add_output_arguments(parser, run, examples=examples)
 

@@ -98,9 +98,9 @@ def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> 
     if values.dtype.kind == "f":
         refused |= values % 1 != 0
     for i in np.flatnonzero(refused)[:1]:
-        origin.refuse(
-            i, f"{column} is {frame[column].iloc[i]}; write a whole number of at least {least}"
-        )
+        below = " and below 2^63" if values[i] >= 2**63 else ""
+        value = frame[column].iloc[i]
+        origin.refuse(i, f"{column} is {value}; write a whole number of at least {least}{below}")
     return values.astype(np.int64)
 
 
