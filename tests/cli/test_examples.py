@@ -16,6 +16,11 @@ ROOT = Path(__file__).parents[2]
 OF_KINDS = {"fit": tuple(KINDS), "theory": ("risk", "optimal", "switch", "critical")}
 LIGHT = {"plan", "rules", "models"}
 ELSEWHERE = {"score"}  # in a repository of its own: test_register.py
+STEPS = "model,params,seq_len,budget_tokens,target_loss,batch,steps\n" + "".join(
+    f"m{n},{n}M,64,1B,2.5,{batch},{1000 * (1 + 40 * n**0.4 / batch):.1f}\n"
+    for n in (10, 40, 160, 640)
+    for batch in (64, 128, 256, 512, 1024, 4096)
+)
 ORDER = ["import", "train", "sweep", "fit", "points", "predict", "schedule", "register"]
 
 
@@ -53,7 +58,9 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
     Path("SWEEP.json").write_text(json.dumps(CONFIG))
     Path("LOGS").mkdir()
     shutil.copy(ROOT / "tests/samples/wandb-chart.csv", "LOGS/chart.csv")
-    shutil.copy(ROOT / "results/critical_batch/points.csv", "STEPS.csv")
+    Path("STEPS.csv").write_text(
+        "model,params,seq_len,budget_tokens,target_loss,batch,steps\n" + STEPS
+    )
     shutil.copy(ROOT / "results/published/steplaw_dense_best.csv", "LOSSES.csv")
     shutil.copy(ROOT / "results/late_switch/fit.json", "CURVE.json")
     Path("TABLE.csv").write_text("run,batch,seq_len,step,lr\n" + "r,8,64,1000,2e-3\n")

@@ -17,7 +17,6 @@ COMMANDS = [
     "rules --params 85M --tokens 2.5B --seq-len 1024 --batch-tokens 128K --lr 1e-3 --to 512K",
     "advise --params 85M --tokens 2.5B --seq-len 1024",
     "models",
-    "theory risk --source .3 --capacity 4 --data 2^10 --batch '0:1 50%:8' --modes 8",
     "theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14",
     "points results/demo/runs.parquet --targets 1.9,1.7",
     "predict --from results/late_switch/fit.json --batch 8 --tokens 1M --lr 2e-3",
