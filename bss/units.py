@@ -55,12 +55,12 @@ class Tokens(str):
     """A count as text that remembers it, for a table that writes a column in one unit.
 
     Attributes:
-        count: the count.
+        tokens: the count.
         suffix: of the text.
         before: what stands before the number, as "> ".
     """
 
-    count: int
+    tokens: int
     suffix: str
     before: str
 
@@ -68,7 +68,7 @@ class Tokens(str):
         """The count in the unit of a suffix."""
         text = f"{(Decimal(count) / SUFFIXES[suffix]).normalize():{form}}{suffix}"
         self = super().__new__(cls, before + text)
-        self.count, self.suffix, self.before = count, suffix, before
+        self.tokens, self.suffix, self.before = count, suffix, before
         return self
 
 
@@ -91,10 +91,10 @@ def in_one_unit(cells: Iterable[object]) -> list[str]:
         ['1,500M', '250M', '–']
     """
     cells = [*cells]
-    suffixes = {cell.suffix for cell in cells if isinstance(cell, Tokens) and cell.count}
+    suffixes = {cell.suffix for cell in cells if isinstance(cell, Tokens) and cell.tokens}
     finest = next((suffix for suffix in SUFFIXES if suffix in suffixes), "")
     return [
-        Tokens(cell.count, finest, cell.before, ",f") if isinstance(cell, Tokens) else str(cell)
+        Tokens(cell.tokens, finest, cell.before, ",f") if isinstance(cell, Tokens) else str(cell)
         for cell in cells
     ]
 

@@ -91,8 +91,10 @@ def _aligned(plan: Plan) -> Plan:
             start = -(-segment.start_tokens // unit) * unit
             if start > starts[-1]:
                 break
-            starts.pop(), batches.pop()  # it would begin and end at once
-        starts.append(start), batches.append(segment.batch)
+            starts.pop()  # it would begin and end at once
+            batches.pop()
+        starts.append(start)
+        batches.append(segment.batch)
     return with_batches(plan, starts, batches)
 
 
