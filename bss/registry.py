@@ -59,7 +59,7 @@ class Registry(dict[str, T]):
             right = right and _can_take(value, len(self.takes))
             expected = f"a function of ({', '.join(self.takes)})"
         if not right:
-            is_ = f"{type(value).__name__}" if not callable(value) else _signature(value)
+            is_ = _signature(value) if self.takes else type(value).__name__
             raise InputError(f"{self.kind}: {name} is {is_}; expected {expected}")
 
     def name_of(self, value: T) -> str:
@@ -175,7 +175,7 @@ def _can_take(value: Any, count: int) -> bool:
 def _signature(value: Any) -> str:
     """A callable's class, and what it takes where something tells."""
     name = type(value).__name__
-    if isinstance(value, type):
+    if isinstance(value, type) or not callable(value):
         return name
     try:
         return f"{name} of {inspect.signature(value)}"
