@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--noise-scale", help="gradient noise scale in tokens, for rules that need it")
     add("--from", dest="fit", type=Path, help="a fit of your own, as `bss fit --json` prints it")
     add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss advise --params 85M --tokens 2.5B --seq-len 1024",
+        "bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine --beta2 .95",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -47,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
     text = "leave losses before out: tokens, or a percentage of the longest run"
     add("--since", default="0", help=text)
-    add_fit_arguments(parser, run, resamples=100)
+    examples = (
+        "bss fit curve RUNS.parquet",
+        "bss fit curve RUNS.parquet --since 50% --resamples 20 --json",
+    )
+    add_fit_arguments(parser, run, resamples=100, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
     add("--law", help=text)
     add("--compare", action="store_true", help="also: every law at left-out batches")
-    add_fit_arguments(parser, run, resamples=500)
+    examples = (
+        "bss fit es RUNS.parquet --targets 1.9,1.8",
+        "bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png",
+    )
+    add_fit_arguments(parser, run, resamples=500, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

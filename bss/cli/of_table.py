@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=text)
     text = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=text)
-    add_fit_arguments(parser, run, resamples=300)
+    examples = (
+        "bss fit table LOSSES.csv",
+        "bss fit table LOSSES.csv --resamples 20 --json",
+    )
+    add_fit_arguments(parser, run, resamples=300, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.cells import Table, number
+from bss.cli.printing import lines, width_of_output
 from bss.errors import InputError
 from bss.units import format_tokens
 
@@ -38,13 +39,24 @@ class Output:
 
 
 def add_output_arguments(
-    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Any], *, plot: bool = False
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], Any],
+    *,
+    examples: Sequence[str],
+    plot: bool = False,
 ) -> None:
-    """Adds what is run, --json and, where a picture helps, --plot."""
+    """Adds what is run, --json, where a picture helps --plot, and examples at the help's end."""
+    add_examples(parser, examples)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if plot:
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
+
+
+def add_examples(parser: argparse.ArgumentParser, examples: Sequence[str]) -> None:
+    """Ends the help with command lines; names in capitals are the user's files."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(("examples:", *(f"  {line}" for line in examples)))
 
 
 def option(name: str) -> str:
@@ -71,7 +83,13 @@ def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
     elif output.text is not None:
         print(output.text)
     else:
-        _print_tables(output)
+        width = width_of_output()
+        if output.first:
+            print(output.first)
+        for table in output.tables:
+            print(*lines(table, width), sep="\n")
+        for note in output.notes:
+            print(note)
 
 
 @contextmanager
@@ -114,16 +132,16 @@ def with_error(value: float | None, error: float | None) -> str:
     return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
-def measured_tokens(value: float | None) -> str:
-    """A measured count of tokens to four digits, a dash for none.
+def measured_tokens(value: float | None, before: str = "") -> str:
+    """A measured count of tokens to four digits, behind what stands before it; a dash for none.
 
     Examples:
         >>> measured_tokens(146_109.3), measured_tokens(None)
         ('146.1K', '–')
     """
     if value is None or not math.isfinite(value):
-        return "–"
-    return format_tokens(int(float(f"{value:.4g}")))
+        return f"{before}–"
+    return format_tokens(int(float(f"{value:.4g}")), before)
 
 
 def _save(output: Output, path: Path) -> None:
@@ -132,23 +150,3 @@ def _save(output: Output, path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"--plot {path}: expected a file name in .png, .svg or .pdf")
     output.figure().savefig(path)
-
-
-def _print_tables(output: Output) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    width = None if sys.stdout.isatty() else 140
-    console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
-    if output.first:
-        console.print(output.first, soft_wrap=True)
-    for table in output.tables:
-        shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
-        for position, column in enumerate(table.columns):
-            shown.add_column(column, justify="left" if position == 0 else "right")
-        for row in table.rows:
-            shown.add_row(*(str(cell) for cell in row))
-        console.print(shown)
-    for note in output.notes:
-        console.print(note, soft_wrap=True)

@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in _REFERENCE:
         add(option(name), type=float, help="of the reference of --to")
     add("--ramp", help="print that of a published run at this budget, as llama-3-405b")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss rules --params 85M --tokens 2.5B --seq-len 1024",
+        "bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "runs directory, or a table of how they ended"
     add("--runs", type=Path, required=True, help=text)
     add("--predictions", type=Path, default=PREDICTIONS, help="directory of registrations")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss score NAME --runs runs/mine",
+        "bss score NAME --runs OUTCOMES.csv --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
