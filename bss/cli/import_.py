@@ -37,11 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="NAMES", help=text)
     text = "refuse damaged logs, and what cannot be read below a directory"
     add("--strict", action="store_true", help=text)
-    examples = (
-        "bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256",
-        'bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"',
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -33,7 +33,6 @@ POLICIES: Registry[Policy] = Registry(
         "theory": Theory(),
     },
     Policy,
-    ("basis", "tokens", "limits"),
 )
 
 
