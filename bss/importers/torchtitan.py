@@ -14,9 +14,8 @@ import re
 from pathlib import Path
 
 from bss.errors import InputError
-from bss.importers.damage import refuse_line
 from bss.importers.lines import TextLog, lines_of, log_of, loss_of, only
-from bss.importers.log import Log
+from bss.importers.log import Log, refuse_line
 from bss.importers.metrics import MetricNames
 
 METRICS = MetricNames(
