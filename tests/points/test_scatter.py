@@ -20,6 +20,12 @@ def test_residuals_that_agree_are_pooled_and_a_wild_group_is_not():
     assert shared({"two": np.array([1.0, -1])}, lost=2) == {}
 
 
+def test_of_two_that_disagree_nobody_is_the_wild_one():
+    draw = np.random.default_rng(0)
+    found = shared({"a": draw.normal(size=12), "b": 30 * draw.normal(size=12)})
+    assert found["a"] == found["b"] and found["a"].freedom == 22
+
+
 def test_a_sum_of_independent_errors_gains_freedom_and_one_pool_does_not():
     parts = [Scatter(2.0, 4), Scatter(2.0, 4)]
     found = summed(parts)
