@@ -70,12 +70,16 @@ class WorkerLost(Exception):
 
 
 class WorkerEngine(Engine):
-    """Trains runs with workers in slots, kept from sweep to sweep; what those are, a kind says."""
+    """Trains runs with workers in slots, kept from sweep to sweep; what those are, a kind says.
+
+    Attributes:
+        workers: those that have been started, by slot.
+    """
 
     def __init__(self, config: EngineConfig):
         """Starts nothing yet."""
         super().__init__(config)
-        self._workers: dict[Slot, Worker] = {}
+        self.workers: dict[Slot, Worker] = {}
         self._starting = threading.Lock()
         self._interrupted = False
 
@@ -119,8 +123,8 @@ class WorkerEngine(Engine):
     def close(self) -> None:
         """Ends the workers."""
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda worker: worker.close(), self._workers.values()))
-        self._workers.clear()
+            list(pool.map(lambda worker: worker.close(), self.workers.values()))
+        self.workers.clear()
 
     def _end(self, queue: Queue, group: Sequence[RunConfig], future: Future[Statuses]) -> None:
         """Tells the queue what became of a group; also of an error of the engine itself."""
@@ -163,7 +167,7 @@ class WorkerEngine(Engine):
         if ending == "failed":
             return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
         with self._starting:
-            del self._workers[slot]
+            del self.workers[slot]
         worker.close()
         self._await_locks(runs, execution)
         if ending == "interrupted":
@@ -180,9 +184,9 @@ class WorkerEngine(Engine):
     def _worker(self, slot: Slot, log: Path, execution: Execution) -> Worker:
         if self._interrupted:
             raise InterruptedError("the sweep was asked to stop")
-        worker = self._workers.get(slot) or self.start(slot, log, execution)
+        worker = self.workers.get(slot) or self.start(slot, log, execution)
         with self._starting:
-            self._workers[slot] = worker
+            self.workers[slot] = worker
             if self._interrupted:
                 worker.stop()
         return worker
@@ -190,5 +194,5 @@ class WorkerEngine(Engine):
     def _interrupt(self) -> None:
         with self._starting:
             self._interrupted = True
-            for worker in self._workers.values():
+            for worker in self.workers.values():
                 worker.stop()

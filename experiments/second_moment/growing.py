@@ -77,7 +77,7 @@ def caught_up(large: Part, steps: pd.DataFrame) -> Iterator[Claim]:
     condition = f"{condition}, constant rate"
     for statement, effect in over_seeds(values).items():
         yield caught(statement, "paper", condition, effect, unit="nats", note=note)
-    saved = {ending: _saved(grows, steps, column) for ending, column in LOSSES.items()}
+    saved = {ending: tokens_saved(grows, steps, column) for ending, column in LOSSES.items()}
     for ending, effect in over_seeds(saved).items():
         share = 1 - np.exp(effect.estimate)
         note = f"held-out losses, one rate, 4M tokens; {share:.0%} of the larger batch's saved"
@@ -86,7 +86,7 @@ def caught_up(large: Part, steps: pd.DataFrame) -> Iterator[Claim]:
         yield caught(SAVES, "paper", condition, effect, unit=unit, note=note)
 
 
-def _saved(grows: pd.DataFrame, alone: pd.DataFrame, column: str) -> np.ndarray:
+def tokens_saved(grows: pd.DataFrame, alone: pd.DataFrame, column: str) -> np.ndarray:
     """Log of its tokens over those in which the larger batch alone falls to its last loss, [seed].
 
     A seed at which the larger batch does not come so low is left out.

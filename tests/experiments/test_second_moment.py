@@ -250,7 +250,7 @@ def planted_run(losses, batch=8, seed=0):
 def test_tokens_saved_are_those_in_which_the_larger_batch_alone_comes_so_low():
     alone = pd.concat([planted_run([3, 2.8, 2.6, 2.4, 2.2, 2.0], seed=s) for s in (0, 1)])
     grows = pd.concat([planted_run([3, 2.6], seed=0), planted_run([3, 1.5], seed=1)])
-    saved = growing._saved(grows, alone, "eval_loss")
+    saved = growing.tokens_saved(grows, alone, "eval_loss")
     np.testing.assert_allclose(saved, [np.log(1600 / 2400)])  # seed 1 is never so low
 
 
