@@ -40,8 +40,9 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """What appends frames to a table, which need not fit in memory.
 
-    A column that only some frames have is null in the others. The table is at `path` whole when the
-    block ends, or not at all.
+    A column that only some frames have is null in the others. What is written is written again only
+    where a frame brings a new column or a wider type. The table is at `path` whole when the block
+    ends, or not at all.
 
     Raises:
         InputError: the name ends in neither .csv nor .parquet, its directory does not exist, or
@@ -50,27 +51,47 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     path = Path(path)
     check_name(path)
     with replacing(path) as temporary, TemporaryDirectory(dir=path.parent) as folder:
-        parts: list[str] = []
+        writer: pq.ParquetWriter | None = None
 
         def append(frame: pd.DataFrame) -> None:
-            parts.append(f"{folder}/{len(parts)}")
+            nonlocal writer
             table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
-            pq.write_table(table.replace_schema_metadata(), parts[-1])
+            schemas = [table.replace_schema_metadata().schema]
+            if writer is not None:
+                schemas.insert(0, writer.schema)
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+            if writer is None:
+                writer = _writing(temporary, schema)
+            elif schema != writer.schema:
+                writer.close()
+                before = temporary.rename(Path(folder, "before"))
+                writer = _writing(temporary, schema)
+                with pq.ParquetFile(before) as written:
+                    for i in range(written.num_row_groups):
+                        writer.write_table(_under(schema, written.read_row_group(i)))
+            writer.write_table(_under(schema, table))
 
-        yield append
-        if not parts:
+        try:
+            yield append
+        finally:
+            if writer is not None:
+                writer.close()
+        if writer is None:
             raise InputError(f"{path}: there are no rows to write")
-        schemas = [pq.read_schema(part) for part in parts]
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-        # Only text repeats itself enough for a dictionary.
-        text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
-        with pq.ParquetWriter(temporary, schema, use_dictionary=text) as writer:
-            for part in parts:
-                frames = [schema.empty_table(), pq.read_table(part)]
-                whole = pa.concat_tables(frames, promote_options="permissive")
-                writer.write_table(whole.cast(schema))
         if path.suffix == ".csv":
             pd.read_parquet(temporary).to_csv(temporary, index=False)
+
+
+def _writing(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer; only text repeats itself enough for a dictionary."""
+    text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+    return pq.ParquetWriter(path, schema, use_dictionary=text)
+
+
+def _under(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """The table with the columns and types of a schema, null where it has none."""
+    tables = [schema.empty_table(), table.replace_schema_metadata()]
+    return pa.concat_tables(tables, promote_options="permissive").cast(schema)
 
 
 def check_name(path: Path) -> None:
