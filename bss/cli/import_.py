@@ -8,14 +8,18 @@ from pathlib import Path
 
 from bss.cli.output import Output, Table, add_output_arguments, measured_tokens, progress
 from bss.errors import InputError
-from bss.importers import ANY, IMPORTERS, Log, LogOptions, Report, import_runs, read_logs
+from bss.importers import ANY, IMPORTERS, Log, LogOptions, Report, import_runs
 from bss.importers.batches import Batches, Unknown
+from bss.importers.files import PassedBy, read_logs
 from bss.tables import Reading
 from bss.tables.storage import appending
 from bss.units import parse_tokens
 
 SHOWN = 20
-"""Runs that the table for people lists."""
+"""Runs that the table for people lists, and notes, and files that were passed by."""
+
+KINDS = 8
+"""Endings of foreign files that are listed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--run-regex", metavar="REGEX", help=text)
     text = "metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce,step=iter"
     add("--columns", metavar="NAMES", help=text)
+    text = "refuse damaged logs, and what cannot be read below a directory"
+    add("--strict", action="store_true", help=text)
     add_output_arguments(parser, run)
 
 
@@ -41,21 +47,26 @@ def run(options: argparse.Namespace) -> Output:
     batches = Batches.parse(options.batch)
     given = LogOptions(batches, options.seq_len, options.run_regex, columns)
     with progress() as report:
-        logs = list(read_logs(options.paths, importer, given))
+        logs, passed_by = read_logs(options.paths, importer, given, strict=options.strict)
         if options.out.resolve() in {Path(log.source).resolve() for log in logs}:
             raise InputError(f"-o: {options.out} is one of the logs; write the table elsewhere")
-        reports = _written(logs, given, options.out, report)
-    return _output(reports, options.out)
+        bad = None if options.strict else passed_by
+        reports = _written(logs, given, options.out, report, bad)
+    return _output(reports, passed_by, options.out)
 
 
 def _written(
-    logs: Sequence[Log], options: LogOptions, out: Path, report: Callable[[str], None]
+    logs: Sequence[Log],
+    options: LogOptions,
+    out: Path,
+    report: Callable[[str], None],
+    bad: list[PassedBy] | None,
 ) -> list[Report]:
     """Writes the table; asks on a terminal for what neither logs nor options say, once each."""
     try:
-        reports = []
+        reports: list[Report] = []
         with appending(out) as append:
-            for frame, read in import_runs(logs, options):
+            for frame, read in import_runs(logs, options, bad):
                 report(read.run)
                 append(frame)
                 reports.append(read)
@@ -64,7 +75,7 @@ def _written(
         if not sys.stdin.isatty() or unknown.field in options.answered:
             raise
         report("")
-        return _written(logs, _answered(options, unknown), out, report)
+        return _written(logs, _answered(options, unknown), out, report, bad)
 
 
 def _answered(options: LogOptions, unknown: Unknown) -> LogOptions:
@@ -78,9 +89,10 @@ def _answered(options: LogOptions, unknown: Unknown) -> LogOptions:
     return replace(options, otherwise=Batches.parse([answer]), answered=fields)
 
 
-def _output(reports: Sequence[Report], out: Path) -> Output:
+def _output(reports: Sequence[Report], passed_by: Sequence[PassedBy], out: Path) -> Output:
     cells = {
         "run": lambda report: report.run,
+        "status": lambda report: report.status + (", repeated" if report.repeats else ""),
         "rows": lambda report: report.rows,
         "of": lambda report: report.read,
         "restarts": lambda report: report.restarts,
@@ -108,5 +120,28 @@ def _output(reports: Sequence[Report], out: Path) -> Output:
         notes.append("warning: some runs have no eval_loss; what reads the table wants one of all")
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
     total = f"{runs}, {sum(imported.rows for imported in reports)} rows in {out}"
-    json = {"out": str(out), "runs": [asdict(imported) for imported in reports]}
-    return Output(json, [Table.of("imported", reports[:SHOWN], cells)], [*notes, total])
+    read = {source for imported in reports for source in imported.sources}
+    json = {
+        "out": str(out),
+        "runs": [asdict(imported) for imported in reports],
+        "files": len(read | {one.file for one in passed_by}),
+        "passed_by": [{"file": one.file, "why": one.why} for one in passed_by],
+    }
+    tables = [Table.of("imported", reports[:SHOWN], cells)]
+    return Output(json, tables, [*notes, *_passed_by(passed_by, read), total])
+
+
+def _passed_by(passed_by: Sequence[PassedBy], read: set[str]) -> list[str]:
+    """How many files were read, those that were not and why, and the foreign ones in a line."""
+    if not passed_by:
+        return []
+    foreign = [Path(one.file) for one in passed_by if one.foreign]
+    lines = [f"  {one.file}: {one.why}" for one in passed_by if not one.foreign]
+    if len(lines) > SHOWN:
+        lines = [*lines[:SHOWN], f"  and {len(lines) - SHOWN} more; --json tells all"]
+    if foreign:
+        kinds = sorted({file.suffix or file.name for file in foreign})
+        more = " …" if len(kinds) > KINDS else ""
+        lines.append(f"  {len(foreign)} that are no logs ({', '.join(kinds[:KINDS])}{more})")
+    files = len(read | {one.file for one in passed_by})
+    return [f"{len(read)} of {files} files read; passed by:", *lines]

@@ -6,20 +6,26 @@ checks of every run table, a report. A user's own is named `package.module:ATTRI
 """
 
 from bss.importers import (
+    hf_printed,
     huggingface,
     levanter,
     llmc,
     megatron,
     modded_nanogpt,
+    nanochat,
+    nanogpt,
     nanotron,
     nemo,
     olmo,
+    parameter_golf,
+    plain,
     torchtitan,
 )
 from bss.importers.batches import LogOptions
+from bss.importers.files import PassedBy, read_logs
 from bss.importers.log import AnyOf, Importer, Log
 from bss.importers.metrics import MetricNames
-from bss.importers.runs import Report, import_runs, read_logs
+from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
 from bss.importers.tracked import TRACKED
 from bss.importers.wandb import WandbExports
@@ -32,6 +38,7 @@ __all__ = [
     "Log",
     "LogOptions",
     "MetricNames",
+    "PassedBy",
     "Report",
     "import_runs",
     "read_logs",
@@ -60,15 +67,25 @@ IMPORTERS: Registry[Importer] = Registry(
     {
         "wandb": WandbExports(TRAINERS),
         "tensorboard": EventFiles(TRAINERS),
-        "huggingface": _trainer(huggingface.TrainerState(), huggingface.METRICS),
+        "huggingface": _trainer(
+            AnyOf(
+                "Hugging Face Trainer: trainer_state.json, or the dicts that it prints",
+                (huggingface.TrainerState(), hf_printed.PRINTED),
+            ),
+            huggingface.METRICS,
+        ),
         "megatron": _trainer(megatron.STANDARD_OUTPUT, megatron.METRICS),
         "olmo": _trainer(olmo.Console(), olmo.CORE, olmo.OLMO),
         "levanter": _trainer(levanter.JsonTracker(), levanter.METRICS),
         "torchtitan": _trainer(torchtitan.STANDARD_OUTPUT, torchtitan.METRICS),
         "nanotron": _trainer(nanotron.LOGGED_LINES, nanotron.METRICS),
         "nemo": nemo.PROGRESS_PRINTER,
+        "nanogpt": nanogpt.NANOGPT,
+        "nanochat": nanochat.BASE_TRAIN,
+        "parameter-golf": parameter_golf.PRINTED,
         "modded-nanogpt": modded_nanogpt.RecordedRun(),
         "llm.c": AnyOf("llm.c: main.log, or what it prints", (llmc.MAIN_LOG, llmc.PRINTED)),
+        "plain": plain.PlainTable(),
     },
     Importer,
 )

@@ -16,7 +16,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
-from bss.importers.log import HEAD, Rows, refuse_line
+from bss.importers.damage import BrokenLines, Damage, damage
+from bss.importers.log import Rows
 
 
 def names_of(file: Path, head: str) -> list[str]:
@@ -32,7 +33,7 @@ def names_of(file: Path, head: str) -> list[str]:
         except (pa.ArrowException, OSError) as error:
             raise _damaged(file, error) from None
     if file.suffix == ".csv":
-        return _header(head.partition("\n")[0])
+        return _header(head)
     return list(_first_keys(head))
 
 
@@ -64,8 +65,12 @@ def all_names_of(file: Path) -> list[str]:
     return names
 
 
-def _header(line: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")]), [])
+def _header(text: str) -> list[str]:
+    """The cells of a text's first line; none where it is no CSV."""
+    try:
+        return next(csv.reader(text.splitlines()[:1]), [])
+    except csv.Error:
+        return []
 
 
 def _keys(lines: Iterable[str]) -> dict[str, None]:
@@ -103,7 +108,7 @@ def _read(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
     if file.suffix == ".parquet":
         with pq.ParquetFile(file) as opened:
             return opened.read(columns, use_threads=False)
-    _refuse_cut(file)
+    content = pa.BufferReader(_data(file))
     if file.suffix == ".csv":
         options = pyarrow.csv.ConvertOptions(
             include_columns=columns,
@@ -111,26 +116,29 @@ def _read(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
             null_values=[""],
             quoted_strings_can_be_null=True,
         )
-        return pyarrow.csv.read_csv(file, convert_options=options)
+        try:
+            return pyarrow.csv.read_csv(content, convert_options=options)
+        except pa.ArrowException:
+            _refuse_rows(file, columns if pa.types.is_floating(kind) else [])
+            raise
     schema = pa.schema([(name, kind) for name in columns])
     options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     try:
-        return pyarrow.json.read_json(file, parse_options=options)
+        return pyarrow.json.read_json(content, parse_options=options)
     except pa.ArrowException:  # NaN, which Python writes and JSON does not have
         return _python_table(file, columns, kind)
 
 
 def _python_table(file: Path, columns: list[str], kind: pa.DataType) -> pa.Table:
-    rows: list[dict[str, Any]] = []
-    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            row = _object(line)
-            if row is None:
-                refuse_line(file, number, "is no JSON object; delete or complete the line")
-            rows.append(row)
+    lines = ((n, line.decode(errors="replace")) for n, line in _lines(file) if line.strip())
+    rows = {number: _object(line) for number, line in lines}
+    if broken := [number for number, row in rows.items() if row is None]:
+        reason = "is no JSON object; delete or complete the line"
+        raise BrokenLines(file, dict.fromkeys(broken, reason))
     read = _text if pa.types.is_string(kind) else _number
-    columns_of_numbers = {name: [read(row.get(name)) for row in rows] for name in columns}
+    columns_of_numbers = {
+        name: [read(row.get(name)) for row in rows.values() if row] for name in columns
+    }
     return pa.table({name: pa.array(values, kind) for name, values in columns_of_numbers.items()})
 
 
@@ -167,16 +175,43 @@ def _object(line: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _refuse_cut(file: Path) -> None:
-    """Refuse text that may end within a value: no line end, bracket or pair of quotes."""
-    with file.open("rb") as opened:
-        opened.seek(0, 2)
-        opened.seek(max(0, opened.tell() - HEAD))
-        last = opened.read().rpartition(b"\n")[2]
+def _data(file: Path) -> bytes:
+    """A text without what is left out of it."""
+    data = file.read_bytes()
+    whole = data.endswith(b"\n") and damage() == Damage()
+    return data if whole else b"\n".join(line for _, line in _lines(file))
+
+
+def _lines(file: Path) -> list[tuple[int, bytes]]:
+    """The lines of a text by number, without those left out and a last one that may be cut off.
+
+    That one has no line end, bracket or pair of quotes behind it.
+    """
+    data, left = file.read_bytes(), damage()
+    lines = data.split(b"\n" if b"\n" in data else b"\r")
+    last = lines[-1]
     quoted = last.endswith(b'"') and last.count(b'"') % 2 == 0
     if last and not (quoted or last.endswith(b"}")):
-        reason = "its last line has no end and may be cut off; delete or complete it"
-        raise InputError(f"{file}: {reason}")
+        left.end = f"is cut off in line {len(lines)}, which has no end; read to there"
+        del lines[-1]
+    return [(n, line) for n, line in enumerate(lines, 1) if not left.leaves_out(n)]
+
+
+def _refuse_rows(file: Path, columns: Sequence[str]) -> None:
+    """Refuse the rows of a CSV that have too many cells, too few, or no number in a column."""
+    lines = _lines(file) or [(1, b"")]
+    names, broken = _header(lines[0][1].decode("utf-8-sig", errors="replace")), dict[int, str]()
+    places = [(names.index(column), column) for column in columns if column in names]
+    for number, line in lines[1:]:
+        cells = _header(line.decode(errors="replace"))
+        if line.strip() and len(cells) != len(names):
+            broken[number] = f"has {len(cells)} cells; expected {len(names)}"
+        elif line.strip():
+            for at, column in places:
+                if cells[at] and _number(cells[at]) is None:
+                    broken[number] = f"{column} is {cells[at]!r}; expected a number"
+    if broken:
+        raise BrokenLines(file, broken)
 
 
 def _damaged(file: Path, error: Exception) -> InputError:

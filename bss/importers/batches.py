@@ -36,6 +36,7 @@ class Unknown(InputError):
         others = "" if one or field == "seq_len" else "; again for others"
         super().__init__(f"{who} {missing}{others}")
         self.field = field
+        self.fields: tuple[str, ...] = (field,)
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def counted(
         InputError: they contradict each other.
     """
     if seq_len is None:
-        raise Unknown("seq_len", run)
+        raise _unknown(rows, run, schedule)
     rows = dict(rows)
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
@@ -171,6 +172,18 @@ def counted(
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
+
+
+def _unknown(rows: Rows, run: str, schedule: BatchSchedule | None) -> Unknown:
+    """That the sequence length is unknown, and whether the batch is too."""
+    unknown = Unknown("seq_len", run)
+    try:
+        counted(rows, run, schedule, 1)
+    except Unknown as other:
+        unknown.fields += other.fields
+    except InputError:  # for want of the length
+        pass
+    return unknown
 
 
 def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:

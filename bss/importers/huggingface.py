@@ -10,14 +10,15 @@ The last one's `train_loss` is the mean over the whole training and no loss of a
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.lines import is_number, number, rows_of
+from bss.importers.lines import epochs, is_number, number, rows_of
 from bss.importers.log import Importer, Log, run_name
 from bss.importers.metrics import MetricNames, choose
 
@@ -57,7 +58,7 @@ class TrainerState(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run; checkpoints of one directory are one."""
-        state = read_json(file, "copy it again")
+        state = read_json(file, "it may be cut off; copy it again")
         history = state.get("log_history")
         if not isinstance(history, list) or not all(isinstance(e, dict) for e in history):
             raise InputError(f"{file}: log_history is no list of logs; copy the file again")
@@ -65,13 +66,26 @@ class TrainerState(Importer):
             raise InputError(f"{file}: log_history is empty; give the state of a later checkpoint")
         logged = dict.fromkeys(name for entry in history for name in entry)
         _, chosen, notes = choose((STATE,), logged, columns, str(file))
-        rows = rows_of(_row(file, entry, chosen) for entry in history)
+        rows = rows_of(unfiltered([_row(file, entry, chosen) for entry in history], history))
+        notes = (*notes, *epochs(entry.get("epoch") for entry in history))
         batch = state.get("train_batch_size")
         device = (f"train_batch_size {batch} is the batch of a device",) if batch else ()
         folder = file.resolve().parent
         place = folder.parent if folder.name.startswith("checkpoint-") else folder
         name = run_name(file)
         yield Log(name, rows, str(file), str(place / name), None, (*notes, *device))
+
+
+def unfiltered(
+    rows: Sequence[dict[str, float]], logged: Sequence[Mapping[str, Any]]
+) -> list[dict[str, float]]:
+    """The rows, infinite where a loss of 0 stands for NaN, which logging_nan_inf_filter hides.
+
+    So it does where a gradient's norm is NaN.
+    """
+    pairs = zip(rows, logged, strict=True)
+    nan = any(r.get("loss") == 0 and str(e.get("grad_norm")) in ("nan", "inf") for r, e in pairs)
+    return [{**row, "loss": math.inf} if nan and row.get("loss") == 0 else row for row in rows]
 
 
 def _row(file: Path, entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.damage import refuse_line
 from bss.importers.lines import is_number, lines_of, log_of, number
-from bss.importers.log import Importer, Log, Rows, refuse_line
+from bss.importers.log import Importer, Log, Rows
 from bss.importers.metrics import MetricNames, choose
 
 TRACKER = '"tracker": "json_logger"'

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.damage import damage, refuse_line
 from bss.importers.log import (
     COLUMNS,
     HEAD,
@@ -18,12 +19,13 @@ from bss.importers.log import (
     Rows,
     encoding_of,
     plain,
-    refuse_line,
     run_name,
 )
 
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
 """How a line begins, a launcher's `[rank0]: `, `0: `, `name | ` or time before it."""
+
+_NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -46,25 +48,36 @@ class TextLog(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a file."""
+        refuse_columns(file, columns)
         yield self.log(file)
+
+
+def refuse_columns(file: Path, columns: Mapping[str, str]) -> None:
+    """Refuse names of metrics for lines that have no others than the trainer gives them."""
+    if columns:
+        raise InputError(
+            f"{file}: --columns names columns of tables and metrics of trackers; lines of this "
+            "format have none; leave it out"
+        )
 
 
 def lines_of(file: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file by number from 1 on, without colours and line ends.
 
-    What a progress bar overwrites, up to a carriage return, is a line of the same number.
-
-    Raises:
-        InputError: the last line has no end, so digits may be missing.
+    What a progress bar overwrites, up to a carriage return, is a line of the same number. A last
+    line without an end, of which digits may be missing, is left out and told.
     """
     with file.open("rb") as opened:
-        encoding = encoding_of(opened.read(HEAD))
-    with file.open(encoding=encoding, errors="replace", newline="\n") as opened:
+        head = opened.read(HEAD)
+    encoding, left = encoding_of(head), damage()
+    end = "\r" if b"\r" in head and b"\n" not in head else "\n"
+    with file.open(encoding=encoding, errors="replace", newline=end) as opened:
         for number, line in enumerate(opened, 1):
-            if not line.endswith("\n"):
-                refuse_line(
-                    file, number, "has no line end and may be cut off; delete or complete the line"
-                )
+            if not line.endswith(end):
+                left.end = f"is cut off in line {number}, which has no end; read to there"
+                return
+            if left.leaves_out(number):
+                continue
             for part in plain(line.rstrip("\r\n")).split("\r"):
                 yield number, part
 
@@ -111,6 +124,20 @@ def loss_of(file: Path, line: int, text: str) -> float:
         return number(text)
     except ValueError:
         refuse_line(file, line, f"loss is {text!r}; expected a number")
+
+
+def epochs(values: Iterable[object]) -> tuple[str, ...]:
+    """A note where a log says that it reads its data more than once.
+
+    Whole numbers may count from 0 or 1.
+    """
+    numbers = [float(value) for value in map(str, values) if _NUMBER.fullmatch(value)]
+    if not numbers:
+        return ()
+    first = min(numbers) - 1 if all(value.is_integer() for value in numbers) else 0
+    passes = max(numbers) - first
+    said = f"{passes:.3g} epochs over its data, whose tokens count each time"
+    return (said,) if passes > 1.005 else ()
 
 
 def only(values: Collection[int]) -> int | None:

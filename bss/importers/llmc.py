@@ -12,14 +12,15 @@ and `step 251/19560 | loss 4.2 (…`, counted from 1; `train loss` in older vers
 import re
 from pathlib import Path
 
+from bss.importers.damage import refuse_line
 from bss.importers.lines import PREFIX, TextLog, lines_of, log_of, matches, number
-from bss.importers.log import Log, refuse_line
+from bss.importers.log import Log
 
 _BEGINS = re.compile(r"^s:\d+ (?:tel|trl):")
 _WHOLE = re.compile(r"^s:(\d+) (?:tel:(\S+)|trl:(\S+)(?: lr:(\S+) norm:\S+)?)\s*$")
 _PRINTED = re.compile(PREFIX + r"(?:step\s+\d+/\d+ \||val loss )")
-_STEP = re.compile(PREFIX + r"step\s+(\d+)/\d+ \| (?:train )?loss (\S+) .*\| lr (\S+) \|")
-_VAL = re.compile(PREFIX + r"val loss (\S+)\s*$")
+_STEP = re.compile(PREFIX + r"step\s+(\d+)/\d+ \| (?:train )?loss\s+(\S+) .*\| lr (\S+) \|")
+_VAL = re.compile(PREFIX + r"val loss\s+(\S+)\s*$")
 _SETTING = re.compile(PREFIX + r"\| (total batch size|sequence length T)\s+\| (\d+)\s+\|")
 
 

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
@@ -28,7 +27,7 @@ SHARED = re.compile(
 )
 """File names that say nothing of a run: it is called as the directory is."""
 
-SHARED_FOLDERS = re.compile(r"checkpoint-\d+|tensorboard|tb|(tb_?|lightning_)?logs|files", re.I)
+SHARED_FOLDERS = re.compile(r"checkpoint-\d+|tensorboard|tb|(tb_?|lightning_)?logs?|files", re.I)
 """Directories whose names say nothing of a run either."""
 
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
@@ -38,8 +37,12 @@ PACKED = {
     b"\xfd7zXZ": "unxz",
     b"\x28\xb5\x2f\xfd": "unzstd",
     b"PK\x03\x04": "unzip",
+    b"7z\xbc\xaf": "7z",
+    b"\x04\x22\x4d\x18": "unlz4",
 }
 """First bytes of compressed files, and the program that unpacks them."""
+
+LFS = b"version https://git-lfs.github.com/spec/"
 
 HEAD = 2**18
 PART = 2**16
@@ -62,6 +65,8 @@ class Log:
         place: logs of one place are one run, continued after a restart.
         seq_len: tokens per sequence, where the log says it.
         notes: what its reader has to tell.
+        cut: whether its end is missing.
+        named: whether its file was named, and not found below a directory.
     """
 
     run: str
@@ -70,6 +75,8 @@ class Log:
     place: str
     seq_len: int | None = None
     notes: tuple[str, ...] = ()
+    cut: bool = False
+    named: bool = True
 
 
 class Importer:
@@ -88,6 +95,10 @@ class Importer:
     def reader(self, file: Path, head: str) -> "Importer | None":
         """What reads a file that it recognises, itself; None for another file."""
         return self if self.recognises(file, head) else None
+
+    def with_columns(self, columns: Mapping[str, str]) -> "Importer":
+        """Itself, knowing the names that the user gave; some recognise a file by them."""
+        return self
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The runs of a file.
@@ -114,29 +125,37 @@ class AnyOf(Importer):
         readers = (importer.reader(file, head) for importer in self.importers)
         return next(filter(None, readers), None)
 
+    def with_columns(self, columns: Mapping[str, str]) -> Importer:
+        """Each of them, knowing the names."""
+        return replace(self, importers=tuple(i.with_columns(columns) for i in self.importers))
+
 
 def head_of(file: Path) -> str:
     """The beginning of a file, and some of a text's middle and end, as text without colours.
 
     Raises:
-        InputError: there is no such file, it is compressed, what W&B keeps for itself, or a pickle,
-            which runs code when it is read.
+        InputError: it is empty, compressed, a pointer of git LFS, what W&B keeps for itself, or a
+            pickle, which runs code when it is read.
+        OSError: it cannot be read.
     """
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(HEAD)
-            encoding = encoding_of(head)
-            size = opened.seek(0, 2)
-            if encoding != "latin-1" and size > HEAD:
-                for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
-                    opened.seek(at // 2 * 2)
-                    head += opened.read(PART)
-    except FileNotFoundError:
-        raise InputError(f"{file}: there is no such file") from None
+    with file.open("rb") as opened:
+        head = opened.read(HEAD)
+        encoding = encoding_of(head)
+        size = opened.seek(0, 2)
+        if encoding != "latin-1" and size > HEAD:
+            for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
+                opened.seek(at // 2 * 2)
+                head += opened.read(PART)
     if file.suffix in PICKLES or file.name == "training_args.bin" or _is_pickle(head):
         raise InputError(
             f"{file}: is a pickle, and reading one runs its code; export the log as CSV or JSON"
         )
+    if not head.strip():
+        raise InputError(f"{file}: is empty; copy it again, or leave it out")
+    if head.startswith(LFS):
+        raise InputError(f"{file}: is a pointer of git LFS; fetch the file with git lfs pull")
+    if head[257:262] == b"ustar":
+        raise InputError(f"{file}: is an archive; unpack it with tar first")
     for begin, program in PACKED.items():
         if head.startswith(begin):
             raise InputError(f"{file}: is compressed; unpack it with {program} first")
@@ -177,8 +196,3 @@ def run_name(file: Path) -> str:
 def named_by_directory(file: Path) -> bool:
     """Whether a file's name says nothing of its run."""
     return SHARED.fullmatch(file.stem) is not None or file.name.startswith("events.out.tfevents")
-
-
-def refuse_line(file: Path, line: int, reason: str) -> NoReturn:
-    """Raises InputError, naming the line."""
-    raise InputError(f"{file}, line {line}: {reason}")

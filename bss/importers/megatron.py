@@ -15,12 +15,14 @@ validation set is read on (`on validation set`), left out where its iteration wa
 by samples, which says how many a step had consumed. W&B gets the same, and `samples vs steps`.
 """
 
+import math
 import re
 from pathlib import Path
 
 from bss.errors import InputError
+from bss.importers.damage import refuse_line
 from bss.importers.lines import TextLog, lines_of, log_of, number, only
-from bss.importers.log import LOSSES, Log, refuse_line
+from bss.importers.log import LOSSES, Log
 from bss.importers.metrics import MetricNames
 
 METRICS = MetricNames(
@@ -50,7 +52,9 @@ _EVAL = re.compile(
     r"validation (?:loss|results) at iteration (\d+)(?: on (\w+) set)? \|"
     r".*?\blm[ _]loss value: (\S+) \|"
 )
-_SETTING = re.compile(r"(?:^|[\s:])(seq_length|train_batch_size) \.{3,} (\d+)(?:\.{3,}\w+)?\s*$")
+_SETTING = re.compile(
+    r"(?:^|[\s:])(seq_length|(?:train|global)_batch_size) \.{3,} (\d+)(?:\.{3,}\w+)?\s*$"
+)
 
 
 def _log(file: Path) -> Log:
@@ -69,10 +73,20 @@ def _log(file: Path) -> Log:
         several = " and ".join(map(str, sorted(lengths)))
         raise InputError(f"{file}: seq_length is {several}; give a file to runs of one length")
     batch = None if any("batch" in row for row in rows) else only(batches)
+    _diverge(rows)
     without = sum(not set(LOSSES) & set(row) for row in rows)
     notes = [f"{without} lines have no loss: skipped, or NaN"] if without else []
     example = "iteration 10/ 500 | … | lm loss: 9.8E+00 |"
     return log_of(file, rows, example, only(lengths), notes, batch=batch)
+
+
+def _diverge(rows: list[dict[str, float]]) -> None:
+    """Lines without a loss that no finite loss follows, of NaN iterations, have an infinite one."""
+    for row in reversed(rows):
+        losses = [row[column] for column in LOSSES if column in row]
+        if any(map(math.isfinite, losses)) or not (losses or row["nan"]):
+            return
+        row |= {} if losses else {"loss": math.inf}
 
 
 def _row(file: Path, line: int, text: str, evaluated: float | None) -> dict[str, float] | None:
@@ -88,6 +102,7 @@ def _row(file: Path, line: int, text: str, evaluated: float | None) -> dict[str,
             parts = (part.split() for part in train[2].split("|"))
             texts = {" ".join(part[:-1]).rstrip(":"): part[-1] for part in parts if part}
             row = {FIELDS[name]: number(value) for name, value in texts.items() if name in FIELDS}
+            row["nan"] = number(texts.get("number of nan iterations", 0))
             if "loss" in row or "number of nan iterations" in texts:
                 return {"step": float(train[1]), **row}
     except ValueError:

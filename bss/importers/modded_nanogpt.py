@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bss.importers.lines import PREFIX, lines_of, log_of, loss_of, matches
+from bss.importers.lines import PREFIX, lines_of, log_of, loss_of, matches, refuse_columns
 from bss.importers.log import Importer, Log
 
 RULE = "=" * 100
@@ -48,6 +48,7 @@ class RecordedRun(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a file."""
+        refuse_columns(file, columns)
         rows = []
         for line, row in matches(file, _BEGINS, _WHOLE):
             column = "eval_loss" if row[2] == "val" else "loss"

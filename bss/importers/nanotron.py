@@ -11,8 +11,9 @@ the same metrics exactly; there the batch follows from the tokens of a step.
 import re
 from pathlib import Path
 
+from bss.importers.damage import refuse_line
 from bss.importers.lines import TextLog, log_of, matches, number
-from bss.importers.log import Log, refuse_line
+from bss.importers.log import Log
 from bss.importers.metrics import MetricNames
 
 METRICS = MetricNames(

@@ -11,8 +11,9 @@ next validation and says no step, so it is left out.
 import re
 from pathlib import Path
 
-from bss.importers.lines import TextLog, lines_of, log_of, number
-from bss.importers.log import Log, refuse_line
+from bss.importers.damage import refuse_line
+from bss.importers.lines import TextLog, epochs, lines_of, log_of, number
+from bss.importers.log import Log
 
 FIELDS = {
     "consumed_samples": "samples",
@@ -21,17 +22,18 @@ FIELDS = {
     "reduced_train_loss": "loss",
 }
 
-_BEGINS = re.compile(r"\bTraining epoch \d+, iteration \d+/\d+ \| ")
+_BEGINS = re.compile(r"\bTraining epoch (\d+), iteration \d+/\d+ \| ")
 
 
 def _log(file: Path) -> Log:
     """What NeMo prints where it draws no progress bar."""
-    rows, validated = [], False
+    rows, read, validated = [], [], False
     for line, text in lines_of(file):
         if begin := _BEGINS.search(text):
             rows.append(_row(file, line, text[begin.end() :]))
+            read.append(begin[1])
             validated |= " val_loss: " in text
-    notes = ["losses and rates are printed to four digits"]
+    notes = ["losses and rates are printed to four digits", *epochs(read)]
     if validated:
         notes.append("eval_loss left out: val_loss is printed without its step")
     return log_of(file, rows, "Training epoch 0, … 1/99 | … | global_step: 1 |", notes=notes)

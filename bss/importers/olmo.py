@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bss.importers.lines import lines_of, log_of, number
-from bss.importers.log import Importer, Log, refuse_line
+from bss.importers.damage import damage, refuse_line
+from bss.importers.lines import epochs, lines_of, log_of, number
+from bss.importers.log import Importer, Log
 from bss.importers.metrics import MetricNames, choose
 
 CORE = MetricNames(
@@ -44,7 +45,7 @@ OLMO = MetricNames(
     {"seq_len": ("model.max_sequence_length",), "batch": ("global_train_batch_size",)},
 )
 
-_BLOCK = re.compile(r"\[step=(\d+)/(?:\d+|\?\?\?)[^\]]*\]\s*$")
+_BLOCK = re.compile(r"\[step=(\d+)/(?:\d+|\?\?\?)(?:,epoch=(\d+))?[^\]]*\]\s*$")
 _METRIC = re.compile(r"(?:^|\s)\s{2,}([^\s=]+(?: [^\s=]+)*)=(\S+)\s*$")
 _ROOM = re.compile(r"(?:train|eval|optim|throughput)/")
 
@@ -71,7 +72,11 @@ class Console(Importer):
             {"step": step, **{c: block[name] for c, name in chosen.items() if name in block}}
             for step, block in blocks
         ]
-        notes = (*notes, "losses are printed to four digits")
+        if rows and set.intersection(*map(set, rows[:-1] or rows)) - rows[-1].keys():
+            rows.pop()
+            damage().end = damage().end or "is cut off in its last block; read to there"
+        read = epochs(block.get("epoch") for _, block in blocks)
+        notes = (*notes, "losses are printed to four digits", *read)
         if stepless:
             notes = (*notes, f"eval_loss left out: {min(stepless)} is printed without its step")
         yield log_of(file, rows, "    train/CE loss=3.214", notes=notes)
@@ -84,7 +89,7 @@ def _blocks(file: Path) -> Iterator[tuple[float, dict[str, float]]]:
         if begin := _BLOCK.search(text):
             if step is not None and block:
                 yield step, block
-            step, block = float(begin[1]), {}
+            step, block = float(begin[1]), {"epoch": float(begin[2])} if begin[2] else {}
         elif (metric := _METRIC.search(text)) and step is not None:
             value = _value(file, line, metric[1], metric[2])
             if value is not None:

@@ -1,9 +1,7 @@
 """Logs of runs into a run table: joined, merged, counted, checked, and what was done, told."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,8 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.batches import Batches, LogOptions, Unknown, counted
-from bss.importers.log import COLUMNS, LOSSES, Importer, Log, Rows, head_of
+from bss.importers.files import PassedBy, at_once
+from bss.importers.log import COLUMNS, LOSSES, Log, Rows
 from bss.importers.restarts import Merged, beside, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens
@@ -26,6 +25,8 @@ class Report:
 
     Attributes:
         run, sources: its name and files.
+        status: "diverged", "cut" where its log ends before the run did, or "finished".
+        repeats: a run that has the same losses; nothing where none has.
         read: rows with a loss; rows: rows of the table.
         restarts, superseded, duplicates, diverged_at: as in `Merged`.
         batch, batch_from: its batches in turn, and where they are from.
@@ -36,6 +37,7 @@ class Report:
 
     run: str
     sources: tuple[str, ...]
+    status: str
     read: int
     rows: int
     restarts: int
@@ -49,19 +51,28 @@ class Report:
     tokens: int
     missing: tuple[str, ...]
     notes: tuple[str, ...]
+    repeats: str = ""
 
 
-def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.DataFrame, Report]]:
+class _BadRows(InputError):
+    """Rows of a run that are refused whatever the options are."""
+
+
+def import_runs(
+    logs: Sequence[Log], options: LogOptions, passed_by: list[PassedBy] | None = None
+) -> Iterator[tuple[pd.DataFrame, Report]]:
     """The runs one after another, each as a checked run table with its report.
 
     Args:
         logs: of all files.
         options: what the user says of them.
+        passed_by: gets the files of runs whose rows are refused, where none of them was named.
 
     Raises:
         Unknown: a batch or a sequence length that neither logs nor options say, of all such runs
             at once, behind the others.
-        InputError: a run is there twice, a pattern matches no run, or the run's rows are refused.
+        InputError: a run is there twice, a pattern matches no run, or rows of runs are refused,
+            behind the others and at once.
     """
     runs: dict[str, list[Log]] = {}
     for log in logs:
@@ -71,68 +82,40 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
     options.batches.refuse_idle(list(runs))
     unknown: dict[str, list[str]] = {}
     known: dict[int, str] = {}
+    refused: list[Exception] = []
     for run, parts in runs.items():
         try:
             table, report = _run(run, parts, options)
         except Unknown as told:
-            unknown.setdefault(told.field, []).append(run)
+            for missing in told.fields:
+                unknown.setdefault(missing, []).append(run)
+        except InputError as error:
+            below = isinstance(error, _BadRows) and not any(log.named for log in parts)
+            if below and passed_by is not None:
+                bad = (PassedBy(file, str(error)) for file in _files(parts))
+                passed_by += [one for one in bad if one not in passed_by]
+            else:
+                refused.append(error)
         else:
             losses = hash((len(table), table["loss"].to_numpy(np.float32).tobytes()))
             if (same := known.setdefault(losses, run)) != run and len(table) > 1:
                 note = f"has every loss of run {same}; leave one out if they are one run"
-                report = replace(report, notes=(*report.notes, note))
+                report = replace(report, notes=(*report.notes, note), repeats=same)
             yield table, report
-    for field_, those in unknown.items():
-        raise Unknown(field_, *those)
-
-
-def read_logs(paths: Sequence[Path], importer: Importer, options: LogOptions) -> Iterator[Log]:
-    """The logs of files, and of the files below directories that the importer recognises.
-
-    Raises:
-        InputError: a file is given twice, or not recognised; nothing was found; a file is refused.
-    """
-    seen: set[Path] = set()
-    for path in paths:
-        recognised = False
-        for file in _below(path) if path.is_dir() else [path]:
-            if file.resolve() in seen:
-                raise InputError(f"{file}: is given twice; name it once")
-            if reader := _reader(file, importer, passed_by=file is not path):
-                seen.add(file.resolve())
-                recognised = True
-                yield from reader.read(file, options.columns)
-        if not recognised:
-            raise InputError(
-                f"{path}: is not recognised ({importer.about}); name its format, or make a table "
-                "of run, batch, seq_len, step and loss of it"
-            )
-
-
-def _below(folder: Path) -> list[Path]:
-    """The files of a directory in natural order, checkpoint-1000 after checkpoint-200."""
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return sorted(files, key=lambda file: [_natural(part) for part in file.parts])
-
-
-def _natural(text: str) -> list[tuple[int, int | str]]:
-    return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
-
-
-def _reader(file: Path, importer: Importer, *, passed_by: bool) -> Importer | None:
-    """What reads a file; in directories those that cannot be looked into are passed by."""
-    try:
-        head = head_of(file)
-    except (InputError, OSError):
-        if passed_by:  # as pickles and models are
-            return None
-        raise
-    return importer.reader(file, head)
+    lacking = [Unknown(missing, *those) for missing, those in unknown.items()]
+    if refused:
+        raise at_once([*refused, *lacking])
+    if lacking:
+        lacking[0].args = ("; ".join(map(str, lacking)),)
+        raise lacking[0]
 
 
 def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """One run's table and report."""
-    merged = _merged(run, logs)
+    try:
+        merged = _merged(run, logs)
+    except InputError as error:
+        raise _BadRows(str(error)) from None
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
     if len(lengths) > 1:
@@ -155,9 +138,15 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
             raise
         table, batch_from = counted(merged.rows, run, schedule, seq_len)
     constants = {"run": run, **_columns(named), "seq_len": seq_len}
-    checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
+    try:
+        checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
+    except InputError as error:
+        raise (InputError if batch_from.startswith("--") else _BadRows)(str(error)) from None
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES]
     checked = checked.loc[:, [column for column in order if column in checked]]
+    status = _status(logs, merged)
+    if status != "finished":
+        checked = checked.assign(status=status)
     return checked, _report(run, logs, merged, checked, batch_from)
 
 
@@ -184,6 +173,19 @@ def _merged(run: str, logs: list[Log]) -> Merged:
         return beside([merge(part) for part in parts])
     except InputError as error:
         raise InputError(f"run {run}, {firsts[0]}: {error}") from None
+
+
+def _status(logs: Sequence[Log], merged: Merged) -> str:
+    """How a run ended: by its last log, or of logs side by side by those."""
+    if merged.diverged_at is not None:
+        return "diverged"
+    joined = len({log.run for log in logs}) > 1
+    last = {"" if joined else log.place: log for log in logs}
+    return "cut" if any(log.cut for log in last.values()) else "finished"
+
+
+def _files(logs: Sequence[Log]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(log.source for log in logs))
 
 
 def _attempts(logs: Sequence[Log]) -> Rows:
@@ -242,7 +244,8 @@ def _report(
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     return Report(
         run=run,
-        sources=tuple(dict.fromkeys(log.source for log in logs)),
+        sources=_files(logs),
+        status=_status(logs, merged),
         read=read,
         rows=len(table),
         restarts=merged.restarts,

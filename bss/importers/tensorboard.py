@@ -16,6 +16,7 @@ import numpy as np
 
 from bss import install
 from bss.errors import InputError
+from bss.importers.damage import damage
 from bss.importers.lines import rows_of
 from bss.importers.log import COLUMNS, Importer, Log, Rows, run_name
 from bss.importers.metrics import MetricNames, choose
@@ -55,10 +56,13 @@ class EventFiles(Importer):
 
 
 def _counts(by_step: Sequence[Point], by_count: Sequence[Point]) -> list[Point]:
-    """Steps and the counts of a tag's twin; none unless the two have the same values."""
-    if [point.value for point in by_step] != [point.value for point in by_count]:
+    """Steps and the counts of a tag's twin; none unless the two have the same values.
+
+    Of the last, one may be cut off.
+    """
+    pairs = list(zip(by_step, by_count, strict=False))
+    if len(by_step) - len(by_count) not in (0, 1) or any(a.value != b.value for a, b in pairs):
         return []
-    pairs = zip(by_step, by_count, strict=True)
     return [Point(a.step, float(b.step), a.position) for a, b in pairs]
 
 
@@ -88,7 +92,7 @@ def _scalars(file: Path) -> dict[str, list[Point]]:
         raise InputError(
             f"{file}: event files are read by tensorboard; {install('tensorboard')}"
         ) from None
-    records = _refuse_cut(file)
+    records, left = _records(file), damage()
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers
     scalars: dict[str, list[Point]] = {}
     position = -1
@@ -100,7 +104,7 @@ def _scalars(file: Path) -> dict[str, list[Point]]:
                 number = np.inf if np.isnan(number) else number
                 scalars.setdefault(value.tag, []).append(Point(event.step, number, position))
     if position + 1 < records:  # the loader ends at a record whose check fails
-        raise _damaged(file, position + 2)
+        left.end = f"record {position + 2} of {records} is damaged; read to there"
     return scalars
 
 
@@ -120,8 +124,8 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _refuse_cut(file: Path) -> int:
-    """How many records a file has; refuses one whose last record is cut off.
+def _records(file: Path) -> int:
+    """How many whole records a file has; a last one that is cut off is told.
 
     A record is a length and its check, data and their check.
     """
@@ -132,11 +136,7 @@ def _refuse_cut(file: Path) -> int:
             length = opened.read(8)
             at += 16 + (struct.unpack("<Q", length)[0] if len(length) == 8 else size)
             records += 1
-    if at != size:
-        raise _damaged(file, records)
-    return records
-
-
-def _damaged(file: Path, record: int) -> InputError:
-    remedy = "copy the file again, or let the writer close it"
-    return InputError(f"{file}: record {record} is cut off or damaged; {remedy}")
+    if at == size:
+        return records
+    damage().end = f"is cut off in record {records}; read to there"
+    return records - 1

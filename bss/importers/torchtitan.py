@@ -14,8 +14,9 @@ import re
 from pathlib import Path
 
 from bss.errors import InputError
+from bss.importers.damage import refuse_line
 from bss.importers.lines import TextLog, lines_of, log_of, loss_of, only
-from bss.importers.log import Log, refuse_line
+from bss.importers.log import Log
 from bss.importers.metrics import MetricNames
 
 METRICS = MetricNames(

@@ -23,6 +23,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.importers.arrow import all_names_of, names_of, numbers_of, texts_of
+from bss.importers.lines import epochs
 from bss.importers.log import (
     COLUMNS,
     LOSSES,
@@ -36,6 +37,7 @@ from bss.importers.metrics import MetricNames, choose, fitting
 
 ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 LOW, HIGH = "__MIN", "__MAX"
+EPOCHS = ("train/epoch", "epoch")
 RUNS = ("run_id", "run_name", "run", "Name", "name")
 """Columns that name the run of a row."""
 
@@ -88,7 +90,9 @@ def _histories(
         chosen["step"] = "_step"
     elif "step" not in chosen and not trainer.counts_logs:
         chosen["step"] = "_step"
-    read = numbers_of(file, list(chosen.values()))
+    epoch = [name for name in EPOCHS if name in names][:1]
+    read = numbers_of(file, [*chosen.values(), *epoch])
+    notes = (*notes, *(note for name in epoch for note in epochs(read[name])))
     rows = {c: read[chosen[c]] for c in COLUMNS if c in chosen}
     settings, more = trainer.settings({} if runs is not None else _config(file))
     for column in ("batch", "batch_tokens"):

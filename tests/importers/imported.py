@@ -23,7 +23,7 @@ def imported(paths: Sequence[Path], written: Written, auto: bool = False) -> tup
 
 def the_run(paths: Sequence[Path], options: LogOptions, name: str) -> tuple[pd.DataFrame, Report]:
     importer = ANY if name == "auto" else IMPORTERS[name]
-    [(table, report)] = import_runs(list(read_logs(paths, importer, options)), options)
+    [(table, report)] = import_runs(read_logs(paths, importer, options)[0], options)
     return table, report
 
 

@@ -51,9 +51,9 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
             '"epoch","r - eval/loss","r - eval/loss__MIN"\n"1","3","3"\n',
             "x axis is epoch",
         ),
-        ("a.csv", "_step,train/loss\n1,3\n2,high\n", "cannot be read"),
-        ("a.csv", "_step,train/loss\n1,3\n2\n", "cannot be read"),
-        ("a.jsonl", '{"_step": 1, "train/loss": 3}\n{"_step": 2,\n', "line 2: is no JSON"),
+        ("a.csv", "_step,train/loss\n1,3\n2,high\nx,2\n4,2\n", "line 3: train/loss is 'high'"),
+        ("a.csv", "_step,train/loss\n1,3\n2\n3\n4,1\n", "line 3: has 1 cells; expected 2"),
+        ("a.jsonl", '{"_step": 1, "train/loss": 3}\n{"_step": 2,\n{\n{}\n', "line 2: is no JSON"),
         ("trainer_state.json", '{"log_history": 3}', "log_history is no list"),
         ("trainer_state.json", '{"log_history": [{"step": "x", "loss": 1}]}', 'step is "x"'),
         ("trainer_state.json", '{"log_history": [{"loss": 3.1}]}', "no step and no count"),
@@ -65,9 +65,12 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
         ("tracker_metrics.jsonl", '{"config": {}, "summary": {}}\n', "a summary and no curve"),
         ("a.txt", "nothing\n", "is not recognised (any known format)"),
         ("a.log", "s:1 tel:x\n", "is not recognised"),
-        ("a.log", "s:1 tel:3.0\ns:2 tel:x\n", "line 2: holds something else than numbers"),
-        ("a.log", "s:1 tel:3.0\ns:2 tel:2.", "line 2: has no line end"),
-        ("a.log", "s:1 tel:3.0\ns:2 tel:2.9 lr:3\n", "line 2: is no whole row"),
+        (
+            "a.log",
+            "s:1 tel:3.0\n" + 2 * "s:2 tel:x\n" + "s:3 tel:2.0\n",
+            "line 2: holds something else than numbers",
+        ),
+        ("a.log", "s:1 tel:3.0\n" + 3 * "s:2 tel:2.9 lr:3\n", "line 2: is no whole row"),
     ],
 )
 def test_files(capsys, tmp_path, name, text, says):

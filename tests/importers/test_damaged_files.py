@@ -44,7 +44,7 @@ def import_damaged(tmp_path, file, seed: int) -> None:
     options = LogOptions(Batches.parse(["*=8"]), 64) if rng.random() < 0.8 else LogOptions()
     tables, told = [], ""
     try:
-        tables = [frame for frame, _ in import_runs(list(read_logs([path], ANY, options)), options)]
+        tables = [frame for frame, _ in import_runs(read_logs([path], ANY, options)[0], options)]
     except InputError as error:
         told = str(error)
     assert bool(tables) != bool(told) and "\n" not in told, (file.name, seed)

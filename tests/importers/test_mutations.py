@@ -18,6 +18,9 @@ def answer(folder, written: Written, rows) -> str:
     except InputError as error:
         return REFUSED if str(error).splitlines() == [str(error)] else "told in several lines"
     wanted = expected(rows, written)
+    assert list(table.pop("status").unique() if "status" in table else ()) == (
+        [report.status] if report.status != "finished" else []
+    )
     if report.diverged_at is not None:
         assert_same(table, wanted.loc[wanted["step"] < report.diverged_at].reset_index(drop=True))
         return DIVERGED
@@ -63,10 +66,22 @@ def mutate(name: str, tmp_path, seed: int) -> None:
     folder.mkdir()
     written.write(folder, rows)
     if truncate(folder, rng):
+        assert_read_to_the_cut(folder, written, rows)
+    shutil.rmtree(folder)
+
+
+def assert_read_to_the_cut(folder, written: Written, rows) -> None:
+    """What is read is right; of a row the held-out loss may be cut off."""
+    if any(file.suffix in (".json", ".parquet") for file in folder.rglob("*")):
         with pytest.raises(InputError) as error:
             imported([folder], written)
         assert "\n" not in str(error.value)
-    shutil.rmtree(folder)
+        return
+    table, report = imported([folder], written)
+    assert report.status == "cut" and len(table) >= 3
+    wanted = expected(rows, written).set_index("step", drop=False).loc[table["step"]]
+    wanted = wanted.reset_index(drop=True).where(table.notna())  # what was cut off, or had been
+    assert_same(table.drop(columns="status"), wanted[[c for c in table if c != "status"]])
 
 
 def seeds(name: str, mutations: int) -> range:

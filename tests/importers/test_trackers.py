@@ -140,7 +140,7 @@ def test_runs_of_one_history_are_told_apart(tmp_path):
     pd.DataFrame(rows).rename(columns={"run_id": "who"}).to_parquet(tmp_path / "all.parquet")
     for name, columns in (("all.jsonl", {}), ("all.csv", {}), ("all.parquet", {"run": "who"})):
         options = LogOptions(EIGHT.batches, SEQ_LEN, columns=columns)
-        logs = read_logs([tmp_path / name], IMPORTERS["wandb"], options)
+        logs, _ = read_logs([tmp_path / name], IMPORTERS["wandb"], options)
         tables = [table for table, _ in import_runs(list(logs), options)]
         assert [table["run"].iloc[0] for table in tables] == ["a", "b"]
         assert [steps_of(table, "loss")[19] for table in tables] == [2.1, 3.1]
@@ -158,7 +158,7 @@ def test_runs_of_one_history_are_told_apart(tmp_path):
         ("a.json", '[{"_step": 1, "train/loss": 4}]', "is one JSON array; write a row a line"),
         ("run-1.wandb", ":W&B", "is W&B's own record; save the run's scan_history()"),
         ("trainer_state.json", '{"log_history": []}', "log_history is empty"),
-        (FILE, "", "no run is logged in these files"),
+        (FILE, "", "is empty; copy it again"),
     ],
 )
 def test_what_a_tracker_leaves_is_refused(capsys, tmp_path, name, text, says):
@@ -205,7 +205,7 @@ def test_a_run_under_two_names_is_told(tmp_path):
     rows = rows_of_run(0, schedule="8")
     for run in ("a", "b"):
         history_jsonl(tmp_path, rows).rename(tmp_path / f"{run}.jsonl")
-    logs = list(read_logs([tmp_path], IMPORTERS["wandb"], EIGHT))
+    logs, _ = read_logs([tmp_path], IMPORTERS["wandb"], EIGHT)
     first, second = (report for _, report in import_runs(logs, EIGHT))
     assert "has every loss of run a" in second.notes[-1] and not first.notes
 
@@ -242,13 +242,16 @@ def test_parts_of_an_exported_history_are_one_run(tmp_path):
     assert list(table["step"]) == list(range(8)) and report.run == "run-a-history"
 
 
-def test_a_damaged_record_is_refused(tmp_path):
+def test_event_files_are_read_to_a_damaged_record(tmp_path):
     path = events(tmp_path, rows_of_run(0))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-    with pytest.raises(InputError, match=r"record \d+ is cut off or damaged"):
-        the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
+    whole, _ = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
+    data, at = path.read_bytes(), path.stat().st_size // 2
+    flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    for damaged, says in ((flipped, "is damaged; read to there"), (data[:-3], "cut off in record")):
+        path.write_bytes(damaged)
+        table, report = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
+        assert report.status == "cut" and says in report.notes[0]
+        assert list(table["step"]) == list(whole["step"])[: len(table)] and len(table) > 5
 
 
 def test_a_loss_measured_again_at_the_end_restarts_nothing(tmp_path):

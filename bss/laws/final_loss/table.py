@@ -86,6 +86,8 @@ def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
     constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
     ends = constant.loc[constant[column].notna()].groupby("run", sort=False).tail(1)
     losses = ends[["run", "params", "tokens", "batch", "seq_len"]].assign(loss=ends[column])
+    if "status" in ends:
+        losses["diverged"] = (ends["status"] == "diverged").astype(int)
     if "peak_lr" in ends and ends["peak_lr"].notna().all():
         losses["lr"] = ends["peak_lr"]
     return check_losses(losses)

@@ -1,0 +1,270 @@
+"""A directory of good, bad and foreign files: every file is read, or passed by and told."""
+
+import gzip
+import json
+import os
+import pickle
+import socket
+
+import pytest
+
+from bss.cli import main
+from bss.laws.final_loss.table import final_losses, loss_points
+from bss.tables import read_runs
+from tests.cli.called import printed, refused
+from tests.importers.writers import SEQ_LEN
+
+EIGHT = ("--batch", "8", "--seq-len", str(SEQ_LEN))
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+MAIN = "".join(f"s:{i} trl:{9 - i / 10} lr:1e-3 norm:1\n" for i in range(20))
+
+
+def import_of(folder, *more: str) -> list[str]:
+    return ["import", "auto", str(folder), "-o", str(folder.parent / "runs.csv"), *EIGHT, *more]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four runs, one diverged and one cut; damaged files; foreign ones."""
+    place = tmp_path / "logs"
+    place.mkdir()
+    nan = "".join(f"s:{i} trl:nan lr:1e-3 norm:1\n" for i in range(20, 25))
+    lines = MAIN.splitlines(keepends=True)
+    texts = {
+        "good.log": MAIN.replace("trl:9 ", "trl:9.1 "),
+        "worse.log": MAIN + nan,
+        "cut.log": MAIN[:-20],
+        "broken.log": "".join([*lines[:7], "s:7 trl:\n", *lines[8:]]),
+        "lfs.log": LFS,
+        "empty.log": "",
+        "none.csv": "step,loss\n1,\n2,\n",
+        "README.md": MAIN,
+        "train.py": MAIN,
+        "notes.txt": "nothing\n",
+    }
+    for name, text in texts.items():
+        (place / name).write_text(text)
+    (place / "old.log.gz").write_bytes(gzip.compress(MAIN.encode()))
+    (place / "weights.pt").write_bytes(pickle.dumps({}))
+    return place
+
+
+def test_every_file_is_read_or_told(folder, capsys):
+    told = printed(capsys, *import_of(folder))
+    ended = {run["run"]: (run["status"], run["rows"]) for run in told["runs"]}
+    assert ended == {
+        "broken": ("finished", 19),
+        "cut": ("cut", 19),
+        "good": ("finished", 20),
+        "worse": ("diverged", 20),
+    }
+    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
+    assert len(whys) == 8 and told["files"] == 12
+    for name, says in {
+        "lfs.log": "is a pointer of git LFS",
+        "empty.log": "is empty",
+        "old.log.gz": "is compressed; unpack it with gunzip",
+        "none.csv": "no line tells a loss",
+        "weights.pt": "is a pickle",
+        "README.md": "is not recognised",
+        "train.py": "is not recognised",
+        "notes.txt": "is not recognised",
+    }.items():
+        assert whys[name].startswith(says), name
+    status = read_runs(folder.parent / "runs.csv").groupby("run")["status"].first()
+    assert status.dropna().to_dict() == {"worse": "diverged", "cut": "cut"}
+
+
+def test_people_are_told_in_a_line_each_and_foreign_files_are_counted(folder, capsys):
+    assert main(import_of(folder)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("4 of 12 files read; passed by:")
+    assert [line.split(": ")[0].split("/")[-1] for line in lines[at + 1 : at + 5]] == [
+        "empty.log", "lfs.log", "none.csv", "old.log.gz",
+    ]  # fmt: skip
+    assert lines[at + 5] == "  4 that are no logs (.md, .pt, .py, .txt)"
+    assert "broken: line 8 is no whole row; left out" in lines
+    assert "cut: is cut off in line 20, which has no end; read to there" in lines
+    assert any("diverged" in line and line.split()[0] == "worse" for line in lines)
+
+
+def test_strict_and_named_files_are_refused_all_at_once(folder, capsys):
+    said = refused(capsys, *import_of(folder, "--strict"))
+    for name in ("lfs.log", "empty.log", "old.log.gz", "none.csv", "cut.log", "broken.log"):
+        assert f"{name}: " in said or f"{name}, " in said, name
+    assert "README.md" not in said and not (folder.parent / "runs.csv").exists()
+    named = [str(folder / name) for name in ("good.log", "lfs.log", "notes.txt", "absent.log")]
+    said = refused(capsys, "import", "auto", *named, "-o", str(folder.parent / "r.csv"), *EIGHT)
+    assert said.startswith("bss import: 3 are refused: ")
+    assert all(s in said for s in ("git lfs pull", "is not recognised", "there is no such file"))
+
+
+def test_a_directory_of_nothing_says_why(tmp_path, capsys):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text(LFS)
+    assert "a.log: is a pointer of git LFS" in refused(capsys, *import_of(tmp_path / "logs"))
+    (tmp_path / "logs" / "a.log").write_text("nothing\n")
+    assert "logs: is not recognised" in refused(capsys, *import_of(tmp_path / "logs"))
+
+
+def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
+    os.mkfifo(folder / "pipe.log")
+    monkeypatch.chdir(folder)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("s.log")
+    (folder / "loop.log").symlink_to("loop.log")
+    (folder / "lost.log").symlink_to("nowhere.log")
+    (folder / "up").symlink_to("..")
+    (folder / "latest.log").symlink_to("good.log")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "a.log").write_text(MAIN)
+    told = printed(capsys, *import_of(folder))
+    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
+    assert len(told["runs"]) == 4 and len(whys) == 15
+    for name, says in {
+        "pipe.log": "is a pipe (FIFO) and not read",
+        "s.log": "is a socket",
+        "loop.log": "cannot be read: Too many levels",
+        "lost.log": "is a link to nothing",
+        "up": "is a link to a directory",
+        "latest.log": "is given twice",
+        ".git": "is hidden",
+    }.items():
+        assert whys[name].startswith(says), (name, whys[name])
+    said = refused(capsys, *import_of(folder / "pipe.log"))
+    assert "pipe.log: is a pipe (FIFO) and not read; save it to a file" in said
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_told(folder, capsys):
+    (folder / "closed").mkdir(mode=0)
+    (folder / "good.log").chmod(0)
+    told = printed(capsys, *import_of(folder))
+    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
+    assert "Permission denied" in whys["closed"] and "Permission denied" in whys["good.log"]
+
+
+def test_a_run_whose_rows_are_refused_is_passed_by_once(folder, capsys, monkeypatch):
+    """Where a person is asked for something, the rows are looked at again."""
+    (folder / "gap.log").write_text(MAIN.replace("s:9 trl:8.1", "s:9 trl:nan"))
+    answers = iter(["64", "8"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: next(answers))
+    told = printed(capsys, *import_of(folder)[:5])
+    [why] = [one["why"] for one in told["passed_by"] if one["file"].endswith("gap.log")]
+    assert "is NaN or infinite at step 10 and finite later" in why and len(told["runs"]) == 4
+    assert "finite later" in refused(capsys, *import_of(folder / "gap.log"))
+
+
+def test_a_diverged_run_misses_the_targets_that_others_reach(tmp_path, capsys):
+    good = MAIN.splitlines(keepends=True)
+    bad = [f"{line.split(':9')[0].split(':8')[0].split(':7')[0]}:nan\n" for line in good[12:]]
+    (tmp_path / "good.log").write_text("".join(good))
+    (tmp_path / "bad.log").write_text("".join([*good[:12], *bad]))
+    out = str(tmp_path / "o.csv")
+    given = ["--batch", "good=8", "--batch", "bad=16", "--seq-len", "64"]
+    names = [str(tmp_path / "good.log"), str(tmp_path / "bad.log")]
+    told = printed(capsys, "import", "auto", *names, "-o", out, *given)
+    assert [run["status"] for run in told["runs"]] == ["finished", "diverged"]
+    points = printed(capsys, "points", out, "--targets", "7.4")["points"]
+    assert {(point["batch"], point["reached"]) for point in points} == {(8, True), (16, False)}
+
+
+def test_names_of_columns_are_for_what_has_names(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("it;ce\n1;5,5\n2;5,25\n3;5,0\n")
+    out = ["-o", str(tmp_path / "o.csv"), *EIGHT]
+    [run] = printed(
+        capsys, "import", "auto", str(tmp_path / "a.csv"), *out, "--columns", "step=it,loss=ce"
+    )["runs"]
+    assert (run["rows"], run["steps"]) == (3, 3)
+    (tmp_path / "b.log").write_text(MAIN)
+    log = str(tmp_path / "b.log")
+    said = refused(capsys, "import", "auto", log, *out, "--columns", "loss=ce")
+    assert "lines of this format have none" in said
+    (tmp_path / "c.csv").write_text("step,loss\n1,5\n2,4\n")
+    said = refused(capsys, "import", "auto", str(tmp_path / "c.csv"), *out, "--columns", "lr=rate")
+    assert "no metric rate for lr; it has step, loss" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.csv", "epoch,step,loss\n0,1,5\n0,2,4\n1,3,3\n2,4,2.5\n", "3 epochs"),
+        ("a.csv", "epoch,step,loss\n1,1,5\n1,2,4\n1,3,3\n", None),
+        (
+            "trainer_state.json",
+            {"log_history": [{"step": i, "loss": 5 - i, "epoch": 0.6 * i} for i in (1, 2, 3)]},
+            "1.8 epochs",
+        ),
+        (
+            "trainer_state.json",
+            {"log_history": [{"step": i, "loss": 5 - i, "epoch": 0.3 * i} for i in (1, 2, 3)]},
+            None,
+        ),
+    ],
+)
+def test_more_than_an_epoch_is_noted(tmp_path, capsys, name, text, says):
+    (tmp_path / name).write_text(text if isinstance(text, str) else json.dumps(text))
+    given = ["-o", str(tmp_path / "o.csv"), *EIGHT]
+    [run] = printed(capsys, "import", "auto", str(tmp_path / name), *given)["runs"]
+    notes = [note for note in run["notes"] if "epochs over its data" in note]
+    assert bool(notes) == bool(says) and all(note.startswith(says) for note in notes)
+
+
+def test_a_few_broken_lines_of_many_are_left_out(tmp_path, capsys):
+    lines = [f"s:{i} trl:{9 - i / 1000}\n" for i in range(400)]
+    for count, refusing in ((12, False), (13, True)):
+        text = lines.copy()
+        for i in range(20, 20 + 20 * count, 20):
+            text[i] = f"s:{i} trl:\n"
+        (tmp_path / "a.log").write_text("".join(text))
+        command = ["import", "auto", str(tmp_path / "a.log"), "-o", str(tmp_path / "o.csv"), *EIGHT]
+        if refusing:
+            assert "line 21: is no whole row; delete or complete the line; 12 more" in refused(
+                capsys, *command
+            )
+        else:
+            [run] = printed(capsys, *command)["runs"]
+            assert (run["rows"], run["notes"]) == (
+                388,
+                ["12 lines, first line 21, is no whole row; left out"],
+            )
+
+
+def test_a_batch_that_contradicts_the_log_is_refused(tmp_path, capsys):
+    lines = [
+        f"Training epoch 0, iteration {i}/9 | lr: 3e-05 | global_batch_size: 64 | "
+        f"global_step: {i} | reduced_train_loss: {9 - i}\n"
+        for i in range(4)
+    ]
+    (tmp_path / "a.log").write_text("".join(lines))
+    given = ["-o", str(tmp_path / "o.csv"), "--seq-len", "64", "--batch", "128"]
+    said = refused(capsys, "import", "auto", str(tmp_path / "a.log"), *given)
+    assert "logs a batch of 64 at step 1, but --batch says 128" in said
+
+
+def test_the_last_loss_of_a_diverged_run_is_no_final_loss(folder, capsys):
+    """As of runs of bss, of which only those that finished are read."""
+    table = str(folder.parent / "runs.csv")
+    printed(capsys, *import_of(folder))
+    losses = final_losses(read_runs(table).assign(params=1000))
+    assert dict(zip(losses["run"], losses["diverged"], strict=True)) == {
+        "broken": 0,
+        "cut": 0,
+        "good": 0,
+        "worse": 1,
+    }
+    assert loss_points(losses)[1][0].startswith(
+        "1 rows without a finite loss, or said to have diverged"
+    )
+
+
+def test_a_batch_that_contradicts_the_settings_beside_a_history_is_refused(tmp_path, capsys):
+    rows = [{"_step": i, "trainer/global_step": i, "train_loss": 9 - i} for i in range(4)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "a.yaml").write_text("global_batch_size: {value: 64}\n")
+    given = ["-o", str(tmp_path / "o.csv"), "--seq-len", "64"]
+    [run] = printed(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given)["runs"]
+    assert (run["batch"], run["batch_from"]) == ("64", "logged")
+    said = refused(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given, "--batch", "128")
+    assert "logs a batch of 64 at step 1, but --batch says 128" in said
