@@ -1,5 +1,6 @@
-"""A table of text cells: what a command prints and a page shows."""
+"""Text cells: tables, and estimates as every command, page and advice prints them."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -36,3 +37,43 @@ class Table:
         """A row for each entry: what stands in each column, by the column's name."""
         rows = [[cell(one) for cell in cells.values()] for one in entries]
         return cls(title, [*cells], rows, strong)
+
+
+def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
+    """An estimate with its interval, in units of so much; without a value its bounds, or a dash.
+
+    `one` has value, low and high, each None where it is not told.
+
+    Examples:
+        >>> from bss.laws.fitting.estimate import Estimate
+        >>> estimate(Estimate(4.2, 3.9, 4.6)), estimate(Estimate(None, None, 2215.4), digits=3)
+        ('4.2 (3.9 – 4.6)', '≤ 2,215')
+        >>> estimate(Estimate(None, 2, 9)), estimate(Estimate(64, 32), 32), estimate(None)
+        ('between 2 and 9', '2 (≥ 1)', '–')
+    """
+    if one is None:
+        return "–"
+    value, low, high = (
+        None if end is None or not math.isfinite(end) else number(end / unit, digits)
+        for end in (one.value, one.low, one.high)
+    )
+    bound = f"≥ {low}" if low else f"≤ {high}" if high else ""
+    if value:
+        ends = f"{low} – {high}" if low and high else bound
+        return f"{value} ({ends})" if ends else value
+    return f"between {low} and {high}" if low and high else bound or "–"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number to a few digits, a dash for none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def alike_text(one: Any, unit: float = 1.0) -> str:
+    """The batches as good as the best, from low to high in units of so much; a dash for none."""
+    if one is None:
+        return "–"
+    low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
+    return f"{low or '<'} – {high or '>'}"

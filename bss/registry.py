@@ -2,9 +2,10 @@
 
 import difflib
 import importlib
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
@@ -19,6 +20,7 @@ class Registry(dict[str, T]):
     Attributes:
         kind: what they are, as the field is called in an error message.
         of: the class that a user's own must be an instance of; `type[X]` for a class under X.
+        takes: what one that is a function is called with, by position.
         loaded: a user's own that were asked for, by name.
 
     Examples:
@@ -26,9 +28,11 @@ class Registry(dict[str, T]):
         (1, 6.283185307179586)
     """
 
-    def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
+    def __init__(
+        self, kind: str, known: Mapping[str, T], of: Any = object, takes: tuple[str, ...] = ()
+    ):
         super().__init__(known)
-        self.kind, self.of = kind, of
+        self.kind, self.of, self.takes = kind, of, takes
         self.loaded: dict[str, T] = {}
 
     def __missing__(self, name: str) -> T:
@@ -51,8 +55,12 @@ class Registry(dict[str, T]):
             expected = f"a class made of {bases[0].__name__}"
         else:
             right, expected = isinstance(value, self.of), getattr(self.of, "__name__", self.of)
+        if self.takes:
+            right = right and _can_take(value, len(self.takes))
+            expected = f"a function of ({', '.join(self.takes)})"
         if not right:
-            raise InputError(f"{self.kind}: {name} is {type(value).__name__}; expected {expected}")
+            is_ = _signature(value) if self.takes else type(value).__name__
+            raise InputError(f"{self.kind}: {name} is {is_}; expected {expected}")
 
     def name_of(self, value: T) -> str:
         """The name of a value: registered, loaded before, or else its `path_of`."""
@@ -130,12 +138,49 @@ def load(path: str, kind: str) -> Any:
         value: Any = importlib.import_module(module)
         for part in attribute.split("."):
             value = getattr(value, part)
-    except Exception as error:  # a user's module may fail in any way
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
         problem = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
             f"{kind}: {path} cannot be imported ({problem}); expected package.module:ATTRIBUTE"
         ) from None
     return value
+
+
+def attempt(kind: str, name: str, call: Callable[[], T]) -> T:
+    """What a user's function gives; how it fails is told in one line.
+
+    Raises:
+        InputError: it raises anything.
+    """
+    try:
+        return call()
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's function may fail in any way
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{kind}: {name} fails ({reason}); correct it") from None
+
+
+def _can_take(value: Any, count: int) -> bool:
+    """Whether a function can be called with so many values; true where nothing tells."""
+    try:
+        inspect.signature(value).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return callable(value)
+
+
+def _signature(value: Any) -> str:
+    """A callable's class, and what it takes where something tells."""
+    name = type(value).__name__
+    if isinstance(value, type) or not callable(value):
+        return name
+    try:
+        return f"{name} of {inspect.signature(value)}"
+    except (TypeError, ValueError):
+        return name
 
 
 def path_of(value: Any, kind: str) -> str:

@@ -90,8 +90,8 @@ def test_the_site_shows_an_example_as_its_command_and_finds_files_outside_docs()
 
 
 def test_every_command_is_on_the_page_of_options():
-    from bss.cli import _COMMANDS
+    from bss.cli import COMMANDS
 
     page = hook("reference").cli()
-    assert [f"## bss {name}" for name in _COMMANDS] == re.findall(r"^## .*", page, re.MULTILINE)
+    assert [f"## bss {name}" for name in COMMANDS] == re.findall(r"^## .*", page, re.MULTILINE)
     assert page.count("--level") >= 2 and "usage: bss fit critical" in page

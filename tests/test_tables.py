@@ -98,7 +98,7 @@ def test_a_branch_and_a_switch_between_rows_are_no_contradiction():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "cannot be read"),
+        ("", "has no rows"),
         (RUN, "has no rows"),
         ("run,batch,seq_len,step\na,8,128,1\n", "no column loss or eval_loss; it has run, batch"),
         ("batch,seq_len,loss\n8,128,1\n", "no column run, step or tokens"),

@@ -1,9 +1,10 @@
 """One run's batch before it is trained: what rules say, what a fit says, and what others cost.
 
-Where the fit was tested the batch is its own, as the interval of the batches as good. Elsewhere it
-is the middle of what the rules of a best batch say whose range holds the setting, and of the fit
-asked beyond what it was tested for; the interval holds what is as good as any of them (derived
-here).
+Where the fit was tested the batch is its own, as the interval of the batches as good, or the bound
+that its runs leave. Elsewhere it is the middle of what the rules of a best batch say whose range
+holds the setting, else lies within a factor of ten, and of the fit asked as far beyond what it was
+tested for; the interval holds what is as good as any of them. Farther out nobody has measured, and
+there is no batch (derived here).
 """
 
 import math
@@ -11,11 +12,19 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bss.advice.fit_advice import FitAdvice
+from bss.advice.fit_advice import FAR, FitAdvice
+from bss.cells import estimate, number
 from bss.laws.fitting.estimate import Estimate
 from bss.rules import RULES, Answer, Setting, answers
 from bss.units import format_tokens
 
+NOBODY = "nobody has measured this"
+OVERTRAINED = 2000.0
+UNLIKE = "tokens per parameter, unlike all sources, which have 1,280 at most"
+PUBLIC_RUNS = (
+    "public runs there took less than the rules say: TinyLlama 1.1B a batch of 2.1M tokens over 3T "
+    "(jzhang38/TinyLlama), SmolLM 135M one of 1.05M over 600B (huggingface/smollm)"
+)
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 WIDTH = 2.9
 """Of the batches within .003 nats of the best, the largest over the smallest: the median over the
@@ -45,9 +54,11 @@ class Advice:
     Attributes:
         setting: what was asked.
         rules: what each says.
-        spread: the least and the largest best batch of the rules in their range, else of all.
-        batch: the advised one and the batches as good; an end is None where nothing bounds it.
-        by: "fit" or "rules": what the batch is by.
+        spread: the least and the largest best batch of the rules in their range, else of those not
+            far from it.
+        batch: the advised one and the batches as good; an end is None where nothing bounds it, the
+            value where the fit's runs leave a bound alone, all where nobody has measured.
+        by: "fit", "rules" or "nobody": what the batch is by.
         fit: what the fit says.
         cost_of: half, one, two and four times the batch.
         narrow: which runs would narrow it.
@@ -64,6 +75,37 @@ class Advice:
     narrow: tuple[str, ...]
     notes: tuple[str, ...]
 
+    @property
+    def first_line(self) -> str:
+        """What to do, what it costs to be off by two, and how sure that is."""
+        value, seq_len = self.batch.value, self.setting.seq_len
+        if value is None and self.by == "nobody":
+            return f"{NOBODY}: no batch is advised; measure one"
+        if value is None:
+            return f"B_opt is {estimate(self.batch)} tokens by your runs, which tell no best batch"
+        costs = {cost.factor: cost.loss for cost in self.cost_of}
+        half, twice = costs[0.5], costs[2.0]
+        if half is None or twice is None:
+            cost = "what half or twice of it costs is not known"
+        else:
+            cost = f"half of it costs {half:.4f} nats, twice {twice:.4f}"
+        ends = " to ".join(number(end) for end in (self.batch.low, self.batch.high))
+        sure = f"as good, or the best by the fit's error: {ends}"
+        if self.by == "rules":
+            sure = f"{self.said or 'no rule says one'}; as good as any of it: {ends}"
+        batch = f"{number(value)} tokens a step, {round(value / seq_len):,} × {seq_len}"
+        ratio = self.setting.tokens_per_param
+        unlike = f"; but {ratio:,.0f} {UNLIKE}" if ratio > OVERTRAINED else ""
+        return f"take {batch}; {cost}; {sure}{unlike}"
+
+    @property
+    def said(self) -> str:
+        """The spread of the rules, which is no interval; empty where none speaks."""
+        if self.spread is None:
+            return ""
+        low, high = (number(end) for end in self.spread)
+        return f"rules say {low}" if low == high else f"rules say between {low} and {high}"
+
 
 def advise(setting: Setting, fit: FitAdvice, rules: Iterable[str] = RULES) -> Advice:
     """The best batch of a setting by a fit, or where it tells none by the rules.
@@ -77,31 +119,36 @@ def advise(setting: Setting, fit: FitAdvice, rules: Iterable[str] = RULES) -> Ad
         InputError: no rule has such a name.
     """
     said = tuple(answers(setting, rules))
-    voices, within = _voices(said)
+    voices, within = _voices(said, setting)
     spread = (min(voices), max(voices)) if voices else None
     notes = list(fit.notes)
     if fit.best.value is not None:
         batch, by = _with_its_error(fit), "fit"
+    elif fit.best.low or fit.best.high:
+        batch, by, notes = fit.best, "fit", [fit.best.note, *notes]
     else:
-        by, notes = "rules", [fit.best.note, *notes]
+        notes = [fit.best.note, *notes]
         if fit.extrapolated is not None:
             notes.insert(1, f"asked beyond that the fit says {fit.extrapolated:,.0f} tokens")
             voices = [*voices, fit.extrapolated]
         if not within:
             notes.append("no rule of a best batch has this setting in its range")
-        batch = _middle(voices, setting.seq_len)
+        batch, by = _middle(voices, setting.seq_len), "rules" if voices else "nobody"
+    if setting.tokens_per_param > OVERTRAINED:
+        notes.insert(0, f"{setting.tokens_per_param:,.0f} {UNLIKE}; {PUBLIC_RUNS}")
     notes += [f"{at.name}: {'; '.join(at.outside)}" for at in said if at.outside]
     costs = tuple(_cost(factor, batch, setting, fit) for factor in FACTORS) if batch.value else ()
-    own = () if fit.measured or batch.value is None else (_own_runs(batch, setting),)
+    own = () if fit.measured else (_own_runs(batch, setting),)
     return Advice(setting, said, spread, batch, by, fit, costs, (*own, *fit.runs), tuple(notes))
 
 
-def _voices(said: Iterable[Answer]) -> tuple[list[float], bool]:
-    """Best batches of the rules in their range; of all, and False, where there is none."""
-    best = [(at.hyperparameters.batch_tokens, at.in_range) for at in said if at.batch == "best"]
-    known = [(size, within) for size, within in best if size is not None]
-    inside = [size for size, within in known if within]
-    return inside or [size for size, _ in known], bool(inside)
+def _voices(said: Iterable[Answer], setting: Setting) -> tuple[list[float], bool]:
+    """Best batches of rules in their range; without any, of those not far from it, and False."""
+    best = [(at.hyperparameters.batch_tokens, at) for at in said if at.batch == "best"]
+    known = [(size, at) for size, at in best if size is not None]
+    inside = [size for size, at in known if at.in_range]
+    near = [size for size, at in known if RULES[at.name].beyond(setting) <= FAR]
+    return inside or near, bool(inside)
 
 
 def _with_its_error(fit: FitAdvice) -> Estimate:
@@ -118,7 +165,7 @@ def _middle(voices: list[float], least: float) -> Estimate:
     No batch is below `least`, one sequence.
     """
     if not voices:
-        return Estimate(None, note="no rule says a best batch here")
+        return Estimate(None, note=NOBODY)
     middle = sorted(voices)[(len(voices) - 1) // 2 : len(voices) // 2 + 1]
     half = math.sqrt(WIDTH)
     ends = (statistics.geometric_mean(middle), min(voices) / half, max(voices) * half)
@@ -134,8 +181,10 @@ def _cost(factor: float, batch: Estimate, setting: Setting, fit: FitAdvice) -> C
 
 def _own_runs(batch: Estimate, setting: Setting) -> str:
     """The runs that would tell the best batch of the setting itself."""
-    value = batch.value or 0.0
-    sizes = [f"{size:,.0f}" for size in (batch.low or value / 2, value, batch.high or 2 * value)]
+    value, sizes = batch.value, ["a factor of 2 apart"]
+    if value is not None:
+        ends = batch.low or value / 2, value, batch.high or 2 * value
+        sizes = [f"{size:,.0f}" for size in ends]
     where = f"{format_tokens(int(setting.params))} and {format_tokens(int(setting.tokens))} tokens"
     runs = f"batches {', '.join(sizes)} at {where}, each at two rates or more"
     return f"{runs}: nothing was measured there"

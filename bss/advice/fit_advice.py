@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.laws.final_loss import fitted
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import UNIDENTIFIED, Estimate
 
+FAR = 10.0
+"""Times outside of what was fitted, or tested, from which nothing is a voice: nobody has measured
+this (derived here)."""
 ALIKE, _ = fitted.ALIKE
 """Nats above the best up to which a batch is as good, as in a table fit's indifference."""
 
@@ -52,7 +55,7 @@ class FitAdvice:
 def of_losses(
     name: str, batch: Sequence[float], loss: Sequence[float], level: float, notes: Sequence[str]
 ) -> FitAdvice:
-    """What losses predicted at ascending batches [n] say; a best at an end is a bound.
+    """What losses predicted at ascending batches [n] say; one at an end is a bound, no best batch.
 
     The best is the least on the grid of batches. Beyond the ends nothing is known.
     """
@@ -66,24 +69,20 @@ def of_losses(
         inside = x[0] - 1e-9 <= at <= x[-1] + 1e-9
         return float(np.interp(at, x, above)) if inside else None
 
+    if least in (0, last):
+        small, side = least == 0, "smaller" if least == 0 else "larger"
+        sizes = (best / 2, best / 4) if small else (2 * best, 4 * best)
+        run = f"two {side} batches, as {sizes[0]:.3g} and {sizes[1]:.3g} tokens"
+        end = "smallest" if small else "largest"
+        why = f"{UNIDENTIFIED}the {end} batch fitted is the best: a bound, not B_opt"
+        ends = (None, best) if small else (best, None)
+        none = Estimate(None, *ends, level=level, note=why)
+        return FitAdvice(name, none, measured=True, runs=(run,), notes=tuple(notes))
     near = np.flatnonzero(above <= ALIKE)
     low = None if near[0] == 0 else _crossing(x, above, near[0], -1)
     high = None if near[-1] == last else _crossing(x, above, near[-1], 1)
-    runs = {
-        0: (f"two smaller batches, as {best / 2:.3g} and {best / 4:.3g} tokens",),
-        last: (f"two larger batches, as {2 * best:.3g} and {4 * best:.3g} tokens",),
-    }.get(least, ())
-    side = {0: "smallest", last: "largest"}.get(least)
-    bound = [f"the {side} batch fitted is the best: a bound, not B_opt"] if side else []
     return FitAdvice(
-        name,
-        Estimate(best, level=level),
-        low,
-        high,
-        lost,
-        measured=True,
-        runs=runs,
-        notes=(*notes, *bound),
+        name, Estimate(best, level=level), low, high, lost, measured=True, notes=tuple(notes)
     )
 
 

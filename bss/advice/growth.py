@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bss.errors import InputError
+from bss.rules.ramps import RAMPS
+from bss.units import format_tokens
 
-Verdict = Literal["yes", "no", "undecided"]
+Verdict = Literal["yes", "no", "undecided", "not known at this size"]
+SIZE, NEAR = 99e3, 10.0
+"""Parameters of the one model, and how many times more or fewer its verdicts are told for."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,14 @@ class Growth:
     """Whether to grow the batch.
 
     Attributes:
-        verdict: "yes", "no" or "undecided".
-        gain: nats by which growing ended lower than the best constant; below 0 it ended higher.
+        verdict: "yes", "no", "undecided", or "not known at this size".
+        gain: nats by which growing ended lower than the best constant; below 0 it ended higher;
+            None where it is not known.
         why: on what that stands.
     """
 
     verdict: Verdict
-    gain: float
+    gain: float | None
     why: str
 
 
@@ -95,12 +100,15 @@ _BASIS = (
 )
 
 
-def growth(ending: str, beta2: float | None = None) -> Growth:
+def growth(ending: str, beta2: float | None = None, params: float = SIZE) -> Growth:
     """Whether to grow the batch under an ending; undecided with a beta2 kept per step.
+
+    Of models of another size it is not known: published runs are told.
 
     Args:
         ending: one of `ENDINGS`.
         beta2: per step at every batch, where that is the user's rule.
+        params: of the model.
 
     Raises:
         InputError: the ending is unknown.
@@ -119,6 +127,8 @@ def growth(ending: str, beta2: float | None = None) -> Growth:
         f"({best.verdict}); a late switch to 8 times the batch {_apart(late)} it "
         f"({late.verdict}); {_BASIS}"
     )
+    if not SIZE / NEAR <= params <= SIZE * NEAR:
+        return Growth("not known at this size", None, f"{_published()}; here, {why}")
     gain = 0.0 - best.effect  # of none 0, not -0
     if beta2 is not None:
         unknown = f"with beta2 {beta2:g} per step at every batch nothing was measured; "
@@ -129,3 +139,18 @@ def growth(ending: str, beta2: float | None = None) -> Growth:
 def _apart(one: LossGap) -> str:
     side = "above" if one.effect >= 0 else "below"
     return f"{abs(one.effect):.4f} nats {side}"
+
+
+def _published() -> str:
+    """What published runs did with the batch, without a comparison that is known here."""
+    runs = [
+        f"{name} from {_size(min(steps.batches))} to {_size(max(steps.batches))} tokens in the "
+        f"first {steps.starts[-1] / ramp.tokens:.0%} ({ramp.source})"
+        for name, ramp in RAMPS.items()
+        for steps in [ramp.batch_tokens]
+    ]
+    return f"published runs grew it, beside no constant batch that is known: {', '.join(runs)}"
+
+
+def _size(batch: int) -> str:
+    return format_tokens(int(float(f"{batch:.3g}")))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bss.advice.fit_advice import FitAdvice
+from bss.advice.fit_advice import ALIKE, FAR, FitAdvice
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.final_loss.values import Tested
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.fitting.estimate import Alike, Estimate
 from bss.rules import Setting
 from bss.units import format_tokens
 
@@ -56,11 +56,14 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAd
     far = ", ".join(at.text for at in where if not at.near)
     if value is None or far:
         reason = f"not tested there: {far}" if far else _why_none(fit, setting, best)
-        none = Estimate(None, level=best.level, note=reason)
-        return FitAdvice(name, none, extrapolated=value, runs=runs)
+        measured = not far and min(_apart(at, setting) for at in fit.optima) < math.log(NEAR)
+        ends = (best.low, best.high) if measured and best.value is None else (None, None)
+        none = Estimate(None, *ends, level=best.level, note=reason)
+        voice = value if all(at.times <= FAR for at in where) else None
+        return FitAdvice(name, none, extrapolated=voice, measured=measured, runs=runs)
     law = fit.law_at(N, D)
     shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
-    alike = best.alike[0]
+    alike = best.within(ALIKE) or Alike(None, None, ALIKE)
     seen = fit.tested["batch_tokens"]
     known = all(at.tested for at in where) and 0 < shift < math.inf
 
@@ -92,11 +95,13 @@ class _Distance:
     Attributes:
         tested: whether left-out runs were as far in that direction.
         near: whether they were so in either.
+        times: how many times outside; 1 within.
         text: for people.
     """
 
     tested: bool
     near: bool
+    times: float
     text: str
 
     @classmethod
@@ -109,7 +114,7 @@ class _Distance:
         name = size.replace("tokens_per_param", "tokens per parameter")
         where = f"{name} {_rounded(value)} is {times:.3g} times {side} those measured"
         tested = above <= seen.reach * slack and below <= slack
-        return cls(tested, times <= seen.reach * slack, f"{where}, {_rounded(end)}")
+        return cls(tested, times <= seen.reach * slack, times, f"{where}, {_rounded(end)}")
 
 
 def _ratios(fit: TableFit) -> Tested:

@@ -1,8 +1,8 @@
 """The `bss` command. Each subcommand is a file here that imports its own room.
 
 Every command prints a table for people and, with --json, one JSON object for programs; --plot
-FILE saves a picture where one helps. Exit status 0, 2 with one line for bad input, 143 where a
-run was asked to stop and has saved.
+FILE saves a picture where one helps. Exit status 0; 2 with one line for bad input, and for what
+the system refuses; 130 at Ctrl-C and 143 at SIGTERM, once what runs is saved.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bss import version
-from bss.cli.output import Output, emit
-from bss.errors import InputError
+from bss.cli.ending import ended
+from bss.cli.output import Output, add_examples, emit
 from bss.machines.slots import look_for_present
 
-_COMMANDS = {
+COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",
     "train": "train one run from its JSON config",
     "sweep": "train a sweep from one config, and say what it says: tables, E(S), a report",
@@ -59,39 +59,37 @@ class _Version(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
-    look_for_present()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _Parser(prog="bss", description="Batch-size scaling laws.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    command = given[0] if given and given[0] in _COMMANDS else None
+    command = given[0] if given and given[0] in COMMANDS else ""
+    return ended(f"bss {command}".strip(), lambda: _run(parser(command), given))
+
+
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """The command line of all commands; of the one that is named, with its options."""
     if command in _BRIEF and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name, text in _COMMANDS.items() if command is None else [(command, _COMMANDS[command])]:
+    whole = _Parser(prog="bss", description="Batch-size scaling laws.")
+    add_examples(whole, ("bss models", "bss advise --params 85M --tokens 2.5B --seq-len 1024"))
+    whole.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    subparsers = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items() if not command else [(command, COMMANDS[command])]:
         subparser = subparsers.add_parser(name, help=text, description=text)
         if name == command:  # import only the room that is asked for
             module = f"{name}_" if keyword.iskeyword(name) else name
             importlib.import_module(f"bss.cli.{module}").add_arguments(subparser)
+    return whole
+
+
+def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
+    look_for_present()
     options = parser.parse_args(given)
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            result = options.run(options)
-            if isinstance(result, Output):
-                emit(result, as_json=options.json, plot=getattr(options, "plot", None))
-                sys.stdout.flush()
-                return 0
-            return result
-    except InputError as error:
-        print(f"bss {options.command}: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader has seen enough, as in `bss models | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"bss {options.command}: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        result = options.run(options)
+        if isinstance(result, Output):
+            emit(result, as_json=options.json, plot=getattr(options, "plot", None))
+            return 0
+        return result
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

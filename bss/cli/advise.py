@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.advice import ENDINGS, Advice, FitAdvice, Growth, advise, growth
+from bss.advice.advice import NOBODY
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, Table, add_output_arguments, number, option
 from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--params", help="non-embedding parameters, as 85M; or give --total-params")
     add("--total-params", help="with embeddings; needs --vocab and --d-model")
     add("--vocab", type=int, help="tokens of the vocabulary, for --total-params")
+    text = "of a mixture of experts: those that a token passes; the others are then of all experts"
+    add("--active-params", help=text)
     add("--tied", action="store_true", help="the embeddings of --total-params are one")
     add("--d-model", type=int, help="width, for --total-params and for rules that need it")
     add("--tokens", required=True, help="budget, as 2.5B")
@@ -35,22 +38,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--noise-scale", help="gradient noise scale in tokens, for rules that need it")
     add("--from", dest="fit", type=Path, help="a fit of your own, as `bss fit --json` prints it")
     add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss advise --params 85M --tokens 2.5B --seq-len 1024",
+        "bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine --beta2 .95",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Asks the rules, the fit, and what was measured of growing."""
     beta2 = options.beta2
     check(beta2 is None or 0 < beta2 < 1, "--beta2", beta2, "a number between 0 and 1")
-    setting = setting_of(options, params=_params(options))
-    advice = advise(setting, _fit_advice(options, setting), options.rule or RULES)
-    grow = growth(options.ending, beta2)
+    total = _params(options)
+    active = _active(options, total)
+    advice = _advice(options, active or total)
+    grow = growth(options.ending, beta2, active or total)
     notes = [*advice.notes, *(note_of(at) for at in advice.rules if at.missing)]
     payload = _payload(advice, grow, notes)
-    tables = [rules_table(advice.rules, setting), _batches(advice), _costs(advice)]
-    gain = f"grow the batch: {grow.verdict} (gain {grow.gain:+.4f} nats): {grow.why}"
+    if active is not None:
+        whole = _advice(options, total)
+        lines = {"active": advice.first_line, "total": whole.first_line}
+        payload["experts"] = {"active_params": active, "total_params": total, **lines}
+        notes[:0] = [
+            "a mixture of experts, which no source has: the answer is by the parameters that a "
+            "token passes",
+            f"by all {total:,.0f} parameters: {whole.first_line}",
+        ]
+    tables = [rules_table(advice.rules, advice.setting), _batches(advice)]
+    tables += [_costs(advice)] if advice.cost_of else []
+    gain = "" if grow.gain is None else f" (gain {grow.gain:+.4f} nats)"
+    said = [advice.said] if advice.by == "rules" and advice.said else []
     narrow = [f"would narrow it: {text}" for text in advice.narrow]
-    return Output(payload, tables, [gain, *narrow, *notes])
+    lines = [*said, f"grow the batch: {grow.verdict}{gain}: {grow.why}", *narrow, *notes]
+    return Output(payload, tables, lines, first=advice.first_line)
+
+
+def _advice(options: argparse.Namespace, params: float) -> Advice:
+    """The advice at so many parameters."""
+    setting = setting_of(options, params=params)
+    return advise(setting, _fit_advice(options, setting), options.rule or RULES)
+
+
+def _active(options: argparse.Namespace, total: float) -> float | None:
+    """The parameters that a token passes; None of a dense model."""
+    if options.active_params is None:
+        return None
+    active = parse_tokens(options.active_params, field="--active-params")
+    check(0 < active <= total, "--active-params", active, f"1 to all of {total:,.0f}")
+    return active
 
 
 def _params(options: argparse.Namespace) -> float:
@@ -85,6 +120,7 @@ def _payload(advice: Advice, grow: Growth, notes: list[str]) -> dict[str, Any]:
     critical = advice.fit.critical
     return {
         "kind": "advice",
+        "advice": advice.first_line,
         "setting": {**asdict(advice.setting), "compute": advice.setting.compute},
         "rules": [{name: entry[name] for name in OF_RULES} for entry in entries],
         "spread": advice.spread and dict(zip(("low", "high"), advice.spread, strict=True)),
@@ -101,6 +137,7 @@ def _payload(advice: Advice, grow: Growth, notes: list[str]) -> dict[str, Any]:
 
 def _batches(advice: Advice) -> Table:
     by = {"fit": advice.fit.name, "rules": "the middle of the rules, and what is as good as any"}
+    by["nobody"] = NOBODY
     kinds = [("best", advice.batch, by[advice.by])]
     if advice.fit.critical:
         kinds.append(("critical", advice.fit.critical, advice.fit.name))

@@ -29,13 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
     one = "with --fsdp, whole gradients on every device, which meet once a step"
     add("--whole-gradient", action="store_true", default=None, help=one)
-    add_output_arguments(parser, run)
+    examples = (
+        "bss compile CONFIG.json --on cpu:1",
+        "bss compile CONFIG.json --on cpu:1 --attention reference --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Compiles every program; status 2 and one line where one does not fit."""
     if (options.run_file is None) == (options.config is None):
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
+    file = options.run_file or Path(options.config.partition(":")[0])
+    if not file.is_file():
+        raise InputError(f"config {file}: there is no such file; name one that is there")
     on = machine(options.on)
     if options.fit and on.target is None:
         raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")

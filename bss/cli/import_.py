@@ -37,7 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="NAMES", help=text)
     text = "refuse damaged logs, and what cannot be read below a directory"
     add("--strict", action="store_true", help=text)
-    add_output_arguments(parser, run)
+    examples = (
+        "bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256",
+        'bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"',
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

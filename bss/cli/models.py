@@ -10,7 +10,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss models`."""
     parser.add_argument("--seq-len", type=int, default=512, help="for the FLOPs of attention")
     parser.add_argument("--vocab-size", type=int, help="instead of each size's usual one")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss models",
+        "bss models --seq-len 2048 --vocab-size 50257",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from bss import laws
+from bss.cells import estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
-from bss.cli.output import Output, Table, drawing, estimate, number
+from bss.cli.output import Output, Table, drawing, number
 from bss.cli.predict import tested
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
@@ -35,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
-    add_fit_arguments(parser, run, resamples=2000)
+    examples = (
+        "bss fit critical STEPS.csv",
+        "bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200",
+    )
+    add_fit_arguments(parser, run, resamples=2000, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

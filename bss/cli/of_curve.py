@@ -9,8 +9,9 @@ import pandas as pd
 
 from bss import laws
 from bss.advice.of_curve import asked_peak
+from bss.cells import estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
-from bss.cli.output import Output, Table, drawing, estimate, number, progress
+from bss.cli.output import Output, Table, drawing, number, progress
 from bss.cli.plan import check_peak, parse_budget
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
@@ -46,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
     text = "leave losses before out: tokens, or a percentage of the longest run"
     add("--since", default="0", help=text)
-    add_fit_arguments(parser, run, resamples=100)
+    examples = (
+        "bss fit curve RUNS.parquet",
+        "bss fit curve RUNS.parquet --since 50% --resamples 20 --json",
+    )
+    add_fit_arguments(parser, run, resamples=100, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

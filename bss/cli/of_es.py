@@ -7,8 +7,9 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from bss import laws
+from bss.cells import estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
-from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number
+from bss.cli.output import Output, Table, drawing, measured_tokens, number
 from bss.cli.points import add_curve_arguments, measured_points
 from bss.cli.predict import tested
 from bss.errors import InputError
@@ -16,7 +17,14 @@ from bss.laws import EsFit
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
 from bss.laws.es.predict import best, lack_of_fit, reach
-from bss.laws.es.values import ASKED, NONE_CHOSEN, Comparison, TargetFit
+from bss.laws.es.values import (
+    ASKED,
+    AVERAGED,
+    CHOSEN,
+    NONE_CHOSEN,
+    Comparison,
+    TargetFit,
+)
 from bss.points import rates
 from bss.tables.reading import without
 from bss.units import parse_tokens
@@ -32,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
     add("--law", help=text)
     add("--compare", action="store_true", help="also: every law at left-out batches")
-    add_fit_arguments(parser, run, resamples=500)
+    examples = (
+        "bss fit es RUNS.parquet --targets 1.9,1.8",
+        "bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png",
+    )
+    add_fit_arguments(parser, run, resamples=500, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -47,7 +59,7 @@ def run(options: argparse.Namespace) -> Output:
         earlier = fit.comparison if law is None else None  # of the same laws
         comparison = earlier or compare(points, [*LAWS.values(), *own])
         payload["comparison"] = to_dict(comparison)
-        tables.append(comparison_table(comparison))
+        tables.append(comparison_table(comparison, fit.choice in (CHOSEN, AVERAGED)))
     notes = [*_headline(fit), *(f"outlier: {one}" for one in fit.outliers)]
     notes += [f"warning: {text}" for text in fit.warnings]
     drawn = {one.law.name: one for one in fit.averaged if one.law.batches}
@@ -55,9 +67,9 @@ def run(options: argparse.Namespace) -> Output:
     return Output(payload, tables, notes, figure=figure)
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Laws by the error of predicting left-out batches, best first."""
-    chosen = dict.fromkeys(comparison.level, " (chosen)")
+def comparison_table(comparison: Comparison, is_choice: bool) -> Table:
+    """Laws by the error of predicting left-out batches, best first, and which of them are used."""
+    chosen = dict.fromkeys(comparison.level if is_choice else (), " (chosen)")
     cells = {
         "law": lambda row: row["law"] + chosen.get(row["law"], ""),
         "parameters": lambda row: row["parameters"],
@@ -141,7 +153,8 @@ def predicted(fit: EsFit, options: argparse.Namespace) -> Output:
     payload |= {**to_dict(answers), "tested": ranges | counts}
     rows = [(name, estimate(value), value.note) for name, value in answers.items()]
     title = ", ".join(f"{name} {number(value)}" for name, value in question.items())
-    table = Table(f"at {title}, by the {fit.law.name} law", ("", "estimate", ""), rows)
-    notes = [f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"]
+    table = Table(f"at {title}, by {fit.voice}", ("", "estimate", ""), rows)
+    about = f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"
+    notes = [about] if fit.residuals else []
     figure = drawing("predictions.es_figure", fit, options.loss, question.get("batch"))
     return Output(payload, [table], notes + warnings, figure=figure)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from bss import laws
+from bss.cells import alike_text, estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
-from bss.cli.output import Output, Table, drawing, estimate, measured_tokens, number, progress
+from bss.cli.output import Output, Table, drawing, measured_tokens, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit
@@ -37,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=text)
     text = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=text)
-    add_fit_arguments(parser, run, resamples=300)
+    examples = (
+        "bss fit table LOSSES.csv",
+        "bss fit table LOSSES.csv --resamples 20 --json",
+    )
+    add_fit_arguments(parser, run, resamples=300, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -117,7 +122,7 @@ def optima_table(fit: TableFit) -> Table:
         "B_opt": lambda at: _sizes(at.batch, unit),
         "within .003 nats": lambda at: _span(at.indifference, unit),
         ".005": lambda at: _span(at.wider, unit),
-        "": lambda at: at.batch.note.removeprefix("unidentified: "),
+        "": lambda at: at.batch.why,
     }
     return Table.of(f"{title}; elsewhere by the {fit.best.source}", fit.optima, cells)
 
@@ -149,23 +154,19 @@ def _growth(fit: TableFit) -> str:
     return f"B_opt grows as {' · '.join(parts)}{apart}"
 
 
-def _span(alike: Alike, unit: float) -> str:
-    """The batches as good as the best: in sequences, then in tokens."""
-    ends = alike.low, alike.high
-    low, high = (number(end / unit, 3) if end else "" for end in ends)
-    span = f"{low or '<'} – {high or '>'}"
-    if unit == 1 or None in ends:
+def _span(alike: Alike | None, unit: float) -> str:
+    """The batches as good as the best: in sequences, then in tokens; a dash where none are told."""
+    span = alike_text(alike, unit)
+    if alike is None or unit == 1 or None in (alike.low, alike.high):
         return span
-    return f"{span} = {' – '.join(measured_tokens(end) for end in ends)}"
+    return f"{span} = {' – '.join(measured_tokens(end) for end in (alike.low, alike.high))}"
 
 
 def _sizes(batch: Estimate, unit: float) -> str:
-    value, low, high = (end and end / unit for end in (batch.value, batch.low, batch.high))
-    if value is None:
-        bound = f"≥ {number(low, 3)}" if low else f"≤ {number(high, 3)}" if high else "–"
-        return bound if low is None or high is None else f"{number(low, 3)} – {number(high, 3)}"
-    span = f"{number(value, 3)} ({number(low, 3)} – {number(high, 3)})"
-    return span if unit == 1 else f"{span} = {measured_tokens(value * unit)}"
+    """A best batch in sequences, then in tokens."""
+    span = estimate(batch, unit, 3)
+    tokens = unit != 1 and batch.value is not None
+    return f"{span} = {measured_tokens(batch.value)}" if tokens else span
 
 
 def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
@@ -204,24 +205,16 @@ def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
 def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table:
     """The loss of the run that was asked, and the best batch beside it."""
     unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
-    alike = [
-        (f"batches within {one.rise:g} nats", f"{_size(one.low, unit)} – {_size(one.high, unit)}")
-        for one in prediction.best_batch.alike
-    ]
-    at = prediction.best_batch
-    best = (_size(end, unit) for end in (at.value, at.low, at.high))
+    best = prediction.best_batch
     rows = [
         ("loss, nats", estimate(prediction.loss)),
-        (f"best batch, {noun}", "{} ({} – {})".format(*best)),
-        *alike,
-        ("given up against the best batch, nats", f"{prediction.given_up:.2g}"),
+        (f"best batch, {noun}", estimate(best, unit, 3)),
+        *((f"batches within {one.rise:g} nats", _span(one, unit)) for one in best.alike),
     ]
+    if prediction.given_up is not None:
+        rows.append(("given up against the best batch, nats", f"{prediction.given_up:.2g}"))
     title = f"{prediction.form}; {prediction.loss.level:.0%} intervals"
     return Table(title, ("", "prediction"), rows)
-
-
-def _size(batch: float | None, unit: float) -> str:
-    return "–" if not batch else number(batch / unit, 3)
 
 
 def _notes(prediction: LossPrediction) -> list[str]:

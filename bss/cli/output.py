@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bss.cells import Table
+from bss.cells import Table, number
+from bss.cli.printing import lines, width_of_output
 from bss.errors import InputError
 from bss.units import format_tokens
 
@@ -26,6 +27,7 @@ class Output:
         notes: lines under the tables.
         text: printed as it is, in place of the tables (an export).
         figure: makes the picture that --plot saves.
+        first: a line above the tables.
     """
 
     json: Mapping[str, Any]
@@ -33,16 +35,28 @@ class Output:
     notes: Sequence[str] = ()
     text: str | None = None
     figure: Callable[[], Any] | None = field(default=None)
+    first: str = ""
 
 
 def add_output_arguments(
-    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Any], *, plot: bool = False
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], Any],
+    *,
+    examples: Sequence[str],
+    plot: bool = False,
 ) -> None:
-    """Adds what is run, --json and, where a picture helps, --plot."""
+    """Adds what is run, --json, where a picture helps --plot, and examples at the help's end."""
+    add_examples(parser, examples)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if plot:
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
+
+
+def add_examples(parser: argparse.ArgumentParser, examples: Sequence[str]) -> None:
+    """Ends the help with command lines; names in capitals are the user's files."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(("examples:", *(f"  {line}" for line in examples)))
 
 
 def option(name: str) -> str:
@@ -69,7 +83,13 @@ def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
     elif output.text is not None:
         print(output.text)
     else:
-        _print_tables(output)
+        width = width_of_output()
+        if output.first:
+            print(output.first)
+        for table in output.tables:
+            print(*lines(table, width), sep="\n")
+        for note in output.notes:
+            print(note)
 
 
 @contextmanager
@@ -99,13 +119,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number to a few digits, a dash for none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
 def with_error(value: float | None, error: float | None) -> str:
     """A number with its standard error to two digits, where that is known.
 
@@ -119,29 +132,16 @@ def with_error(value: float | None, error: float | None) -> str:
     return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
-def measured_tokens(value: float | None) -> str:
-    """A measured count of tokens to four digits, a dash for none.
+def measured_tokens(value: float | None, before: str = "") -> str:
+    """A measured count of tokens to four digits, behind what stands before it; a dash for none.
 
     Examples:
         >>> measured_tokens(146_109.3), measured_tokens(None)
         ('146.1K', '–')
     """
     if value is None or not math.isfinite(value):
-        return "–"
-    return format_tokens(int(float(f"{value:.4g}")))
-
-
-def estimate(one: Any) -> str:
-    """An estimate (value, low, high) with its interval; a bound or a dash where it has no value."""
-    if one is None:
-        return "–"
-    value, low, high = one.value, one.low, one.high
-    if value is not None:
-        unknown = low is None and high is None
-        return number(value) + ("" if unknown else f" ({number(low)} – {number(high)})")
-    if low is not None:
-        return f"> {number(low)}"
-    return f"< {number(high)}" if high is not None else "–"
+        return f"{before}–"
+    return format_tokens(int(float(f"{value:.4g}")), before)
 
 
 def _save(output: Output, path: Path) -> None:
@@ -150,21 +150,3 @@ def _save(output: Output, path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"--plot {path}: expected a file name in .png, .svg or .pdf")
     output.figure().savefig(path)
-
-
-def _print_tables(output: Output) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    width = None if sys.stdout.isatty() else 140
-    console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
-    for table in output.tables:
-        shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
-        for position, column in enumerate(table.columns):
-            shown.add_column(column, justify="left" if position == 0 else "right")
-        for row in table.rows:
-            shown.add_row(*(str(cell) for cell in row))
-        console.print(shown)
-    for note in output.notes:
-        console.print(note, soft_wrap=True)

@@ -35,26 +35,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
     add("--buckets", help="ladder of bucket sizes, as 8,32")
     add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
-    add("--beta2-half-life", help="of Adam's second moment, in tokens; else beta2 is per step")
-    add("--export", help=f"print what configures a trainer: {EXPORT_CHOICES}")
-    add_output_arguments(parser, run, plot=True)
+    add("--beta2", type=float, help="of Adam's second moment, per step")
+    add("--beta2-half-life", help="of Adam's second moment, in tokens; in place of --beta2")
+    add("--weight-decay", type=float, help="decoupled, of a step")
+    add_export_arguments(parser)
+    examples = (
+        'bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3',
+        "bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter",
+    )
+    add_output_arguments(parser, run, plot=True, examples=examples)
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --export and --approximate."""
+    text = f"print what configures a trainer, or a row a step: {EXPORT_CHOICES}"
+    parser.add_argument("--export", metavar="TRAINER", help=text)
+    text = "export the nearest, where the trainer cannot do all that the plan does"
+    parser.add_argument("--approximate", action="store_true", help=text)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Resolves the plan."""
     plan, ladder = resolve_options(options), parse_buckets(options.buckets)
-    warn_of_second_moments(plan)
-    return plan_output(plan, plan_entry(plan, ladder), options.export, ladder)
+    warn_of(plan)
+    return plan_output(plan, plan_entry(plan, ladder), options, ladder)
 
 
 def plan_output(
     plan: Plan,
     payload: dict[str, Any],
-    trainer: str | None,
+    options: argparse.Namespace,
     ladder: Ladder = OWN_DIVISORS,
 ) -> Output:
-    """A plan's table, totals and picture, or another trainer's settings in their place."""
-    text = export(plan, trainer) if trainer else None
+    """A plan's table, totals and picture, or what --export asks for in their place."""
+    if options.approximate and not options.export:
+        raise InputError("--approximate: is of an export; name the trainer by --export")
+    text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
     totals = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
         f"{len(ladder.capacity(plan))} compiled programs"
@@ -86,18 +102,23 @@ def resolve_options(options: argparse.Namespace) -> Plan:
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
     given = options.beta2_half_life
+    if given and options.beta2 is not None:
+        raise InputError("--beta2: per step, or --beta2-half-life in tokens; leave one of them out")
     coupling = Coupling(
         lr=options.lr_coupling,
         reference_batch=schedule.batch.batches[0],
+        weight_decay=options.weight_decay,
+        beta2=options.beta2,
         beta2_half_life=given and parse_tokens(given, field="--beta2-half-life"),
     )
     rate = schedule.learning_rate(options.lr)
     return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
 
 
-def warn_of_second_moments(plan: Plan) -> None:
-    """Says on stderr what `bss.schedules.second_moment` tells of a plan."""
-    for message in short_second_moments([plan]).values():
+def warn_of(plan: Plan, *, second_moment: bool = True) -> None:
+    """Says on stderr which stages are not trained, and what second moments are too short."""
+    short = short_second_moments([plan]).values() if second_moment else ()
+    for message in (*plan.unseen(), *short):
         print(f"warning: {message}", file=sys.stderr)
 
 
@@ -129,10 +150,17 @@ def plan_entry(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> dict[str, Any]:
     """A plan and its buckets for JSON; "programs" is the number of buckets in use."""
     entry = plan.to_dict()
     for segment in entry["segments"]:
+        segment |= _besides(plan, segment["batch"])
         bucket = ladder.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
     return {**entry, "programs": len(ladder.capacity(plan))}
+
+
+def _besides(plan: Plan, batch: int) -> dict[str, float]:
+    """Of beta2 and weight decay, what the plan sets, at a batch."""
+    settings = plan.coupling.settings(1.0, batch, plan.seq_len)
+    return {name: getattr(settings, name) for name in plan.coupling.given}
 
 
 def _table(plan: Plan, ladder: Ladder) -> Table:
@@ -147,4 +175,6 @@ def _table(plan: Plan, ladder: Ladder) -> Table:
     }
     if plan.rate:
         cells["lr"] = lambda s: f"{number(s.lr_start)} → {number(s.lr_end)}"
+    for name in plan.coupling.given:
+        cells[name.replace("_", " ")] = lambda s, name=name: number(_besides(plan, s.batch)[name])
     return Table.of(f"plan of {format_tokens(plan.budget)} tokens", plan.segments, cells)

@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss points`."""
     add_curve_arguments(parser)
     parser.add_argument("--out", type=Path, help="save the points (.csv or .parquet)")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss points RUNS.parquet --targets 1.9,1.8",
+        "bss points RUNS.parquet --targets 1.9 --smooth 150K --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +59,7 @@ def run(options: argparse.Namespace) -> Output:
         "batch": lambda row: number(row["batch"]),
         "target loss": lambda row: number(row["target_loss"]),
         "steps": lambda row: _bound(row) + number(row["steps"]),
-        "tokens": lambda row: _bound(row) + measured_tokens(row["tokens_to_target"]),
+        "tokens": lambda row: measured_tokens(row["tokens_to_target"], _bound(row)),
         "known to": lambda row: f"{row['resolution']:.1%}" if row["reached"] else "not reached",
     }
     if "trials" in points:  # of several rates: the best one, and whether others are on both sides

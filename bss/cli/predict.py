@@ -19,7 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     add("--seq-len", type=int, help="of a table fit: tokens per sequence")
     add("--loss", type=float, help="of an es fit: the target loss, in nats")
-    add_output_arguments(parser, run, plot=True)
+    examples = (
+        "bss predict --from FIT.json --loss 1.9",
+        "bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3",
+    )
+    add_output_arguments(parser, run, plot=True, examples=examples)
 
 
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:

@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "what is left out, and why; repeatable"
     add("--exclude", metavar="TEXT", action="append", default=[], help=text)
     add("--seed", type=int, help="that the schedules were drawn from")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss register NAME --from CURVE.json --runs TABLE.csv --seed 7",
+        "bss register NAME --from CURVE.json --batch 8 --tokens 1M --lr 2e-3 --ids a1,b2",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -27,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "losses before are not read by the law of loss curves: tokens, or a percentage"
     parser.add_argument("--since", default="0", help=text)
     parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss report RUNS.parquet",
+        "bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in _REFERENCE:
         add(option(name), type=float, help="of the reference of --to")
     add("--ramp", help="print that of a published run at this budget, as llama-3-405b")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss rules --params 85M --tokens 2.5B --seq-len 1024",
+        "bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -50,11 +54,17 @@ def run(options: argparse.Namespace) -> Output:
         tables.append(_scalings_table(scaled))
         notes += refused
     if options.ramp:
-        from bss.rules.ramps import RAMPS  # the only one that needs NumPy
+        from bss.rules.ramps import RAMPS  # the only ones that need NumPy
+        from bss.schedules.plan import resolve
 
         schedule = RAMPS[options.ramp].schedule(setting.seq_len, int(setting.tokens))
-        payload["ramp"] = {"name": options.ramp, "batch": str(schedule)}
+        try:
+            unseen = resolve(schedule, int(setting.tokens), setting.seq_len).unseen()
+        except InputError as error:
+            unseen = [str(error)]
+        payload["ramp"] = {"name": options.ramp, "batch": str(schedule), "unseen": unseen}
         notes.append(f'{options.ramp} at this budget: --batch "{schedule}"')
+        notes += [f"warning: {line}" for line in unseen]
     return Output(payload, tables, [note for note in notes if note])
 
 

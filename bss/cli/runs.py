@@ -12,7 +12,11 @@ from bss.units import format_tokens
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss runs`."""
     parser.add_argument("directory", type=Path, help="directory of run directories")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss runs runs/mine",
+        "bss runs runs/mine --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -2,11 +2,18 @@
 
 import argparse
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number
-from bss.cli.plan import EXPORT_CHOICES, check_peak, parse_budget, plan_entry, plan_output
+from bss.cli.plan import (
+    add_export_arguments,
+    check_peak,
+    parse_budget,
+    plan_entry,
+    plan_output,
+)
 from bss.errors import InputError
 from bss.laws.functional.curves import stack
 from bss.laws.functional.forecast import untested
@@ -15,6 +22,7 @@ from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
 from bss.policies.outlook import Outlook, outlook
 from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
+from bss.registry import attempt
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -41,8 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
-    add("--export", help=f"print what configures a trainer: {EXPORT_CHOICES}")
-    add_output_arguments(parser, run, plot=True)
+    add_export_arguments(parser)
+    examples = (
+        "bss schedule --from FIT.json --tokens 1M --stages 3",
+        "bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8",
+    )
+    add_output_arguments(parser, run, plot=True, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -63,7 +75,8 @@ def run(options: argparse.Namespace) -> Output:
     basis = Basis(seq_len, fit, points, rate)
     within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
     limits = Limits(options.stages, options.multiple_of, **within)
-    schedule, rate = schedule_and_rate(policy, basis, tokens, limits)
+    derive = partial(schedule_and_rate, policy, basis, tokens, limits)
+    schedule, rate = attempt("policy", name, derive) if ":" in name else derive()
     if not isinstance(schedule, BatchSchedule):
         raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
     plan = resolve(schedule, tokens, seq_len, rate=rate)
@@ -76,7 +89,7 @@ def run(options: argparse.Namespace) -> Output:
         "tokens": plan.tokens,
         "plan": plan_entry(plan),
     }
-    output = plan_output(plan, payload, options.export)
+    output = plan_output(plan, payload, options)
     printed = f'--batch "{schedule}"'
     if not kind.predicts_schedules or rate is None:
         return replace(output, notes=[printed, *output.notes])

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.cli.output import Output, Table, add_output_arguments, estimate, number
+from bss.cells import estimate
+from bss.cli.output import Output, Table, add_output_arguments, number
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import read_registration
 from bss.predictions.score import ALL, LAW, Score, Scored, score, score_entry
@@ -23,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "runs directory, or a table of how they ended"
     add("--runs", type=Path, required=True, help=text)
     add("--predictions", type=Path, default=PREDICTIONS, help="directory of registrations")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss score NAME --runs runs/mine",
+        "bss score NAME --runs OUTCOMES.csv --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -32,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--axis", metavar="PATH=VALUES", action="append", default=[], dest="axes", help=text)
     add("--out", metavar="DIR", type=Path, help="its tables and report; its runs in DIR/runs")
     add("--dry-run", action="store_true", help="say what it costs, and train nothing")
-    add_output_arguments(parser, run)
+    examples = (
+        "bss sweep SWEEP.json --out runs/mine --dry-run",
+        "bss sweep SWEEP.json --axis optimizer.lr=1e-3,2e-3 --out runs/mine",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output | int:

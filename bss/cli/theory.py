@@ -5,7 +5,15 @@ from dataclasses import asdict
 
 import numpy as np
 
-from bss.cli.output import Output, Table, add_output_arguments, drawing, estimate, number
+from bss.cells import estimate
+from bss.cli.output import (
+    Output,
+    Table,
+    add_examples,
+    add_output_arguments,
+    drawing,
+    number,
+)
 from bss.errors import InputError
 from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule
@@ -23,25 +31,42 @@ MOST_DATA = 2**20  # of the exact critical batches
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command lines of `bss theory`."""
+    examples = (
+        'bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"',
+        "bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12",
+    )
+    add_examples(parser, examples)
     kinds = parser.add_subparsers(dest="theory_kind", metavar="WHAT", required=True)
     risk = kinds.add_parser("risk", help="the exact excess risk of a batch schedule")
     _add_task(risk)
     risk.add_argument("--data", required=True, help="budget in samples, as 2^20")
     risk.add_argument("--batch", required=True, help='"0:1 50%%:8": switches in samples of it')
-    add_output_arguments(risk, run_risk, plot=True)
+    of_risk = (
+        'bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"',
+        "bss theory risk --source .3 --capacity 4 --data 2^16 --batch 4 --noise 2",
+    )
+    add_output_arguments(risk, run_risk, plot=True, examples=of_risk)
 
     best = kinds.add_parser("optimal", help="the optimal batch schedule for a data budget")
     _add_task(best)
     _add_batches(best)
     best.add_argument("--data", required=True, help="budget in samples, as 2^20")
     best.add_argument("--stages", type=int, default=8, help="constant stages at most")
-    add_output_arguments(best, run_optimal, plot=True)
+    of_optimal = (
+        "bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8",
+        "bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8 --stages 2",
+    )
+    add_output_arguments(best, run_optimal, plot=True, examples=of_optimal)
 
     switch = kinds.add_parser("switch", help="when to switch from one batch to a larger one")
     _add_task(switch)
     _add_batches(switch)
     switch.add_argument("--data", required=True, help="budgets: 2^20, or doublings as 2^12:2^24")
-    add_output_arguments(switch, run_switch, plot=True)
+    of_switch = (
+        "bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14",
+        "bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^14",
+    )
+    add_output_arguments(switch, run_switch, plot=True, examples=of_switch)
 
     text = "critical batches of SGD on least squares"
     critical = kinds.add_parser("critical", help=text, description=text)
@@ -54,7 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--overhead", type=float, default=0.2, help="samples above a budget, 0.2 for 20%%")
     add("--rate-cap", type=float, default=0.5, help="largest step size over its stable limit")
     add("--average", default="start", choices=AVERAGES, help="of the iterates")
-    add_output_arguments(critical, run_critical, plot=True)
+    of_critical = (
+        "bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12",
+        "bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12 --noise .5",
+    )
+    add_output_arguments(critical, run_critical, plot=True, examples=of_critical)
 
 
 def _add_task(parser: argparse.ArgumentParser) -> None:

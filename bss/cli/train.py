@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from bss.cli.output import Output, Table, add_output_arguments, number, with_error
-from bss.cli.plan import warn_of_second_moments
+from bss.cli.plan import warn_of
 from bss.errors import InputError
 from bss.files import read_json
 from bss.units import format_tokens
@@ -31,11 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     together.add_argument(
         "--patience", type=float, default=60.0, help="seconds in which all must have come together"
     )
-    add_output_arguments(parser, run)
+    examples = (
+        "bss train CONFIG.json",
+        "bss train CONFIG.json --json",
+    )
+    add_output_arguments(parser, run, examples=examples)
 
 
 def run(options: argparse.Namespace) -> Output | int:
-    """Trains; SIGTERM and Ctrl-C save and leave with status 143."""
+    """Trains; Ctrl-C and SIGTERM save and leave with status 130 and 143."""
     from bss.training.devices.launch import Joining, joined, start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
@@ -52,17 +56,21 @@ def _train(options: argparse.Namespace) -> Output | int:
     from bss.training.devices.processes import first
     from bss.training.running.loop import Interrupted
 
-    if config.optimizer.second_moment:
-        warn_of_second_moments(config.plan())
-    stop = Event()
-    for number_ in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number_, lambda *_: stop.set())
+    warn_of(config.plan(), second_moment=config.optimizer.second_moment)
+    stop, signals = Event(), list[int]()
+
+    def ask(number: int, _: object) -> None:
+        signals.append(number)
+        stop.set()
+
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, ask)
     progress = Progress(f"run {config.id}", quiet=options.json or not first())
     try:
         status = train_each([config], execution, progress, stop)[config.id]
     except Interrupted as interrupted:
         print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
-        return 143
+        return 128 + signals[0]
     return _output(config.id, status) if first() else 0
 
 

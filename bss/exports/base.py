@@ -4,12 +4,14 @@ The Python is self-contained: batch and rate of every step are functions of the 
 plan's.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from string import Template
 from typing import Any, cast
 
-from bss.schedules.plan import Plan
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import Rate
 
 BESIDES = ("beta1", "beta2", "weight_decay")
@@ -26,42 +28,85 @@ class Export:
             imports come first; it has any rate with `code`. Without one the lines are settings,
             of rates that have `stages`.
         counts: what counts micro-batches, where the trainer does: it switches only where that
-            count is a multiple of the new number, and another switch is told.
+            count is a multiple of the new number.
+        cannot: what of a plan the trainer cannot do, a text each; with those that every export
+            has they refuse the plan, or are comments where an approximation is wanted.
+        nearest: the plan with the nearest batch schedule that the trainer can follow.
+        text: the whole text, of any plan, in place of all that.
     """
 
     name: str
     lines: Callable[[Plan], Iterable[str]] = lambda plan: ()
     program: Template | None = None
     counts: str = ""
+    cannot: Callable[[Plan], Iterable[str]] = lambda plan: ()
+    nearest: Callable[[Plan], Plan] = lambda plan: plan
+    text: Callable[[Plan], str] | None = None
 
-    def changes(self, plan: Plan) -> Iterator[str]:
-        """Comments on what the plan changes with the batch and the trainer does not."""
-        yield from self._unaligned(plan)
+    def refusals(self, plan: Plan) -> list[str]:
+        """What of the plan the trainer cannot do."""
+        return [*self.cannot(plan), *self._unaligned(plan), *self._fixed(plan)]
+
+    def approximated(self, plan: Plan) -> Plan:
+        """The plan with the nearest batches that the trainer can follow, where it can."""
+        plan = self.nearest(plan)
+        return _aligned(plan) if any(self._unaligned(plan)) else plan
+
+    def _fixed(self, plan: Plan) -> Iterator[str]:
+        """What the plan changes with the batch and the trainer does not."""
         for field in BESIDES if self.program else ("lr", *BESIDES):
             settings = [plan.coupling.settings(1.0, s.batch, plan.seq_len) for s in plan.segments]
             values = [getattr(at_batch, field) for at_batch in settings]
             if len(set(values)) > 1:
-                what = "lr as multiples of the rate" if field == "lr" else field
+                what = "the rate's factor" if field == "lr" else field
                 each = ", ".join(f"{value:.6g}" for value in values)
-                yield f"# {self.name} cannot change this at a batch change; {what} would be {each}."
+                yield (
+                    f"{self.name} cannot change {what} with the batch: it stays {values[0]:.6g}, "
+                    f"not {each}"
+                )
 
     def _unaligned(self, plan: Plan) -> Iterator[str]:
-        """Comments on switches at which the count of micro-batches is no multiple of the new."""
+        """Switches at which the count of micro-batches is no multiple of the new number."""
         for segment in plan.segments[1:] if self.counts else ():
             before = segment.start_tokens // plan.seq_len
             if before % segment.batch:
-                near = -(-before // segment.batch) * segment.batch * plan.seq_len
                 yield (
-                    f"# {self.counts} cannot switch to {segment.batch} after {before} sequences, "
-                    f"which are no multiple of it. Plan the switch for {near} tokens."
+                    f"{self.counts} cannot switch to {segment.batch} after {before} sequences, "
+                    "which are no multiple of it"
                 )
 
 
+def with_batches(plan: Plan, starts: Iterable[int], batches: Iterable[int]) -> Plan:
+    """The plan with another batch schedule, its starts in tokens."""
+    schedule = BatchSchedule(tuple(starts), tuple(batches))
+    return resolve(schedule, plan.budget, plan.seq_len, rate=plan.rate, coupling=plan.coupling)
+
+
+def _aligned(plan: Plan) -> Plan:
+    """Each switch at the next position that is a multiple of the batches before and after it."""
+    starts, batches = [0], [plan.segments[0].batch]
+    for segment in plan.segments[1:]:
+        while True:
+            unit = math.lcm(batches[-1], segment.batch) * plan.seq_len
+            start = -(-segment.start_tokens // unit) * unit
+            if start > starts[-1]:
+                break
+            starts.pop()  # it would begin and end at once
+            batches.pop()
+        starts.append(start)
+        batches.append(segment.batch)
+    return with_batches(plan, starts, batches)
+
+
 def adam(plan: Plan, *forms: str) -> Iterator[str]:
-    """Lines of the first beta1, beta2 and weight decay, each written into a trainer's own form."""
+    """Lines of those of beta1, beta2 and weight decay that the plan sets, at its first batch.
+
+    Each is written into a trainer's own form.
+    """
     first = plan.at(0).settings
-    values = (getattr(first, field) for field in BESIDES)
-    yield from (form.format(value) for form, value in zip(forms, values, strict=True))
+    for field, form in zip(BESIDES, forms, strict=True):
+        if field in plan.coupling.given:
+            yield form.format(getattr(first, field))
 
 
 def stages(plan: Plan) -> Rate | None:
@@ -93,17 +138,23 @@ def shape_of(rate: Rate) -> str:
 
 
 def differences(plan: Plan, rate: Rate, trainer: str, where: str) -> Iterator[str]:
-    """Comments on what differs from the plan; `where` in a step its rate is taken."""
-    if rate.decay and (shape := shape_of(rate)) != rate.shape:
-        yield f"# {trainer} has no {rate.shape} decay; the decay here is {shape}."
+    """Comments on what is rounded to steps; `where` in a step its rate is taken."""
     if rate.decay and rate.total != plan.tokens:
         yield f"# {trainer} ends the decay at the last step; the plan, at {rate.total}."
-    if moves_at_a_change(plan, rate):
-        yield f"# {trainer}'s rate moves by steps; the plan's by tokens, across a batch change."
     edges = (rate.warmup, rate.total - rate.decay if rate.decay else 0)
     if any(plan.tokens_at(plan.step_at(int(edge))) != edge for edge in edges if edge < plan.tokens):
         yield f"# {trainer}'s lengths of the rate are whole steps, rounded."
     yield f"# {trainer} takes the rate {where}; the plan, at its middle."
+
+
+def rate_by_steps(plan: Plan, trainer: str) -> Iterator[str]:
+    """What of the plan's rate a trainer of two shapes cannot do, whose rate goes by steps."""
+    if not (rate := stages(plan)):
+        return
+    if rate.decay and (shape := shape_of(rate)) != rate.shape:
+        yield f"{trainer} has no {rate.shape} decay: it is {shape}"
+    if moves_at_a_change(plan, rate):
+        yield f"{trainer}'s rate moves by steps, the plan's by tokens, across a batch change"
 
 
 HEAD = "import math\nfrom bisect import bisect_right"
@@ -132,7 +183,11 @@ $rate''')
 def functions(plan: Plan) -> str:
     """The plan's numbers, batch(step) and rate(step)."""
     segments, settings = plan.segments, plan.at(0).settings
-    betas, weight_decay = (settings.beta1, settings.beta2), settings.weight_decay
+    given, adamw = plan.coupling.given, dict[str, Any](lr=1.0)
+    if {"beta1", "beta2"} & {*given}:
+        adamw |= {"betas": (settings.beta1, settings.beta2)}
+    if "weight_decay" in given:
+        adamw |= {"weight_decay": settings.weight_decay}
     return FUNCTIONS.substitute(
         steps=plan.steps,
         seq_len=plan.seq_len,
@@ -140,7 +195,7 @@ def functions(plan: Plan) -> str:
         tokens=[s.start_tokens for s in segments],
         batch=[s.batch for s in segments],
         scale=[plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments],
-        adamw={"lr": 1.0, "betas": betas, "weight_decay": weight_decay},
+        adamw=adamw,
         rate="\n".join(f"    {line}" for line in _rate(plan)),
     )
 

@@ -1,7 +1,7 @@
 """DeepSpeed: Python, what to call before each step, and the rate for LambdaLR.
 
 DeepSpeed 0.19.8, `runtime/engine.py`: `set_train_batch_size`, `is_gradient_accumulation_boundary`.
-It counts micro-batches, so that a switch must come at a multiple of the new batch; another is told.
+It counts micro-batches, so that a switch must come at a multiple of the new batch.
 """
 
 from string import Template

@@ -1,7 +1,7 @@
 """Hugging Face's Trainer: Python, a callback and the rate for LambdaLR.
 
 transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`. It counts
-micro-batches, so that a switch must come at a multiple of the new batch; another is told.
+micro-batches, so that a switch must come at a multiple of the new batch.
 """
 
 from collections.abc import Iterator

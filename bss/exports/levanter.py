@@ -5,7 +5,16 @@ marin-levanter 0.2.227: `optim/config.py` and `schedule.py`.
 
 from collections.abc import Iterator
 
-from bss.exports.base import Export, adam, differences, lengths, peak, shape_of, stages
+from bss.exports.base import (
+    Export,
+    adam,
+    differences,
+    lengths,
+    peak,
+    rate_by_steps,
+    shape_of,
+    stages,
+)
 from bss.schedules.plan import Plan
 from bss.schedules.rates import Rate
 
@@ -37,4 +46,4 @@ def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
     yield from differences(plan, rate, "Levanter", "at a step's start")
 
 
-LEVANTER = Export("Levanter", _yaml)
+LEVANTER = Export("Levanter", _yaml, cannot=lambda plan: rate_by_steps(plan, "Levanter"))

@@ -8,7 +8,17 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from bss.exports.base import Export, adam, differences, lengths, peak, shape_of, stages
+from bss.exports.base import (
+    Export,
+    adam,
+    differences,
+    lengths,
+    peak,
+    rate_by_steps,
+    shape_of,
+    stages,
+    with_batches,
+)
 from bss.schedules.plan import Plan
 from bss.schedules.rates import Rate
 
@@ -28,9 +38,6 @@ def _yaml(plan: Plan) -> Iterator[str]:
     yield from adam(plan, "adam_b1: {!r}", "adam_b2: {!r}", "adam_weight_decay: {!r}")
     if rate := stages(plan):
         yield from _rate(plan, rate)
-    if len(segments) > 1 and not ramp:
-        batches = " ".join(f"{segment.start_step}:{segment.batch}" for segment in segments)
-        yield f"# MaxText's batch grows by equal increments after equal samples: not {batches}."
 
 
 def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
@@ -70,4 +77,31 @@ def _ramp(plan: Plan) -> int | None:
     return None if short else share * len(ramped)
 
 
-MAXTEXT = Export("MaxText", _yaml)
+def _cannot(plan: Plan) -> Iterator[str]:
+    yield from rate_by_steps(plan, "MaxText")
+    if len(plan.segments) > 1 and not _ramp(plan):
+        which = f"equal increments after equal samples, not as {plan.schedule}"
+        yield f"MaxText's batch grows by {which}"
+
+
+def _nearest(plan: Plan) -> Plan:
+    """The ramp, or constant batch, of the least mean |log(batch/plan's)| over tokens."""
+    if len(plan.segments) == 1 or _ramp(plan):
+        return plan
+    first, last = plan.segments[0].batch, plan.segments[-1].batch
+    candidates = [with_batches(plan, [0], [max(round(plan.tokens / plan.seq_len / plan.steps), 1)])]
+    for n in range(1, 17) if last > first else ():
+        if (last - first) % n == 0:
+            batches = range(first, last + 1, (last - first) // n)
+            share = plan.segments[-1].start_tokens / plan.seq_len / n
+            taken = [math.ceil(share / batch) * batch * plan.seq_len for batch in batches[:-1]]
+            candidates.append(with_batches(plan, itertools.accumulate(taken, initial=0), batches))
+    places = [plan.tokens * (2 * i + 1) // 512 for i in range(256)]
+
+    def apart(other: Plan) -> float:
+        return sum(abs(math.log(other.schedule(at) / plan.schedule(at))) for at in places)
+
+    return min(candidates, key=apart)
+
+
+MAXTEXT = Export("MaxText", _yaml, cannot=_cannot, nearest=_nearest)

@@ -44,8 +44,6 @@ def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
     if rate.decay:
         yield f"--lr-wsd-decay-style {SHAPES.get(rate.shape, 'exponential')}"
         yield f"--lr-wsd-decay-samples {decay}"
-        if rate.shape not in SHAPES:
-            yield "# Its exponential is 2*0.5^x - 1 between lr and min-lr, not floor^x."
     lengths = (rate.warmup, *((rate.total, rate.decay) if rate.decay else ()))
     halves = (first % 2 and rate.warmup, last % 2 and rate.decay)
     if any(length % plan.seq_len for length in lengths) or any(halves):
@@ -54,4 +52,10 @@ def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
         yield "# The batch changes in the warm-up or the decay: half a batch there is another's."
 
 
-MEGATRON = Export("Megatron-LM", _flags)
+def _cannot(plan: Plan) -> Iterator[str]:
+    rate = stages(plan)
+    if rate and rate.decay and rate.shape not in SHAPES:
+        yield "Megatron-LM's exponential decay is 2*0.5^x - 1 between lr and min-lr, not floor^x"
+
+
+MEGATRON = Export("Megatron-LM", _flags, cannot=_cannot)

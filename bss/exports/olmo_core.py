@@ -2,14 +2,15 @@
 
 ai2-olmo-core 3.0.0, `train/callbacks/batch_size_scheduler.py`, `optim/scheduler.py`,
 `data/data_loader.py`: the batch changes by whole factors. It counts micro-batches, so that a switch
-must come at a multiple of the new batch; another is told.
+must come at a multiple of the new batch.
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from string import Template
 
-from bss.exports.base import Export
+from bss.exports.base import Export, with_batches
 from bss.schedules.plan import Plan
 
 PROGRAM = Template('''\
@@ -39,14 +40,25 @@ changes = BatchSizeSchedulerCallback(
 # TrainerConfig(max_duration=Duration.steps(STEPS), ...).with_callback("batch_size", changes)''')
 
 
-def _comments(plan: Plan) -> Iterator[str]:
+def _cannot(plan: Plan) -> Iterator[str]:
     sizes = (segment.batch * plan.seq_len for segment in plan.segments)
     for before, after in itertools.pairwise(sizes):
         if max(before, after) % min(before, after):
-            yield (
-                f"# OLMo-core refuses the change from {before} to {after} tokens: "
-                "it changes the batch by whole factors only."
-            )
+            change = f"from {before} to {after} tokens"
+            yield f"OLMo-core changes the batch by whole factors, not {change}"
 
 
-OLMO_CORE = Export("OLMo-core", _comments, PROGRAM, counts="OLMo-core")
+def _nearest(plan: Plan) -> Plan:
+    """Each batch the nearest, in ratio, that is a whole factor or part of the one before."""
+    batches = [plan.segments[0].batch]
+    for segment in plan.segments[1:]:
+        before, factor = batches[-1], segment.batch / batches[-1]
+        parts = [before // k for k in range(1, min(before, 4096) + 1) if before % k == 0]
+        choices = [before * max(math.floor(factor), 1), before * math.ceil(factor), *parts]
+        batches.append(min(choices, key=lambda batch: abs(math.log(batch / segment.batch))))
+    return with_batches(plan, (s.start_tokens for s in plan.segments), batches)
+
+
+OLMO_CORE = Export(
+    "OLMo-core", program=PROGRAM, counts="OLMo-core", cannot=_cannot, nearest=_nearest
+)

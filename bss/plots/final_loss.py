@@ -62,8 +62,9 @@ def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> N
         return
     ax.plot(batch, loss - best, color=look["color"], lw=1.3)
     y = -0.05 * HIGHEST * (row + 1)
-    low, high = at.indifference.low or batch[0], at.indifference.high or batch[-1]
-    ax.plot([low, high], [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
+    if (alike := at.indifference) is not None:
+        ends = alike.low or batch[0], alike.high or batch[-1]
+        ax.plot(ends, [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
     if at.batch.value is not None:
         ax.plot([at.batch.value], [y], ls="none", ms=4.5, mec="white", mew=0.5, zorder=4, **look)
 

@@ -119,8 +119,8 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
 
 
 def _estimates(fit: EsFit, name: str) -> list[Estimate]:
-    """What is known of a batch at the targets whose fits converged."""
-    estimates = (at.batches.get(name) for at in fit.fits if at.status == "converged")
+    """What is known of a batch at the targets."""
+    estimates = (at.shown(name) for at in fit.fits)
     return [at for at in estimates if at is not None]
 
 
@@ -129,7 +129,7 @@ def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
     looks = style.law_styles(shown)
     notes, ends = [], []
     for i, (law, fit) in enumerate(shown.items()):
-        if name not in fit.law.batches:
+        if not any(name in at.batches for at in fit.fits):
             continue
         known = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
         ends += [end for e in known for end in ((e.value,) if e.value else (e.low, e.high))]
@@ -155,12 +155,14 @@ def _draw_batches(
     dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
     known, points = [], []
     for at_target in fit.fits:
-        estimate, x = at_target.batches.get(name), at_target.target_loss + dodge
-        if at_target.status != "converged" or estimate is None:
+        estimate, x = at_target.shown(name), at_target.target_loss + dodge
+        if estimate is None:
             continue
         value, bound = estimate.value, estimate.high if estimate.low is None else estimate.low
         if value is not None:
             points.append((x, value, estimate.low, estimate.high))
+        elif estimate.low is not None and estimate.high is not None:
+            ax.plot([x, x], [estimate.low, estimate.high], color=look["color"], lw=1, ls=":")
         elif bound is not None:
             ax.plot([x], [bound], marker="_", ms=8, color=look["color"], linestyle="none")
             away = (0, -18 if estimate.low is None else 18)

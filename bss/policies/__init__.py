@@ -33,6 +33,7 @@ POLICIES: Registry[Policy] = Registry(
         "theory": Theory(),
     },
     Policy,
+    ("basis", "tokens", "limits"),
 )
 
 

@@ -3,8 +3,10 @@
 import math
 from typing import Any
 
+from bss.cells import estimate
 from bss.laws import TableFit
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.es.values import ASKED
+from bss.laws.fitting.estimate import UNIDENTIFIED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
 from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
@@ -23,41 +25,12 @@ def short_answer(results: Reported) -> list[str]:
         noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
         answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
-    if results.schedule is not None:
-        answers.append(_optimal_batch(results, results.schedule["law"]))
+    answers.append(_optimal_batch(results))
     if "" in results.comparisons:
         answers.append(_best_law(results.comparisons[""]))
     if results.table_fit is not None and results.table_fit.status == "converged":
         answers.append(_final_batch(results.table_fit))
     return [answer for answer in answers if answer]
-
-
-def interval_text(estimate: Estimate) -> str:
-    """A value with its interval, the interval or a bound alone, or a dash.
-
-    Examples:
-        >>> interval_text(Estimate(4.2, 3.9, 4.6)), interval_text(Estimate(None, None, 2215.4))
-        ('4.2 (3.9 to 4.6)', '< 2,220')
-    """
-    value, low, high = (
-        x if x is None else digits(x) for x in (estimate.value, estimate.low, estimate.high)
-    )
-    interval = f"{low} to {high}" if low and high else None
-    if value:
-        return f"{value} ({interval})" if interval else value
-    bounds = [f"{sign} {end}" for sign, end in ((">", low), ("<", high)) if end]
-    return interval or ", ".join(bounds) or "–"
-
-
-def digits(value: float) -> str:
-    """A value to three digits, with an exponent only where it is very large or small."""
-    return f"{rounded(value, 3):,}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
-
-
-def over(estimate: Estimate, unit: float) -> Estimate:
-    """The estimate in units of so much."""
-    value, low, high = (x and x / unit for x in (estimate.value, estimate.low, estimate.high))
-    return Estimate(value, low, high)
 
 
 def rounded(count: float, places: int = 4) -> int:
@@ -88,15 +61,13 @@ def unidentified(results: Reported) -> list[str]:
     """What the fits cannot tell, and why, a sentence for each reason."""
     targets: dict[tuple[str, str], list[str]] = {}
     for group, laws in results.fits.items():
-        for law, fit in laws.items():
-            where = f"by the {law} law{f', {group}' if group else ''}"
+        for fit in laws.values():
+            where = f"by {fit.voice}{f', {group}' if group else ''}"
             for target in fit.fits:
-                for name, estimate in target.batches.items():
-                    if estimate.value is None:
-                        why = estimate.note or target.status
-                        targets.setdefault((f"{name} {where}", why), []).append(
-                            f"{target.target_loss:g}"
-                        )
+                for name, batch in target.batches.items():
+                    if batch.value is None:
+                        key = f"{name} {where}", batch.note or target.status
+                        targets.setdefault(key, []).append(f"{target.target_loss:g}")
     lines = [
         f"{what} at {', '.join(losses)} nats: {_reason(why)}"
         for (what, why), losses in targets.items()
@@ -112,7 +83,7 @@ def unidentified(results: Reported) -> list[str]:
 
 
 def _reason(note: str) -> str:
-    return note.removeprefix("unidentified: ") or "the runs do not tell"
+    return note.removeprefix(UNIDENTIFIED) or "the runs do not tell"
 
 
 def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
@@ -190,24 +161,32 @@ def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
     )
 
 
-def _optimal_batch(results: Reported, law: str) -> str:
-    fit = results.fits.get("", {}).get(law)
+def _optimal_batch(results: Reported) -> str:
+    """The best batch at each target by the fit of the schedule, or by the one that was chosen."""
+    fits = results.fits.get("", {})
+    chosen = next((fit for fit in fits.values() if fit.choice != ASKED), None)
+    fit = fits.get((results.schedule or {}).get("law", ""), chosen)
     if fit is None:
         return ""
-    name, count = fit.law.name, len(fit.fits)
-    known = [
-        f"{digits(estimate.value)} at {target.target_loss:g}"
-        for target in fit.fits
-        if target.status == "converged" and (estimate := target.batches.get("B_opt"))
-        if estimate.value is not None
-    ]
+    says, count = fit.voice, len(fit.fits)
+    shown = ((target.shown("B_opt"), f"{target.target_loss:g}") for target in fit.fits)
+    at = [(best, loss) for best, loss in shown if best is not None]
+    if not at:
+        return f"B_opt is identified at none of {count} target losses by {says}."
+    known = [f"{estimate(best, digits=3)} at {loss}" for best, loss in at if best.value is not None]
     if not known:
-        return f"The {name} law identifies B_opt at none of {count} target losses."
+        texts = [
+            f"{estimate(best, digits=3)} at {loss}" for best, loss in at if best.low or best.high
+        ]
+        why = at[-1][0].note.removeprefix(UNIDENTIFIED)
+        bound = f"; in sequences it is {', '.join(texts)} nats" if texts else f": {why}"
+        return f"B_opt is identified at none of {count} target losses by {says}{bound}."
     rest = count - len(known)
     unknown = f"; at {rest} of {count} targets it is unidentified" if rest else ""
     return (
-        f"The batch that reaches a loss with the fewest tokens, B_opt by the {name} law, in "
-        f"sequences: {', '.join(known)} nats{unknown}.{_caution(results, name)}"
+        f"The batch that reaches a loss with the fewest tokens, B_opt by {says}, in sequences "
+        f"with {fit.level:.0%} intervals: {', '.join(known)} nats{unknown}."
+        f"{_caution(results, fit.name)}"
     )
 
 
@@ -219,10 +198,10 @@ def _final_batch(fit: TableFit) -> str:
     at = max(known, key=lambda at: (at.params, at.tokens))
     size, budget = (format_tokens(rounded(counted, 3)) for counted in (at.params, at.tokens))
     unit, noun = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
-    best = interval_text(over(at.batch, unit))
     return (
-        f"By final losses the best batch at N = {size} and D = {budget} tokens is {best} {noun}; "
-        f"of {count} model sizes and budgets, {len(known)} identify it, and this is the largest."
+        f"By final losses the best batch at N = {size} and D = {budget} tokens is "
+        f"{estimate(at.batch, unit, 3)} {noun}; of {count} model sizes and budgets, {len(known)} "
+        "identify it, and this is the largest."
     )
 
 
@@ -231,6 +210,8 @@ def _caution(results: Reported, law: str) -> str:
     comparison = results.comparisons.get("", {"table": [], "winner": ""})
     errors = {row["law"]: row["interior_loss"] for row in comparison["table"]}
     winner = comparison["winner"]
+    if law == "no":
+        return ""
     if law not in errors:
         return " This law could not be judged on left-out batches, so read it with care."
     if law == winner:

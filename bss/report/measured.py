@@ -5,7 +5,7 @@ Everything is made as the commands make it (points, fit es, fit curve, fit table
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -128,8 +128,17 @@ def _es_fits(
         if law.name not in fits:
             make = partial(fit_es, points, law, options=options)
             if fit := attempts.attempt(f"E(S), {law.name} law", make):
-                fits[law.name] = fit
+                fits[law.name] = fit if chosen is None else _without_best(fit)
     return chosen, fits
+
+
+def _without_best(fit: EsFit) -> EsFit:
+    """A fit beside the one that was chosen, which alone tells the best batch."""
+    targets = [
+        replace(at, S_opt=None, batches={n: x for n, x in at.batches.items() if n != "B_opt"})
+        for at in fit.fits
+    ]
+    return replace(fit, fits=tuple(targets))
 
 
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.cells import Table
+from bss.cells import Table, alike_text, estimate
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.plots.contenders import difference_text
 from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
-from bss.report.findings import digits, interval_text, over, peak_text, rounded
+from bss.report.findings import peak_text, rounded
 from bss.tables import loss_column
 from bss.units import format_tokens
 
@@ -54,17 +54,17 @@ def _range(values: Iterable[float], text: Callable[[float], str]) -> str:
 def batch_table(fits: Mapping[str, EsFit]) -> Table:
     """Critical batches of each law at each target loss, highest loss first."""
     ordered = sorted(fits.items(), key=lambda item: "B_opt" not in item[1].law.batches)
-    names = [(law, name) for law, fit in ordered for name in reversed(fit.law.batches)]
+    names = [(law, name) for law, fit in ordered for name in reversed(fit.fits[0].batches)]
     losses = sorted({f.target_loss for fit in fits.values() for f in fit.fits})[::-1]
     rows = []
     for loss in losses:
         row = [f"{loss:g}"]
         for law, name in names:
             target = next((f for f in fits[law].fits if f.target_loss == loss), None)
-            good = target is not None and target.status == "converged" and name in target.batches
-            row.append(interval_text(target.batches[name]) if target and good else "–")
+            row.append(estimate(target and target.shown(name), digits=3))
         rows.append(row)
-    return Table("", ["loss (nats)", *(f"{name}, {law}" for law, name in names)], rows)
+    titles = (f"{name}, {'no law' if law == 'no' else law}" for law, name in names)
+    return Table("", ["loss (nats)", *titles], rows)
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> Table:
@@ -83,7 +83,7 @@ def comparison_table(comparison: Mapping[str, Any]) -> Table:
 
 def parameter_table(fit: CurveFit) -> Table:
     """The parameters of a law of loss curves, with intervals."""
-    rows = [[name, interval_text(e), e.note] for name, e in fit.parameters.items()]
+    rows = [[name, estimate(e, digits=3), e.note] for name, e in fit.parameters.items()]
     return Table("", ["parameter", "value", "note"], rows)
 
 
@@ -93,10 +93,8 @@ def optima_table(fit: TableFit) -> Table:
     cells = {
         "N": lambda at: format_tokens(rounded(at.params)),
         "D (tokens)": lambda at: format_tokens(rounded(at.tokens)),
-        f"B_opt ({counted})": lambda at: interval_text(over(at.batch, unit)),
-        "within .005 nats of the best": lambda at: " to ".join(
-            "–" if x is None else digits(x / unit) for x in (at.wider.low, at.wider.high)
-        ),
+        f"B_opt ({counted})": lambda at: estimate(at.batch, unit, 3),
+        "within .005 nats of the best": lambda at: alike_text(at.wider, unit),
     }
     return Table.of("", fit.optima, cells)
 

@@ -46,6 +46,11 @@ class Rule:
         """What the setting lacks of what the rule needs."""
         return tuple(name for name in self.needs if getattr(setting, name) is None)
 
+    def beyond(self, setting: Setting) -> float:
+        """How many times the setting lies outside of what was fitted; 1 within it."""
+        ends = ((getattr(setting, name), *ends) for name, ends in self.fitted.items())
+        return max((max(low / value, value / high) for value, low, high in ends), default=1.0)
+
     def outside(self, setting: Setting) -> tuple[str, ...]:
         """A text for every attribute of the setting that lies outside of what was fitted."""
         return tuple(

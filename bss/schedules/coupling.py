@@ -13,17 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bss.errors import InputError, check
-from bss.registry import Registry
+from bss.registry import Registry, attempt
 
 LR_RULES: Registry[Callable[[float], float]] = Registry(
     "coupling lr",
     {"none": lambda ratio: 1.0, "sqrt": math.sqrt, "linear": lambda ratio: ratio},
     Callable,
+    ("ratio",),
 )
 DECAY_RULES: Registry[Callable[[float, float], float]] = Registry(
     "coupling weight_decay_rule",
     {"none": lambda ratio, factor: 1.0, "per_token": lambda ratio, factor: ratio / factor},
     Callable,
+    ("ratio", "factor"),
 )
 
 
@@ -53,22 +55,22 @@ class Coupling:
             B/B_ref, or a user's own.
         reference_batch: B_ref in sequences, the batch at which the scheduled rate and the weight
             decay are meant as given; needed by every rule but "none".
-        weight_decay: λ at the reference batch.
+        weight_decay: λ at the reference batch; without it 0, and nothing says that it is set.
         weight_decay_rule: "none" keeps λ. "per_token" keeps the shrinkage per token, lr·λ/B to
             first order in lr·λ, at what it is at B_ref with the scheduled rate:
             λ_B = λ · (B/B_ref) / (the factor on the rate) (derived here), which keeps the AdamW
             timescale B/(lr·λ) in tokens. Or a user's own.
-        beta1, beta2: per step, whatever the batch ...
+        beta1, beta2: per step, whatever the batch; without them .9 and .95, not said to be set ...
         beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
             beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
     """
 
     lr: str = "none"
     reference_batch: int | None = None
-    weight_decay: float = 0.0
+    weight_decay: float | None = None
     weight_decay_rule: str = "none"
-    beta1: float = 0.9
-    beta2: float = 0.95
+    beta1: float | None = None
+    beta2: float | None = None
     beta1_half_life: float | None = None
     beta2_half_life: float | None = None
 
@@ -82,12 +84,22 @@ class Coupling:
                 )
         if self.reference_batch is not None:
             check(self.reference_batch >= 1, "reference_batch", self.reference_batch, "1 or more")
-        check(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "0 or more")
+        decay = self.weight_decay or 0.0
+        check(0 <= decay < math.inf, "weight_decay", decay, "0 or more")
         for name in ("beta1", "beta2"):
-            beta, tokens = getattr(self, name), getattr(self, f"{name}_half_life")
+            beta, tokens = getattr(self, name) or 0.0, getattr(self, f"{name}_half_life")
             check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
             if tokens is not None:
                 check(0 < tokens < math.inf, f"{name}_half_life", tokens, "a positive count")
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Those of beta1, beta2 and weight_decay that were set, in this order."""
+        names = ("beta1", "beta2", "weight_decay")
+        values = vars(self)
+        return tuple(
+            n for n in names if values[n] is not None or values.get(f"{n}_half_life") is not None
+        )
 
     def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
         """The settings of a step of this batch, in sequences; `lr` is the rate before coupling.
@@ -102,15 +114,20 @@ class Coupling:
         tokens = batch * seq_len
         return Settings(
             lr=lr * factor,
-            beta1=_beta(self.beta1, self.beta1_half_life, tokens),
-            beta2=_beta(self.beta2, self.beta2_half_life, tokens),
-            weight_decay=self.weight_decay * DECAY_RULES[self.weight_decay_rule](ratio, factor),
+            beta1=_beta(self.beta1, 0.9, self.beta1_half_life, tokens),
+            beta2=_beta(self.beta2, 0.95, self.beta2_half_life, tokens),
+            weight_decay=(self.weight_decay or 0.0)
+            * DECAY_RULES[self.weight_decay_rule](ratio, factor),
         )
 
 
 def check_rules(lr: str, weight_decay: str) -> None:
-    """Refuses rules that are neither registered nor can be imported."""
-    _ = LR_RULES[lr], DECAY_RULES[weight_decay]
+    """Refuses rules that are neither registered nor can be imported, or give no factor."""
+    for rules, name, ones in ((LR_RULES, lr, (1.0,)), (DECAY_RULES, weight_decay, (1.0, 1.0))):
+        rule: Callable[..., float] = rules[name]
+        factor = name in rules or attempt(rules.kind, name, lambda: rule(*ones))  # noqa: B023
+        if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
+            raise InputError(f"{rules.kind}: {name} gives {factor!r} at 1; expected 0 or more")
 
 
 def idle_rules(
@@ -140,5 +157,6 @@ def half_life(beta: float, batch_tokens: int) -> float:
     return batch_tokens * math.log(0.5) / math.log(beta)
 
 
-def _beta(beta: float, half_life_tokens: float | None, tokens: int) -> float:
-    return beta if half_life_tokens is None else 2.0 ** (-tokens / half_life_tokens)
+def _beta(beta: float | None, usual: float, half_life_tokens: float | None, tokens: int) -> float:
+    per_step = usual if beta is None else beta
+    return per_step if half_life_tokens is None else 2.0 ** (-tokens / half_life_tokens)

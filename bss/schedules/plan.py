@@ -137,6 +137,28 @@ class Plan:
         settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
         return StepSpec(step, tokens, segment.batch, settings)
 
+    def unseen(self) -> list[str]:
+        """What is said of stages of the schedule beyond the budget, or shorter than their step.
+
+        Examples:
+            >>> resolve(BatchSchedule.parse("0:8 10K:64 11K:2 9M:4"), 1_000_000, 128).unseen()
+            ['stage 9M:4 lies beyond the 1M tokens: it is not trained', 'stage 10K:64 is shorter \
+than its step of 8,192 tokens']
+        """
+        beyond, short = [], []
+        ends = [*self.schedule.starts[1:], self.budget]
+        for first, end, batch in zip(
+            self.schedule.starts, ends, self.schedule.batches, strict=True
+        ):
+            stage, last = f"{format_tokens(first)}:{batch}", min(end, self.budget)
+            size, begin = batch * self.seq_len, max(first, self.start)
+            if first >= self.budget:
+                beyond.append(f"{stage} lies beyond the {format_tokens(self.budget)} tokens")
+            elif end > self.start and (last - begin < size or self.next_boundary(begin) >= last):
+                short.append(f"{stage} is shorter than its step of {size:,} tokens")
+        lines = [(beyond, ": it is not trained"), (short, "")]
+        return [f"stage {one[0]}{more}{_others(one)}" for one, more in lines if one]
+
     def to_dict(self) -> dict[str, Any]:
         """The plan for JSON: segments and totals."""
         totals = ("steps", "tokens", "remainder_tokens")
@@ -233,3 +255,8 @@ def _settings(
             f"rate: {lr:g} at {midpoint:,.0f} tokens; expected a finite one of 0 or more"
         )
     return coupling.settings(lr, batch, seq_len)
+
+
+def _others(lines: list[str]) -> str:
+    """How many more there are of what the first line says."""
+    return f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""

@@ -45,7 +45,7 @@ def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
 
 def _name(coupling: Coupling) -> str:
     tokens = coupling.beta2_half_life
-    return f"beta2 {coupling.beta2:g}" if tokens is None else f"beta2_half_life {tokens:,.10g}"
+    return f"beta2 {coupling.beta2 or 0:g}" if tokens is None else f"beta2_half_life {tokens:,.10g}"
 
 
 def _mend(coupling: Coupling, batch_tokens: int) -> str:

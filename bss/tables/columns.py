@@ -1,5 +1,7 @@
 """Columns of a user's table, checked; what is wrong is told with the file and the line."""
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -52,9 +54,23 @@ def numbers(
     if missing_ok and refused.any():
         refused &= frame[column].notna().to_numpy()
     for i in np.flatnonzero(refused)[:1]:
-        hint = "drop the rows after divergence" if "loss" in column else "write a finite number"
-        origin.refuse(i, f"{column} is {frame[column].iloc[i]}; {hint}")
+        value = frame[column].iloc[i]
+        origin.refuse(i, f"{column} is {value}; {_mend(column, str(value))}")
     return values
+
+
+def _mend(column: str, text: str) -> str:
+    """What to write in place of what is no finite number."""
+    if re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", text.strip()) and "loss" in column:
+        return f"write a decimal point, {text.strip().replace('.', '').replace(',', '.')}"
+    if "," in text:
+        return "write it without commas"
+    try:
+        diverged = not math.isfinite(float(text))
+    except ValueError:
+        return "write a finite number"
+    over = diverged and "loss" in column
+    return "drop the rows after divergence" if over else "write a finite number"
 
 
 def as_numbers(column: pd.Series) -> np.ndarray:
@@ -82,9 +98,9 @@ def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> 
     if values.dtype.kind == "f":
         refused |= values % 1 != 0
     for i in np.flatnonzero(refused)[:1]:
-        origin.refuse(
-            i, f"{column} is {frame[column].iloc[i]}; write a whole number of at least {least}"
-        )
+        below = " and below 2^63" if values[i] >= 2**63 else ""
+        value = frame[column].iloc[i]
+        origin.refuse(i, f"{column} is {value}; write a whole number of at least {least}{below}")
     return values.astype(np.int64)
 
 

@@ -168,9 +168,10 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
 def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:
     values, name = run[column].to_numpy(), run["run"].iloc[0]
     for i in np.flatnonzero(np.diff(values) <= 0)[:1]:
-        earlier, row = origin.row(int(run.index[i])), int(run.index[i + 1])
-        if values[i + 1] == values[i]:
-            reason = f"{column} {values[i]} of run {name} was given in {earlier}; drop one"
+        row, same = int(run.index[i + 1]), np.flatnonzero(values[: i + 1] == values[i + 1])
+        if len(same):
+            earlier = origin.row(int(run.index[same[0]]))
+            reason = f"{column} {values[i + 1]} of run {name} was given in {earlier}; drop one"
         else:
             reason = f"{column} {values[i + 1]} of run {name} follows {values[i]}; sort the rows"
         origin.refuse(row, reason)

@@ -19,6 +19,17 @@ from bss.tables.reading import Reading
 
 NAMES = ("run", "model", "commit", "registration")
 """Columns of text, though all of it may be digits."""
+_NO_TEXT = {
+    b"\x1f\x8b": "is compressed; unpack it with gunzip",
+    b"BZh": "is compressed; unpack it with bunzip2",
+    b"\xfd7zXZ": "is compressed; unpack it with unxz",
+    b"\x28\xb5\x2f\xfd": "is compressed; unpack it with unzstd",
+    b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save it as CSV",
+    b"PAR1": "is Parquet; name it .parquet",
+    b"\xff\xfe": "is in UTF-16; save it in UTF-8",
+    b"\xfe\xff": "is in UTF-16; save it in UTF-8",
+}
+"""By how a file begins that is no CSV, what to do with it."""
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
@@ -141,14 +152,38 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     """A frame, its names as they are written, and the lines of its rows."""
     numbered = [
         (number, line)
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1)
+        for number, line in enumerate(_text(path).splitlines(), 1)
         if line.strip() and not line.startswith("#")
     ]
+    _refuse_separators(path, numbered[0][1] if numbered else "")
     _refuse_ragged(path, numbered)
     names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in NAMES}
     text = io.StringIO("\n".join(line for _, line in numbered))
     frame = pd.read_csv(text, dtype=names, index_col=False)
     return frame, [number for number, _ in numbered[1:]]
+
+
+def _text(path: Path) -> str:
+    """A file's text, its line ends any; InputError where it is compressed or no UTF-8."""
+    with open(path, "rb") as file:
+        head = file.read(8)
+    for magic, mend in _NO_TEXT.items():
+        if head.startswith(magic):
+            raise InputError(f"{path}: {mend}")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no text in UTF-8; save it as CSV in UTF-8") from None
+
+
+def _refuse_separators(path: Path, header: str) -> None:
+    if not header:
+        raise InputError(f"{path}: has no rows; write at least one")
+    for name, separator in (("semicolons", ";"), ("tabs", "\t")):
+        if "," not in header and separator in header:
+            raise InputError(
+                f"{path}: its values have {name} between them; write commas, and decimal points"
+            )
 
 
 def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
@@ -159,6 +194,8 @@ def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
     widths = [len(values) for values in rows]
     for (number, _), width in zip(numbered, widths, strict=False):
         if width != widths[0]:
+            commas = "; a decimal comma separates, so write points" if width > widths[0] else ""
             raise InputError(
                 f"{path}, line {number}: {width} values for {widths[0]} columns; correct the line"
+                f"{commas}"
             )

@@ -22,11 +22,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 def cli() -> str:
     """Every subcommand's help."""
-    from bss.cli import _COMMANDS
+    from bss.cli import COMMANDS
 
     os.environ["COLUMNS"] = "80"
     parts = ["# Every command and option", "As `.venv/bin/bss COMMAND --help` prints it."]
-    for name, about in _COMMANDS.items():
+    for name, about in COMMANDS.items():
         parser = argparse.ArgumentParser(f"bss {name}", description=about)
         module = f"{name}_" if keyword.iskeyword(name) else name
         importlib.import_module(f"bss.cli.{module}").add_arguments(parser)

@@ -41,6 +41,14 @@ def test_the_verdict_is_no_surer_than_the_claims(ending):
     assert per_step.verdict == "undecided" and "beta2 0.95 per step" in per_step.why
 
 
+@pytest.mark.parametrize("params", [9e3, 2e6, 70e9])
+def test_of_another_size_it_is_not_known_and_published_runs_are_named(params):
+    found = growth("wsd", params=params)
+    assert (found.verdict, found.gain) == ("not known at this size", None)
+    assert "minimax-01 from 16.8M to 134M tokens in the first 41%" in found.why
+    assert growth("wsd", params=500e3).verdict == "no"
+
+
 def test_an_unknown_ending_is_refused():
     with pytest.raises(InputError, match="ending: 'linear' is unknown; choose one of wsd, cosine"):
         growth("linear")

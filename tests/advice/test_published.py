@@ -167,3 +167,23 @@ def test_what_is_known_follows_what_was_tested(params, tokens, by, known):
     assert one.steps == round(tokens / value) < half.steps
     assert (two.batch_tokens, four.batch_tokens) == (2 * value, 4 * value)
     assert "nothing was measured there" in found.narrow[0]
+
+
+def test_where_nobody_has_measured_there_is_no_batch():
+    far = Setting(70e9, 15e12, 8192)
+    found = advise(far, published(far))
+    assert (found.by, found.batch.value, found.spread, found.cost_of) == ("nobody", None, None, ())
+    assert found.first_line.startswith("nobody has measured this")
+    near = Setting(3e9, 3e11, 4096)
+    assert advise(near, published(near)).batch.value
+
+
+@pytest.mark.parametrize(
+    ("params", "tokens", "batch"), [(1.03e9, 3e12, 2**21), (1.06e8, 6e11, 2**20)]
+)
+def test_over_trained_models_are_unlike_all_sources(params, tokens, batch):
+    """TinyLlama 1.1B and SmolLM 135M trained with less than the interval holds."""
+    setting = Setting(params, tokens, 2048)
+    found = advise(setting, published(setting))
+    assert numbers(found.batch.low)[0] > batch
+    assert "unlike all sources" in found.notes[0] and "unlike all sources" in found.first_line

@@ -1,7 +1,10 @@
 """The README's three commands, as they stand there, on exports of a planted surface."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,3 +57,19 @@ def test_three_commands_make_a_page_of_exports(planted, exports, saved, capsys):
     page = (exports / "RUNS.html").read_text()
     assert reported.strip() == "report: RUNS.html"
     assert page.count("<svg") >= 4 and "ours-b16" in page
+
+
+@pytest.mark.slow
+def test_every_block_runs_in_a_fresh_shell(exports):
+    """In order, but for what `make` does; in a directory that has what the repository has."""
+    blocks = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(blocks) >= 4
+    for name in ("configs", "experiments", "results"):
+        (exports / name).symlink_to(README.parent / name)
+    (exports / ".venv").symlink_to(Path(sys.executable).parents[1])
+    script = "set -e\n" + "".join(block for block in blocks if not block.startswith("make"))
+    shell = {name: os.environ[name] for name in ("PATH", "HOME")}
+    done = subprocess.run(["bash", "-c", script], env=shell, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (exports / "fit.json").stat().st_size > 1000
+    assert "--step-batch-size-schedule" in done.stdout

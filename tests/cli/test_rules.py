@@ -46,7 +46,11 @@ def test_the_reference_is_scaled_and_what_cannot_be_is_told(capsys):
 def test_one_rule_and_a_ramp_at_the_budget(capsys):
     told = printed(capsys, *ASKED, "--rule", "zhang", "--ramp", "llama-3-405b")
     assert [entry["name"] for entry in told["rules"]] == ["zhang"]
-    assert told["ramp"] == {"name": "llama-3-405b", "batch": "0:4096 40384:8192 459935897:16384"}
+    ramp = told["ramp"]
+    assert ramp["name"] == "llama-3-405b" and ramp["batch"] == "0:4096 40384:8192 459935897:16384"
+    assert ramp["unseen"] == ["stage 0:4096 is shorter than its step of 4,194,304 tokens"]
+    small = [*ASKED[:4], "1M", *ASKED[5:], "--rule", "zhang", "--ramp", "llama-3-405b"]
+    assert "1M holds no step of 4096 sequences" in printed(capsys, *small)["ramp"]["unseen"][0]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bss.laws.fitting.estimate import Alike, of_valley
+from bss.laws.fitting.estimate import Alike, BestBatch, Estimate, of_valley, sure
 from bss.points.valley import Valley
 
 GRID = np.log(2.0) * np.linspace(-3, 9, 241)  # an eighth of the smallest batch to 8 times the last
@@ -63,3 +63,22 @@ def test_an_interval_too_wide_to_use_is_no_value():
     found = of_valley(grid)
     assert (grid.status, found.status) == ("identified", "too wide")
     assert found.value is None and found.low and found.high
+
+
+def test_a_batch_whose_interval_identifies_nothing_has_bounds_of_a_sequence_or_more():
+    wide = sure(Estimate(4.4, 3.8e-05, 7.2))
+    assert (wide.value, wide.low, wide.high) == (None, None, 7.2) and "factor of 10" in wide.note
+    assert sure(Estimate(4.4, 4.0, 45.0)).low == 4.0
+    narrow = Estimate(4.4, 3.8, 7.2)
+    assert sure(narrow) is narrow
+    below = of_valley(valley(-1.0, least=1.0), least=1.0)
+    assert (below.value, below.high) == (None, 1.0) and "≤ 1 sequences" in below.note
+
+
+def test_batches_as_good_hold_the_best_one_or_are_not_told():
+    spans = Alike(4, 16, 0.01), Alike(9, None, 0.1)
+    assert BestBatch(8.0, 6.0, 10.0, alike=spans).alike == spans[:1]
+    none = BestBatch(8.0, 6.0, 10.0, alike=spans).unknown("flat", "it is")
+    assert none.alike == () and none.within(0.01) is None and none.why == "it is"
+    clipped = BestBatch(3.0, 0.5, 9.0, alike=(Alike(0.2, 16, 0.01),)).at_least(1.0)
+    assert (clipped.low, clipped.within(0.01)) == (1.0, Alike(1.0, 16, 0.01))

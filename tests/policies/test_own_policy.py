@@ -64,7 +64,10 @@ def test_it_makes_the_schedule_on_the_command_line(own, capsys):
     ("options", "told"),
     [
         (("--policy", "mypolicy:LATER"), "no attribute 'LATER'"),
-        (("--policy", "mypolicy:NUMBER"), "mypolicy:NUMBER is int; expected Policy"),
+        (
+            ("--policy", "mypolicy:NUMBER"),
+            "mypolicy:NUMBER is int; expected a function of (basis, tok",
+        ),
         (("--policy", "mypolicy:nothing"), "gave None; expected a BatchSchedule"),
         (("--policy", "late-swich"), "did you mean 'late-switch'? choose one of follow-optimum"),
         (

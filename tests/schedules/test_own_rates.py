@@ -10,6 +10,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.exports import export
+from bss.exports.base import with_batches
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.plan import resolve
@@ -53,6 +54,7 @@ def test_what_a_rate_says_of_itself_is_true(rate, stable):
         without = ScheduleConfig(**{**vars(one), name: changed}).learning_rate(1.0)
         assert any(first(x) != without(x) for x in np.linspace(8, 99_992, 100)), name
     plan = resolve(one.batch, one.tokens, 16, rate=one.learning_rate(4e-3))
+    plan = with_batches(plan, (0, 20_480), (4, 8))  # which the export can follow
     code = code_of(export(plan, "huggingface"))
     steps = range(0, plan.steps, 7)
     found, wanted = [code.rate(s) for s in steps], [plan.at(s).settings.lr for s in steps]

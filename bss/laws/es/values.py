@@ -110,6 +110,12 @@ class TargetFit:
         batch = self.batches.get("B_opt")
         return batch if isinstance(batch, BestBatch) else None
 
+    def shown(self, name: str) -> Estimate | None:
+        """A batch that the law tells, if it converged here, or the runs by themselves."""
+        batch = self.batches.get(name)
+        own = isinstance(batch, BestBatch) and batch.source == self.vertex.source
+        return batch if own or self.status == "converged" else None
+
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form, with each of `batches` as a key of its own."""
         return plain | plain.pop("batches")
@@ -193,6 +199,11 @@ class EsFit(Fit):
         if self.choice == NONE_CHOSEN:
             return "no"
         return " + ".join(fit.law.name for fit in self.averaged)
+
+    @property
+    def voice(self) -> str:
+        """What says its best batches, for people."""
+        return "the runs' own valleys" if self.name == "no" else f"the {self.name} law"
 
     @property
     def error(self) -> float | None:

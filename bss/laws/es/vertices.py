@@ -13,7 +13,7 @@ from scipy import stats
 
 from bss.laws.es.design import Design
 from bss.laws.es.values import EsFit, OutlierRun, TargetFit
-from bss.laws.fitting.estimate import BestBatch, Estimate, Evidence, of_valley
+from bss.laws.fitting.estimate import BestBatch, Estimate, Evidence, of_valley, sure
 from bss.points.batch_means import BatchMeans
 from bss.points.valley import FEWEST, Valley, valleys
 
@@ -59,7 +59,7 @@ def best_at(rows: Design, target: float, valley: Valley | None, level: float) ->
         count = len(rows.reaching(target))
         why = f"unidentified: {count} batches reach this loss, a vertex needs {FEWEST}"
         return BestBatch(None, None, None, level, why, "too few", "vertex", (), Evidence(0))
-    return of_valley(valley, rises=ALIKE)
+    return of_valley(valley, rises=ALIKE, least=1.0)
 
 
 def outliers(rows: Design, target: float, valley: Valley | None, level: float) -> list[OutlierRun]:
@@ -114,7 +114,8 @@ def _beside(
 
 def asked_for(fit: EsFit) -> EsFit:
     """A law that was asked for, without a best batch where the runs have none."""
-    own = [(at, at.batches.get("B_opt")) for at in fit.fits]
+    fits = [_sure(at) for at in fit.fits]
+    own = [(at, at.batches.get("B_opt")) for at in fits]
     name = fit.law.name
     fits = [_with_best(at, obeyed(at.vertex, best, name)) if best else at for at, best in own]
     return replace(fit, fits=tuple(fits))
@@ -131,7 +132,7 @@ def agreed(fits: list[EsFit], valleys: dict[float, Valley | None]) -> EsFit:
         best, said = settled(at.vertex, mean if own else None, " + ".join(own))
         if said:
             warnings.append(f"target {at.target_loss:g}: {said}")
-        target = _with_best(at, best)
+        target = _with_best(_sure(at), best)
         if best.source == at.vertex.source:
             target = _measured(target, valleys[at.target_loss], fits[0].seq_len)
         targets.append(target)
@@ -163,9 +164,14 @@ def obeyed(vertex: BestBatch, by_law: Estimate, law: str) -> BestBatch:
     """B_opt of a law that was asked for; none where the least is at an end, or nowhere."""
     if vertex.status in ("end", "flat"):
         return replace(vertex, source=law)
-    status = "identified" if by_law.value is not None else "too wide"
     numbers = {name: getattr(by_law, name) for name in ("value", "low", "high", "note")}
+    status = "identified" if by_law.value is not None else "too wide"
     return replace(vertex, status=status, source=law, **numbers)
+
+
+def _sure(at: TargetFit) -> TargetFit:
+    """A target's fit without the batches whose intervals identify nothing."""
+    return replace(at, batches={name: sure(one) for name, one in at.batches.items()})
 
 
 def _with_best(at: TargetFit, best: BestBatch) -> TargetFit:

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from bss.laws.final_loss.cells import Cell
-from bss.laws.final_loss.elsewhere import LAW, VERTICES, Elsewhere, at_least
-from bss.laws.final_loss.fitted import ALIKE, MeanLaw
+from bss.laws.final_loss.elsewhere import LAW, VERTICES, Elsewhere
+from bss.laws.final_loss.fitted import MeanLaw
 from bss.laws.final_loss.left_out import LeftOut
 from bss.laws.final_loss.together import Together, together
 from bss.laws.fitting.bootstrap import rms
@@ -67,13 +67,12 @@ def best_batches(
     pairs = [(at, one.valley) for at, one in zip(posterior, cells, strict=True) if one.valley]
     outside = [_outside(at, valley.ends) for at, valley in pairs]
     is_inside = bool(outside) and float(np.mean(outside)) < HALF
-    known = reach if is_inside else None, len(sharp), level
+    known = reach if is_inside else None, len(sharp), level, least
     batches = [_of_cell(*pair, *known) for pair in zip(cells, posterior, strict=True)]
     with_alike = []
     for best, law, one in zip(batches, laws, cells, strict=True):
-        own = () if best.value else best.alike
-        alike = own or law.alike(one.params, one.tokens, best.value)
-        with_alike.append(replace(best, alike=at_least(alike, least)))
+        alike = law.alike(one.params, one.tokens, best.value) if best.value else ()
+        with_alike.append(replace(best, alike=alike).at_least(least))
     return elsewhere, with_alike
 
 
@@ -104,6 +103,7 @@ def _of_cell(
     reach: tuple[float, float] | None,
     vertices: int,
     level: float,
+    least: float,
 ) -> BestBatch:
     """The best batch of a cell by all that is known.
 
@@ -113,6 +113,7 @@ def _of_cell(
         reach: of the batches of a table whose best ones are among them.
         vertices: of the table.
         level: of the interval.
+        least: tokens of the smallest batch there is.
     """
     x, weight = at
     total = np.cumsum(weight)
@@ -138,7 +139,7 @@ def _of_cell(
         return best
     curve = np.interp(x, cell.valley.log_batch, cell.valley.curve)
     valley = replace(cell.valley, log_batch=x, weight=weight, curve=curve)
-    both = of_valley(valley, rises=ALIKE, unit="tokens")
+    both = of_valley(valley, unit="tokens", least=least)
     if both.value is not None and reach is None and not too_wide(both):
         why = "most best batches of the table are not among those measured"
         both = both.beyond(why, "tokens", small=cell.valley.below >= cell.valley.above)

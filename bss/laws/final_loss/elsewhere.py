@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bss.laws.final_loss.fitted import MeanLaw
+from bss.laws.final_loss.fitted import ALIKE, MeanLaw
 from bss.laws.fitting.estimate import Alike, BestBatch, Evidence, tails
 
 VERTICES, LAW = "power law of the vertices", "law of losses"
@@ -48,7 +48,7 @@ class CellOptimum:
     Attributes:
         params, tokens: N and D.
         batch: B_opt; None where it is unidentified, with the reason, and a bound if any.
-        given_up: per measured batch, the loss above that of B_opt by the law.
+        given_up: per measured batch, the loss above that of B_opt by the law; empty without one.
     """
 
     params: float
@@ -57,14 +57,14 @@ class CellOptimum:
     given_up: dict[float, float]
 
     @property
-    def indifference(self) -> Alike:
-        """Batches within .003 nats of the best."""
-        return self.batch.alike[0]
+    def indifference(self) -> Alike | None:
+        """Batches within .003 nats of the best; None where that is not told."""
+        return self.batch.within(ALIKE[0])
 
     @property
-    def wider(self) -> Alike:
-        """Batches within .005 nats of the best."""
-        return self.batch.alike[1]
+    def wider(self) -> Alike | None:
+        """Batches within .005 nats of the best; None where that is not told."""
+        return self.batch.within(ALIKE[1])
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON has no numbers for keys."""
@@ -111,7 +111,7 @@ class Elsewhere:
         if self.power is None or self.source == LAW:
             if not inside:
                 why = "the loss falls to the end of the search"
-                return replace(best, alike=law.alike(params, tokens)).unknown("end", why)
+                return best.unknown("end", why)
             logs = np.log(np.clip(drawn, law.batches[0] / 100, 100 * law.batches[1]))
             centre, spread = float(np.log(by_law)), np.hypot(self.misfit, self.shared)
         else:
@@ -121,8 +121,8 @@ class Elsewhere:
             spread = np.hypot(self.shared, np.sqrt(apart))
         low, high = _widened(np.quantile(logs, tails(level)), centre, float(spread), level)
         low, value, high = np.exp([low, centre, high]).tolist()
-        alike = at_least(law.alike(params, tokens, float(np.exp(centre))), least)
-        return replace(best, value=value, low=low, high=high, alike=alike)
+        alike = law.alike(params, tokens, value)
+        return replace(best, value=value, low=low, high=high, alike=alike).at_least(least)
 
 
 def _widened(ends: np.ndarray, centre: float, spread: float, level: float) -> tuple[float, float]:
@@ -131,9 +131,3 @@ def _widened(ends: np.ndarray, centre: float, spread: float, level: float) -> tu
     low, high = ends
     below, above = np.hypot(centre - low, more), np.hypot(high - centre, more)
     return centre - float(below), centre + float(above)
-
-
-def at_least(alike: tuple[Alike, ...], least: float) -> tuple[Alike, ...]:
-    """The batches as good, none below one sequence."""
-    ends = [(one.low and max(one.low, least), one.high and max(one.high, least)) for one in alike]
-    return tuple(Alike(*pair, one.rise) for pair, one in zip(ends, alike, strict=True))

@@ -98,7 +98,8 @@ def _assembled(
     sizes = np.log([[one.params, one.tokens] for one in cells])
     at_cells, least = [laws[use] for use in uses(sizes, sizes)], points.seq_len or 1.0
     elsewhere, best = best_batches(cells, at_cells, left_out, reach, level, least)
-    lost = [_given_up(points, i, law) for i, law in enumerate(at_cells)]
+    known = enumerate(zip(at_cells, best, strict=True))
+    lost = [_given_up(points, i, law) if at.value else {} for i, (law, at) in known]
     pairs = zip(cells, best, lost, strict=True)
     converged = all(mean.fits[name].converged[0] for name in fitted)
     return TableFit(

@@ -141,12 +141,12 @@ class MeanLaw:
         each = [one.losses(one.theta, params, tokens, self._grid) for one in self.forms]
         return np.array([_least(self._grid, losses) for losses in each])
 
-    def alike(self, params: float, tokens: float, at: float | None = None) -> tuple[Alike, ...]:
-        """The batches as good as the best, by `ALIKE`; about a best batch `at`, if it is given."""
+    def alike(self, params: float, tokens: float, at: float) -> tuple[Alike, ...]:
+        """The batches as good as the best one `at`, by `ALIKE`; none by a law without a best."""
         batch, loss, best = self.valley(params, tokens)
-        if at is not None and 0 < best < np.inf:
-            batch = batch * (at / best)
-        spans = []
+        if not 0 < best < np.inf:
+            return ()
+        batch, spans = batch * (at / best), []
         for nats in ALIKE:
             above = loss - loss.min() - nats
             near = np.flatnonzero(above <= 0)

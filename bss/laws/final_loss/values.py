@@ -96,7 +96,7 @@ class LossPrediction:
     Attributes:
         loss: in nats, with the interval of a new run.
         best_batch: B_opt there in tokens with the batches as good, or why it has no value.
-        given_up: the loss above that of B_opt, in nats.
+        given_up: the loss above that of B_opt, in nats; None where B_opt has no value.
         form: which forms said it, with their weights.
         beyond: how many times outside what was measured, by size; empty inside.
         error: root mean square error at left-out runs of this kind, in nats.
@@ -104,7 +104,7 @@ class LossPrediction:
 
     loss: Estimate
     best_batch: BestBatch
-    given_up: float
+    given_up: float | None
     form: str
     beyond: dict[str, float]
     error: float | None
@@ -228,11 +228,12 @@ class TableFit(Fit):
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
         error = max(errors) if errors else None
-        scatter = max([law.scatter, *errors])
+        scatter, best = max([law.scatter, *errors]), self.best_batch(params, tokens)
+        lost = float(law.given_up(params, tokens, np.asarray(batch_tokens, float)))
         return LossPrediction(
             loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
-            best_batch=self.best_batch(params, tokens),
-            given_up=float(law.given_up(params, tokens, np.asarray(batch_tokens, float))),
+            best_batch=best,
+            given_up=lost if best.value is not None else None,
             form=law.text,
             beyond=beyond,
             error=error,

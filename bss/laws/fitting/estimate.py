@@ -3,6 +3,7 @@
 All are values: what fits give, and pages, tables, JSON, advice and schedules print and read back.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from bss import values, version
+from bss.cells import number
 from bss.errors import InputError, check
 
 if TYPE_CHECKING:
     from bss.points.valley import Valley  # what a fit was made with, which reading it does not load
 
+UNIDENTIFIED = "unidentified: "
 Status = Literal["identified", "end", "flat", "one rate", "too wide", "too few"]
 
 
@@ -55,6 +58,14 @@ def too_wide(estimate: Estimate) -> bool:
     return not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0)
 
 
+def sure(batch: Estimate, least: float = 1.0) -> Estimate:
+    """A batch, without its value where its interval identifies nothing; no bound below `least`."""
+    if batch.value is None or not too_wide(batch):
+        return batch
+    low = batch.low if (batch.low or 0.0) > least else None
+    return replace(batch, value=None, low=low, note=f"{UNIDENTIFIED}{SPANS}")
+
+
 @dataclass(frozen=True)
 class Alike:
     """Batches within so much of the best, in nats or in log tokens; None where it has no end."""
@@ -88,7 +99,7 @@ class BestBatch(Estimate):
     Attributes:
         status: "identified", or why it has no value.
         source: what says it: "vertex", "power law of the vertices" or the name of a law.
-        alike: batches as good.
+        alike: batches as good; none are told where no best one is, or where they do not hold it.
         evidence: what it rests on.
     """
 
@@ -97,23 +108,49 @@ class BestBatch(Estimate):
     alike: tuple[Alike, ...] = ()
     evidence: Evidence = field(default_factory=lambda: Evidence(0))
 
+    def __post_init__(self) -> None:
+        spans = ((one, one.low or 0.0, one.high or math.inf) for one in self.alike)
+        held = tuple(one for one, low, high in spans if low <= (self.value or -1) <= high)
+        object.__setattr__(self, "alike", held)
+
+    def at_least(self, least: float) -> "BestBatch":
+        """With no batch below the smallest there is, one sequence."""
+        ends = {name: getattr(self, name) for name in ("value", "low", "high")}
+        spans = [(one.low and max(one.low, least), one.high and max(one.high, least), one.rise)
+                 for one in self.alike]  # fmt: skip
+        clipped = {name: end and max(end, least) for name, end in ends.items()}
+        return replace(self, **clipped, alike=tuple(Alike(*span) for span in spans))
+
+    def within(self, rise: float) -> Alike | None:
+        """Batches up to so much above the best; None where they are not told."""
+        return next((one for one in self.alike if one.rise == rise), None)
+
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The JSON form; it always has a note."""
         return plain
 
     def unknown(self, status: Status, why: str) -> "BestBatch":
         """Without a value; a bound is the end of the interval on the side that is told."""
-        return replace(self, value=None, status=status, note=f"unidentified: {why}")
+        return replace(self, value=None, status=status, note=f"{UNIDENTIFIED}{why}")
+
+    @property
+    def why(self) -> str:
+        """Why there is no value, for people; empty where there is one."""
+        return self.note.removeprefix(UNIDENTIFIED)
 
     def beyond(self, why: str, unit: str, *, small: bool) -> "BestBatch":
         """Only a bound: below the small batches that were measured, or above the large ones."""
-        bound = f"B_opt ≤ {self.high:.3g}" if small else f"B_opt ≥ {self.low:.3g}"
+        bound = f"B_opt ≤ {number(self.high, 3)}" if small else f"B_opt ≥ {number(self.low, 3)}"
         side = replace(self, low=None) if small else replace(self, high=None)
         return side.unknown("end", f"{why}: {bound} {unit}")
 
 
 def of_valley(
-    valley: "Valley", *, rises: tuple[float, ...] = (), unit: str = "sequences"
+    valley: "Valley",
+    *,
+    rises: tuple[float, ...] = (),
+    unit: str = "sequences",
+    least: float = 0.0,
 ) -> BestBatch:
     """What one valley says by itself.
 
@@ -121,8 +158,9 @@ def of_valley(
         valley: of losses, or of tokens to a target.
         rises: above the least up to which batches are as good.
         unit: of its batches, for people.
+        least: the smallest batch there is, one sequence.
     """
-    low, high = valley.interval
+    low, high = (max(end, least) for end in valley.interval)
     smallest, largest = valley.ends
     alike = tuple(_alike(valley, rise) for rise in rises)
     evidence = Evidence(

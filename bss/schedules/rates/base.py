@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.registry import attempt
 
 SETTINGS = ("tokens", "warmup", "decay", "shape", "floor")
 """What a rate may take of a `ScheduleConfig`: where the run stops, and lengths, in tokens."""
@@ -88,7 +89,7 @@ class LearningRate:
             InputError: it cannot be made, or is no finite number of 0 or more somewhere.
         """
         given = {key: settings[key] for key in self.takes}
-        rate = _in_one_line(name, lambda: self.make(peak, **given))
+        rate = attempt("rate", name, lambda: self.make(peak, **given))
         if not callable(rate):
             raise InputError(
                 f"rate: {name} makes {type(rate).__name__}; expected a function of the tokens"
@@ -128,7 +129,7 @@ class OwnRate:
         # On an accelerator the answer would wait for the steps that are being done there.
         on_host: AbstractContextManager[Any] = jax.default_device("cpu") if jax else nullcontext()
         with on_host:
-            value = _in_one_line(self.name, lambda: np.asarray(self.rate(count), float)[()])
+            value = attempt("rate", self.name, lambda: np.asarray(self.rate(count), float)[()])
         good = np.isfinite(value) & (value >= 0)
         if not np.all(good):
             at, bad = (np.broadcast_to(x, np.shape(good))[~good].flat[0] for x in (count, value))
@@ -160,14 +161,3 @@ def _taken(field: str, function: Callable[..., Any], first: int) -> tuple[str, .
                 f"rate: {field} takes {parameter}; expected some of {', '.join(SETTINGS)}"
             )
     return tuple(p.name for p in parameters[first:] if p.name in SETTINGS)
-
-
-def _in_one_line(name: str, ask: Callable[[], Any]) -> Any:
-    """What a user's function answers; how it fails is told in one line."""
-    try:
-        return ask()
-    except InputError:
-        raise
-    except Exception as error:  # a user's function may fail in any way
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"rate: {name} fails ({reason}); correct it") from None

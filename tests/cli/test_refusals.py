@@ -1,0 +1,332 @@
+"""What a stranger may do wrong, by command: one line, a status, and no file the worse for it."""
+
+import errno
+import gzip
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from bss.cli import COMMANDS, main
+
+HEAD = "run,batch,seq_len,step,loss\n"
+ROWS = [f"a,4,64,{10 * i},{3 + 10 / i:.3f}" for i in range(1, 9)]
+GOOD = HEAD + "\n".join(ROWS) + "\n"
+
+TABLES = {
+    "missing.csv": (None, "no such"),
+    "empty.csv": (b"", "no rows"),
+    "header.csv": (HEAD.encode(), "no rows|no column"),
+    "cut.csv": (GOOD[:-9].encode(), r"line 9: [34] values for 5 columns"),
+    "picture.csv": (b"\x89PNG\r\n\x1a\n\xff\xfe", "no text in UTF-8"),
+    "zipped.csv": (gzip.compress(GOOD.encode()), "unpack it with gunzip"),
+    "parquet.csv": (b"PAR1PAR1", "name it .parquet"),
+    "text.parquet": (GOOD.encode(), "cannot be read as CSV or Parquet"),
+    "utf16.csv": (GOOD.encode("utf-16"), "save it in UTF-8"),
+    "semicolons.csv": (GOOD.replace(".", ",").replace(",", ";").encode(), "write commas"),
+    "commas.csv": (GOOD.replace(".", ",").encode(), "write points"),
+}
+RUNS = {
+    "comma.csv": (GOOD.replace("13.000", '"13,000"').encode(), "decimal point, 13.000"),
+    "units.csv": (GOOD.replace("13.000", "13nats").encode(), "loss is 13nats; write a finite"),
+    "nan.csv": (GOOD.replace("13.000", "NaN").encode(), "after divergence"),
+    "again.csv": ((GOOD + ROWS[2] + "\n").encode(), "given in line 4; drop one"),
+    "back.csv": ((HEAD + "\n".join(ROWS[::-1]) + "\n").encode(), "sort the rows"),
+    "huge.csv": (GOOD.replace(",10,", ",1e30,").encode(), "step is 1e.30; .* below 2.63"),
+    "no_run.csv": (GOOD.replace("run,", "name,").encode(), "no column run"),
+}
+FITS = {
+    "missing.json": (None, "no such file"),
+    "empty.json": (b"", "is not JSON"),
+    "cut.json": (b'{"kind": "es", "la', "is not JSON"),
+    "list.json": (b"[1]", "no JSON object"),
+    "binary.json": (b"\xff\xfe\x00", "cannot be read"),
+    "zipped.json": (gzip.compress(b"{}"), "cannot be read"),
+    "other.json": (b'{"kind": "power"}', "no fit"),
+    "damaged.json": (b'{"kind": "curve"}', "damaged|lacks|reads fits of kind"),
+}
+CONFIGS = {
+    "missing.json": (None, "no such file"),
+    "cut.json": (b'{"run": {"mod', "is not JSON"),
+    "list.json": (b"[1]", "no JSON object"),
+    "binary.json": (b"\xff\xfe\x00", "cannot be read"),
+    "unknown.json": (b'{"model": {}}', 'expected {"run"|model is not a field|known keys|did you'),
+}
+OF_TABLES = {
+    "points": "points {}",
+    "fit es": "fit es {} --resamples 10",
+    "fit curve": "fit curve {} --resamples 10",
+    "report": "report {} -o page.html",
+}
+OF_OTHER_TABLES = {"fit critical": "fit critical {}", "fit table": "fit table {}"}
+OF_FITS = {
+    "predict": "predict --from {} --loss 2",
+    "schedule": "schedule --from {} --tokens 1M",
+    "advise": "advise --params 85M --tokens 2.5B --seq-len 1024 --from {}",
+    "register": "register NAME --from {} --batch 8 --tokens 1M --ids a --predictions .",
+}
+OF_CONFIGS = {
+    "train": "train {}",
+    "sweep": "sweep {} --dry-run",
+    "compile": "compile {} --on cpu:1",
+}
+
+PLAN = "plan --tokens 10M --seq-len 128 --batch 0:8 --lr 4e-3"
+RULES = "rules --params 85M --tokens 2.5B --seq-len 1024"
+ADVISE = "advise --params 85M --tokens 2.5B --seq-len 1024"
+RISK = "theory risk --source .3 --capacity 4 --data 2^10 --batch 2"
+LINES = [
+    (PLAN.replace("10M", "10 M"), "unrecognized"),
+    (PLAN.replace("10M", "10MB"), "--tokens: '10MB'"),
+    (PLAN.replace("10M", "1,5M"), "--tokens: '1,5M'"),
+    (PLAN.replace("10M", "nan"), "--tokens"),
+    (PLAN.replace("10M", "1e60"), "--tokens"),
+    (PLAN.replace("10M", "''"), "--tokens"),
+    (PLAN.replace("128", "2K"), "--seq-len"),
+    (PLAN.replace("0:8", "0:8;2M:16"), "batch"),
+    (PLAN.replace("0:8", "'0:8 2M:16 2M:32'"), "increasing"),
+    (PLAN.replace("0:8", "8.5"), "batch"),
+    (PLAN.replace("0:8", "99999999999999999999"), "batch"),
+    (PLAN.replace("4e-3", "4e-3,"), "--lr"),
+    (PLAN.replace("4e-3", "0,004"), "--lr"),
+    (PLAN + " --lr-coupling os:system", "fails .TypeError"),
+    (PLAN + " --lr-coupling os:getpid", r"expected a function of \(ratio\)"),
+    (PLAN + " --lr-coupling math:tau", r"float; expected a function of \(ratio\)"),
+    (PLAN + " --lr-coupling builtins:exit", "fails .SystemExit"),
+    (PLAN + " --lr-coupling operator:neg", "gives -1.0 at 1"),
+    (PLAN + " --rate os:system", "expected LearningRate"),
+    (PLAN + " --rate nowhere:x", "cannot be imported"),
+    (PLAN + " --rate wdd", "did you mean 'wsd'"),
+    (PLAN + " --export os:system", "expected Export"),
+    (PLAN + " --export maxtex", "did you mean 'maxtext'"),
+    (PLAN + " --approximate", "name the trainer by --export"),
+    (PLAN + " --beta2 1.5", "beta2"),
+    (PLAN + " --beta2 nan", "beta2"),
+    (PLAN + " --beta2 .9 --beta2-half-life 1M", "leave one of them out"),
+    (PLAN + " --weight-decay -1", "weight_decay"),
+    (PLAN + " --weight-decay 10%", "--weight-decay"),
+    (PLAN + " --plot plan.gif", ".png, .svg or .pdf"),
+    (PLAN + " --plot nowhere/plan.png", "No such file"),
+    (RULES + " --rule os:system", "expected Rule"),
+    (RULES + " --rule kaplam", "did you mean 'kaplan'"),
+    (RULES + " --ramp llama", "llama"),
+    (RULES + " --to 512K", "--batch-tokens"),
+    (RULES.replace("85M", "85m parameters"), "unrecognized"),
+    (RULES.replace("85M", "-5"), "--params"),
+    (RULES.replace("2.5B", "2,5B"), "--tokens"),
+    (ADVISE + " --rule os:path", "expected Rule"),
+    (ADVISE + " --beta2 2", "--beta2"),
+    (ADVISE + " --ending slow", "--ending"),
+    (ADVISE + " --total-params 90M", "one of them"),
+    (ADVISE.replace("--params 85M", "--total-params 90M"), "--vocab"),
+    ("models --seq-len many", "--seq-len"),
+    ("models --vocab-size -1", "vocab"),
+    (RISK.replace("2^10", "2^99"), "--data"),
+    (RISK.replace("2^10", "1,000"), "--data"),
+    (RISK.replace(".3", "nan"), "source"),
+    (RISK.replace("--capacity 4", "--capacity .5"), "capacity"),
+    (RISK.replace("--batch 2", "--batch 0"), "batch"),
+    ("theory", "WHAT"),
+    ("fit", "LAW"),
+    ("fit power RUNS.csv", "power"),
+    ("fit es good.csv --law os:system", "expected Law"),
+    ("fit es good.csv --targets 1,9;1,8", "targets"),
+    ("fit es good.csv --resamples 3", "--resamples 3"),
+    ("fit critical good.csv --unit tons", "--unit"),
+    ("points good.csv --targets low", "targets"),
+    ("points good.csv --smooth 10ms", "--smooth"),
+    ("points good.csv --columns loss=nll", "nll"),
+    ("points", "required"),
+    ("import os:system good.csv -o out.csv", "expected Importer"),
+    ("import auto good.csv -o good.csv", "one of the logs|not recognised"),
+    ("import auto nowhere -o out.csv", "nowhere"),
+    ("import auto zipped.csv -o out.csv", "compressed"),
+    ("import auto empty.csv -o out.csv", "empty.csv"),
+    ("import wandb picture.csv -o out.csv", "picture.csv"),
+    ("import auto good.csv -o out.xlsx", "not recognised|.csv or .parquet|.parquet or .csv"),
+    ("import auto good.csv", "--out"),
+    ("import auto good.csv -o out.csv --batch four", "batch|not recognised"),
+    ("runs nowhere", "nowhere"),
+    ("runs good.csv", "good.csv"),
+    ("runs", "required"),
+    ("report nowhere", "nowhere"),
+    ("score nothing --runs .", "nothing"),
+    ("score nothing --runs nowhere", "nothing"),
+    ("register NAME --from damaged.json --ids a", "damaged|lacks"),
+    ("schedule --from damaged.json", "--tokens"),
+    ("schedule --from missing.json --tokens 1M --policy os:system", "no such file"),
+    ("sweep nowhere.py", "no such config"),
+    ("sweep os:system", "no such config"),
+    ("compile --config nowhere.py:gpu --on h100:1", "no such file"),
+    ("compile good.csv --on h100:1 --config a.py", "one of them"),
+    ("train", "required"),
+    ("train missing.json --processes many", "--processes"),
+    ("plant", "invalid choice"),
+    ("", "required"),
+]
+
+
+def pairs():
+    """Every command line, and what its line says."""
+    for files, commands in ((TABLES, {**OF_TABLES, **OF_OTHER_TABLES}), (RUNS, OF_TABLES)):
+        for line in commands.values():
+            yield from ((line.format(file), says) for file, (_, says) in files.items())
+    for files, commands in ((FITS, OF_FITS), (CONFIGS, OF_CONFIGS)):
+        for line in commands.values():
+            yield from ((line.format(file), says) for file, (_, says) in files.items())
+    yield from LINES
+
+
+PAIRS = [pair for pair in pairs() if pair[0] != "fit curve nan.csv --resamples 10"]  # it is taken
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wrong")
+    for name, (text, _) in {**TABLES, **RUNS, **FITS, **CONFIGS}.items():
+        if text is not None:
+            (folder / name).write_bytes(text)
+    (folder / "good.csv").write_text(GOOD)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    """Leaves the signals of the test process alone."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+
+def state(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def one_line(line, capsys) -> str:
+    try:
+        status = main(shlex.split(line))
+    except SystemExit as left:  # how argparse leaves
+        status = left.code
+    out, error = capsys.readouterr()
+    assert (status, out) == (2, ""), (line, out, error)
+    assert error.startswith("bss") and error.endswith("\n")
+    assert error.count("\n") == 1 and len(error) < 700, error
+    return error
+
+
+def test_there_are_at_least_150_of_them():
+    assert len({line for line, _ in PAIRS}) >= 150
+
+
+@pytest.mark.parametrize(("line", "says"), PAIRS)
+def test_bad_input_is_one_line_and_harms_no_file(line, says, folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = state(folder)
+    error = one_line(line, capsys)
+    assert re.search(says, error), error
+    assert state(folder) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_closed_output_is_one_line(command, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main([command, "--json"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"bss {command}: standard output is closed; send it to")
+    assert error.count("\n") == 1
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main([command]) == 2
+    sys.stderr.close()
+
+
+class Full:
+    """Output on a disk that is full."""
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    flush = isatty = lambda self: None
+
+
+@pytest.mark.parametrize(
+    "line", [PLAN, RULES, ADVISE, RISK, "models --json", PLAN + " --export csv"]
+)
+def test_a_full_disk_is_one_line(line, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert main(shlex.split(line)) == 2
+    said = "No space left on device; make room, and run it again\n"
+    assert capsys.readouterr().err == f"bss {line.split()[0]}: {said}"
+
+
+def test_what_a_library_says_of_a_full_disk_is_one_line(capsys, monkeypatch):
+    def full(*_, **__):
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise ValueError("trace\n" * 20_000) from error
+
+    monkeypatch.setattr("bss.models.sizes.table", full)
+    assert main(["models"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "more memory"),
+        (EOFError(), "no answer"),
+        (PermissionError(13, "No", "x"), "x"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(error, says, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("bss.models.sizes.table", fail)
+    assert says in one_line("models", capsys)
+
+
+def test_a_mistake_of_ours_is_raised(monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("bss.models.sizes.table", fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["models"])
+
+
+def test_an_interrupt_is_one_line_in_every_command(capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    for command in COMMANDS:
+        assert main([command]) == 130
+        error = capsys.readouterr().err
+        assert error == f"bss {command}: interrupted; no file is half-written: run it again\n"
+
+
+def test_a_process_that_is_interrupted_leaves_with_130(tmp_path):
+    """It waits for a pipe that is opened for it, so that it is known where it is."""
+    os.mkfifo(tmp_path / "fit.json")
+    command = [sys.executable, "-m", "bss", *shlex.split(f"{ADVISE} --from {tmp_path}/fit.json")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with open(tmp_path / "fit.json", "w"):
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate()
+    assert process.returncode == 130
+    assert error == "bss advise: interrupted; no file is half-written: run it again\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "says"),
+    [(">&-", 2, "is closed"), ("| head -c 1", 0, None), (">&- 2>&-", 2, None)],
+)
+def test_processes_whose_output_is_gone(end, status, says, tmp_path):
+    command = f"set -o pipefail; {sys.executable} -m bss {PLAN} --export csv {end}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == status
+    assert says in done.stderr if says else not done.stderr
+    assert done.stderr.count("\n") == (says is not None)
