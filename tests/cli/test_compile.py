@@ -1,6 +1,7 @@
 """bss compile: a run on forced devices of this CPU, as on a device of little memory."""
 
 import json
+import shutil
 
 import jax
 import pytest
@@ -139,14 +140,17 @@ def test_a_config_names_models_lengths_and_buckets(capsys, monkeypatch):
         (["x.json", "--on", "cpu:3"], "--on cpu:3: this process has started with 2 devices"),
         (["x.json", "--on", "h100:1"], "pip install 'batch-size-scaling[aot-gpu]'"),
         (["x.json", "--on", "v5e:2x4"], "pip install 'batch-size-scaling[aot-tpu]'"),
-        (["x.json", "--on", "cpu:1"], "x.json: there is no such file"),
+        (["none.json", "--on", "h100:1"], "none.json: there is no such file"),
         (["x.json", "--on", "cpu:1", "--fit"], "--fit: the memory of cpu:1 is not known"),
         (["--on", "cpu:1"], "expected RUN.json or --config FILE:SIZE, one of them"),
-        (["--config", "configs/none.py", "--on", "cpu:1"], "there is no such config"),
+        (["--config", "configs/none.py", "--on", "cpu:1"], "none.py: there is no such file"),
         (["--config", "configs/es_wsd.py:huge", "--on", "cpu:1"], "size 'huge': expected one of"),
     ],
 )
-def test_bad_input_is_one_line(arguments, told, capsys, monkeypatch):
+def test_bad_input_is_one_line(arguments, told, capsys, monkeypatch, tmp_path):
+    shutil.copytree("configs", tmp_path / "configs")
+    (tmp_path / "x.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert told in refused(capsys, "compile", *arguments)
 

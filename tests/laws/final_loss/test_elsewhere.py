@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bss.laws.final_loss.elsewhere import LAW, CellOptimum, at_least
+from bss.laws.final_loss.elsewhere import LAW, CellOptimum
 from bss.laws.fitting.estimate import Alike, BestBatch
 from tests.laws.final_loss.known import elsewhere, mean_law, power_of_best
 from tests.laws.golden import assert_golden, numbers
@@ -47,7 +47,9 @@ def test_a_best_batch_has_what_draws_and_forms_and_all_vertices_may_be_off_by():
 
 def test_batches_as_good_are_none_below_a_sequence():
     spans = Alike(100.0, 900.0, 0.003), Alike(None, None, 0.005), Alike(1.0, 400.0, 0.01)
-    assert at_least(spans, 500.0) == (
+    best = BestBatch(300.0, 200.0, None, alike=spans).at_least(500.0)
+    assert (best.value, best.low, best.high) == (500.0, 500.0, None)
+    assert best.alike == (
         Alike(500.0, 900.0, 0.003), Alike(None, None, 0.005), Alike(500.0, 500.0, 0.01)
     )  # fmt: skip
 

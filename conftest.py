@@ -1,0 +1,8 @@
+"""Tests read tables as a pipe gets them: workers of pytest-xdist have a width of their own."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _piped(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
