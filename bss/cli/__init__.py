@@ -3,6 +3,10 @@
 Every command prints a table for people and, with --json, one JSON object for programs; --plot
 FILE saves a picture where one helps. Exit status 0; 2 with one line for bad input, and for what
 the system refuses; 130 at Ctrl-C and 143 at SIGTERM, once what runs is saved.
+
+Examples:
+    bss models
+    bss advise --params 85M --tokens 2.5B --seq-len 1024
 """
 
 import argparse
@@ -69,7 +73,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     if command in _BRIEF and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     whole = _Parser(prog="bss", description="Batch-size scaling laws.")
-    add_examples(whole, ("bss models", "bss advise --params 85M --tokens 2.5B --seq-len 1024"))
+    add_examples(whole, __doc__)
     whole.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items() if not command else [(command, COMMANDS[command])]:

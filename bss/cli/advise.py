@@ -38,15 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--noise-scale", help="gradient noise scale in tokens, for rules that need it")
     add("--from", dest="fit", type=Path, help="a fit of your own, as `bss fit --json` prints it")
     add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
-    examples = (
-        "bss advise --params 85M --tokens 2.5B --seq-len 1024",
-        "bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine --beta2 .95",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Asks the rules, the fit, and what was measured of growing."""
+    """Asks the rules, the fit, and what was measured of growing.
+
+    Examples:
+        bss advise --params 85M --tokens 2.5B --seq-len 1024
+        bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine --beta2 .95
+    """
     beta2 = options.beta2
     check(beta2 is None or 0 < beta2 < 1, "--beta2", beta2, "a number between 0 and 1")
     total = _params(options)

@@ -29,15 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
     one = "with --fsdp, whole gradients on every device, which meet once a step"
     add("--whole-gradient", action="store_true", default=None, help=one)
-    examples = (
-        "bss compile CONFIG.json --on cpu:1",
-        "bss compile CONFIG.json --on cpu:1 --attention reference --json",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Compiles every program; status 2 and one line where one does not fit."""
+    """Compiles every program; status 2 and one line where one does not fit.
+
+    Examples:
+        bss compile CONFIG.json --on cpu:1
+        bss compile CONFIG.json --on cpu:1 --attention reference --json
+    """
     if (options.run_file is None) == (options.config is None):
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
     file = options.run_file or Path(options.config.partition(":")[0])

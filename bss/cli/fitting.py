@@ -1,7 +1,7 @@
 """The options that every fit has, and what they say of its intervals."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from bss.cli.output import Output, add_output_arguments
 from bss.errors import InputError
@@ -13,7 +13,6 @@ def add_fit_arguments(
     run: Callable[[argparse.Namespace], Output],
     *,
     resamples: int,
-    examples: Sequence[str],
 ) -> None:
     """What is run, how the intervals of a fit are made, and the rows that it leaves out."""
     add = parser.add_argument
@@ -22,7 +21,7 @@ def add_fit_arguments(
     add("--seed", type=int, default=0, help="of the bootstrap")
     what = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
     add("--drop", action="append", default=[], metavar="WHAT", help=what)
-    add_output_arguments(parser, run, plot=True, examples=examples)
+    add_output_arguments(parser, run, plot=True)
 
 
 def fit_options(options: argparse.Namespace, draws: int = 0) -> Options:

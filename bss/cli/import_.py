@@ -37,15 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="NAMES", help=text)
     text = "refuse damaged logs, and what cannot be read below a directory"
     add("--strict", action="store_true", help=text)
-    examples = (
-        "bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256",
-        'bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"',
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Imports the runs."""
+    """Imports the runs.
+
+    Examples:
+        bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256
+        bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"
+    """
     importer = ANY if options.format == "auto" else IMPORTERS[options.format]
     columns = Reading.parse(options.columns).columns
     batches = Batches.parse(options.batch)

@@ -10,15 +10,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss models`."""
     parser.add_argument("--seq-len", type=int, default=512, help="for the FLOPs of attention")
     parser.add_argument("--vocab-size", type=int, help="instead of each size's usual one")
-    examples = (
-        "bss models",
-        "bss models --seq-len 2048 --vocab-size 50257",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Lists the sizes."""
+    """Lists the sizes.
+
+    Examples:
+        bss models
+        bss models --seq-len 2048 --vocab-size 50257
+    """
     rows = sizes.table(options.seq_len, options.vocab_size)
     cells = {
         "model": lambda r: r["name"],

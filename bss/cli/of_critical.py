@@ -36,15 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
-    examples = (
-        "bss fit critical STEPS.csv",
-        "bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200",
-    )
-    add_fit_arguments(parser, run, resamples=2000, examples=examples)
+    add_fit_arguments(parser, run, resamples=2000)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Fits critical batch sizes."""
+    """Fits critical batch sizes.
+
+    Examples:
+        bss fit critical STEPS.csv
+        bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
+    """
     how = fit_options(options)
     measured, remarks = _points(options)
     fit = laws.fit_critical(

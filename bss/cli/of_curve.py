@@ -47,15 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
     text = "leave losses before out: tokens, or a percentage of the longest run"
     add("--since", default="0", help=text)
-    examples = (
-        "bss fit curve RUNS.parquet",
-        "bss fit curve RUNS.parquet --since 50% --resamples 20 --json",
-    )
-    add_fit_arguments(parser, run, resamples=100, examples=examples)
+    add_fit_arguments(parser, run, resamples=100)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Fits the law."""
+    """Fits the law.
+
+    Examples:
+        bss fit curve RUNS.parquet
+        bss fit curve RUNS.parquet --since 50% --resamples 20 --json
+    """
     how = fit_options(options)
     runs, remarks = read_run_table(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")

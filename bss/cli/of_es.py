@@ -40,15 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
     add("--law", help=text)
     add("--compare", action="store_true", help="also: every law at left-out batches")
-    examples = (
-        "bss fit es RUNS.parquet --targets 1.9,1.8",
-        "bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png",
-    )
-    add_fit_arguments(parser, run, resamples=500, examples=examples)
+    add_fit_arguments(parser, run, resamples=500)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Fits a law E(S), by default the one that predicts left-out batches best."""
+    """Fits a law E(S), by default the one that predicts left-out batches best.
+
+    Examples:
+        bss fit es RUNS.parquet --targets 1.9,1.8
+        bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png
+    """
     points, warnings = measured_points(options)
     points, law = without(points, options.drop), options.law and LAWS[options.law]
     fit = laws.fit_es(points, law, options=fit_options(options, DRAWS))

@@ -38,15 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=text)
     text = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=text)
-    examples = (
-        "bss fit table LOSSES.csv",
-        "bss fit table LOSSES.csv --resamples 20 --json",
-    )
-    add_fit_arguments(parser, run, resamples=300, examples=examples)
+    add_fit_arguments(parser, run, resamples=300)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Fits the law of final losses."""
+    """Fits the law of final losses.
+
+    Examples:
+        bss fit table LOSSES.csv
+        bss fit table LOSSES.csv --resamples 20 --json
+    """
     how = fit_options(options)
     table, said = _losses(options)
     with progress() as report:

@@ -2,9 +2,11 @@
 
 import argparse
 import importlib
+import inspect
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,21 +44,23 @@ def add_output_arguments(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], Any],
     *,
-    examples: Sequence[str],
     plot: bool = False,
 ) -> None:
-    """Adds what is run, --json, where a picture helps --plot, and examples at the help's end."""
-    add_examples(parser, examples)
+    """Adds what is run, --json, where a picture helps --plot, and its examples to the help."""
+    add_examples(parser, run.__doc__)
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     if plot:
         parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
 
 
-def add_examples(parser: argparse.ArgumentParser, examples: Sequence[str]) -> None:
-    """Ends the help with command lines; names in capitals are the user's files."""
+def add_examples(parser: argparse.ArgumentParser, documented: str | None) -> None:
+    """Ends the help with the examples of a docstring; names in capitals are the user's files."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(("examples:", *(f"  {line}" for line in examples)))
+    lines = (documented or "").partition("Examples:\n")[2].split("\n")
+    parser.epilog = "\n".join(
+        ("examples:", *(f"  {line.strip()}" for line in lines if line.strip()))
+    )
 
 
 def option(name: str) -> str:

@@ -39,11 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beta2-half-life", help="of Adam's second moment, in tokens; in place of --beta2")
     add("--weight-decay", type=float, help="decoupled, of a step")
     add_export_arguments(parser)
-    examples = (
-        'bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3',
-        "bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter",
-    )
-    add_output_arguments(parser, run, plot=True, examples=examples)
+    add_output_arguments(parser, run, plot=True)
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +51,12 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Resolves the plan."""
+    """Resolves the plan.
+
+    Examples:
+        bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
+        bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
+    """
     plan, ladder = resolve_options(options), parse_buckets(options.buckets)
     warn_of(plan)
     return plan_output(plan, plan_entry(plan, ladder), options, ladder)

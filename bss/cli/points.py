@@ -21,11 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss points`."""
     add_curve_arguments(parser)
     parser.add_argument("--out", type=Path, help="save the points (.csv or .parquet)")
-    examples = (
-        "bss points RUNS.parquet --targets 1.9,1.8",
-        "bss points RUNS.parquet --targets 1.9 --smooth 150K --json",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +45,12 @@ def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Measures the points."""
+    """Measures the points.
+
+    Examples:
+        bss points RUNS.parquet --targets 1.9,1.8
+        bss points RUNS.parquet --targets 1.9 --smooth 150K --json
+    """
     points, warnings = measured_points(options)
     if options.out:
         write_table(points, options.out)

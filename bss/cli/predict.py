@@ -19,11 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     add("--seq-len", type=int, help="of a table fit: tokens per sequence")
     add("--loss", type=float, help="of an es fit: the target loss, in nats")
-    examples = (
-        "bss predict --from FIT.json --loss 1.9",
-        "bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3",
-    )
-    add_output_arguments(parser, run, plot=True, examples=examples)
+    add_output_arguments(parser, run, plot=True)
 
 
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +39,12 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Answers by the kind of the fit."""
+    """Answers by the kind of the fit.
+
+    Examples:
+        bss predict --from FIT.json --loss 1.9
+        bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
+    """
     fit = read_fit(options.fit, "predict")
     own = KINDS[fit.KIND].options
     for name in sorted({name for kind in KINDS.values() for name in kind.options} - {*own}):

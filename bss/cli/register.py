@@ -33,15 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "what is left out, and why; repeatable"
     add("--exclude", metavar="TEXT", action="append", default=[], help=text)
     add("--seed", type=int, help="that the schedules were drawn from")
-    examples = (
-        "bss register NAME --from CURVE.json --runs TABLE.csv --seed 7",
-        "bss register NAME --from CURVE.json --batch 8 --tokens 1M --lr 2e-3 --ids a1,b2",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Writes predictions down; the output says where, and what their runs have to record."""
+    """Writes predictions down; the output says where, and what their runs have to record.
+
+    Examples:
+        bss register NAME --from CURVE.json --runs TABLE.csv --seed 7
+        bss register NAME --from CURVE.json --batch 8 --tokens 1M --lr 2e-3 --ids a1,b2
+    """
     fit = read_fit(options.fit, "register", ("curve",))
     baselines = _baselines(options.baseline or ())
     if not options.runs:

@@ -27,15 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "losses before are not read by the law of loss curves: tokens, or a percentage"
     parser.add_argument("--since", default="0", help=text)
     parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
-    examples = (
-        "bss report RUNS.parquet",
-        "bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Writes the page."""
+    """Writes the page.
+
+    Examples:
+        bss report RUNS.parquet
+        bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50
+    """
     from bss.report.page import write_results
     from bss.report.results import read_results
 

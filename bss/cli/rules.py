@@ -31,15 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in _REFERENCE:
         add(option(name), type=float, help="of the reference of --to")
     add("--ramp", help="print that of a published run at this budget, as llama-3-405b")
-    examples = (
-        "bss rules --params 85M --tokens 2.5B --seq-len 1024",
-        "bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Asks every rule."""
+    """Asks every rule.
+
+    Examples:
+        bss rules --params 85M --tokens 2.5B --seq-len 1024
+        bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json
+    """
     setting = setting_of(options)
     said = answers(setting, options.rule or RULES)
     tables, notes = [rules_table(said, setting)], [note_of(answer) for answer in said]

@@ -12,15 +12,16 @@ from bss.units import format_tokens
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss runs`."""
     parser.add_argument("directory", type=Path, help="directory of run directories")
-    examples = (
-        "bss runs runs/mine",
-        "bss runs runs/mine --json",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Lists the runs."""
+    """Lists the runs.
+
+    Examples:
+        bss runs runs/mine
+        bss runs runs/mine --json
+    """
     records = list_runs(options.directory)
     cells = {
         "run": lambda r: r["run"],

@@ -50,15 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
     add_export_arguments(parser)
-    examples = (
-        "bss schedule --from FIT.json --tokens 1M --stages 3",
-        "bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8",
-    )
-    add_output_arguments(parser, run, plot=True, examples=examples)
+    add_output_arguments(parser, run, plot=True)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Derives the schedule and its plan."""
+    """Derives the schedule and its plan.
+
+    Examples:
+        bss schedule --from FIT.json --tokens 1M --stages 3
+        bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
+    """
     readable = [name for name, kind in KINDS.items() if kind.policy]
     fit = read_fit(options.fit, "schedule", readable)
     kind = KINDS[fit.KIND]

@@ -24,15 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "runs directory, or a table of how they ended"
     add("--runs", type=Path, required=True, help=text)
     add("--predictions", type=Path, default=PREDICTIONS, help="directory of registrations")
-    examples = (
-        "bss score NAME --runs runs/mine",
-        "bss score NAME --runs OUTCOMES.csv --json",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Scores a registration once git has told that it came first."""
+    """Scores a registration once git has told that it came first.
+
+    Examples:
+        bss score NAME --runs runs/mine
+        bss score NAME --runs OUTCOMES.csv --json
+    """
     file = options.predictions / f"{options.name}.json"
     registration = read_registration(file)
     ended = _ended(options.runs, registration.runs)

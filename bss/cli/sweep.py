@@ -32,15 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--axis", metavar="PATH=VALUES", action="append", default=[], dest="axes", help=text)
     add("--out", metavar="DIR", type=Path, help="its tables and report; its runs in DIR/runs")
     add("--dry-run", action="store_true", help="say what it costs, and train nothing")
-    examples = (
-        "bss sweep SWEEP.json --out runs/mine --dry-run",
-        "bss sweep SWEEP.json --axis optimizer.lr=1e-3,2e-3 --out runs/mine",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output | int:
-    """Trains the sweep, or prices it; Ctrl-C and SIGTERM save every run and leave."""
+    """Trains the sweep, or prices it; Ctrl-C and SIGTERM save every run and leave.
+
+    Examples:
+        bss sweep SWEEP.json --out runs/mine --dry-run
+        bss sweep SWEEP.json --axis optimizer.lr=1e-3,2e-3 --out runs/mine
+    """
     config = _config(options)
     if config.dry_run:
         return _priced(config)

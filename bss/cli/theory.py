@@ -1,4 +1,9 @@
-"""bss theory: exact losses, optimal schedules and critical batches of regression by SGD."""
+"""bss theory: exact losses, optimal schedules and critical batches of regression by SGD.
+
+Examples:
+    bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"
+    bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12
+"""
 
 import argparse
 from dataclasses import asdict
@@ -31,42 +36,26 @@ MOST_DATA = 2**20  # of the exact critical batches
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command lines of `bss theory`."""
-    examples = (
-        'bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"',
-        "bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12",
-    )
-    add_examples(parser, examples)
+    add_examples(parser, __doc__)
     kinds = parser.add_subparsers(dest="theory_kind", metavar="WHAT", required=True)
     risk = kinds.add_parser("risk", help="the exact excess risk of a batch schedule")
     _add_task(risk)
     risk.add_argument("--data", required=True, help="budget in samples, as 2^20")
     risk.add_argument("--batch", required=True, help='"0:1 50%%:8": switches in samples of it')
-    of_risk = (
-        'bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"',
-        "bss theory risk --source .3 --capacity 4 --data 2^16 --batch 4 --noise 2",
-    )
-    add_output_arguments(risk, run_risk, plot=True, examples=of_risk)
+    add_output_arguments(risk, run_risk, plot=True)
 
     best = kinds.add_parser("optimal", help="the optimal batch schedule for a data budget")
     _add_task(best)
     _add_batches(best)
     best.add_argument("--data", required=True, help="budget in samples, as 2^20")
     best.add_argument("--stages", type=int, default=8, help="constant stages at most")
-    of_optimal = (
-        "bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8",
-        "bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8 --stages 2",
-    )
-    add_output_arguments(best, run_optimal, plot=True, examples=of_optimal)
+    add_output_arguments(best, run_optimal, plot=True)
 
     switch = kinds.add_parser("switch", help="when to switch from one batch to a larger one")
     _add_task(switch)
     _add_batches(switch)
     switch.add_argument("--data", required=True, help="budgets: 2^20, or doublings as 2^12:2^24")
-    of_switch = (
-        "bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14",
-        "bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^14",
-    )
-    add_output_arguments(switch, run_switch, plot=True, examples=of_switch)
+    add_output_arguments(switch, run_switch, plot=True)
 
     text = "critical batches of SGD on least squares"
     critical = kinds.add_parser("critical", help=text, description=text)
@@ -79,11 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--overhead", type=float, default=0.2, help="samples above a budget, 0.2 for 20%%")
     add("--rate-cap", type=float, default=0.5, help="largest step size over its stable limit")
     add("--average", default="start", choices=AVERAGES, help="of the iterates")
-    of_critical = (
-        "bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12",
-        "bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12 --noise .5",
-    )
-    add_output_arguments(critical, run_critical, plot=True, examples=of_critical)
+    add_output_arguments(critical, run_critical, plot=True)
 
 
 def _add_task(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +89,12 @@ def _task(options: argparse.Namespace) -> Task:
 
 
 def run_risk(options: argparse.Namespace) -> Output:
-    """The risk of one schedule."""
+    """The risk of one schedule.
+
+    Examples:
+        bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"
+        bss theory risk --source .3 --capacity 4 --data 2^16 --batch 4 --noise 2
+    """
     task, data = _task(options), parse_tokens(options.data, field="--data")
     plan = _plan(options.batch, data)
     run = stages(plan.schedule, data, options.lr)
@@ -151,6 +141,10 @@ def run_optimal(options: argparse.Namespace) -> Output:
     """The optimal batch schedule under the functional scaling law, in whole batches.
 
     Beside the law's risk, which leaves constants out, stands the exact one at a finite width.
+
+    Examples:
+        bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8
+        bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8 --stages 2
     """
     task, data = _task(options), parse_tokens(options.data, field="--data")
     policy = Theory(options.source, options.capacity, options.lr, options.noise)
@@ -195,7 +189,12 @@ def run_optimal(options: argparse.Namespace) -> Output:
 
 
 def run_switch(options: argparse.Namespace) -> Output:
-    """The best switch for each budget, and the exponent of D − P*."""
+    """The best switch for each budget, and the exponent of D − P*.
+
+    Examples:
+        bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14
+        bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^14
+    """
     task = _task(options)
     run = two_stage(task, options.lr, options.min_batch, options.max_batch)
     budgets = _budgets(options.data, "one budget, or a range such as 2^12:2^24")
@@ -222,7 +221,12 @@ def run_switch(options: argparse.Namespace) -> Output:
 
 
 def run_critical(options: argparse.Namespace) -> Output:
-    """The critical batch of SGD on power-law least squares, exactly."""
+    """The critical batch of SGD on power-law least squares, exactly.
+
+    Examples:
+        bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12
+        bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12 --noise .5
+    """
     task = LeastSquares(options.capacity, options.source, options.modes, options.noise)
     procedure = Procedure(options.overhead, options.rate_cap, average=options.average)
     expected = "doublings as 2^8:2^14, from 4 up to 2^20"

@@ -31,15 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     together.add_argument(
         "--patience", type=float, default=60.0, help="seconds in which all must have come together"
     )
-    examples = (
-        "bss train CONFIG.json",
-        "bss train CONFIG.json --json",
-    )
-    add_output_arguments(parser, run, examples=examples)
+    add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output | int:
-    """Trains; Ctrl-C and SIGTERM save and leave with status 130 and 143."""
+    """Trains; Ctrl-C and SIGTERM save and leave with status 130 and 143.
+
+    Examples:
+        bss train CONFIG.json
+        bss train CONFIG.json --json
+    """
     from bss.training.devices.launch import Joining, joined, start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))

@@ -58,9 +58,7 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
     Path("SWEEP.json").write_text(json.dumps(CONFIG))
     Path("LOGS").mkdir()
     shutil.copy(ROOT / "tests/samples/wandb-chart.csv", "LOGS/chart.csv")
-    Path("STEPS.csv").write_text(
-        "model,params,seq_len,budget_tokens,target_loss,batch,steps\n" + STEPS
-    )
+    Path("STEPS.csv").write_text(STEPS)
     shutil.copy(ROOT / "results/published/steplaw_dense_best.csv", "LOSSES.csv")
     shutil.copy(ROOT / "results/late_switch/fit.json", "CURVE.json")
     Path("TABLE.csv").write_text("run,batch,seq_len,step,lr\n" + "r,8,64,1000,2e-3\n")
