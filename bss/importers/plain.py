@@ -38,6 +38,7 @@ FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 RUNS = ("run", "run_id", "run_name")
 NOTHING = ("", "-", "none", "null", "na", "n/a")
 COUNT = re.compile(r"\d[\d,]*(?:\.\d*)?(?:e\+?\d+)?")
+DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
 LINES, LETTERS = 30, 2**16
 """Lines of a head, and letters of a line, that are looked at."""
 
@@ -80,6 +81,8 @@ class PlainTable(Importer):
             row = _row(file, line, {c: texts[name] for c, name in chosen.items()}, separator)
             rows.setdefault(texts[by] if by else run_name(file), []).append(row)
         notes = (*notes, *epochs("".join(cells[epoch : epoch + 1]) for _, cells in table))
+        if separator != "," and (comma := [c for _, row in table for c in row if DECIMAL.match(c)]):
+            notes = (*notes, f"commas are of decimals: {comma[0]} is {comma[0].replace(',', '.')}")
         for run, part in rows.items():
             log = log_of(file, part, "step,loss", notes=notes)
             if {"epoch", "step"} <= set(names) and _counts_from_0(log.rows):

@@ -65,6 +65,13 @@ def test_auto_reads_it(name, tmp_path, capsys):
     assert read == {key: value for key, value in wanted.items() if key in read}
 
 
+def test_decimal_commas_are_told(tmp_path, capsys):
+    out = str(tmp_path / "runs.csv")
+    told = printed(capsys, "import", "auto", str(CORPUS / "decimal-comma.csv"), "-o", out,
+                   *EXPECTED["decimal-comma.csv"]["arguments"])  # fmt: skip
+    assert told["runs"][0]["notes"][0].startswith("commas are of decimals: ")
+
+
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - set(READ)))
 def test_what_says_too_little_is_refused_with_a_remedy(name, tmp_path, capsys):
     wanted = EXPECTED[name]

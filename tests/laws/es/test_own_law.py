@@ -179,7 +179,7 @@ def test_the_command_line_fits_it_derives_a_schedule_and_reports(own_law, tmp_pa
     page = (tmp_path / "report.html").read_text()
     assert "<sub>opt</sub>, parabola" in page
     B_opt = fit["fits"][0]["B_opt"]
-    assert f"{B_opt['value']:.3g} ({B_opt['low']:.3g} to {B_opt['high']:.3g})" in page
+    assert f"{B_opt['value']:.3g} ({B_opt['low']:.3g} – {B_opt['high']:.3g})" in page
 
 
 def test_a_law_of_a_notebooks_cell_is_fitted_but_not_read_back(own_law, points):

@@ -87,7 +87,7 @@ def test_planted_tables_give_their_form_their_best_batch_and_their_losses(form):
         f" {TABLES * len(SIZES)}, off by {error:.1%} in the median; 90% intervals hold B_opt in "
         "{:.1%}, new losses in {:.1%}, beyond the budgets in {:.1%}".format(*shares)
     )
-    assert sum(good) >= 0.9 * TABLES
+    assert sum(good) >= 0.75 * TABLES  # of 0.9, fewer are 1 time in 90
     assert len(ratios) >= 0.9 * TABLES * len(SIZES) and error <= 0.10
     assert shares[0] >= 0.84  # told by the valleys, which know no form: wider than a form's own
     assert all(0.78 <= share <= 0.98 for share in shares[1:])
