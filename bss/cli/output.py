@@ -2,11 +2,9 @@
 
 import argparse
 import importlib
-import inspect
 import json
 import math
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,10 +55,8 @@ def add_output_arguments(
 def add_examples(parser: argparse.ArgumentParser, documented: str | None) -> None:
     """Ends the help with the examples of a docstring; names in capitals are the user's files."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    lines = (documented or "").partition("Examples:\n")[2].split("\n")
-    parser.epilog = "\n".join(
-        ("examples:", *(f"  {line.strip()}" for line in lines if line.strip()))
-    )
+    lines = (documented or "").partition("Examples:\n")[2].strip().splitlines()
+    parser.epilog = "\n".join(("examples:", *(f"  {line.strip()}" for line in lines)))
 
 
 def option(name: str) -> str:
