@@ -172,7 +172,7 @@ def _write_split(
     files = ShardWriter(progress.directory, name, shard_tokens, dtype.itemsize, tokens)
     left = itertools.islice(documents, count, None)
     with contextlib.closing(files):
-        batches = encoded(_batches(left), tokenizer, dtype, progress.directory, cores())
+        batches = encoded(batches_of(left), tokenizer, dtype, progress.directory, cores())
         for texts, ids in batches:
             files.write(ids)
             files.sync()
@@ -182,8 +182,8 @@ def _write_split(
     return Split(count, tokens, size, tuple(files.written))
 
 
-def _batches(documents: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Documents in order, together until they have BATCH characters."""
+def batches_of(documents: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Documents in order, as they are encoded: together until they have BATCH characters."""
     batch, size = [], 0
     for text in documents:
         batch.append(text)

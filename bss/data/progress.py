@@ -38,8 +38,8 @@ class Progress:
         if lines[:1] != [json.loads(json.dumps(what))]:
             (directory / FILE).unlink(missing_ok=True)
             lines = [what]
-        for split, *counts in lines[1:]:
-            self.done[split] = tuple(counts)
+        for split, documents, tokens, size in lines[1:]:
+            self.done[split] = documents, tokens, size
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (directory / FILE).write_text(text)
 
@@ -139,7 +139,7 @@ class ShardWriter:
             assert self._file
             piece, tokens = np.split(tokens, [self._limit - self._count])
             self._file.write(piece.data)
-            self._add(memoryview(piece).cast("B"))
+            self._add(memoryview(piece.tobytes()))
             self._count += len(piece)
             if self._count == self._limit:
                 self.close()

@@ -80,13 +80,14 @@ def _expected(runs: Sequence[RunConfig], engine: EngineConfig) -> float | None:
 
 
 def _of_run(
-    run: RunConfig, engine: EngineConfig, reached: Reached, programs: Sequence[Mapping[str, Any]]
+    run: RunConfig, engine: EngineConfig, reached: Reached, programs: Sequence[dict[str, Any]]
 ) -> float | None:
     job = job_of(run, engine.execution())
-    rows = [program_of(programs, key) for key in keys(job, engine.machine)]
-    *steps, evaluation = [row for row in rows if row] or [None]
-    if evaluation is None or len(rows) > len(steps) + 1:
+    wanted = [*keys(job, engine.machine)]
+    rows = [row for key in wanted if (row := program_of(programs, key))]
+    if len(rows) < len(wanted):
         return None
+    *steps, evaluation = rows
     by_bucket, ladder = {row["bucket"]: row for row in steps}, job.execution.ladder(run)
     total = _held_out(run) / run.evaluation.tokens * reached.seconds(*_work(evaluation))
     for segment in run.plan().segments:
