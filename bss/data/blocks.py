@@ -55,7 +55,7 @@ class CheckedFile:
         first, end = start // BLOCK, -(-stop // BLOCK)
         while (block := self._unseen.find(1, first, end)) >= 0:
             low = block * BLOCK
-            found = zlib.crc32(self.content[low : low + BLOCK])
+            found = zlib.crc32(self.content[low : low + BLOCK].data)
             if found != int(self._sums[block * _DIGITS : (block + 1) * _DIGITS], 16):
                 raise InputError(
                     f"shards: {self._path} does not hold the tokens it was written with, in bytes "

@@ -34,12 +34,12 @@ class Progress:
     def __init__(self, directory: Path, what: Mapping[str, Any]):
         """Goes on where the directory was begun for the same `what`; else begins it anew."""
         self.directory, self.done = directory, dict[str, tuple[int, int, int]]()
-        lines = _lines(directory / FILE)
+        lines: list[Any] = _lines(directory / FILE)
         if lines[:1] != [json.loads(json.dumps(what))]:
             (directory / FILE).unlink(missing_ok=True)
-            lines = [what]
-        for split, documents, tokens, size in lines[1:]:
-            self.done[split] = documents, tokens, size
+            lines[:] = [what]
+        for line in lines[1:]:
+            self.done[line[0]] = line[1], line[2], line[3]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (directory / FILE).write_text(text)
 
@@ -139,7 +139,7 @@ class ShardWriter:
             assert self._file
             piece, tokens = np.split(tokens, [self._limit - self._count])
             self._file.write(piece.data)
-            self._add(memoryview(piece.tobytes()))
+            self._add(piece.data.cast("B"))
             self._count += len(piece)
             if self._count == self._limit:
                 self.close()
