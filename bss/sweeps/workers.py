@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bss.files import is_locked
-from bss.machines.slots import Slot
+from bss.machines.slots import Slot, memory_environment
 
 COMMAND = (sys.executable, "-m", "bss.training.running.worker")
 """The worker that trains; see there for jobs and events."""
@@ -64,7 +64,7 @@ class WorkerProcess:
                 stderr=stderr,
                 text=True,
                 cwd=directory,
-                env={**_ENVIRONMENT, **os.environ, **slot.environment},
+                env={**_ENVIRONMENT, **memory_environment(), **os.environ, **slot.environment},
                 start_new_session=True,  # an interrupt reaches the engine, which passes it on
             )
 
