@@ -110,11 +110,16 @@ class RunDirectory(FollowedDirectory):
             told = f"{len(lost)} of {len(executions)} records were lost or changed"
             told = f"{self.path / EXECUTIONS}: {told}; the checkpoint gives them back"
             self._put_aside(EXECUTIONS, told)
-            records = [*executions, *(record for record in records if record not in executions)]
+            records = [*executions, *records[len(executions) :]]
         elif not records:
             self._put_aside(EXECUTIONS)
-        self.executions = records
+        self._write_executions(records)
         return rows
+
+    def _write_executions(self, records: Rows) -> None:
+        self.executions = records
+        write_json(self.path / EXECUTIONS, [sealed(record) for record in records])
+        self._hashes[EXECUTIONS] = hashlib.sha256((self.path / EXECUTIONS).read_bytes())
 
     def _put_aside(self, name: str, told: str = "") -> None:
         if told:
@@ -131,9 +136,7 @@ class RunDirectory(FollowedDirectory):
     def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """Appends an execution record; returns the one before, None at the first start."""
         before = self.executions[-1] if self.executions else None
-        self.executions = [*self.executions, record]
-        write_json(self.path / EXECUTIONS, [sealed(one) for one in self.executions])
-        self._hashes[EXECUTIONS] = hashlib.sha256((self.path / EXECUTIONS).read_bytes())
+        self._write_executions([*self.executions, record])
         return before
 
     def row(self, row: Mapping[str, Any]) -> None:

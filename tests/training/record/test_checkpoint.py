@@ -31,7 +31,7 @@ def fill(directory: Path) -> None:
     """Checkpoints at 10, 20 (a fork), 30, 40 and 50 tokens."""
     with open_checkpoints(directory) as checkpoints:
         for tokens in (10, 20, 30, 40, 50):
-            checkpoints.save(tokens, state(tokens), {"tokens": tokens}, fork=tokens == 20)
+            checkpoints.save(tokens, state(float(tokens)), {"tokens": tokens}, fork=tokens == 20)
         checkpoints.wait()
 
 
@@ -51,7 +51,7 @@ def test_two_recent_ones_and_all_forks_are_kept(tmp_path):
         found = checkpoints.take(50, SHAPES)
     assert found is not None
     assert found[1] == {"tokens": 50}
-    jax.tree.map(np.testing.assert_array_equal, found[0], state(50))
+    jax.tree.map(np.testing.assert_array_equal, found[0], state(50.0))
 
 
 def test_a_truncated_one_is_put_aside_for_the_one_before(tmp_path):
@@ -61,7 +61,7 @@ def test_a_truncated_one_is_put_aside_for_the_one_before(tmp_path):
         with pytest.warns(RuntimeWarning, match="/50 cannot be read .* the one before"):
             assert checkpoints.take(50, SHAPES) is None
         assert checkpoints.tokens() == [40, 20]
-        checkpoints.save(50, state(51), {"tokens": 50}, fork=False)
+        checkpoints.save(50, state(51.0), {"tokens": 50}, fork=False)
         checkpoints.wait()
         again, _ = checkpoints.restore(50, SHAPES)
     assert float(again.params["w"][0, 0]) == 51
@@ -97,7 +97,7 @@ def test_any_changed_byte_is_found_or_changes_nothing(tmp_path, part):
                     found += 1
                 else:
                     assert record == {"tokens": 50}
-                    jax.tree.map(np.testing.assert_array_equal, restored, state(50))
+                    jax.tree.map(np.testing.assert_array_equal, restored, state(50.0))
             path.write_bytes(whole)
     assert found > len(files)
 
@@ -133,8 +133,8 @@ def test_the_hash_is_the_same_however_the_devices_split_the_state(tmp_path):
     with open_checkpoints(tmp_path) as checkpoints:
         split, record = checkpoints.restore(50, shapes)
     assert len(split.params["w"].sharding.device_set) == 2
-    assert state_hash(split, record) == state_hash(state(50), record)
-    assert state_hash(state(50), record) != state_hash(state(50), {"tokens": 51})
+    assert state_hash(split, record) == state_hash(state(50.0), record)
+    assert state_hash(state(50.0), record) != state_hash(state(50.0), {"tokens": 51})
 
 
 def test_newer_ones_that_come_again_are_dropped_but_no_fork_point(tmp_path):
@@ -158,7 +158,7 @@ def test_a_branch_leaves_the_saves_of_its_parent_alone(tmp_path):
     torn = tmp_path / "forks" / "60.orbax-checkpoint-tmp"
     torn.mkdir()
     found, _ = restore_fork(tmp_path, 20, SHAPES)
-    jax.tree.map(np.testing.assert_array_equal, found, state(20))
+    jax.tree.map(np.testing.assert_array_equal, found, state(20.0))
     assert torn.is_dir()
     with pytest.raises(InputError, match=r"is 30; .* kept fork points at 20$"):
         restore_fork(tmp_path, 30, SHAPES)

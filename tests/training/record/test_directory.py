@@ -120,7 +120,6 @@ def test_a_file_that_changes_when_its_run_has_ended_is_told_by_its_status(ended,
         assert not status.finished
 
 
-@pytest.mark.filterwarnings("ignore:.*execution.json. is not what was written:RuntimeWarning")
 @pytest.mark.parametrize("name", ["curve.jsonl", "execution.json"])
 def test_a_checkpoint_gives_back_what_a_file_has_lost(ended, name):
     file, starts = ended / name, [{"cores": 1}, {"cores": 2}]
@@ -128,7 +127,7 @@ def test_a_checkpoint_gives_back_what_a_file_has_lost(ended, name):
     for damaged in damages(whole):
         file.unlink() if damaged is None else file.write_bytes(damaged)
         with open_run(ended) as directory:
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True, action="always") as told:
                 directory.put_back(30, ROWS, starts)
             directory.end(FINISHED)
         assert (read_curve(ended), read_executions(ended)) == (ROWS, starts)
@@ -144,7 +143,7 @@ def test_a_status_that_is_damaged_is_told_and_counts_as_none(ended):
     whole, told = file.read_bytes(), 0
     for damaged in damages(whole):
         file.unlink() if damaged is None else file.write_bytes(damaged)
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True, action="always") as said:
             status = read_status(ended)
         told += len(said)
         assert status == (RunStatus() if said or damaged is None else FINISHED)
