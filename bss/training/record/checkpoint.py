@@ -22,7 +22,8 @@ from bss.training.record.seals import put_aside, state_hash, tell
 from bss.training.step import State
 
 # What fails in orbax's threads is raised where it is waited for; it need not be logged too.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+for name in ("absl", "asyncio"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 Restored = tuple[State, dict[str, Any]]

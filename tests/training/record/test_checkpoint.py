@@ -1,5 +1,6 @@
 """Checkpoints: damaged ones, torn saves, retention."""
 
+import gc
 import json
 import random
 import shutil
@@ -80,6 +81,8 @@ def test_a_damaged_fork_point_is_put_aside_too(tmp_path):
         assert (checkpoints.forks(), checkpoints.tokens()) == ([], [50, 40])
 
 
+# Orbax leaves the other reads of a damaged checkpoint in flight.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("part", ["state", "record"])
 def test_any_changed_byte_is_found_or_changes_nothing(tmp_path, part):
     fill(tmp_path)
@@ -100,6 +103,7 @@ def test_any_changed_byte_is_found_or_changes_nothing(tmp_path, part):
                     jax.tree.map(np.testing.assert_array_equal, restored, state(50.0))
             path.write_bytes(whole)
     assert found > len(files)
+    gc.collect()
 
 
 def test_values_that_are_whole_and_not_those_saved_are_found(tmp_path):
