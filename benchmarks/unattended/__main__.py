@@ -2,9 +2,9 @@
 
     python -m benchmarks.unattended --kills 200 --damages 500    # less than an hour of two cores
 
-Of 200 kills 140 are of one process, 40 of fleets of 4, 14 of two processes; 6 would be of Ray, which
-this command does not do. It exits 1 where a damage was silent or crashed a run, a curve differs, or
-a process or a lock was left.
+Of 200 kills 140 are of one process, 40 of fleets of 4, 14 of two processes; 6 would be of Ray,
+which this command does not do. It exits 1 where a damage was silent or crashed a run, a curve
+differs, or a process or a lock was left.
 """
 
 import argparse

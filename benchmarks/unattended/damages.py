@@ -10,6 +10,7 @@ from threading import Event
 from benchmarks.unattended.runs import a_run, an_execution, directory_of, ended_as
 from bss.errors import InputError
 from bss.training.execution import use_compilation_cache
+from bss.training.record.checkpoint import Damaged
 from bss.training.record.directory import read_status
 from bss.training.running.loop import Interrupted, train
 
@@ -88,6 +89,8 @@ def _outcome(place: Path, expected: tuple) -> str:
             same = ended_as(run, place) == expected
         except InputError:
             return "told, refused"
+        except Damaged:  # of a run that has finished, and reads none
+            return "told when it is read"
         except Exception as error:  # what a person would see as a traceback
             return f"crashed by {type(error).__name__}"
     told = told or any(issubclass(one.category, RuntimeWarning) for one in said)
