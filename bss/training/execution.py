@@ -20,7 +20,7 @@ from bss.training.config import RunConfig
 from bss.training.devices.mesh import on_gpus
 from bss.training.running.bucketing import Ladder
 
-NOT_COMPUTED = ("commit", "registration")
+NOT_COMPUTED = ("commit", "registration", "mates")
 """What execution.json records beside that on which the numbers hang."""
 
 

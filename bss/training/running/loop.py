@@ -29,8 +29,9 @@ from bss.training.record.directory import open_run, read_status, run_path
 from bss.training.record.ledger import Ledger, fork_points
 from bss.training.record.status import RunStatus
 from bss.training.running.buckets import check_split
+from bss.training.running.resume import resume
 from bss.training.running.session import Session
-from bss.training.running.steps import AllEnded, Interrupted, Report, Steps
+from bss.training.running.steps import AllEnded, Doubted, Interrupted, Report, Steps
 from bss.training.source import Source, open_source
 from bss.training.step import State, state_shapes
 from bss.values import to_dict
@@ -106,13 +107,14 @@ def _train(
     with contextlib.ExitStack() as stack:
         watched = stack.enter_context(in_background(execution.trackers if first() else ()))
         ledgers = [_ledger(run, execution, stack, watched) for run in runs]
+
+        def take(restored: Sequence[tuple[Ledger, State]]) -> None:
+            Steps(Session(restored, sources, mesh, fleet=fleet), report, stop).run()
+
         try:
             shapes = state_shapes(runs[0], mesh)
-            restored = [(ledger, ledger.restore(shapes)) for ledger in ledgers]
-            restored.sort(key=_tokens)
-            for _, group in groupby(restored, key=_tokens):
-                with contextlib.suppress(AllEnded):
-                    Steps(Session([*group], sources, mesh, fleet=fleet), report, stop).run()
+            while left := [ledger for ledger in ledgers if not ledger.ended]:
+                _take_groups(resume(left, shapes), take)
         except Interrupted:
             _tell(ledgers, lambda ledger: RunStatus("interrupted", ledger.position.tokens))
             raise
@@ -123,8 +125,18 @@ def _train(
             raise
 
 
-def _tokens(restored: tuple[Ledger, State]) -> int:
-    return restored[0].position.tokens
+def _take_groups(restored: list[tuple[Ledger, State]], take: Callable[[Any], None]) -> None:
+    """The steps of those that stand at the same tokens, group after group.
+
+    It ends early where a checkpoint is doubted: whatever has not ended is to be resumed again.
+    """
+    for _, group in groupby(restored, key=lambda one: one[0].position.tokens):
+        with contextlib.suppress(AllEnded):
+            try:
+                take([*group])
+            except Doubted as doubted:
+                doubted.ledger.doubt()
+                return
 
 
 def _tell(ledgers: Sequence[Ledger], status: Callable[[Ledger], RunStatus]) -> None:

@@ -17,6 +17,7 @@ from bss.training.devices.fsdp import gradients_a_bucket
 from bss.training.devices.processes import Wish, several, wished
 from bss.training.execution import peak_flops
 from bss.training.record.ledger import Diverged, Ledger
+from bss.training.record.seals import state_hash
 from bss.training.running.buckets import compilations
 from bss.training.running.prefetch import Dispatch, prefetch
 from bss.training.running.session import Session
@@ -32,6 +33,13 @@ class Interrupted(Exception):
 
 class AllEnded(Exception):
     """No run goes on."""
+
+
+class Doubted(Exception):
+    """A run was not finite in its first step behind a checkpoint."""
+
+    def __init__(self, ledger: Ledger):
+        self.ledger = ledger
 
 
 class Steps:
@@ -54,9 +62,16 @@ class Steps:
         return next(iter(self.alive.values()))
 
     def run(self) -> None:
-        """Takes the steps, and writes what became of every run; AllEnded where none goes on."""
+        """Takes the steps, and writes what became of every run.
+
+        Raises:
+            AllEnded: where none goes on.
+            Doubted: where one is to go back to the checkpoint before.
+            Interrupted: after saving.
+        """
         session, events = self.session, self._lead.rows | self._lead.forks
         peak_flops()  # takes a measurement on CPUs: not between two steps
+        state_hash(session.member(next(iter(self.alive))), None)  # compiles what saves need
         before = compilations()
         with contextlib.closing(prefetch(iter(session.inputs), self._busy)) as prefetched:
             self._clock = time.perf_counter()
@@ -152,6 +167,9 @@ class Steps:
         self._clock = time.perf_counter()
 
     def _save(self, *, wait: bool) -> None:
+        if len(self.alive) > 1:  # one checkpoint that all have is always whole
+            for ledger in self.alive.values():
+                ledger.checkpoints.wait()
         for m, ledger in self.alive.items():
             ledger.save(self.session.member(m))
         spent = sum(ledger.save_seconds for ledger in self.alive.values())
@@ -166,6 +184,8 @@ class Steps:
         try:
             yield
         except Diverged as diverged:
+            if self.alive[m].is_doubtful(diverged):
+                raise Doubted(self.alive[m]) from None
             ledger = self.alive.pop(m)
             ledger.end(ledger.diverged(diverged.tokens))
             if not self.alive:
