@@ -251,7 +251,9 @@ def test_the_first_of_processes_that_never_come_together_leaves_with_one_line():
     place = f"127.0.0.1:{starter.free_port()}"
     done = subprocess.run([sys.executable, "-c", ALONE, place], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"the processes have not come together at the coordinator, {place}")
+    assert done.stderr.startswith(
+        f"the processes have not come together at the coordinator, {place}"
+    )
     assert done.stderr.count("\n") == 1
 
 
