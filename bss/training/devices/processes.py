@@ -112,6 +112,7 @@ def check_same(facts: Mapping[str, Any]) -> None:
 
 def check_seen(look: Callable[[], Mapping[str, Any]], seconds: float = SEEN_SECONDS) -> None:
     """As `check_same` of what each sees on a disk, once all have had time to see the same."""
+    difference = ""
     for _ in range(round(seconds)):  # all look as often, whatever their clocks say
         if not (difference := _difference(look())):
             return

@@ -38,6 +38,7 @@ def start(joining: Joining) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
+    status = 0
     for attempt in range(1, joining.restarts + 2):
         started[:] = _started(joining)
         status = _awaited(started)
