@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from bss.training.record.status import RunStatus
 
 
+LONGEST_UNSAVED = 86400  # seconds between checkpoints, for a run that is to be started again
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss train`."""
     parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
@@ -31,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     together.add_argument(
         "--patience", type=float, default=60.0, help="seconds in which all must have come together"
     )
+    text = "how often they are started again where a process or a device is lost"
+    together.add_argument("--restarts", type=int, default=0, help=text)
     add_output_arguments(parser, run)
 
 
@@ -41,11 +46,14 @@ def run(options: argparse.Namespace) -> Output | int:
         bss train CONFIG.json
         bss train CONFIG.json --json
     """
-    from bss.training.devices.launch import Joining, joined, start
+    from bss.training.devices.launch import Joining, joined
+    from bss.training.devices.starter import start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
+    if joining.restarts:
+        _check_restarts(joining.restarts, read_job(options.config)[1])
     if joining.to_be_started:
-        return start(joining.processes)
+        return start(joining)
     with joined(joining):
         return _train(options)
 
@@ -73,6 +81,15 @@ def _train(options: argparse.Namespace) -> Output | int:
         print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
         return 128 + signals[0]
     return _output(config.id, status) if first() else 0
+
+
+def _check_restarts(restarts: int, execution: "Execution") -> None:
+    """Refuses to start a run again that would have nothing to continue from."""
+    if (seconds := execution.checkpoint_seconds) > LONGEST_UNSAVED:
+        raise InputError(
+            f"--restarts {restarts}: execution.checkpoint_seconds is {seconds:g}, so a run would "
+            f"begin again at its start; write {LONGEST_UNSAVED} or less"
+        )
 
 
 def _output(run: str, status: "RunStatus") -> Output:

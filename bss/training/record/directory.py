@@ -15,8 +15,9 @@ import functools
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 from bss.errors import InputError
 from bss.files import is_locked, read_json, write_json, write_text
 from bss.training.config import Parent, RunConfig
-from bss.training.devices.processes import first
+from bss.training.devices.processes import SEEN_SECONDS, first
 from bss.training.record.seals import put_aside, sealed, tell, text_hash, unsealed
 from bss.training.record.status import RunStatus
 from bss.training.record.trackers.base import Tracker
@@ -46,8 +47,15 @@ class FollowedDirectory(Tracker):
         self.path, self.executions = path, Rows()
 
     def check_config(self, run: RunConfig) -> None:
-        """Writes nothing, but refuses a directory that is not the first process's."""
-        if not (self.path / "config.json").exists():
+        """Writes nothing, but refuses a directory that is not the first process's.
+
+        A file system may keep for a while that something is not there; what opens it asks again.
+        """
+        until = time.monotonic() + SEEN_SECONDS
+        while not _is_there(self.path / "config.json"):
+            if time.monotonic() < until:
+                time.sleep(0.5)
+                continue
             raise InputError(
                 f"{self.path} is not there, which process 0 writes; give a runs directory on a "
                 "file system that all processes share"
@@ -61,6 +69,13 @@ class FollowedDirectory(Tracker):
         if curve is not None:
             return curve
         return [row for row in read_curve(self.path) if row["tokens"] <= tokens]
+
+
+def _is_there(file: Path) -> bool:
+    """Whether a file can be opened, its directory having been read anew."""
+    with suppress(OSError), os.scandir(file.parent), open(file):
+        return True
+    return False
 
 
 class RunDirectory(FollowedDirectory):

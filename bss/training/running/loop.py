@@ -5,7 +5,7 @@ else is one.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +21,14 @@ from bss.schedules.plan import Plan
 from bss.training.aot.largest import by_memory
 from bss.training.config import DataConfig, RunConfig
 from bss.training.devices.mesh import make_mesh
-from bss.training.devices.processes import check_same, first, in_turn, several, together
+from bss.training.devices.processes import (
+    check_same,
+    check_seen,
+    first,
+    in_turn,
+    several,
+    together,
+)
 from bss.training.execution import Execution
 from bss.training.record.background import Background, Queued, in_background
 from bss.training.record.checkpoint import missing_forks, open_checkpoints, saved
@@ -34,7 +41,7 @@ from bss.training.running.session import Session
 from bss.training.running.steps import AllEnded, Doubted, Interrupted, Report, Steps
 from bss.training.source import Source, open_source
 from bss.training.step import State, state_shapes
-from bss.values import to_dict
+from bss.values import dotted, to_dict
 
 
 def train(
@@ -61,6 +68,7 @@ def train(
     """
     if several():
         check_same(_facts(run, execution))
+        check_seen(lambda: _on_disk(run, execution))
     plan = execution.plan(run)
     if not is_done(run, plan, execution):
         mesh = together(lambda: make_mesh(execution.devices, execution.fsdp))
@@ -174,15 +182,16 @@ def _sources(
 
 def _facts(run: RunConfig, execution: Execution) -> dict[str, Any]:
     """In what the processes that train a run together may not differ."""
+    own = {"data": ""}  # each may have its own copy of the same content
+    values = {**to_dict(run), "execution": asdict(execution) | own}
+    leaves = {name: x for name, x in dotted(values) if not isinstance(x, Mapping)}
+    return {"commit": commit(), "jax": jax.__version__, **leaves}
+
+
+def _on_disk(run: RunConfig, execution: Execution) -> dict[str, Any]:
+    """What of a run's directory decides what is done next."""
     path = run_path(execution.runs, run)
-    return {
-        "commit": commit(),
-        "jax": jax.__version__,
-        **{f"run.{name}": value for name, value in to_dict(run).items()},
-        **{f"execution.{name}": value for name, value in asdict(execution).items()},
-        "execution.data": "",  # each may have its own copy of the same content
-        "run directory": [to_dict(read_status(path)), saved(path)],
-    }
+    return {"the run's status": to_dict(read_status(path)), "what it has saved": saved(path)}
 
 
 def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from bss.training.devices.fsdp import gradients_a_bucket
-from bss.training.devices.processes import Wish, several, wished
+from bss.training.devices.processes import Wish, several, together, wished
+from bss.training.devices.watchdog import Watchdog
 from bss.training.execution import peak_flops
 from bss.training.record.ledger import Diverged, Ledger
 from bss.training.record.seals import state_hash
@@ -49,12 +50,15 @@ class Steps:
         self.session, self.report, self.stop = session, report, stop
         self.alive = dict(enumerate(session.ledgers))
         self._wishes = {wish: wished(wish, session.mesh) for wish in Wish} if several() else {}
-        self._agreed = int(Wish.NOTHING)
+        self._agreed, self._mistake = int(Wish.NOTHING), OSError()
         self._unread: tuple[Dispatch, Metrics] | None = None
         # When a program with cuDNN's kernels is first executed, cuDNN captures, and does not
         # execute, all that is started on the devices: nothing else may be.
         self._busy, self._begun = Lock(), set[int]()
         self._reported_at = time.monotonic()
+        runs = ", ".join(f"run {ledger.run.id}" for ledger in session.ledgers)
+        self._watchdog = Watchdog(self._lead.execution.step_limit, runs)
+        self._recompilations = 0
 
     @property
     def _lead(self) -> Ledger:
@@ -72,20 +76,21 @@ class Steps:
         session, events = self.session, self._lead.rows | self._lead.forks
         peak_flops()  # takes a measurement on CPUs: not between two steps
         state_hash(session.member(next(iter(self.alive))), None)  # compiles what saves need
-        before = compilations()
-        with contextlib.closing(prefetch(iter(session.inputs), self._busy)) as prefetched:
+        inputs = prefetch(iter(session.inputs), self._busy)
+        with contextlib.closing(self._watchdog), contextlib.closing(inputs) as prefetched:
             self._clock = time.perf_counter()
             for item in prefetched:
                 self._dispatch(item)
                 wish = self._agreed if self._wishes else self._wish()
                 if item.ends[-1] in events or wish:
                     self._handle(item, wish)
-        recompilations = compilations() - before
         self._save(wait=True)
         tested = session.held_out.at_the_end(session.state)
         for m, ledger in self.alive.items():
-            numbers = _of(tested, m), session.mesh, len(session.programs), recompilations
-            ledger.end(ledger.finished(*numbers))
+            numbers = _of(tested, m), session.mesh, len(session.programs), self._recompilations
+            with self._noting():
+                ledger.end(ledger.finished(*numbers))
+        together(self._raise)
 
     def _dispatch(self, item: Dispatch) -> None:
         """Starts steps, then reads those before them."""
@@ -95,12 +100,15 @@ class Steps:
         self._clock += time.perf_counter() - waited
         wishes = self._wishes[self._wish()] if self._wishes else ()
         arguments = session.state, *item.arguments, *wishes
-        if item.program in self._begun:
-            session.state, metrics = program(*arguments)
-        else:
-            with self._busy:
-                session.state, metrics = jax.block_until_ready(program(*arguments))
-            self._begun.add(item.program)
+        before = compilations()
+        with self._watchdog.watched():
+            if item.program in self._begun:
+                session.state, metrics = program(*arguments)
+            else:
+                with self._busy:
+                    session.state, metrics = jax.block_until_ready(program(*arguments))
+                self._begun.add(item.program)
+        self._recompilations += compilations() - before
         self._read()
         self._unread = item, metrics
         if time.monotonic() - self._reported_at > REPORT_SECONDS:
@@ -118,7 +126,8 @@ class Steps:
             return np.full(len(self.session.ledgers), np.nan)
         item, metrics = self._unread
         self._unread = None
-        metrics = jax.device_get(metrics)  # in one transfer
+        with self._watchdog.watched():
+            metrics = jax.device_get(metrics)  # in one transfer
         if metrics.wish is not None:
             self._agreed = int(metrics.wish)
         shape, shares = (-1, len(self.session.ledgers)), self._shares(item)
@@ -139,6 +148,8 @@ class Steps:
 
     def _wish(self) -> Wish:
         """What this process wants done, whatever is due for all."""
+        if self._mistake.args:
+            return Wish.FAIL
         if self.stop.is_set():
             return Wish.STOP
         return Wish.SAVE if self._lead.is_due() else Wish.NOTHING
@@ -149,14 +160,17 @@ class Steps:
         grad_norm_F = self._read()
         wish, self._agreed = max(wish, self._agreed), Wish.NOTHING
         seconds = self._seconds()
+        if wish == Wish.FAIL:
+            together(self._raise)
         for ledger in self.alive.values():
             ledger.position.seconds += seconds
         if tokens in self._lead.rows:
-            noise = self._shares(item) > 1
-            with self._busy:
+            noise, before = self._shares(item) > 1, compilations()
+            with self._busy, self._watchdog.watched():
                 losses = session.held_out.along(session.state)
+            self._recompilations += compilations() - before
             for m, ledger in [*self.alive.items()]:
-                with self._ending(m):
+                with self._ending(m), self._noting():
                     ledger.add_row(_of(losses, m), float(grad_norm_F[m]), noise=noise)
         stops = wish == Wish.STOP and tokens < self._lead.plan.tokens
         if tokens in self._lead.forks or wish:
@@ -177,6 +191,20 @@ class Steps:
             ledger.save_seconds = spent
             if wait:
                 ledger.checkpoints.wait()
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What the system refuses here, the others are told behind the next step, if there are."""
+        try:
+            yield
+        except OSError as error:
+            if not several():
+                raise
+            self._mistake = error
+
+    def _raise(self) -> None:
+        if self._mistake.args:
+            raise self._mistake
 
     @contextlib.contextmanager
     def _ending(self, m: int) -> Iterator[None]:
