@@ -62,7 +62,7 @@ def _train(options: argparse.Namespace) -> Output | int:
     config, execution = read_job(options.config)
     from bss.sweeps.engines import train_each
     from bss.sweeps.progress import Progress
-    from bss.training.devices.processes import first
+    from bss.training.devices.processes import first, say
     from bss.training.running.loop import Interrupted
 
     warn_of(config.plan(), second_moment=config.optimizer.second_moment)
@@ -78,7 +78,7 @@ def _train(options: argparse.Namespace) -> Output | int:
     try:
         status = train_each([config], execution, progress, stop)[config.id]
     except Interrupted as interrupted:
-        print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
+        say(f"bss train: {interrupted}; run the same command to continue")
         return 128 + signals[0]
     return _output(config.id, status) if first() else 0
 

@@ -176,11 +176,11 @@ class WorkerEngine(Engine):
             return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
         with self._starting:
             del self.workers[slot]
-        worker.close()
+        how = worker.close()
         self._await_locks(runs, execution)
         if ending == "interrupted":
             raise WorkerLost(RunStatus("interrupted"))
-        raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} died; see {log}"))
+        raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} {how}; see {log}"))
 
     def _await_locks(self, runs: Sequence[RunConfig], execution: Execution) -> None:
         """Returns when nobody writes the directories of runs: a lost worker may still save."""
