@@ -2,7 +2,6 @@
 
 import argparse
 import signal
-import sys
 from dataclasses import fields
 from pathlib import Path
 from threading import Event

@@ -1,8 +1,8 @@
 """Stands for a Slurm cluster: a controller in a thread, and the commands that a script finds.
 
 Jobs are processes of this machine; nodes are names. A second of the cluster may be shorter than a
-second. At a job's time limit, less the lead of its `--signal`, its batch shell is told, and all of it
-killed at the limit. The controller knows what scripts of `bss.sweeps.slurm` use, and nothing else.
+second. At a job's time limit, less the lead of its `--signal`, its batch shell is told, and all of
+it is killed at the limit. It knows what the scripts of `bss.sweeps.slurm` use, and nothing else.
 """
 
 import contextlib

@@ -6,6 +6,7 @@ Slurm is a fake one (`fake_slurm`), whose jobs are what the files engine writes.
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -21,11 +22,11 @@ from tests.sweeps.fake_slurm import Cluster
 
 LOOP = """
 until "$PYTHON" -m bss sweep sweep.json --out out
-do [ $? = 75 ] && bash out/runs/jobs/submit.sh --wait --time="$LIMIT" --partition=here || break; done
+do [ $? = 75 ] && bash out/runs/jobs/submit.sh --wait --time="$LIMIT" || break; done
 """
 SETUP = {
     "model": "pico",
-    "text": {"corpus": "synthetic", "seq_len": 64},
+    "text": {"corpus": "files:texts/*.txt", "seq_len": 64},
     "schedule": {"rate": "wsd", "warmup": "2K"},
     "evaluation": {"tokens": "1024", "per_efold": 3, "first": "4K"},
     "engine": {"processes": "0:1 20K:2", "devices": 1},
@@ -54,6 +55,11 @@ def unattended(tmp_path):
         setup = {**SETUP, "schedule": {**SETUP["schedule"], "tokens": tokens}}
         config = {"title": "Unattended", "engine": "files", "setup": setup, "axes": axes}
         (tmp_path / "sweep.json").write_text(json.dumps(config))
+        draw = random.Random(0)
+        (tmp_path / "texts").mkdir()
+        for i in range(300):
+            words = " ".join("".join(draw.choices("abcdefgh", k=4)) for _ in range(300))
+            (tmp_path / f"texts/{i}.txt").write_text(words)
         here = {
             "PATH": f"{cluster.path}:{os.environ['PATH']}",
             "PYTHON": sys.executable,
