@@ -17,6 +17,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bss.sweeps.setup import EngineConfig
+from bss.sweeps.slurm import FilesEngine, Written
 from bss.training.record.directory import CURVE, read_status
 from tests.sweeps.fake_slurm import Cluster
 
@@ -28,7 +30,7 @@ SETUP = {
     "model": "pico",
     "text": {"corpus": "files:texts/*.txt", "seq_len": 64},
     "schedule": {"rate": "wsd", "warmup": "2K"},
-    "evaluation": {"tokens": "1024", "per_efold": 3, "first": "4K"},
+    "evaluation": {"tokens": "1024", "per_efold": 2, "first": "4K"},  # a limit is behind a row
     "engine": {"processes": "0:1 20K:2", "devices": 1},
 }
 
@@ -54,6 +56,7 @@ def unattended(tmp_path):
     def begin(cluster, tokens, axes, limit):
         setup = {**SETUP, "schedule": {**SETUP["schedule"], "tokens": tokens}}
         config = {"title": "Unattended", "engine": "files", "setup": setup, "axes": axes}
+        config |= {"resamples": 10, "targets": 2}
         (tmp_path / "sweep.json").write_text(json.dumps(config))
         draw = random.Random(0)
         (tmp_path / "texts").mkdir()
@@ -106,10 +109,11 @@ def limits(cluster) -> Counter:
     return Counter(run_of(job) for job in cluster.told("limit"))
 
 
+@pytest.mark.slow
 def test_runs_are_cut_by_their_limits_and_the_loop_ends_with_the_report(unattended, tmp_path):
     axes = [{"schedule.batch": 2}, {"schedule.batch": 4, "model.num_layers": 2}]
     with Cluster(tmp_path / "slurm", nodes=3, second=0.1, begun=written_of) as cluster:
-        loop = unattended(cluster, 24_000, axes, "2:01")
+        loop = unattended(cluster, 14_000, axes, "2:01")
         finals = ended(loop, tmp_path, cluster, 2, 120)
         cuts = limits(cluster)
     assert {*cuts} == {*finals["run"]}
@@ -133,3 +137,39 @@ def test_twelve_runs_each_cut_twice_and_four_of_two_nodes(unattended, tmp_path):
     assert Counter(widths.values()) == {1: 8, 2: 4}
     assert {*cuts} == {*finals["run"]}
     assert min(cuts.values()) >= 2
+
+
+TRAINS = """#!/bin/bash
+name=$(basename "$4" .json); saves=RUNS/$name/checkpoints; mkdir -p $saves
+trap 'mkdir $saves/$RANDOM; exit 143' TERM
+[ "$(ls $saves)" ] && exit 0
+while :; do sleep .05; done
+"""
+
+
+@pytest.mark.parametrize(("lost", "starts"), [("limit", 2), ("node", 3)])
+def test_what_is_cut_or_loses_its_node_is_queued_again(
+    tiny_run, tiny_execution, tmp_path, monkeypatch, lost, starts
+):
+    python = tmp_path / "python"
+    python.write_text(TRAINS.replace("RUNS", tiny_execution.runs))
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    with pytest.raises(Written):
+        FilesEngine(EngineConfig()).train([tiny_run], tiny_execution)
+    monkeypatch.undo()
+    with Cluster(tmp_path / "slurm", nodes=2, second=0.05) as cluster:
+        submit = f"{tiny_execution.runs}/jobs/submit.sh"
+        here = {"PATH": f"{cluster.path}:{os.environ['PATH']}", "BSS_LOOK_SECONDS": "0.1"}
+        waiting = subprocess.Popen(
+            ["bash", submit, "--wait", "--time=2:30"], env=os.environ | here, stdout=-3
+        )
+        while lost == "node" and not cluster.told("start"):
+            assert waiting.poll() is None
+        if lost == "node":
+            cluster.dead.update(cluster.told("start")[0]["on"])
+        assert waiting.wait(60) == 0
+    jobs = cluster.told("start")
+    assert len(jobs) == len(cluster.told("requeue")) + 1 == starts
+    assert len({job["on"][0] for job in jobs}) == (2 if lost == "node" else 1)
+    assert [job["status"] for job in cluster.told("end")] == [0]
