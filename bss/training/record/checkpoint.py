@@ -9,6 +9,7 @@ import errno
 import json
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,7 +28,8 @@ for name in ("absl", "asyncio"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-_LATE = "Event loop is closed", "Encountered error while reading array index"
+_UNREAD = "coroutine '_read_array_index_and_device_put' was never awaited"
+_LATE = "Event loop is closed", "Encountered error while reading array index", _UNREAD
 
 
 def _without_late_reads(told: Callable[[Any], object]) -> Callable[[Any], None]:
@@ -44,6 +46,7 @@ def _without_late_reads(told: Callable[[Any], object]) -> Callable[[Any], None]:
 
 
 sys.unraisablehook = _without_late_reads(sys.unraisablehook)
+warnings.filterwarnings("ignore", _UNREAD, RuntimeWarning)
 
 Restored = tuple[State, dict[str, Any]]
 """What a checkpoint gives back: the state, and the record saved with it."""
