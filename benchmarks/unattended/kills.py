@@ -19,7 +19,7 @@ from bss.values import to_dict
 
 PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14}
 KILLS_A_RUN = 5
-_PATIENCE = 120.0
+_PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 
 
 def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:

@@ -96,7 +96,7 @@ class ShardWriter:
     """The shards of a split: an open file of tokens, followed by the next when it is full."""
 
     def __init__(self, directory: Path, split: str, limit: int, itemsize: int, tokens: int):
-        """Goes on behind so many tokens, that are there."""
+        """Goes on behind so many tokens; InputError where a file lost some of them."""
         self._directory, self._split = directory, split
         self._limit, self._itemsize = limit, itemsize
         self._file: IO[bytes] | None = None
@@ -118,12 +118,15 @@ class ShardWriter:
         """Reads the first tokens of the file for its sums, and cuts off what is behind them."""
         assert self._file
         left = count * self._itemsize
-        while left:
-            content = self._file.read(min(left, _READ))
-            if not content:
-                raise EOFError(self._name)
+        while left and (content := self._file.read(min(left, _READ))):
             self._add(memoryview(content))
             left -= len(content)
+        if left:
+            self._file.close()
+            raise InputError(
+                f"root: {self._directory / self._name} is {left} bytes shorter than {FILE} says; "
+                "delete its directory, where it is still there, and run it again"
+            )
         self._count = count
         self._file.truncate(count * self._itemsize)
 

@@ -6,15 +6,21 @@ import random
 import pytest
 
 from benchmarks.unattended import damages, kills
-from benchmarks.unattended.__main__ import BAD
+from benchmarks.unattended.__main__ import BAD, too_few
 
 SEED = int(os.environ.get("UNATTENDED_SEED", random.randrange(10**6)))
 DAMAGES = int(os.environ.get("UNATTENDED_DAMAGES", 20))
 KILLS = int(os.environ.get("UNATTENDED_KILLS", 20))
 
 
+def test_a_full_run_needs_kills_of_each_kind():
+    enough = {"kills": 194, "after a second checkpoint": 100, "inside a save": 40}
+    assert too_few(enough) == []
+    assert too_few(enough | {"inside a save": 39}) == ["39 of 40 inside a save"]
+    assert len(too_few({})) == 2
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_damages_are_told_or_change_nothing(tmp_path):
     found = damages.measured(DAMAGES, tmp_path, SEED)
     assert sum(found.values()) == DAMAGES

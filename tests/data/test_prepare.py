@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 from bss.data import encode, tokenizers
 from bss.data.corpus import SPLITS, split_of
 from bss.data.prepare import prepare
+from bss.data.progress import ShardWriter
 from bss.data.python_files import PythonFiles
 from bss.data.tokenizers import saved
 from bss.errors import InputError
@@ -258,7 +259,7 @@ def preparing(sources, root, kill_at=0):
     command = [sys.executable, "-c", PREPARE, str(sources), str(root), str(kill_at)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if kill_at:
-        assert process.stdout.readline() == "there\n"
+        assert process.stdout and process.stdout.readline() == "there\n"
         process.kill()
     process.communicate()
     return process.returncode
@@ -302,3 +303,9 @@ def test_what_was_begun_of_other_documents_or_cut_is_begun_anew(sources, tmp_pat
     (partial / "train-00000.bin").write_bytes(b"half")
     again = prepare(PythonFiles(sources), root=tmp_path / "two")
     assert files_below(again.directory) == files_below(right.directory)
+
+
+def test_a_begun_shard_that_lost_tokens_is_told(tmp_path):
+    (tmp_path / "train-00000.bin").write_bytes(bytes(895))
+    with pytest.raises(InputError, match=r"5 bytes shorter than progress\.jsonl .* run it again"):
+        ShardWriter(tmp_path, "train", 1000, 1, 900)

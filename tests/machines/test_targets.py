@@ -17,6 +17,7 @@ def nothing_said(monkeypatch):
 
 def test_a_part_of_a_gpu_is_given_to_programs_and_all_of_a_tpu(monkeypatch):
     h100, tpu = target_of("NVIDIA H100 80GB HBM3"), target_of("TPU v5e")
+    assert h100 and tpu
     assert h100.pool(memory_fraction()) == pytest.approx(78.217478144e9, rel=1e-4)  # as JAX told
     assert tpu.pool(memory_fraction()) == tpu.memory
     assert memory_environment() == {"XLA_CLIENT_MEM_FRACTION": "0.92"}

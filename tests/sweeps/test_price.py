@@ -40,11 +40,12 @@ def test_a_named_machine_prices_by_the_programs_compiled_for_it():
     batches = BatchSchedule((0, 409_600), (16, 128))
     run = planned_run(setup)
     run = overlay(run, {"schedule.batch": str(batches), "schedule.tokens": 2_097_152 + 409_600})
-    told = price([run, run], engine)
+    told, target = price([run, run], engine), target_of("NVIDIA H100 80GB HBM3")
+    assert told and target and target.reached
+    reached = target.reached
     key = {"model": "10M", "seq_len": 256, "averages": 1, "optimizer": "AdamW"}
     rows = [row for row in read_compiled() if key.items() <= row.items()]
     work = {(row["program"], row["bucket"]): (row["flops"], row["bytes"]) for row in rows}
-    reached = target_of("NVIDIA H100 80GB HBM3").reached
     steps = 100 * reached.seconds(*work["train", 16]) + 64 * reached.seconds(*work["train", 64], 2)
     evaluations = told.evaluated / run.evaluation.tokens
     expected = steps + evaluations * reached.seconds(*work["evaluation", 32])

@@ -8,7 +8,9 @@ curve to there. The hash of both stands in the record, and is checked when they 
 import errno
 import json
 import logging
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,26 @@ from bss.training.step import State
 for name in ("absl", "asyncio"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
 
+
+_UNREAD = "coroutine '_read_array_index_and_device_put' was never awaited"
+_LATE = "Event loop is closed", "Encountered error while reading array index", _UNREAD
+
+
+def _without_late_reads(told: Callable[[Any], object]) -> Callable[[Any], None]:
+    """What tells of exceptions that nobody can catch, but for those of a damaged checkpoint.
+
+    Orbax closes its event loop where one read fails; each of the others says so, or fails too.
+    """
+
+    def hook(unraisable: Any) -> None:
+        if not str(unraisable.exc_value).startswith(_LATE):
+            told(unraisable)
+
+    return hook
+
+
+sys.unraisablehook = _without_late_reads(sys.unraisablehook)
+warnings.filterwarnings("ignore", _UNREAD, RuntimeWarning)
 
 Restored = tuple[State, dict[str, Any]]
 """What a checkpoint gives back: the state, and the record saved with it."""

@@ -17,16 +17,16 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
-from bss.files import is_locked, read_json, write_json, write_text
+from bss.files import is_locked, is_there, read_json, write_json, write_text
 from bss.training.config import Parent, RunConfig
 from bss.training.devices.processes import SEEN_SECONDS, first
-from bss.training.record.seals import put_aside, sealed, tell, text_hash, unsealed
+from bss.training.record.seals import file_hash, put_aside, sealed, tell, unsealed
 from bss.training.record.status import RunStatus
 from bss.training.record.trackers.base import Tracker
 from bss.values import from_dict, to_dict
@@ -52,7 +52,7 @@ class FollowedDirectory(Tracker):
         A file system may keep for a while that something is not there; what opens it asks again.
         """
         until = time.monotonic() + SEEN_SECONDS
-        while not _is_there(self.path / "config.json"):
+        while not is_there(self.path / "config.json"):
             if time.monotonic() < until:
                 time.sleep(0.5)
                 continue
@@ -69,13 +69,6 @@ class FollowedDirectory(Tracker):
         if curve is not None:
             return curve
         return [row for row in read_curve(self.path) if row["tokens"] <= tokens]
-
-
-def _is_there(file: Path) -> bool:
-    """Whether a file can be opened, its directory having been read anew."""
-    with suppress(OSError), os.scandir(file.parent), open(file):
-        return True
-    return False
 
 
 class RunDirectory(FollowedDirectory):
@@ -266,14 +259,10 @@ def read_status(path: Path) -> RunStatus:
     except InputError as damage:
         tell(str(damage))
         return RunStatus()
-    if changed := [name for name in files if _hash_of(path / name) != files[name]]:
+    if changed := [name for name in files if file_hash(path / name) != files[name]]:
         told = f"{' and '.join(changed)} changed since the run was {status.status}; train it again"
         return RunStatus("damaged", status.tokens, message=told)
     return status
-
-
-def _hash_of(file: Path) -> str:
-    return text_hash(file.read_bytes()) if file.exists() else ""
 
 
 def read_executions(path: Path) -> list[dict[str, Any]]:

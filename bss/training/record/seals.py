@@ -29,6 +29,11 @@ def text_hash(text: str | bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_LENGTH]
 
 
+def file_hash(file: Path) -> str:
+    """The same of a file's content; empty where there is none."""
+    return text_hash(file.read_bytes()) if file.exists() else ""
+
+
 def sealed(entry: dict[str, Any]) -> dict[str, Any]:
     """A JSON object with its hash, as `hash`."""
     return entry | {"hash": text_hash(json.dumps(entry, sort_keys=True))}
