@@ -10,6 +10,17 @@ from typing import Any
 
 from bss.errors import InputError
 
+PACKED = {
+    b"\x1f\x8b": "gunzip",
+    b"BZh": "bunzip2",
+    b"\xfd7zXZ": "unxz",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"PK\x03\x04": "unzip",
+    b"7z\xbc\xaf": "7z",
+    b"\x04\x22\x4d\x18": "unlz4",
+}
+"""First bytes of compressed files, and the program that unpacks them."""
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """bss schedule: a fitted law into a batch schedule, ready to train or to export."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from bss.cli.plan import (
     plan_output,
 )
 from bss.errors import InputError
+from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
 from bss.laws.functional.forecast import untested
 from bss.laws.functional.paths import plan_path
@@ -25,7 +27,7 @@ from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
 from bss.registry import attempt
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import resolve
+from bss.schedules.plan import Plan, resolve
 from bss.tables import Reading, read_points
 from bss.units import parse_tokens
 
@@ -95,18 +97,27 @@ def run(options: argparse.Namespace) -> Output:
     if not kind.predicts_schedules or rate is None:
         return replace(output, notes=[printed, *output.notes])
     constants = limits.within(basis.measured).ladder()
-    expected = outlook(fit, schedule, tokens, rate, constants)
+    output = replace(output, json={**output.json, "optimised": options.optimise or "batch"})
+    told = _with_outlook(output, fit, plan, rate, constants)
+    return replace(told, notes=[printed, *told.notes])
+
+
+def _with_outlook(
+    output: Output, fit: CurveFit, plan: Plan, rate: rates.Rate, constants: Sequence[int]
+) -> Output:
+    """What is printed, and the losses that a law of curves expects of the plan."""
+    tokens = plan.budget
+    expected = outlook(fit, plan.schedule, tokens, rate, constants)
     payload = {
         **output.json,
-        "optimised": options.optimise or "batch",
         "lr": asdict(rate),
         **asdict(expected),
         "extrapolation": tokens / fit.tokens,
     }
-    path = plan_path(schedule, tokens, seq_len, rate)
-    beyond = untested(fit, stack([path], seq_len))[0]
+    path = plan_path(plan.schedule, tokens, plan.seq_len, rate)
+    beyond = untested(fit, stack([path], plan.seq_len))[0]
     warnings = [f"warning: beyond what was tested: {what}" for what in beyond]
-    notes = [printed, *_expected(expected, rate), *output.notes, *warnings]
+    notes = [*_expected(expected, rate), *output.notes, *warnings]
     return replace(output, json=payload, notes=notes)
 
 

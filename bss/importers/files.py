@@ -15,7 +15,7 @@ from pathlib import Path
 from bss.errors import InputError
 from bss.importers.batches import LogOptions
 from bss.importers.damage import read_damaged
-from bss.importers.log import Importer, Log, head_of
+from bss.importers.log import Importer, Log, Pickle, head_of
 
 FOREIGN = re.compile(
     r"\.(bat|bib|cc?|cfg|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|png|"
@@ -156,7 +156,7 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
 def _passed_by(file: Path, error: InputError) -> PassedBy:
     """Weights beside a run are foreign, though they are refused where they are named."""
     why = str(error).removeprefix(str(file)).removeprefix(": ").removeprefix(", ")
-    return PassedBy(str(file), why, foreign=isinstance(error, _Foreign) or "is a pickle" in why)
+    return PassedBy(str(file), why, foreign=isinstance(error, (_Foreign, Pickle)))
 
 
 def _foreign(path: Path, importer: Importer) -> _Foreign:

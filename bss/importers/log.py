@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bss.errors import InputError
+from bss.files import PACKED
 
 COLUMNS = (
     "step", "tokens", "samples", "rounded_tokens", "batch", "batch_tokens", "lr", "loss",
@@ -31,17 +32,6 @@ SHARED_FOLDERS = re.compile(r"checkpoint-\d+|tensorboard|tb|(tb_?|lightning_)?lo
 """Directories whose names say nothing of a run either."""
 
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
-PACKED = {
-    b"\x1f\x8b": "gunzip",
-    b"BZh": "bunzip2",
-    b"\xfd7zXZ": "unxz",
-    b"\x28\xb5\x2f\xfd": "unzstd",
-    b"PK\x03\x04": "unzip",
-    b"7z\xbc\xaf": "7z",
-    b"\x04\x22\x4d\x18": "unlz4",
-}
-"""First bytes of compressed files, and the program that unpacks them."""
-
 LFS = b"version https://git-lfs.github.com/spec/"
 
 HEAD = 2**18
@@ -77,6 +67,10 @@ class Log:
     notes: tuple[str, ...] = ()
     cut: bool = False
     named: bool = True
+
+
+class Pickle(InputError):
+    """A file that runs code when it is read."""
 
 
 class Importer:
@@ -147,7 +141,7 @@ def head_of(file: Path) -> str:
                 opened.seek(at // 2 * 2)
                 head += opened.read(PART)
     if file.suffix in PICKLES or file.name == "training_args.bin" or _is_pickle(head):
-        raise InputError(
+        raise Pickle(
             f"{file}: is a pickle, and reading one runs its code; export the log as CSV or JSON"
         )
     if not head.strip():

@@ -147,7 +147,7 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
     status = _status(logs, merged)
     if status != "finished":
         checked = checked.assign(status=status)
-    return checked, _report(run, logs, merged, checked, batch_from)
+    return checked, _report(run, status, logs, merged, checked, batch_from)
 
 
 def _merged(run: str, logs: list[Log]) -> Merged:
@@ -234,6 +234,7 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
 
 def _report(
     run: str,
+    status: str,
     logs: Sequence[Log],
     merged: Merged,
     table: pd.DataFrame,
@@ -245,7 +246,7 @@ def _report(
     return Report(
         run=run,
         sources=_files(logs),
-        status=_status(logs, merged),
+        status=status,
         read=read,
         rows=len(table),
         restarts=merged.restarts,

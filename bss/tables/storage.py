@@ -13,17 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
-from bss.files import replacing
+from bss.files import PACKED, replacing
 from bss.tables.columns import Origin
 from bss.tables.reading import Reading
 
 NAMES = ("run", "model", "commit", "registration")
 """Columns of text, though all of it may be digits."""
 _NO_TEXT = {
-    b"\x1f\x8b": "is compressed; unpack it with gunzip",
-    b"BZh": "is compressed; unpack it with bunzip2",
-    b"\xfd7zXZ": "is compressed; unpack it with unxz",
-    b"\x28\xb5\x2f\xfd": "is compressed; unpack it with unzstd",
+    **{begin: f"is compressed; unpack it with {program}" for begin, program in PACKED.items()},
     b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save it as CSV",
     b"PAR1": "is Parquet; name it .parquet",
     b"\xff\xfe": "is in UTF-16; save it in UTF-8",
