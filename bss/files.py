@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +82,10 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{name}: holds no JSON object; {hint}")
     return value
+
+
+def is_there(file: Path) -> bool:
+    """Whether a file can be opened, its directory having been read anew."""
+    with suppress(OSError), os.scandir(file.parent), open(file):
+        return True
+    return False

@@ -17,7 +17,8 @@ from bss.machines.slots import look_for_present
 from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
 from bss.sweeps.slurm import Written
-from bss.training.devices.launch import Joining, joined, start
+from bss.training.devices.launch import Joining, joined
+from bss.training.devices.starter import start
 from bss.values import from_dict
 from experiments.study import say
 
@@ -47,7 +48,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
             values = from_dict(study, json.loads(config.value.to_json_best_effort()))
             joining = _joining() if joint else Joining()
             if joining.to_be_started:
-                sys.exit(start(joining.processes))
+                sys.exit(start(joining))
             with joined(joining):
                 experiment(values)
         except (InputError, OSError) as error:
@@ -69,6 +70,7 @@ def _define_joining() -> None:
     flags.DEFINE_string("coordinator", "", "HOST:PORT of the first, or auto: on a cluster")
     flags.DEFINE_integer("process", None, "which one this is, from 0, with a coordinator")
     flags.DEFINE_float("patience", 60.0, "seconds in which all must have come together")
+    flags.DEFINE_integer("restarts", 0, "how often they are started again where one is lost")
 
 
 def _joining() -> Joining:

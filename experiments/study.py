@@ -1,6 +1,6 @@
 """What all experiments share: the set-up of their runs, and the checks of their studies."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from bss.errors import InputError
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.price import hours
+from bss.sweeps.price import Price, hours
 from bss.sweeps.programs import fits_line, jobs
 from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
@@ -105,7 +105,7 @@ class PricedStudy(SweepStudy):
     Attributes:
         dry_run: print what it costs, and stop.
         peak_flops: of one device, and
-        mfu: the part of it that is reached: assumptions of the dry run.
+        mfu: the part of it that is reached: assumed of what is not compiled for a known machine.
     """
 
     dry_run: bool = False
@@ -116,15 +116,25 @@ class PricedStudy(SweepStudy):
         super().__post_init__()
         check_positive(self, "peak_flops", "mfu")
 
-    def print_hours(self, costs: Mapping[str, float]) -> None:
-        """Says what the parts of the study, in FLOPs by name, and all of it take of a device."""
-        costs = {**costs, "all": sum(costs.values())}
-        width = max(12, *(len(name) + 1 for name in costs))
-        for name, cost in costs.items():
-            taken = hours(cost, self.peak_flops, self.mfu)
-            print(f"{name:<{width}}{cost:>10.3g} FLOPs {taken:>10.4g} hours of one device")
-        say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
+    def print_hours(self, costs: Mapping[str, Price]) -> None:
+        """Says what the parts of the study, by name, and all of it take of a device."""
+        taken = {name: hours(cost, self.peak_flops, self.mfu) for name, cost in costs.items()}
+        rows = [(name, cost.flops, taken[name]) for name, cost in costs.items()]
+        rows.append(("all", sum(cost.flops for cost in costs.values()), sum(taken.values())))
+        width = max(12, *(len(name) + 1 for name, *_ in rows))
+        for name, flops, each in rows:
+            print(f"{name:<{width}}{flops:>10.3g} FLOPs {each:>10.4g} hours of one device")
+        say(f"hours: {self.rate_of(costs.values())}")
         self.say_fit()
+
+    def rate_of(self, costs: Iterable[Price]) -> str:
+        """At which rate the hours of some costs are, in words."""
+        assumed = f"at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)"
+        known = [cost.seconds is not None for cost in costs]
+        if not any(known):
+            return assumed
+        expected = f"expected of {self.setup.engine.machine} by its compiled programs"
+        return expected if all(known) else f"{expected}, where it is not compiled {assumed}"
 
     def say_fit(self) -> None:
         """Says whether its runs fit the machine that it names, where it names one."""

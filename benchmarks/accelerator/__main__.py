@@ -18,15 +18,13 @@ from typing import Any
 from benchmarks.accelerator.cases import START, Case, Processes, full, tiny
 from benchmarks.accelerator.show import line, markdown, read_rows
 from bss.errors import InputError
+from bss.machines.slots import memory_environment
 from bss.provenance import commit
 
 RESULTS = Path("benchmarks/results/accelerator")
 OUT_OF_TIME = "out of time"
 PATIENCE = 4
 """A case that takes so many times what it should is given up."""
-MEMORY_FRACTION = "0.92"
-"""Of a GPU's memory that JAX takes at once, so that it does not fall to pieces; CUDA needs the
-rest."""
 
 Row = dict[str, Any]
 
@@ -109,7 +107,7 @@ class _Process:
             [sys.executable, "-m", "benchmarks.accelerator.measure"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=memory_environment() | dict(os.environ),
             text=True,
             process_group=0,
         )
@@ -163,13 +161,6 @@ class _Process:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """This process's, with a fraction of memory unless it has one, by its new name or its old."""
-    names = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
-    chosen = {} if any(name in os.environ for name in names) else {names[0]: MEMORY_FRACTION}
-    return chosen | dict(os.environ)
 
 
 def _resolved(case: Case, done: list[Row]) -> Case:

@@ -142,8 +142,8 @@ def _gb(size: float | None) -> str:
     return "" if size is None else f"{size / 1e9:.2f}"
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of the last command that appended to a file; its first is of the machine.
+def told_rows(path: Path) -> list[Row]:
+    """All rows of a file, those of earlier commands too.
 
     Raises:
         InputError: no such file, or a line that is no row.
@@ -156,10 +156,17 @@ def read_rows(path: Path) -> list[Row]:
     for number, text in enumerate(lines, 1):
         try:
             row = json.loads(text)
-            rows = [] if row["what"] == "machine" else rows
+            row["what"]
         except (json.JSONDecodeError, KeyError, TypeError):
             raise InputError(f"--show {path}: line {number} is no row of this command") from None
         rows.append(row)
     if not rows:
         raise InputError(f"--show {path}: holds no row; measure with --output {path}")
     return rows
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of the last command that appended to a file; its first is of the machine."""
+    rows = told_rows(path)
+    first = [index for index, row in enumerate(rows) if row["what"] == "machine"]
+    return rows[first[-1] if first else 0 :]

@@ -79,8 +79,9 @@ def step(
 
 def _compiled(trainer: Trainer, count: int) -> Row:
     """What the compiled program says: memory, FLOPs, and the roofline of one bucket."""
-    run, target = trainer.run, target_of(jax.local_devices()[0].device_kind)
-    sizes = to_dict(memory(trainer.program, trainer.state_bytes, 0, target))
+    run, device = trainer.run, jax.local_devices()[0]
+    target, pool = target_of(device.device_kind), memory_of(device).get("bytes_limit")
+    sizes = to_dict(memory(trainer.program, trainer.state_bytes, 0, pool))
     row = {**sizes, "compile_seconds": round(trainer.compile_seconds, 2)}
     try:
         reading = read(trainer.program)

@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("run_file", nargs="?", type=Path, help='{"run": {...}, "execution": {...}}')
     add("--config", metavar="FILE:SIZE", help="the buckets and models of an experiment's config")
     add("--on", required=True, metavar="MACHINE", help=known())
-    add("--fit", action="store_true", help="find the largest bucket, with and without remat")
+    add(
+        "--fit",
+        action="store_true",
+        help="find the fastest bucket that fits, with and without remat",
+    )
     add("--attention", metavar="KERNEL", help="cudnn, splash, reference, or one of your own")
     add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
     one = "with --fsdp, whole gradients on every device, which meet once a step"
@@ -45,7 +49,7 @@ def run(options: argparse.Namespace) -> Output:
     if not file.is_file():
         raise InputError(f"config {file}: there is no such file; name one that is there")
     on = machine(options.on)
-    if options.fit and on.target is None:
+    if options.fit and on.pool is None:
         raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")
     from bss.sweeps.programs import jobs
     from bss.sweeps.reading import read_config
@@ -73,10 +77,10 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def _largest(job: "Job", on: Machine) -> "Iterator[Largest]":
-    from bss.training.aot.largest import largest_bucket, remat_choices
+    from bss.training.aot.largest import fastest_bucket, remat_choices
 
     for run in remat_choices(job.run):
-        yield largest_bucket(run, job.execution, on)
+        yield fastest_bucket(run, job.execution, on)
 
 
 def _of_file(path: Path) -> "Iterator[Job]":
@@ -97,6 +101,7 @@ def _output(
     payload = {
         "machine": on.name,
         "devices": len(on.devices),
+        "pool_bytes": on.pool and round(on.pool),
         "fits": None if None in fitting else all(fitting),
         "programs": [{"model": job.model, **one.entry()} for job, one in examined],
         "versions": {name: version(name) for name in ("jax", "jaxlib")},
@@ -108,10 +113,10 @@ def _output(
             [(f"{job.model} {one.program}", *_memory_cells(one)) for job, one in examined],
         ),
         Table(
-            "what it does, in one bucket of a step or one evaluation, and the roofline",
+            "what it does, in one bucket of a step or one evaluation, and the time it takes",
             (
                 *("program", "bucket", "attention", "FLOPs", "bytes", "between devices"),
-                *("time", "tokens/s", "MFU"),
+                *("at least", "expected", "tokens/s", "MFU"),
             ),
             [
                 (f"{job.model} {one.program}", *_work_cells(one))
@@ -123,10 +128,14 @@ def _output(
     if largest:
         payload["largest"] = [{"model": job.model, **vars(one)} for job, one in largest]
         rows = [
-            (job.model, "yes" if one.remat else "no", one.bucket or "none", _gb(one.peak_bytes))
+            (
+                *(job.model, "yes" if one.remat else "no", one.bucket or "none"),
+                *(_gb(one.peak_bytes), f"{one.tokens_per_second:,.0f}", one.largest or "none"),
+            )
             for job, one in largest
         ]
-        tables.append(Table("the largest bucket", ("model", "remat", "bucket", "peak"), rows))
+        names = ("model", "remat", "bucket", "peak", "tokens/s", "largest that fits")
+        tables.append(Table("the fastest bucket that fits", names, rows))
     return Output(payload, tables)
 
 
@@ -151,22 +160,26 @@ def _work_cells(one: "Examined") -> list[Any]:
     cells = [one.bucket, reading.attention, f"{reading.flops:.3g}", f"{reading.bytes:.3g}"]
     cells.append("; ".join(moved) or "–")
     if bound is None:
-        return [*cells, "–", "–", "–"]
-    time = f"{bound.seconds * 1e3:.3g} ms ({bound.by})"
-    return [*cells, time, f"{bound.tokens_per_second:,.0f}", f"{bound.mfu:.0%}"]
+        return [*cells, "–", "–", "–", "–"]
+    told = one.expected or bound
+    least, expected = (x and f"{x.seconds * 1e3:.3g} ms" for x in (bound, one.expected))
+    return [
+        *(*cells, f"{least} ({bound.by})", expected or "–"),
+        *(f"{told.tokens_per_second:,.0f}", f"{told.mfu:.0%}"),
+    ]
 
 
 def _refusal(on: Machine, examined: "list[tuple[Job, Examined]]") -> str:
     """What needs most of what does not fit, and what the smallest bucket needs with remat."""
-    from bss.training.aot.largest import bucket_memory, remat_choices
+    from bss.training.aot.largest import one_bucket, remat_choices
 
-    assert on.target is not None
+    assert on.pool is not None
     failed = [(job, one) for job, one in examined if one.memory.fits is False]
     trained = [(job, one) for job, one in failed if one.program == "train"]
     job, worst = max(trained or failed, key=lambda pair: pair[1].memory.peak_bytes)
     message = (
         f"does not fit {on.name}: {job.model}, {worst.program} in buckets of {worst.bucket}, needs "
-        f"{worst.memory.peak_bytes / 1e9:.3g} GB of {on.target.memory / 1e9:.3g}"
+        f"{worst.memory.peak_bytes / 1e9:.3g} GB of {on.pool / 1e9:.3g}"
     )
     if not trained:
         return f"{message}; lower execution.evaluation_bucket"
@@ -174,5 +187,5 @@ def _refusal(on: Machine, examined: "list[tuple[Job, Examined]]") -> str:
     bucket = min(job.capacity)
     if remat is job.run and bucket == worst.bucket:
         return message
-    needed = bucket_memory(remat, bucket, job.execution, on).peak_bytes / 1e9
+    needed = one_bucket(remat, bucket, job.execution, on).memory.peak_bytes / 1e9
     return f"{message}; bucket {bucket} with remat needs {needed:.3g}"

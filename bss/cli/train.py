@@ -2,7 +2,6 @@
 
 import argparse
 import signal
-import sys
 from dataclasses import fields
 from pathlib import Path
 from threading import Event
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from bss.training.record.status import RunStatus
 
 
+LONGEST_UNSAVED = 86400  # seconds between checkpoints, for a run that is to be started again
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss train`."""
     parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
@@ -31,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     together.add_argument(
         "--patience", type=float, default=60.0, help="seconds in which all must have come together"
     )
+    text = "how often they are started again where a process or a device is lost"
+    together.add_argument("--restarts", type=int, default=0, help=text)
     add_output_arguments(parser, run)
 
 
@@ -41,11 +45,14 @@ def run(options: argparse.Namespace) -> Output | int:
         bss train CONFIG.json
         bss train CONFIG.json --json
     """
-    from bss.training.devices.launch import Joining, joined, start
+    from bss.training.devices.launch import Joining, joined
+    from bss.training.devices.starter import start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
+    if joining.restarts:
+        _check_restarts(joining.restarts, read_job(options.config)[1])
     if joining.to_be_started:
-        return start(joining.processes)
+        return start(joining)
     with joined(joining):
         return _train(options)
 
@@ -54,7 +61,7 @@ def _train(options: argparse.Namespace) -> Output | int:
     config, execution = read_job(options.config)
     from bss.sweeps.engines import train_each
     from bss.sweeps.progress import Progress
-    from bss.training.devices.processes import first
+    from bss.training.devices.processes import first, say
     from bss.training.running.loop import Interrupted
 
     warn_of(config.plan(), second_moment=config.optimizer.second_moment)
@@ -70,9 +77,18 @@ def _train(options: argparse.Namespace) -> Output | int:
     try:
         status = train_each([config], execution, progress, stop)[config.id]
     except Interrupted as interrupted:
-        print(f"bss train: {interrupted}; run the same command to continue", file=sys.stderr)
+        say(f"bss train: {interrupted}; run the same command to continue")
         return 128 + signals[0]
     return _output(config.id, status) if first() else 0
+
+
+def _check_restarts(restarts: int, execution: "Execution") -> None:
+    """Refuses to start a run again that would have nothing to continue from."""
+    if (seconds := execution.checkpoint_seconds) > LONGEST_UNSAVED:
+        raise InputError(
+            f"--restarts {restarts}: execution.checkpoint_seconds is {seconds:g}, so a run would "
+            f"begin again at its start; write {LONGEST_UNSAVED} or less"
+        )
 
 
 def _output(run: str, status: "RunStatus") -> Output:

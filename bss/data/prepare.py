@@ -5,12 +5,12 @@
 `package.module:ATTRIBUTE`.
 
 A directory of shards appears complete or not at all: it is written aside and renamed, under a
-lock, so that processes which prepare the same corpus at the same time wait for the first.
+lock, so that processes which prepare the same corpus at the same time wait for the first. All cores
+encode; a preparation that was killed goes on where it was, and makes the same bytes.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import itertools
 import os
 import re
@@ -23,15 +23,20 @@ import numpy as np
 
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, Corpus, CorpusRequest
+from bss.data.encode import encoded
+from bss.data.progress import Progress, ShardWriter, begun, summed
 from bss.data.python_files import PythonFiles
-from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
+from bss.data.shards import MANIFEST, Manifest, Shards, Split, TokenizerInfo, open_shards
 from bss.data.text_files import TextFiles
 from bss.data.tfds_text import TfdsText
 from bss.errors import InputError
+from bss.files import write_text
+from bss.machines.slots import cores
 from bss.registry import Registry
 
 MIN_TOKENS = 256
-_BATCH = 64
+BATCH = 2**22
+"""Characters of the documents that are encoded at once: a kill costs as many for every core."""
 
 CORPORA: Registry[Corpus] = Registry(
     "corpus",
@@ -72,7 +77,7 @@ def prepare(
             change the tokens of shards that are there.
 
     Returns:
-        The shards, every byte checked (about 1 s per GB).
+        The shards; each block of them is checked when it is first read.
 
     Raises:
         InputError: unknown corpus or tokenizer; a corpus too small to split; shards that were
@@ -93,9 +98,9 @@ def prepare(
             f"root: cannot prepare {directory} ({error.strerror or error}); "
             "free space there or give another root"
         ) from None
-    shards = open_shards(directory, verify=True)
+    shards = open_shards(directory)
     _refuse_other_sources(shards, source)
-    return shards
+    return _summed(shards)
 
 
 def _refuse_other_sources(shards: Shards, source: Mapping) -> None:
@@ -126,12 +131,13 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
     documents = corpus.open()
     tokenizer = tokenizers.make(spec, documents("train"))
     dtype = np.min_scalar_type(tokenizer.vocab_size - 1).newbyteorder("<")
-    partial = directory.with_name(f".{directory.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    partial = begun(directory.with_name(f".{directory.name}.partial"))
     try:
+        tokenizer.save(partial)
+        what = {"source": source, "tokenizer": tokenizer.hash, "shard_tokens": shard_tokens}
+        progress = Progress(partial, what)
         splits = {
-            name: _write_split(partial, name, documents(name), tokenizer, dtype, shard_tokens)
+            name: _write_split(progress, name, documents(name), tokenizer, dtype, shard_tokens)
             for name in SPLITS
         }
         for name, split in splits.items():
@@ -144,60 +150,63 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
         described = TokenizerInfo(
             tokenizer.name, tokenizer.vocab_size, tokenizer.end_of_document, tokenizer.hash
         )
-        tokenizer.save(partial)
         manifest = Manifest(source, described, dtype.str, splits)
         (partial / MANIFEST).write_text(manifest.to_json())
+        progress.close()
         os.replace(partial, directory)
-    finally:
+    except Exception:  # a kill leaves what was done, for the next time
         shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def _write_split(
-    directory: Path,
+    progress: Progress,
     name: str,
     documents: Iterable[str],
     tokenizer: tokenizers.Tokenizer,
     dtype: np.dtype,
     shard_tokens: int,
 ) -> Split:
-    """Streams the documents of a split into files of at most `shard_tokens` tokens."""
-    files, counts, count_bytes = _Files(directory, name, shard_tokens), 0, 0
-    end = np.array([tokenizer.end_of_document], dtype)
-    documents = iter(documents)
+    """Streams the documents of a split, behind those that are done, into files of tokens."""
+    count, tokens, size = progress.done.get(name, (0, 0, 0))
+    files = ShardWriter(progress.directory, name, shard_tokens, dtype.itemsize, tokens)
+    left = itertools.islice(documents, count, None)
     with contextlib.closing(files):
-        while texts := list(itertools.islice(documents, _BATCH)):
-            pieces = itertools.chain.from_iterable(
-                (ids.astype(dtype), end) for ids in tokenizer.encode_batch(texts)
-            )
-            files.write(np.concatenate(list(pieces)))
-            counts += len(texts)
-            count_bytes += sum(len(text.encode()) for text in texts)
-    return Split(counts, sum(f.tokens for f in files.written), count_bytes, tuple(files.written))
+        batches = encoded(batches_of(left), tokenizer, dtype, progress.directory, cores())
+        for texts, ids in batches:
+            files.write(ids)
+            files.sync()
+            count, tokens = count + len(texts), tokens + len(ids)
+            size += sum(len(text.encode()) for text in texts)
+            progress.note(name, count, tokens, size)
+    return Split(count, tokens, size, tuple(files.written))
 
 
-class _Files:
-    """An open file of tokens that is followed by the next when it is full."""
+def batches_of(documents: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Documents in order, as they are encoded: together until they have BATCH characters."""
+    batch, size = [], 0
+    for text in documents:
+        batch.append(text)
+        if (size := size + len(text)) >= BATCH:
+            yield tuple(batch)
+            batch, size = [], 0
+    if batch:
+        yield tuple(batch)
 
-    def __init__(self, directory: Path, split: str, limit: int):
-        self._directory, self._split, self._limit = directory, split, limit
-        self._file = None
-        self.written: list[ShardFile] = []
 
-    def write(self, tokens: np.ndarray) -> None:
-        while len(tokens):
-            if self._file is None:
-                self._name = f"{self._split}-{len(self.written):05d}.bin"
-                self._file = (self._directory / self._name).open("wb")
-                self._count, self._hash = 0, hashlib.sha256()
-            piece, tokens = np.split(tokens, [self._limit - self._count])
-            self._file.write(piece.data)
-            self._hash.update(piece.data)
-            self._count += len(piece)
-            if self._count == self._limit:
-                self.close()
+def _summed(shards: Shards) -> Shards:
+    """Shards with the sums of their blocks, which older ones lack: read, checked and written once.
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self.written.append(ShardFile(self._name, self._count, self._hash.hexdigest()))
-            self._file = None
+    Raises:
+        InputError: a file of other content.
+    """
+    if all(file.blocks for split in shards.manifest.splits.values() for file in split.files):
+        return shards
+    splits = {
+        name: replace(split, files=tuple(summed(shards.directory / f.name, f) for f in split.files))
+        for name, split in shards.manifest.splits.items()
+    }
+    manifest = replace(shards.manifest, splits=splits)
+    with contextlib.suppress(OSError):  # where it may not be written, it is read again next time
+        write_text(shards.directory / MANIFEST, manifest.to_json())
+    return replace(shards, manifest=manifest)

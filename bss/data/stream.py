@@ -98,7 +98,9 @@ def _epoch_seed(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])
 
 
-def held_out(shards: Shards, split: str, seq_len: int, tokens: int) -> np.ndarray:
+def held_out(
+    shards: Shards, split: str, seq_len: int, tokens: int, rows: Iterable[int] | None = None
+) -> np.ndarray:
     """Fixed sequences of "validation" or "test": the same for every run that is compared.
 
     tokens // seq_len sequences, spread evenly over the split's consecutive, non-overlapping
@@ -106,7 +108,8 @@ def held_out(shards: Shards, split: str, seq_len: int, tokens: int) -> np.ndarra
     count alone, so not on any batch, seed or schedule.
 
     Returns:
-        int32 [tokens // seq_len, seq_len + 1]; inputs are [:, :-1], targets [:, 1:].
+        int32 [tokens // seq_len, seq_len + 1], or those of them that are numbered in `rows`;
+        inputs are [:, :-1], targets [:, 1:].
 
     Raises:
         InputError: less than one sequence asked for, or more than the split has.
@@ -119,4 +122,5 @@ def held_out(shards: Shards, split: str, seq_len: int, tokens: int) -> np.ndarra
             f"eval_tokens: {tokens} are not between one sequence ({seq_len}) and the {split} "
             f"split's {there * seq_len}; change eval_tokens or prepare a larger corpus"
         )
-    return array.windows((i * there // wanted * seq_len for i in range(wanted)), seq_len + 1)
+    numbers = range(wanted) if rows is None else map(int, rows)
+    return array.windows((i * there // wanted * seq_len for i in numbers), seq_len + 1)

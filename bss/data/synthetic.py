@@ -22,6 +22,7 @@ Positions are below 2^64. Training counts from 0; held-out data lies from 2^63 o
 
 import functools
 import math
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -128,11 +129,13 @@ def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
     return generate(tables(language), high_n, low_n, language.seq_len)
 
 
-def held_out(language: SyntheticLanguage, split: str, tokens: int) -> np.ndarray:
+def held_out(
+    language: SyntheticLanguage, split: str, tokens: int, rows: Sequence[int] | None = None
+) -> np.ndarray:
     """Fixed sequences of "validation" or "test", the same for every run on this language.
 
     Returns:
-        int32 (tokens // seq_len, seq_len + 1).
+        int32 (tokens // seq_len, seq_len + 1), or those of them that are numbered in `rows`.
 
     Raises:
         InputError: an unknown split, or less than one sequence.
@@ -143,7 +146,8 @@ def held_out(language: SyntheticLanguage, split: str, tokens: int) -> np.ndarray
         raise InputError(
             f"eval_tokens: {tokens} are less than one sequence; expected {language.seq_len} or more"
         )
-    return np.asarray(sequences(language, HELD_OUT[split], tokens // language.seq_len))
+    numbers = np.arange(tokens // language.seq_len) if rows is None else np.asarray(rows)
+    return np.asarray(at(language, np.uint64(HELD_OUT[split]) + numbers.astype(np.uint64)))
 
 
 class Entropy(NamedTuple):

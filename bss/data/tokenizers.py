@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,13 @@ _ENDS = (_END, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 
 
 class Tokenizer(TokenizerInfo, ABC):
-    """What the shards need of a tokenizer, besides what their manifest says of it."""
+    """What the shards need of a tokenizer, besides what their manifest says of it.
+
+    Attributes:
+        is_slow: whether processes that share its work pay for what they cost to be fed.
+    """
+
+    is_slow: ClassVar[bool] = True
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -59,6 +65,7 @@ class ByteTokenizer(Tokenizer):
     [104, 195, 169]
     """
 
+    is_slow: ClassVar[bool] = False
     name: str = "bytes"
     vocab_size: int = 256
     end_of_document: int = 0xFF
@@ -142,9 +149,19 @@ def make(spec: str, texts: Iterable[str]) -> Tokenizer:
     return _from_file(name, Path(spec))
 
 
-def saved(directory: Path, name: str) -> Tokenizer:
-    """Opens the tokenizer that `save` left in a directory of shards."""
-    return ByteTokenizer() if name == "bytes" else _from_file(name, directory / FILE_NAME)
+def saved(directory: Path, name: str, expected: str = "") -> Tokenizer:
+    """Opens the tokenizer that `save` left in a directory of shards.
+
+    Raises:
+        InputError: it is missing, damaged, or not that of the `expected` hash.
+    """
+    tokenizer = ByteTokenizer() if name == "bytes" else _from_file(name, directory / FILE_NAME)
+    if expected not in ("", tokenizer.hash):
+        raise InputError(
+            f"tokenizer: {directory / FILE_NAME} is not what {directory} was prepared with; "
+            "prepare it again"
+        )
+    return tokenizer
 
 
 def _train_bpe(size: int, texts: Iterable[str]) -> "tokenizers.Tokenizer":

@@ -1,8 +1,9 @@
-"""One compiled program on one kind of device: what it takes, whether it fits, what bounds it.
+"""One compiled program on one kind of device: what it takes, whether it fits, how long it takes.
 
 The bound is a roofline (Williams et al., 2009): a device multiplies no faster than its peak and
-moves no more than its memory's bandwidth, and does both at once. What moves between devices is told
-but not timed.
+moves no more than its memory's bandwidth, and does both at once. The time that is expected is of
+rates that such a device reached (`bss.machines.targets.Reached`). What moves between devices is
+told but not timed.
 """
 
 import re
@@ -25,7 +26,7 @@ class Memory:
         state_bytes: of the training state.
         temp_bytes: of everything that is made and gone within the program.
         peak_bytes: of all, with arguments and results.
-        fits: whether a device holds it; None where its memory is not known.
+        fits: whether JAX gives programs so much of a device; None where that is not known.
     """
 
     state_bytes: int
@@ -51,18 +52,30 @@ class Bound:
     by: str
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What a program is expected to take; see `Bound` for its fields."""
+
+    seconds: float
+    tokens_per_second: float
+    mfu: float
+
+
 def read(compiled: Any) -> Counted:
     """Counts a compiled program."""
     return count(Program(compiled.as_text()))
 
 
-def memory(compiled: Any, state_bytes: int, beside: int, target: Target | None) -> Memory:
-    """What a compiled program takes of a device; `beside` are bytes there that it does not take."""
+def memory(compiled: Any, state_bytes: int, beside: int, pool: float | None) -> Memory:
+    """What a compiled program takes of the pool that JAX has of a device.
+
+    `beside` are bytes there that it does not take.
+    """
     uses = compiled.memory_analysis()
     arguments = uses.argument_size_in_bytes + uses.output_size_in_bytes - uses.alias_size_in_bytes
     temporary = uses.temp_size_in_bytes
     peak = beside + arguments + temporary + uses.generated_code_size_in_bytes
-    return Memory(state_bytes, temporary, peak, target and peak <= target.memory)
+    return Memory(state_bytes, temporary, peak, None if pool is None else peak <= pool)
 
 
 def refused(error: str, state_bytes: int) -> Memory | None:
@@ -86,3 +99,15 @@ def bound(reading: Counted, target: Target, tokens: int, model_flops: float, dev
     seconds = parts[by]
     mfu = model_flops / (devices * target.peak_flops * seconds)
     return Bound(seconds, tokens / seconds, mfu, by)
+
+
+def expected(
+    reading: Counted, target: Target, tokens: int, model_flops: float, devices: int
+) -> Expected | None:
+    """Of a program as `bound`; None where no such device was measured."""
+    if target.reached is None:
+        return None
+    seconds = target.reached.seconds(reading.flops, reading.bytes)
+    return Expected(
+        seconds, tokens / seconds, model_flops / (devices * target.peak_flops * seconds)
+    )

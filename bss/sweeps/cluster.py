@@ -130,10 +130,12 @@ class _RayWorker:
     def stop(self) -> None:
         self._actor.stop.remote()
 
-    def close(self) -> None:
+    def close(self) -> str:
+        how = "died, or its node"
         with contextlib.suppress(self._ray.exceptions.RayError):
-            self._ray.get(self._actor.close.remote(), timeout=_START_SECONDS)
+            how = self._ray.get(self._actor.close.remote(), timeout=_START_SECONDS)
         self._ray.kill(self._actor)
+        return how
 
 
 def _connected(address: str) -> Any:

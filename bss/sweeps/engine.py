@@ -13,11 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.machines.slots import Slot
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Queue, Statuses
 from bss.sweeps.setup import EngineConfig
+from bss.sweeps.widths import parse_processes
 from bss.sweeps.workers import Event, Worker
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
@@ -79,6 +80,13 @@ class WorkerEngine(Engine):
     def __init__(self, config: EngineConfig):
         """Starts nothing yet."""
         super().__init__(config)
+        one = "1: engines of workers train a run in one process; engine files in several"
+        check(
+            parse_processes(config.processes) == ((0, 1),),
+            "setup.engine.processes",
+            config.processes,
+            one,
+        )
         self.workers: dict[Slot, Worker] = {}
         self._starting = threading.Lock()
         self._interrupted = False
@@ -168,11 +176,11 @@ class WorkerEngine(Engine):
             return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
         with self._starting:
             del self.workers[slot]
-        worker.close()
+        how = worker.close()
         self._await_locks(runs, execution)
         if ending == "interrupted":
             raise WorkerLost(RunStatus("interrupted"))
-        raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} died; see {log}"))
+        raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} {how}; see {log}"))
 
     def _await_locks(self, runs: Sequence[RunConfig], execution: Execution) -> None:
         """Returns when nobody writes the directories of runs: a lost worker may still save."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.files import read_json
+from bss.machines.slots import memory_fraction
 from bss.machines.targets import TARGETS
 from bss.models.sizes import SIZES
 from bss.models.written import Written, model_of, name_of
@@ -59,6 +60,13 @@ def jobs(config: Mapping[str, Any]) -> Iterator[Job]:
         yield Job(name, base, execution, own or dict.fromkeys(buckets, 1))
 
 
+def job_of(run: RunConfig, execution: Execution) -> Job:
+    """A run as the table names it: its model by the size that it is, in the buckets of its plan."""
+    sizes = (name for name in SIZES if model_of(name) == run.model)
+    capacity = execution.ladder(run).capacity(run.plan())
+    return Job(next(sizes, run.model.label), run, execution, capacity)
+
+
 def _named(value: Any) -> Iterator[tuple[Written, int | None]]:
     """Sizes, or groups, that are a config's "model" or "models", and a "seq_len" beside them."""
     if isinstance(value, list | tuple):
@@ -108,9 +116,10 @@ def fits_line(jobs: Iterable[Job], machine: str, path: Path = COMPILED) -> str:
         return f"{machine}: not compiled; {rest} says whether it fits"
     most = max(known, key=lambda one: one["peak_bytes"])
     target = next(t for t in TARGETS if t.name == machine.partition(":")[0])
-    size = f"at most {most['peak_bytes'] / 1e9:.3g} GB of {target.memory / 1e9:.3g}"
+    pool = target.pool(memory_fraction())
+    size = f"at most {most['peak_bytes'] / 1e9:.3g} GB of {pool / 1e9:.3g}"
     where = f"{most['model']}, {most['program']} in buckets of {most['bucket']}"
-    if not most["fits"]:
+    if most["peak_bytes"] > pool:
         return f"{machine}: does not fit; {where}, needs {size.removeprefix('at most ')}"
     if missing := len(wanted) - len(known):
         return (

@@ -6,6 +6,7 @@ from pathlib import Path
 from bss.models.sizes import SIZES
 from bss.models.written import Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
+from bss.sweeps.widths import parse_processes
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution, SharedExecution
 from bss.training.optimizers import AdamW, Optimizer
@@ -44,6 +45,8 @@ class EngineConfig(SharedExecution):
             this machine, or a new one.
         fleet: how many runs of one shape a worker trains side by side in one program; of models
             too small to fill a device.
+        processes: that train a run together, a node each: a number, or by non-embedding parameters,
+            "0:1 500M:2"; of engine files alone.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
@@ -52,7 +55,11 @@ class EngineConfig(SharedExecution):
     retries: int = 2
     address: str = ""
     fleet: int = 1
+    processes: str | int = "1"
     machine: str = ""
+
+    def __post_init__(self) -> None:
+        parse_processes(self.processes)
 
     def execution(self, data: str = "") -> Execution:
         """Where and how its runs are trained, on the token shards of a directory."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bss.files import is_locked
-from bss.machines.slots import Slot
+from bss.machines.slots import Slot, memory_environment
+from bss.training.devices.starter import death
 
 COMMAND = (sys.executable, "-m", "bss.training.running.worker")
 """The worker that trains; see there for jobs and events."""
@@ -38,8 +39,8 @@ class Worker(Protocol):
         """Asks it to save and leave."""
         ...
 
-    def close(self) -> None:
-        """Lets it save and leave, and waits."""
+    def close(self) -> str:
+        """Lets it save and leave, and waits; how it ended, "died" where nobody knows."""
         ...
 
 
@@ -64,7 +65,7 @@ class WorkerProcess:
                 stderr=stderr,
                 text=True,
                 cwd=directory,
-                env={**_ENVIRONMENT, **os.environ, **slot.environment},
+                env={**_ENVIRONMENT, **memory_environment(), **os.environ, **slot.environment},
                 start_new_session=True,  # an interrupt reaches the engine, which passes it on
             )
 
@@ -90,13 +91,15 @@ class WorkerProcess:
         """Asks it to save and leave."""
         self._process.terminate()
 
-    def close(self) -> None:
-        """Closes the pipe, the signal to save and leave, and waits."""
+    def close(self) -> str:
+        """Closes the pipe, the signal to save and leave, and waits; how it ended."""
         try:
             self._process.communicate(timeout=_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+            return f"did not leave within {_GRACE_SECONDS} seconds"
+        return death(self._process.returncode)
 
 
 class Probe(NamedTuple):

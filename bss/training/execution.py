@@ -1,6 +1,7 @@
 """Where and how a run is executed: nothing here changes what is computed, up to rounding."""
 
 import platform
+import re
 import timeit
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from bss.errors import check_least
+from bss.errors import InputError, check_least
 from bss.machines.slots import cores
 from bss.machines.targets import target_of
 from bss.provenance import commit
@@ -20,7 +21,9 @@ from bss.training.config import RunConfig
 from bss.training.devices.mesh import on_gpus
 from bss.training.running.bucketing import Ladder
 
-NOT_COMPUTED = ("commit", "registration")
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]+:/")  # one slash is left where it was made a path
+
+NOT_COMPUTED = ("commit", "registration", "mates")
 """What execution.json records beside that on which the numbers hang."""
 
 
@@ -40,6 +43,8 @@ class SharedExecution:
             once a step; else each keeps a part, and they meet in every layer and bucket.
         checkpoint_seconds: between checkpoints; longer where a save holds up the steps for more
             than a 20th of that. 0 saves at every step.
+        step_limit: seconds that a step, or an evaluation, may take before its devices are taken to
+            hang, and the process leaves; 0 for any.
         evaluation_bucket: sequences evaluated at once on each device.
         repeatable: on GPUs only operations that give the same bits every time; some are slower.
             CPUs and TPUs have no others.
@@ -57,6 +62,7 @@ class SharedExecution:
     fsdp: int = 1
     whole_gradient: bool = False
     checkpoint_seconds: float = 60.0
+    step_limit: float = 1800.0
     evaluation_bucket: int = 32
     repeatable: bool = False
     attention: str = "auto"
@@ -80,7 +86,14 @@ class Execution(SharedExecution):
     registration: str = ""
 
     def __post_init__(self) -> None:
-        check_least("execution", self, devices=0, fsdp=1, checkpoint_seconds=0, evaluation_bucket=1)
+        least = {"devices": 0, "fsdp": 1, "checkpoint_seconds": 0, "step_limit": 0}
+        check_least("execution", self, **least, evaluation_bucket=1)
+        if _ELSEWHERE.match(self.runs):
+            raise InputError(
+                f"runs is {self.runs}, which is no directory; mount a volume (NFS, Lustre, "
+                "Filestore, EFS) that many machines write, with locks between them, appends and "
+                "renames, and name its path"
+            )
 
     def ladder(self, run: RunConfig) -> Ladder:
         """The buckets that a run's steps may be done in."""

@@ -1,11 +1,12 @@
 """The held-out numbers of runs that are compared: of which sequences, in which columns."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,7 +39,7 @@ class HeldOut:
             sets.append(HeldOutSet(AT_THE_END, split="test", tokens=config.test_tokens))
         _check_columns([one.name for one in sets], [*self._metrics])
         self._read = {one.name: _read(one, run, source, shards, seq_len) for one in sets}
-        for _, bytes_per_token in self._read.values():
+        for *_, bytes_per_token in self._read.values():
             model = metrics.Evaluated(run.model, bytes_per_token=bytes_per_token)
             for name, metric in self._metrics.items():
                 metrics.check(name, metric, model, seq_len)
@@ -53,22 +54,21 @@ class HeldOut:
 
     def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
         """A set on the devices, int32 [N, b, T+1]; by metric, (params, sequences) -> MetricSums."""
-        sequences_nxT1, bytes_per_token = self._read[name]
-        n, width = sequences_nxT1.shape
+        n, width, rows, bytes_per_token = self._read[name]
         measures = {"loss": evaluation.loss} | {
             name: evaluation.metric(metric, bytes_per_token)
             for name, metric in self._metrics.items()
         }
         programs = {m: evaluation.sums_of(n, width, one) for m, one in measures.items()}
         mesh, shape = evaluation.mesh, evaluation.shape(n, width)
-        return by_position(sequences_nxT1.__getitem__, n, shape, mesh), programs
+        return by_position(rows, n, shape, mesh), programs
 
     def along(self, state: State) -> dict[str, Any]:
         """Columns of a curve: numbers, or arrays over a fleet; bits per byte for text."""
         columns: dict[str, Any] = {}
         for name in self._sets:
             columns |= self._columns(name, state) if name != AT_THE_END else {}
-        if (per_token := self._read[ALONG][1]) is not None:
+        if (per_token := self._read[ALONG].bytes_per_token) is not None:
             loss = HeldOutColumn()
             for name, column in (("bits_per_byte", str(loss)), ("bits_per_byte_se", loss.error)):
                 nats = columns[column]
@@ -82,7 +82,7 @@ class HeldOut:
     def _columns(self, name: str, state: State) -> dict[str, Any]:
         """Of one set: means and their standard errors, of the weights and of every average."""
         (sequences, programs), columns = self._sets[name], {}
-        n, width = self._read[name][0].shape
+        n, width, *_ = self._read[name]
         for half_life, params in self._weights(state):
             for metric, program in programs.items():
                 sums = jax.device_get(program(params, sequences))
@@ -126,12 +126,29 @@ def _numbers(
     return numbers
 
 
-def _read(
+class _Read(NamedTuple):
+    """A set of n sequences of T + 1 tokens; `rows` makes those of some numbers, int32 [k, T+1]."""
+
+    n: int
+    width: int
+    rows: Callable[[Any], np.ndarray]
+    bytes_per_token: float | None
+
+
+def _read(one: HeldOutSet, run: RunConfig, source: Source, shards: Path, seq_len: int) -> _Read:
+    """A set, of which the first sequence is made, and refused where there are too few."""
+    made, per_token = _of_set(one, run, source, shards, seq_len)
+    made([0])
+    return _Read(one.tokens // seq_len, seq_len + 1, made, per_token)
+
+
+def _of_set(
     one: HeldOutSet, run: RunConfig, source: Source, shards: Path, seq_len: int
-) -> tuple[np.ndarray, float | None]:
-    """The sequences of a set, int32 [n, T+1], and its bytes per token."""
+) -> tuple[Callable[[Any], np.ndarray], float | None]:
+    """What makes sequences of a set, and its bytes per token."""
     if one.content in ("", run.data.content):
-        return source.held_out(one.split, one.tokens, seq_len), source.bytes_per_token(one.split)
+        rows = partial(source.held_out, one.split, one.tokens, seq_len)
+        return rows, source.bytes_per_token(one.split)
     from bss.data.stream import held_out  # here, so that only text needs grain
 
     other = beside(shards, one.content)
@@ -140,7 +157,8 @@ def _read(
             f"evaluation.sets: {other.directory} has {other.vocab_size} tokens, the model "
             f"{run.model.vocab_size}; prepare it with the run's tokenizer"
         )
-    return held_out(other, one.split, seq_len, one.tokens), other.bytes_per_token(one.split)
+    rows = partial(held_out, other, one.split, seq_len, one.tokens)
+    return rows, other.bytes_per_token(one.split)
 
 
 def _check_columns(sets: list[str], own: list[str]) -> None:

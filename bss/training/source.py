@@ -5,6 +5,7 @@ which sequence comes when.
 """
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -50,11 +51,16 @@ class TextSource:
         shape = capacity, bucket, self._data.seq_len + 1
         return by_position(lambda n: self._stream.at(position + n), count, shape, self._mesh)
 
-    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
-        """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1]."""
+    def held_out(
+        self, split: str, tokens: int, seq_len: int, rows: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Fixed sequences of the "validation" or "test" split, int32 [tokens // T, T+1].
+
+        Where `rows` are given, those of these numbers.
+        """
         from bss.data.stream import held_out
 
-        return held_out(self._shards, split, seq_len, tokens)
+        return held_out(self._shards, split, seq_len, tokens, rows)
 
     def bytes_per_token(self, split: str) -> float | None:
         """Of a split; None where tokens are no text."""
@@ -103,14 +109,16 @@ class SyntheticSource:
         shape = capacity, bucket, self._language.seq_len + 1
         return by_position(rows, count, shape, self._mesh)
 
-    def held_out(self, split: str, tokens: int, seq_len: int) -> np.ndarray:
+    def held_out(
+        self, split: str, tokens: int, seq_len: int, rows: Sequence[int] | None = None
+    ) -> np.ndarray:
         """See `TextSource`; the language depends on the length of its sequences."""
         if seq_len != self._language.seq_len:
             raise InputError(
                 f"evaluation.seq_len is {seq_len}; the synthetic language of this run has "
                 f"sequences of {self._language.seq_len}, so leave it out"
             )
-        return synthetic.held_out(self._language, split, tokens)
+        return synthetic.held_out(self._language, split, tokens, rows)
 
     def bytes_per_token(self, split: str) -> float | None:
         """See `TextSource`."""

@@ -129,7 +129,8 @@ def price_table(study: Study) -> pd.DataFrame:
         repeated = merged([trial for trial in again if trial.cell == cell])
         runs, budgets = [trial.run for trial in ours], {d for t in ours for d in t.budgets}
         batches = [run.schedule.batch.constant_batch for run in runs]
-        cost, repeats = price(runs), price([trial.run for trial in repeated]).flops
+        both = runs, [trial.run for trial in repeated]
+        cost, repeats = (price(some, study.setup.engine) for some in both)
         rows.append(
             {
                 "model": cell[0],
@@ -140,8 +141,8 @@ def price_table(study: Study) -> pd.DataFrame:
                 "runs": len(runs),
                 "trained": float(cost.trained),
                 "flops": float(cost.flops),
-                "repeats": float(repeats),
-                "hours": hours(cost.flops + repeats, study.peak_flops, study.mfu),
+                "repeats": float(repeats.flops),
+                "hours": sum(hours(each, study.peak_flops, study.mfu) for each in (cost, repeats)),
             }
         )
     table = pd.DataFrame(rows)
@@ -152,9 +153,11 @@ def price_table(study: Study) -> pd.DataFrame:
 def say_price(study: Study) -> None:
     """Prints the price with what it assumes."""
     print(price_table(study).to_string(index=False, na_rep="", float_format="{:.4g}".format))
+    first = [trial.run for trial in sweep(study, planned_run(study.setup))]
+    rate = study.rate_of([price(first, study.setup.engine)])
     say(
-        f"hours: of one device at {study.mfu:.0%} of {study.peak_flops:.3g} FLOP/s (assumed), for "
-        f"the sweep and {len(study.seeds) - 1} more seeds at B_ref and around each bend; "
-        f"{study.rounds} rounds of mending the sweep and other schedules come on top"
+        f"hours: of one device {rate}, for the sweep and {len(study.seeds) - 1} more seeds at "
+        f"B_ref and around each bend; {study.rounds} rounds of mending the sweep and other "
+        "schedules come on top"
     )
     study.say_fit()

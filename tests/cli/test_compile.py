@@ -9,14 +9,15 @@ import pytest
 from bss.cli import compile as command
 from bss.cli import main
 from bss.machines.absent import Machine
-from bss.machines.program import Memory
+from bss.machines.program import Bound, Memory
 from bss.machines.targets import Target
+from bss.training.aot.compiled import Examined
 from bss.training.config import RunConfig
 from bss.values import from_dict, to_dict
 from tests.cli.called import printed, refused
 
 KEYS = {"bucket", "state_bytes", "temp_bytes", "peak_bytes", "fits", "flops", "bytes"}
-KEYS |= {"collectives", "attention", "bound", "compile_seconds"}
+KEYS |= {"collectives", "attention", "bound", "expected", "compile_seconds"}
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def small_device(monkeypatch):
 
     def make(memory):
         target = Target("small", (), memory, 1e9, 1e12)
-        found = Machine("small:1", target, jax.local_devices()[:1])
+        found = Machine("small:1", target, jax.local_devices()[:1], memory)
         monkeypatch.setattr(command, "machine", lambda _: found)
 
     return make
@@ -105,10 +106,11 @@ def test_fit_finds_the_largest_bucket(held, found, run_file, small_device, capsy
 
     def planted(run, bucket, *_):
         peak = 15 + (5 if run.model.remat else 10) * bucket + 30 * (bucket >= 16)
-        return Memory(0, peak, peak, peak <= held)
+        memory = Memory(0, peak, peak, peak <= held)
+        return Examined("train", bucket, memory, None, Bound(1.0, bucket, 1.0, "memory"), 0.0)
 
     small_device(held)
-    monkeypatch.setattr("bss.training.aot.largest.bucket_memory", planted)
+    monkeypatch.setattr("bss.training.aot.largest.one_bucket", planted)
     monkeypatch.setattr("bss.training.aot.compiled.examine", lambda *_: [])
     told = printed(capsys, "compile", str(run_file), "--on", "small:1", "--fit")
     assert [(one["remat"], one["bucket"]) for one in told["largest"]] == [

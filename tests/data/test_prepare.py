@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from bss.data import encode, tokenizers
 from bss.data.corpus import SPLITS, split_of
 from bss.data.prepare import prepare
+from bss.data.progress import ShardWriter
 from bss.data.python_files import PythonFiles
 from bss.data.tokenizers import saved
 from bss.errors import InputError
@@ -228,3 +232,80 @@ def test_the_standard_library(tmp_path):
     shards = prepare(root=tmp_path)
     assert shards.split("train").tokens > 10_000_000
     assert shards.split("validation").tokens > 200_000
+
+
+PREPARE = """
+import sys
+from pathlib import Path
+from bss.data import encode, prepare
+from bss.data.python_files import PythonFiles
+prepare.BATCH, encode.ALONE = 300, 1
+kept = prepare.Progress.note
+left = int(sys.argv[3])
+def note(self, *counts):
+    global left
+    kept(self, *counts)
+    left -= 1
+    if left == 0:
+        print("there", flush=True)
+        input()
+prepare.Progress.note = note
+prepare.prepare(PythonFiles(Path(sys.argv[1])), "bpe-300", Path(sys.argv[2]), shard_tokens=1000)
+"""
+
+
+def preparing(sources, root, kill_at=0):
+    """A process that prepares, killed behind so many batches; of how many it took none is left."""
+    command = [sys.executable, "-c", PREPARE, str(sources), str(root), str(kill_at)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if kill_at:
+        assert process.stdout and process.stdout.readline() == "there\n"
+        process.kill()
+    process.communicate()
+    return process.returncode
+
+
+@pytest.mark.slow
+def test_killed_at_five_points_it_makes_the_same_bytes(sources, tmp_path):
+    assert preparing(sources, tmp_path / "whole") == 0
+    whole = files_below(tmp_path / "whole")
+    partial = tmp_path / "killed" / ".PythonFiles-bpe-300.partial" / "progress.jsonl"
+    done = 0
+    for more in random.Random().choices(range(2, 15), k=5):
+        assert preparing(sources, tmp_path / "killed", more) == -9
+        lines = len(partial.read_text().splitlines()) - 1
+        assert done < lines == done + more
+        done = lines
+    assert preparing(sources, tmp_path / "killed") == 0
+    assert files_below(tmp_path / "killed") == whole
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_batches_come_in_order_whoever_encodes_them(tmp_path, monkeypatch, processes):
+    texts = [f"text {i} " * (i % 5 + 1) for i in range(60)]
+    tokenizer = tokenizers.make("bpe-270", texts)
+    tokenizer.save(tmp_path)
+    monkeypatch.setattr(encode, "ALONE", 1)
+    batches = [tuple(texts[i : i + 7]) for i in range(0, 60, 7)]
+    dtype = np.dtype("<u2")
+    made = list(encode.encoded(batches, tokenizer, dtype, tmp_path, processes))
+    assert [batch for batch, _ in made] == batches
+    for batch, ids in made:
+        assert ids.dtype == dtype
+        np.testing.assert_array_equal(ids, encode.tokens_of(tokenizer, batch, dtype))
+
+
+def test_what_was_begun_of_other_documents_or_cut_is_begun_anew(sources, tmp_path):
+    right = prepare(PythonFiles(sources), root=tmp_path / "one")
+    partial = tmp_path / "two" / ".PythonFiles-bytes.partial"
+    partial.mkdir(parents=True)
+    (partial / "progress.jsonl").write_text('{"source": "another"}\n["train", 5, 900, 895]\n')
+    (partial / "train-00000.bin").write_bytes(b"half")
+    again = prepare(PythonFiles(sources), root=tmp_path / "two")
+    assert files_below(again.directory) == files_below(right.directory)
+
+
+def test_a_begun_shard_that_lost_tokens_is_told(tmp_path):
+    (tmp_path / "train-00000.bin").write_bytes(bytes(895))
+    with pytest.raises(InputError, match=r"5 bytes shorter than progress\.jsonl .* run it again"):
+        ShardWriter(tmp_path, "train", 1000, 1, 900)

@@ -88,7 +88,7 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        (signal.SIGKILL, RunStatus("failed", message="worker 0 died; see ")),
+        (signal.SIGKILL, RunStatus("failed", message="worker 0 was ended by SIGKILL (a guess: ")),
         pytest.param(signal.SIGTERM, RunStatus("interrupted"), marks=pytest.mark.slow),
     ],
 )

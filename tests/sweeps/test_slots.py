@@ -93,7 +93,9 @@ def test_the_longest_chains_go_first_and_parents_before_branches(sweep, tiny_run
 
 def test_a_run_whose_worker_dies_is_tried_again(sweep, tiny_run):
     fatal, other = (overlay(tiny_run, {"schedule.tokens": 512, "seed": s}) for s in (99, 1))
-    with pytest.warns(RuntimeWarning, match=rf"{fatal.id}: worker 0 died.*again \(1 of 1\)"):
+    with pytest.warns(
+        RuntimeWarning, match=rf"{fatal.id}: worker 0 ended with status 1.*again \(1 of 1\)"
+    ):
         told, statuses = sweep([fatal, other], workers=1, retries=1)
     assert {status.status for status in statuses.values()} == {"finished"}
     assert sorted(event["seed"] for event in told) == [1, 99]
@@ -104,4 +106,4 @@ def test_a_run_whose_worker_dies_too_often_has_failed(sweep, tiny_run):
     _, statuses = sweep([fatal, other], workers=1, retries=0)
     assert statuses[other.id].finished
     assert statuses[fatal.id].status == "failed"
-    assert "worker 0 died; see " in statuses[fatal.id].message
+    assert "worker 0 ended with status 1; see " in statuses[fatal.id].message

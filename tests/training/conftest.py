@@ -19,7 +19,8 @@ def _outcome(run, execution, since: int = 0):
         tokens = checkpoints.tokens()[0]
         state, record = checkpoints.restore(tokens, shapes)
     rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_curve(directory)]
-    del record["seconds"]
+    for name in ("seconds", "curve", "executions"):  # they hold times
+        del record[name]
     arrays = {jax.tree_util.keystr(p): np.asarray(x) for p, x in jax.tree.leaves_with_path(state)}
     return tokens, record, [row for row in rows if row["tokens"] > since], arrays
 

@@ -17,7 +17,16 @@ from jax.errors import JaxRuntimeError
 
 from bss.machines.absent import Machine
 from bss.machines.counts import Counted
-from bss.machines.program import Bound, Memory, bound, memory, read, refused
+from bss.machines.program import (
+    Bound,
+    Expected,
+    Memory,
+    bound,
+    expected,
+    memory,
+    read,
+    refused,
+)
 from bss.training.config import RunConfig
 from bss.training.devices.mesh import mesh_of
 from bss.training.evaluation import Evaluation
@@ -38,6 +47,7 @@ class Examined:
         reading: None where the compiler refused it.
         bound: None where it was refused, or the device is not in the table of targets.
         compile_seconds: by the clock.
+        expected: None where such a device was not measured besides.
     """
 
     program: str
@@ -46,6 +56,13 @@ class Examined:
     reading: Counted | None
     bound: Bound | None
     compile_seconds: float
+    expected: Expected | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """That are expected, or at most where no such device was measured; 0 where refused."""
+        told = self.expected or self.bound
+        return told.tokens_per_second if told else 0.0
 
     def entry(self) -> dict[str, Any]:
         """As one flat group of fields."""
@@ -56,6 +73,7 @@ class Examined:
             **to_dict(self.memory),
             **(to_dict(self.reading) if self.reading else empty),
             "bound": to_dict(self.bound),
+            "expected": to_dict(self.expected),
             "compile_seconds": round(self.compile_seconds, 2),
         }
 
@@ -118,9 +136,11 @@ def _examined(
         seconds = time.perf_counter() - start
         return Examined(name, bucket, taken, None, None, seconds)
     seconds = time.perf_counter() - start
-    taken, reading = memory(program, state_bytes, beside, target), read(program)
-    limit = target and bound(reading, target, tokens, flops, len(machine.devices))
-    return Examined(name, bucket, taken, reading, limit, seconds)
+    taken, reading = memory(program, state_bytes, beside, machine.pool), read(program)
+    if target is None:
+        return Examined(name, bucket, taken, reading, None, seconds)
+    of_all = reading, target, tokens, flops, len(machine.devices)
+    return Examined(name, bucket, taken, reading, bound(*of_all), seconds, expected(*of_all))
 
 
 def _bytes(tree: Any) -> int:

@@ -1,7 +1,9 @@
-"""The largest bucket that a machine holds, with rematerialisation and without: by memory.
+"""The fastest bucket that a machine holds, with rematerialisation and without.
 
 Memory grows in proportion to the bucket, so two small programs say where to look; what is told is
-compiled. Buckets are powers of two of sequences on each device, or the most that is asked for.
+compiled. Buckets are powers of two of sequences on each device, or the most that is asked for. From
+the largest that fits it goes down as long as half is faster: near the end of memory XLA computes
+parts again.
 """
 
 import dataclasses
@@ -12,10 +14,9 @@ from jax.sharding import Mesh
 
 from bss.errors import InputError
 from bss.machines.absent import Machine
-from bss.machines.program import Memory
 from bss.machines.targets import target_of
 from bss.schedules.plan import Plan
-from bss.training.aot.compiled import examine
+from bss.training.aot.compiled import Examined, examine
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.training.running.bucketing import Ladder
@@ -30,13 +31,17 @@ class Largest:
 
     Attributes:
         remat: whether activations are computed again in the backward pass.
-        bucket: the largest that fits, in sequences; None where one on each device does not.
+        bucket: the fastest that fits, in sequences; None where one on each device does not.
         peak_bytes: on a device with it, or with one sequence on each.
+        tokens_per_second: with it, as expected; at most where no such device was measured.
+        largest: bucket that fits.
     """
 
     remat: bool
     bucket: int | None
     peak_bytes: int
+    tokens_per_second: float = 0.0
+    largest: int | None = None
 
 
 def remat_choices(run: RunConfig) -> Iterator[RunConfig]:
@@ -47,56 +52,64 @@ def remat_choices(run: RunConfig) -> Iterator[RunConfig]:
         yield dataclasses.replace(run, model=dataclasses.replace(model, remat=True))  # type: ignore[call-arg]
 
 
-def bucket_memory(run: RunConfig, bucket: int, execution: Execution, machine: Machine) -> Memory:
-    """What a step of one bucket takes of a device."""
-    return next(examine(run, {bucket: 1}, execution, machine)).memory
+def one_bucket(run: RunConfig, bucket: int, execution: Execution, machine: Machine) -> Examined:
+    """A step of one bucket."""
+    return next(examine(run, {bucket: 1}, execution, machine))
 
 
-def largest_bucket(
+def fastest_bucket(
     run: RunConfig, execution: Execution, machine: Machine, most: int = 1 << 20
 ) -> Largest:
-    """The largest bucket of a run, up to `most`, on a machine whose memory is known."""
-    assert machine.target is not None
+    """The fastest bucket of a run, up to `most`, on a machine whose memory is known."""
+    assert machine.pool is not None
     devices = len(machine.devices)
-    known: dict[int, Memory] = {}
+    known: dict[int, Examined] = {}
+
+    def of(share: int) -> Examined:
+        if share not in known:
+            known[share] = one_bucket(run, share * devices, execution, machine)
+        return known[share]
 
     def fits(share: int) -> bool:
-        if share not in known:
-            known[share] = bucket_memory(run, share * devices, execution, machine)
-        return known[share].fits is True
+        return of(share).memory.fits is True
 
     remat = bool(getattr(run.model, "remat", False))
     if not fits(1):
-        return Largest(remat, None, known[1].peak_bytes)
+        return Largest(remat, None, of(1).memory.peak_bytes)
     share = 1
-    if fits(2):
-        one, two = known[1].peak_bytes, known[2].peak_bytes
-        room = (machine.target.memory - one) / max(two - one, 1)
+    if most >= 2 * devices and fits(2):
+        one, two = (of(n).memory.peak_bytes for n in (1, 2))
+        room = (machine.pool - one) / max(two - one, 1)
         share = 1 << (max(int(1 + room), 2).bit_length() - 1)
         share = min(share, max(most // devices, 1))
         while not fits(share):
             share //= 2
         while 2 * share * devices <= most and fits(2 * share):
             share *= 2
-    return Largest(remat, share * devices, known[share].peak_bytes)
+    fastest = share
+    while fastest > 1 and of(fastest // 2).tokens_per_second > of(fastest).tokens_per_second:
+        fastest //= 2
+    chosen = of(fastest)
+    speed, peak = chosen.tokens_per_second, chosen.memory.peak_bytes
+    return Largest(remat, fastest * devices, peak, speed, share * devices)
 
 
 def by_memory(run: RunConfig, execution: Execution, plan: Plan, mesh: Mesh) -> Execution:
-    """An execution whose buckets fit the devices of a mesh, for one that asks for it.
+    """An execution of buckets up to the fastest that fits a mesh, for one that asks for it.
 
     Raises:
         InputError: where the devices' memory is not known, or no bucket fits it.
     """
     machine = _present(mesh)
-    assert machine.target is not None
+    assert machine.pool is not None
     batches = {segment.batch for segment in plan.segments}
-    largest = largest_bucket(run, execution, machine, max(batches))
+    largest = fastest_bucket(run, execution, machine, max(batches))
     sizes = [size for size in execution.buckets if size <= (largest.bucket or 0)]
     if largest.bucket is None or (execution.buckets and not sizes):
         raise InputError(
             f"execution.fit: a step of {run.model.label} in the smallest bucket does not fit; one "
             f"sequence on each device needs {largest.peak_bytes / 1e9:.3g} GB of "
-            f"{machine.target.memory / 1e9:.3g}"
+            f"{machine.pool / 1e9:.3g}"
         )
     divisors = Ladder(range(mesh.size, largest.bucket + 1, mesh.size), run.noise_scale.split)
     chosen = sizes or sorted({divisors.bucket(batch) for batch in batches})
@@ -112,5 +125,4 @@ def _present(mesh: Mesh) -> Machine:
         raise InputError(
             f"execution.fit: what a {device.device_kind} holds is not known; name execution.buckets"
         )
-    holds = dataclasses.replace(target, memory=_FOR_STEPS * limit)
-    return Machine(device.device_kind, holds, list(mesh.devices.flat))
+    return Machine(device.device_kind, target, list(mesh.devices.flat), _FOR_STEPS * limit)

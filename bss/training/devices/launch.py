@@ -1,4 +1,4 @@
-"""How several processes come to train one run: started on this machine, or joined to a cluster's.
+"""How several processes come to train one run: each joins the others at a coordinator.
 
 Once joined, a process leaves with the others. Where one dies the others end too, with one line, and
 nothing is lost but what came after the last checkpoint: the same command continues, in any number
@@ -22,6 +22,7 @@ import jax
 from bss.errors import InputError, check_least
 from bss.training.devices.native_log import END
 from bss.training.devices.processes import AgreedError, first
+from bss.training.devices.watchdog import LOST
 from bss.training.running.loop import Interrupted
 
 DIED = (
@@ -29,10 +30,10 @@ DIED = (
     "the last checkpoint, in any number of processes"
 )
 _OF_ANOTHER = ("Gloo", "NCCL", "oordination", "arrier", "heartbeat")
-_STARTER = "BSS_STARTED_BY"
+STARTER = "BSS_STARTED_BY"
+"""Names the process that started this one, which leaves with it."""
 _HEARTBEAT_SECONDS = 30
 _LEAVE_SECONDS = 60
-FOLLOW_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Joining:
             Slurm, a TPU pod or Open MPI tells it, and the rest.
         process: which one this is, from 0.
         patience: seconds in which all must have come together.
+        restarts: how often they are started again where one is lost.
 
     Raises:
         InputError: on construction, where that cannot be.
@@ -54,13 +56,18 @@ class Joining:
     coordinator: str = ""
     process: int | None = None
     patience: float = 60.0
+    restarts: int = 0
 
     def __post_init__(self) -> None:
-        check_least("joining", self, processes=1, patience=1)
+        check_least("joining", self, processes=1, patience=1, restarts=0)
         if self.coordinator in ("", "auto"):
             return
-        if not self.coordinator.rpartition(":")[2].isdigit():
-            raise InputError(f"coordinator is {self.coordinator}; expected HOST:PORT, or auto")
+        host, _, port = self.coordinator.rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 65536):
+            raise InputError(
+                f"coordinator is {self.coordinator}; expected HOST:PORT, of a port from 1 to "
+                "65535, or auto"
+            )
         if self.process is None or not 0 <= self.process < self.processes:
             raise InputError(
                 f"process is {self.process} of {self.processes}; with a coordinator, give the "
@@ -69,51 +76,8 @@ class Joining:
 
     @property
     def to_be_started(self) -> bool:
-        """Whether the processes are to be started on this machine."""
-        return self.processes > 1 and not self.coordinator
-
-
-def start(processes: int) -> int:
-    """Runs this program's own command in so many processes on this machine.
-
-    On GPUs each has the one of its number. SIGINT and SIGTERM are passed on; where this process is
-    killed they save and leave.
-
-    Returns:
-        The status to leave with: 0, or that of the first which failed.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, *sys.orig_argv[1:], f"--coordinator={coordinator}"]
-    here = {**os.environ, "JAX_COORDINATOR_BIND_ADDRESS": coordinator, _STARTER: str(os.getpid())}
-    started = [
-        subprocess.Popen(
-            [*command, f"--process={process}"], env=here | {"JAX_LOCAL_DEVICE_IDS": str(process)}
-        )
-        for process in range(processes)
-    ]
-
-    def pass_on(number: int, _: object) -> None:
-        for process in started:
-            process.send_signal(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, pass_on)
-    failed, deadline = 0, float("inf")
-    while any(process.poll() is None for process in started):
-        failed = failed or next((p.returncode for p in started if p.returncode), 0)
-        if failed and deadline == float("inf"):
-            deadline = time.monotonic() + FOLLOW_SECONDS
-        if time.monotonic() > deadline:
-            pass_on(signal.SIGKILL, None)
-        time.sleep(0.05)
-    for index, process in enumerate(started):
-        if process.returncode < 0 and process.returncode != -signal.SIGABRT:  # JAX's, told above
-            name = signal.Signals(-process.returncode).name
-            print(f"process {index} was ended by {name}", file=sys.stderr)
-    failed = failed or next((p.returncode for p in started if p.returncode), 0)
-    return failed if failed >= 0 else 1
+        """Whether the processes are to be started, and watched, by this one."""
+        return self.restarts > 0 or (self.processes > 1 and not self.coordinator)
 
 
 @contextlib.contextmanager
@@ -123,11 +87,11 @@ def joined(joining: Joining) -> Iterator[None]:
     Raises:
         InputError: where they do not come together in time.
     """
+    if starter := os.environ.get(STARTER):
+        threading.Thread(target=_leave_without, args=[int(starter)], daemon=True).start()
     if not joining.coordinator:
         yield
         return
-    if starter := os.environ.get(_STARTER):
-        threading.Thread(target=_leave_without, args=[int(starter)], daemon=True).start()
     _join(joining)
     try:
         yield
@@ -140,12 +104,13 @@ def joined(joining: Joining) -> Iterator[None]:
         jax.distributed.shutdown()
         raise
     except BaseException as error:  # the others are not told, so they are not waited for
-        if any(sign in str(error) for sign in _OF_ANOTHER):
+        another = any(sign in str(error) for sign in _OF_ANOTHER)
+        if another:
             os.write(2, f"{END}\n".encode())  # JAX may find out at the same time
         else:
             traceback.print_exception(error)
         sys.stdout.flush()
-        os._exit(1)
+        os._exit(LOST if another else 1)
     jax.distributed.shutdown()
 
 
@@ -158,13 +123,17 @@ def _leave_without(starter: int) -> None:
 
 def _join(joining: Joining) -> None:
     known = joining.coordinator != "auto"
-    if known and joining.process:
-        _reach(joining.coordinator, joining.patience)
+    if known:
+        (_reach if joining.process else _check_free)(joining.coordinator, joining.patience)
     missing = (
         f"the processes have not come together at the coordinator, {joining.coordinator}, within "
         f"{joining.patience:g} seconds; start all of them at once, or raise --patience"
     )
     _filter_native_log(missing)
+    # JAX would end this process by SIGABRT, whose status says nothing.
+    late = threading.Timer(joining.patience, _leave_alone, [missing])
+    late.daemon = True
+    late.start()
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM
     try:
         jax.distributed.initialize(
@@ -172,7 +141,7 @@ def _join(joining: Joining) -> None:
             joining.processes if known else None,
             joining.process,
             cluster_detection_method="deactivate" if known else None,
-            initialization_timeout=int(joining.patience),
+            initialization_timeout=int(joining.patience) + _LEAVE_SECONDS,
             heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=_LEAVE_SECONDS,
         )
@@ -180,6 +149,29 @@ def _join(joining: Joining) -> None:
         why = "no Slurm step, TPU pod or Open MPI is found; give HOST:PORT"
         why = str(error) if known else why
         raise InputError(f"coordinator {joining.coordinator}: {why}") from None
+    finally:
+        late.cancel()
+
+
+def _leave_alone(missing: str) -> None:
+    """Ends this process, which has waited for the others as long as it was told."""
+    sys.stderr.write(f"{missing}\n")
+    sys.stderr.flush()
+    os._exit(2)
+
+
+def _check_free(coordinator: str, _: float) -> None:
+    """Refuses a port of this machine that another program has."""
+    port = int(coordinator.rpartition(":")[2])
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            free.bind(("", port))
+        except OSError as error:
+            raise InputError(
+                f"coordinator {coordinator}: port {port} cannot be had here ({error.strerror}); "
+                "name another, the same for all processes"
+            ) from None
 
 
 def _reach(coordinator: str, patience: float) -> None:

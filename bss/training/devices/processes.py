@@ -8,6 +8,7 @@ mistake or a wish to stop, is told to all before any acts on it: none waits for 
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -24,8 +25,10 @@ from bss.training.step import Metrics, State, Step
 
 T = TypeVar("T")
 
-_TEXT_BYTES = 8192
+_TEXT_BYTES = 16384
 _SHOWN = 60
+SEEN_SECONDS = 90
+"""For how long a file system may keep from one process what another has written; NFS: 30 to 60."""
 
 
 class AgreedError(InputError):
@@ -38,6 +41,7 @@ class Wish(IntEnum):
     NOTHING = 0
     SAVE = 1
     STOP = 2
+    FAIL = 3
 
 
 def several() -> bool:
@@ -57,7 +61,7 @@ def say(text: str) -> None:
 
 
 def gather(text: str) -> list[str]:
-    """A text of each process, in their order; at most 8192 bytes of it."""
+    """A text of each process, in their order; at most 16384 bytes of it."""
     if not several():
         return [text]
     written = np.frombuffer(text.encode()[:_TEXT_BYTES], np.uint8)
@@ -78,7 +82,7 @@ def together(function: Callable[[], T]) -> T:
     try:
         result = function()
     except (InputError, OSError) as error:
-        mistake = str(error)
+        mistake = mistake_of(error)
     mistakes = gather(mistake)
     for process, told in enumerate(mistakes):
         if told:
@@ -92,25 +96,51 @@ def in_turn(function: Callable[[], T]) -> T:
     return together(lambda: function() if result is None else result)
 
 
+def mistake_of(error: Exception) -> str:
+    """A mistake, or what the system refused, in a line."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def check_same(facts: Mapping[str, Any]) -> None:
     """Refuses processes of which one differs from the first in a fact; they are plain values."""
+    if difference := _difference(facts):
+        hint = "start all processes of a run by the same command, at the same commit"
+        raise AgreedError(f"{difference}; {hint}")
+
+
+def check_seen(look: Callable[[], Mapping[str, Any]], seconds: float = SEEN_SECONDS) -> None:
+    """As `check_same` of what each sees on a disk, once all have had time to see the same."""
+    difference = ""
+    for _ in range(round(seconds)):  # all look as often, whatever their clocks say
+        if not (difference := _difference(look())):
+            return
+        time.sleep(1)
+    hint = "give a runs directory on a file system that all processes share"
+    raise AgreedError(f"{difference}; {hint}")
+
+
+def _difference(facts: Mapping[str, Any]) -> str:
+    """The first fact in which a process differs from the first; "" where none does."""
     everyones = [json.loads(told) for told in gather(json.dumps(_shown(facts)))]
-    for name, value in everyones[0].items():
+    for name in {name: 0 for told in everyones for name in told}:
         for process, told in enumerate(everyones):
-            if told.get(name) != value:
-                raise AgreedError(
-                    f"{name} is {told.get(name)} in process {process}, {value} in process 0; start "
-                    "all processes of a run by the same command, at the same commit"
-                )
+            if told.get(name) != everyones[0].get(name):
+                own, firsts = (each.get(name, "missing") for each in (told, everyones[0]))
+                return f"{name} is {own} in process {process} and {firsts} in process 0"
+    return ""
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Facts as short texts, of long ones their hash."""
-    texts = {name: json.dumps(value, sort_keys=True) for name, value in facts.items()}
-    return {
-        name: text if len(text) <= _SHOWN else hashlib.sha256(text.encode()).hexdigest()[:12]
-        for name, text in texts.items()
-    }
+    """Facts as short texts; long ones are cut, and end with their hash."""
+    shown = {}
+    for name, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        if len(text) > _SHOWN:
+            text = f"{text[: _SHOWN - 16]}... {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        shown[name] = text
+    return shown
 
 
 def agreeing(step: Step) -> Callable[..., tuple[State, Metrics]]:

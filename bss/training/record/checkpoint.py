@@ -1,14 +1,16 @@
 """Checkpoints: atomic and asynchronous (orbax), the newest two kept, fork points kept for good.
 
 A checkpoint is named by the tokens consumed. It holds the state and a small JSON record: the
-position in the stream (the loader's whole state) and the sums the next curve row continues.
+position in the stream (the loader's whole state), the sums the next curve row continues, and the
+curve to there. The hash of both stands in the record, and is checked when they are read.
 """
 
 import errno
+import json
 import logging
-import time
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,41 @@ import jax
 import orbax.checkpoint as ocp
 
 from bss.errors import InputError
-from bss.training.devices.processes import first, together
+from bss.training.devices.processes import first, gather, together
+from bss.training.record.seals import put_aside, state_hash, tell
 from bss.training.step import State
 
 # What fails in orbax's threads is raised where it is waited for; it need not be logged too.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+for name in ("absl", "asyncio"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
 
+
+_UNREAD = "coroutine '_read_array_index_and_device_put' was never awaited"
+_LATE = "Event loop is closed", "Encountered error while reading array index", _UNREAD
+
+
+def _without_late_reads(told: Callable[[Any], object]) -> Callable[[Any], None]:
+    """What tells of exceptions that nobody can catch, but for those of a damaged checkpoint.
+
+    Orbax closes its event loop where one read fails; each of the others says so, or fails too.
+    """
+
+    def hook(unraisable: Any) -> None:
+        if not str(unraisable.exc_value).startswith(_LATE):
+            told(unraisable)
+
+    return hook
+
+
+sys.unraisablehook = _without_late_reads(sys.unraisablehook)
+warnings.filterwarnings("ignore", _UNREAD, RuntimeWarning)
 
 Restored = tuple[State, dict[str, Any]]
 """What a checkpoint gives back: the state, and the record saved with it."""
+
+
+class Damaged(Exception):
+    """A checkpoint cannot be read, or is not what was saved; in all processes alike."""
 
 
 class Checkpoints:
@@ -42,7 +70,8 @@ class Checkpoints:
         manager = self._forks if fork else self._recent
         if tokens in manager.all_steps():
             return
-        parts = {"state": ocp.args.StandardSave(state), "record": ocp.args.JsonSave(record)}
+        books = {"record": record, "hash": state_hash(state, record)}
+        parts = {"state": ocp.args.StandardSave(state), "record": ocp.args.JsonSave(books)}
         with _full_disk_told(manager):
             manager.save(tokens, args=ocp.args.Composite(**parts), force=True)
 
@@ -55,38 +84,34 @@ class Checkpoints:
         return sorted(self._forks.all_steps())
 
     def restore(self, tokens: int, abstract_state: Any) -> Restored:
-        """Reads one checkpoint onto the shardings of `abstract_state`; orbax's errors pass."""
-        manager = self._forks if tokens in self._forks.all_steps() else self._recent
-        return _restore(manager, tokens, abstract_state)
+        """Reads one checkpoint onto the shardings of `abstract_state`; Damaged where it is."""
+        return _restore(self._path(tokens), abstract_state)
 
-    def restore_newest(self, abstract_state: Any, before: int | None = None) -> Restored | None:
-        """The newest readable checkpoint (before some tokens), or None where there is none.
+    def take(self, tokens: int, abstract_state: Any) -> Restored | None:
+        """The same; a damaged one is put aside with a warning, and None is returned."""
+        try:
+            return self.restore(tokens, abstract_state)
+        except Damaged as damaged:
+            self.put_aside(tokens, str(damaged))
+            return None
 
-        A damaged one is put aside with a warning, and the one before it is read.
-        """
-        for tokens in (t for t in self.tokens() if before is None or t < before):
-            try:
-                return self.restore(tokens, abstract_state)
-            except Exception as error:  # a torn file surfaces as one of many types
-                warnings.warn(
-                    f"checkpoint at {tokens} tokens cannot be read ({type(error).__name__}); "
-                    "falling back to the one before it",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-                self._put_aside(tokens)
-        return None
-
-    def _put_aside(self, tokens: int) -> None:
-        def move(manager: ocp.CheckpointManager) -> None:
-            self._damaged.mkdir(exist_ok=True)
-            name = f"{tokens}-{time.time_ns()}"
-            (Path(manager.directory) / str(tokens)).rename(self._damaged / name)
-
+    def put_aside(self, tokens: int, why: str) -> None:
+        """Moves a checkpoint to where no run goes on from it, and says so."""
+        path = self._path(tokens)
+        tell(f"checkpoint {path} {why}; it is put aside, and the one before it is taken")
+        together(lambda: put_aside(path, self._damaged) if first() else None)
         for manager in self._both:
-            if tokens in manager.all_steps():
-                together(lambda manager=manager: move(manager) if first() else None)
-                manager.reload()
+            manager.reload()
+
+    def drop_newer(self, tokens: int) -> None:
+        """Deletes those that a run which goes on from here makes again; not the fork points."""
+        for newer in self._recent.all_steps():
+            if newer > tokens:
+                self._recent.delete(newer)
+
+    def _path(self, tokens: int) -> Path:
+        manager = self._forks if tokens in self._forks.all_steps() else self._recent
+        return Path(manager.directory) / str(tokens)
 
     def wait(self) -> None:
         """Returns when everything saved so far is on disk."""
@@ -131,13 +156,13 @@ def restore_fork(directory: Path, tokens: int, abstract_state: Any) -> Restored:
         if tokens not in manager.all_steps():
             steps = ", ".join(map(str, sorted(manager.all_steps()))) or "none"
             raise InputError(f"parent.tokens is {tokens}; {directory} kept fork points at {steps}")
-        try:
-            return _restore(manager, tokens, abstract_state)
-        except Exception as error:  # a torn file surfaces as one of many types
-            raise InputError(
-                f"fork point {directory / 'forks' / str(tokens)} cannot be read "
-                f"({type(error).__name__}); delete {directory} and train that run again"
-            ) from None
+    path = directory / "forks" / str(tokens)
+    try:
+        return _restore(path, abstract_state)
+    except Damaged as damaged:
+        raise InputError(
+            f"fork point {path} {damaged}; delete it and train that run again"
+        ) from None
 
 
 def abstract(state_shapes: Any, sharding: jax.sharding.Sharding) -> Any:
@@ -164,7 +189,29 @@ def _full_disk_told(manager: ocp.CheckpointManager) -> Iterator[None]:
         raise OSError(errno.ENOSPC, "No space left on device", str(manager.directory)) from None
 
 
-def _restore(manager: ocp.CheckpointManager, tokens: int, abstract_state: Any) -> Restored:
-    parts = {"state": ocp.args.StandardRestore(abstract_state), "record": ocp.args.JsonRestore()}
-    items = manager.restore(tokens, args=ocp.args.Composite(**parts))
-    return State(*items["state"]), items["record"]
+def _restore(path: Path, abstract_state: Any) -> Restored:
+    found, problem = None, ""
+    try:
+        found = _read(path, abstract_state)
+    except jax.errors.JaxRuntimeError:  # no memory on a device: no damage
+        raise
+    except Exception as error:  # a torn file surfaces as one of many types
+        problem = f"cannot be read ({type(error).__name__})"
+    problem = next(filter(None, gather(problem)), "")
+    if problem or found is None:
+        raise Damaged(problem)
+    state, record, kept = found
+    if kept not in (None, state_hash(state, record)):
+        raise Damaged("is not what was saved: its hash differs")
+    return state, record
+
+
+def _read(path: Path, abstract_state: Any) -> tuple[State, dict[str, Any], str | None]:
+    """State, record and hash; by no manager, which would wait for a process that cannot read."""
+    books = json.loads((path / "record" / "metadata").read_text())
+    if not books.keys() & {"record", "hash"}:  # from before there were hashes
+        books = {"record": books, "hash": None}
+    args = ocp.args.StandardRestore(abstract_state)
+    place: Any = (path / "state").absolute()
+    state = ocp.StandardCheckpointHandler().restore(place, args=args)
+    return State(*state), books["record"], books["hash"]

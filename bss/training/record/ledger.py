@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
-from bss.errors import InputError
 from bss.schedules.plan import Plan
 from bss.training.config import RunConfig
-from bss.training.devices.mesh import shardings_of
 from bss.training.execution import NOT_COMPUTED, Execution, describe, peak_flops
 from bss.training.held_out import loss_columns
 from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
-from bss.training.record.checkpoint import Checkpoints, missing_forks, restore_fork
-from bss.training.record.directory import FollowedDirectory, parent_path, read_config, read_curve
+from bss.training.record.checkpoint import Checkpoints
+from bss.training.record.directory import FollowedDirectory
 from bss.training.record.status import RunStatus, throughput
 from bss.training.record.trackers import Tracker
-from bss.training.step import State, init_state
+from bss.training.step import State
 
 OF_STEPS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
 """What a curve's rows hold besides held-out numbers."""
@@ -69,12 +66,15 @@ class Position:
 
 
 class Ledger:
-    """The books of one run in one process. Only `position` changes.
+    """The books of one run in one process. Only `position` and `curve` change.
 
     Attributes:
         rows: token counts at which a curve row is due.
         forks: token counts at which a checkpoint is kept for branches.
         position: where the run stands.
+        curve: its rows to there.
+        restored_at: tokens of the checkpoint that it went on from, None for none.
+        believed: whether it may diverge in its first step; else it goes back once before.
         saved_at: when it was saved last, on the monotonic clock.
         save_seconds: that its last save, or that of its fleet, held up the steps.
         ended: whether it is written what became of the run.
@@ -97,7 +97,9 @@ class Ledger:
         self.forks = fork_points(run, plan, execution.forks)
         self.rows = {plan.next_boundary(t) for t in run.evaluation_tokens()}
         self.rows |= {segment.end_tokens for segment in plan.segments}
-        self.position = Position(0)
+        self.position, self.curve = Position(0), list[dict[str, Any]]()
+        self.restored_at: int | None = None
+        self.believed = False
         self.saved_at, self.save_seconds = time.monotonic(), 0.0
         self.ended = False
 
@@ -106,10 +108,13 @@ class Ledger:
         """The plan's first step that is left; a trunk asked for less than it has, has none."""
         return self.plan.step_at(min(self.position.tokens, self.plan.tokens))
 
-    def note_execution(self, mesh: Mesh, attention: str, fleet: int = 1) -> None:
-        """Records where the run goes on; warns where that changes what is computed."""
+    def note_execution(self, mesh: Mesh, attention: str, fleet: int = 1, mates: str = "") -> None:
+        """Records where the run goes on; warns where that changes what is computed.
+
+        `mates` is a name of the runs of its fleet: after a kill they go on together.
+        """
         record = describe(mesh, self.execution, attention, fleet)
-        before = self.directory.add_execution(record)
+        before = self.directory.add_execution(record | ({"mates": mates} if mates else {}))
         matters, known = record.keys() - NOT_COMPUTED, before or {}
         changed = [k for k in record if k in matters and record[k] != known.get(k, record[k])]
         if changed:
@@ -120,32 +125,33 @@ class Ledger:
                 stacklevel=2,
             )
 
-    def restore(self, shapes: State) -> State:
-        """The newest checkpoint (before a fork to be made), the parent's, or a fresh state.
+    def begin(self, position: Position, restored: dict[str, Any] | None) -> None:
+        """The run goes on from a position; `restored` is the record of a checkpoint of its own.
 
-        It lies on the devices as the shapes' shardings say. The curve is cut back to it.
+        The curve is cut back to it, and what files lost is put back.
         """
-        state, self.position = self._restore(shapes)
+        kept = {"curve": [], "executions": []} if restored is None else restored
+        self.position = position
+        self.restored_at = None if restored is None else position.tokens
+        self.checkpoints.drop_newer(position.tokens)
+        told = kept.get("curve"), kept.get("executions", [])
+        self.curve = [*self.directory.put_back(position.tokens, *told)]
         for tracker in self._trackers:
-            tracker.begin(self.run, self.directory.path, self.position.tokens)
-        return state
+            tracker.begin(self.run, self.directory.path, position.tokens)
 
-    def _restore(self, shapes: State) -> tuple[State, Position]:
-        run = self.run
-        before = min(missing_forks(self.directory.path, self.forks), default=None)
-        restored = self.checkpoints.restore_newest(shapes, before)
-        if restored is not None:
-            state, record = restored
-            return state, Position(**record)
-        if run.parent is None:
-            fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
-            return fresh(), Position(0)
-        parent = parent_path(self.execution.runs, run.parent)
-        if parent.is_dir():
-            _check_parent(run, read_config(parent))
-        state, record = restore_fork(parent, run.parent.tokens, shapes)
-        noise = {name: record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
-        return state, Position(run.parent.tokens, record["step"], **noise)
+    def is_doubtful(self, diverged: Diverged) -> bool:
+        """Whether it diverged in the first step behind a checkpoint, which may be what is wrong."""
+        if self.believed or self.restored_at is None:
+            return False
+        first = self.plan.step_at(self.restored_at) + 1
+        return diverged.tokens <= self.plan.tokens_at(first)
+
+    def doubt(self) -> None:
+        """Puts the checkpoint aside that it went on from; whatever comes next is believed."""
+        self.believed = True
+        if self.restored_at is not None:
+            why = "was not finite after one step"
+            self.checkpoints.put_aside(self.restored_at, why)
 
     def add_step(self, end_tokens: int, loss: float, grad_norm: float, update_norm: float) -> None:
         """One more step; raises Diverged where it was not finite."""
@@ -192,6 +198,7 @@ class Ledger:
         if self.run.noise_scale.half_life:  # missing where a step sums one gradient
             row["noise_scale"] = noise_scale(position.noise) if noise else None
         row["seconds"] = position.seconds
+        self.curve.append(row)
         for tracker in self._trackers:
             tracker.row(row)
         position.loss_sum, position.loss_steps = 0.0, 0
@@ -214,7 +221,9 @@ class Ledger:
     def save(self, state: State) -> None:
         """Starts saving a checkpoint."""
         tokens, start = self.position.tokens, time.monotonic()
-        self.checkpoints.save(tokens, state, dict(vars(self.position)), fork=tokens in self.forks)
+        record = vars(self.position) | {"curve": [*self.curve]}
+        record |= {"executions": self.directory.executions}
+        self.checkpoints.save(tokens, state, record, fork=tokens in self.forks)
         self.saved_at = time.monotonic()
         self.save_seconds = self.saved_at - start
 
@@ -240,7 +249,7 @@ class Ledger:
     ) -> RunStatus:
         """That the run has finished, with its final numbers."""
         position, run = self.position, self.run
-        rows = read_curve(self.directory.path)
+        rows = self.curve
         last = rows[-1] if rows else {}
         flops, peak = run.model.training_flops_per_token(run.data.seq_len), None
         if one := peak_flops():
@@ -280,13 +289,3 @@ def fork_points(run: RunConfig, plan: Plan, wanted: tuple[int, ...]) -> set[int]
     What is asked in the remainder is the end of the last step; beyond the budget, another run's.
     """
     return {plan.next_boundary(t) for t in wanted if run.start < t <= plan.budget}
-
-
-def _check_parent(run: RunConfig, parent: RunConfig) -> None:
-    """A branch goes on with its parent's state, so it must have the same shape."""
-    for name in ("model", "averages"):
-        if getattr(run, name) != getattr(parent, name):
-            raise InputError(
-                f"{name} differs from that of the parent run {parent.id}; "
-                "a branch goes on with its parent's state, so give it the same"
-            )

@@ -10,6 +10,7 @@ _KNOWN = {
     "running": ("tokens",),
     "interrupted": ("tokens",),
     "failed": ("tokens", "message"),
+    "damaged": ("tokens", "message"),
     "skipped": ("message",),
     "diverged": ("tokens", "last_checkpoint"),
     "finished": (
@@ -42,7 +43,8 @@ class RunStatus:
     """The state of a run, and its final numbers where it has finished.
 
     Attributes:
-        status: "to do" where nothing was written yet; "skipped" where its parent did not finish.
+        status: "to do" where nothing was written yet; "skipped" where its parent did not finish;
+            "damaged" where it had ended, and its files are no longer what was written.
         tokens: consumed; of a diverged run, at the end of the step that was not finite.
         step: optimizer steps, those of the parents included.
         losses: the last ones by name: loss, eval_loss, eval_loss_avg_HALFLIFE, test_loss, ...; in
@@ -53,11 +55,11 @@ class RunStatus:
         recompilations: after a bucket's first use.
         throughput: by batch.
         last_checkpoint: of a diverged run: tokens of the newest one kept, None for none.
-        message: why it failed or was skipped.
+        message: why it failed or was skipped, or what is damaged.
     """
 
     status: Literal[
-        "to do", "running", "interrupted", "failed", "skipped", "diverged", "finished"
+        "to do", "running", "interrupted", "failed", "skipped", "damaged", "diverged", "finished"
     ] = "to do"
     tokens: int = 0
     step: int = 0

@@ -5,7 +5,7 @@ else is one.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +21,14 @@ from bss.schedules.plan import Plan
 from bss.training.aot.largest import by_memory
 from bss.training.config import DataConfig, RunConfig
 from bss.training.devices.mesh import make_mesh
-from bss.training.devices.processes import check_same, first, in_turn, several, together
+from bss.training.devices.processes import (
+    check_same,
+    check_seen,
+    first,
+    in_turn,
+    several,
+    together,
+)
 from bss.training.execution import Execution
 from bss.training.record.background import Background, Queued, in_background
 from bss.training.record.checkpoint import missing_forks, open_checkpoints, saved
@@ -29,11 +36,12 @@ from bss.training.record.directory import open_run, read_status, run_path
 from bss.training.record.ledger import Ledger, fork_points
 from bss.training.record.status import RunStatus
 from bss.training.running.buckets import check_split
+from bss.training.running.resume import resume
 from bss.training.running.session import Session
-from bss.training.running.steps import AllEnded, Interrupted, Report, Steps
+from bss.training.running.steps import AllEnded, Doubted, Interrupted, Report, Steps
 from bss.training.source import Source, open_source
 from bss.training.step import State, state_shapes
-from bss.values import to_dict
+from bss.values import dotted, to_dict
 
 
 def train(
@@ -60,6 +68,7 @@ def train(
     """
     if several():
         check_same(_facts(run, execution))
+        check_seen(lambda: _on_disk(run, execution))
     plan = execution.plan(run)
     if not is_done(run, plan, execution):
         mesh = together(lambda: make_mesh(execution.devices, execution.fsdp))
@@ -106,13 +115,14 @@ def _train(
     with contextlib.ExitStack() as stack:
         watched = stack.enter_context(in_background(execution.trackers if first() else ()))
         ledgers = [_ledger(run, execution, stack, watched) for run in runs]
+
+        def take(restored: Sequence[tuple[Ledger, State]]) -> None:
+            Steps(Session(restored, sources, mesh, fleet=fleet), report, stop).run()
+
         try:
             shapes = state_shapes(runs[0], mesh)
-            restored = [(ledger, ledger.restore(shapes)) for ledger in ledgers]
-            restored.sort(key=_tokens)
-            for _, group in groupby(restored, key=_tokens):
-                with contextlib.suppress(AllEnded):
-                    Steps(Session([*group], sources, mesh, fleet=fleet), report, stop).run()
+            while left := [ledger for ledger in ledgers if not ledger.ended]:
+                _take_groups(resume(left, shapes), take)
         except Interrupted:
             _tell(ledgers, lambda ledger: RunStatus("interrupted", ledger.position.tokens))
             raise
@@ -123,8 +133,18 @@ def _train(
             raise
 
 
-def _tokens(restored: tuple[Ledger, State]) -> int:
-    return restored[0].position.tokens
+def _take_groups(restored: list[tuple[Ledger, State]], take: Callable[[Any], None]) -> None:
+    """The steps of those that stand at the same tokens, group after group.
+
+    It ends early where a checkpoint is doubted: whatever has not ended is to be resumed again.
+    """
+    for _, group in groupby(restored, key=lambda one: one[0].position.tokens):
+        with contextlib.suppress(AllEnded):
+            try:
+                take([*group])
+            except Doubted as doubted:
+                doubted.ledger.doubt()
+                return
 
 
 def _tell(ledgers: Sequence[Ledger], status: Callable[[Ledger], RunStatus]) -> None:
@@ -162,15 +182,16 @@ def _sources(
 
 def _facts(run: RunConfig, execution: Execution) -> dict[str, Any]:
     """In what the processes that train a run together may not differ."""
+    own = {"data": ""}  # each may have its own copy of the same content
+    values = {**to_dict(run), "execution": asdict(execution) | own}
+    leaves = {name: x for name, x in dotted(values) if not isinstance(x, Mapping)}
+    return {"commit": commit(), "jax": jax.__version__, **leaves}
+
+
+def _on_disk(run: RunConfig, execution: Execution) -> dict[str, Any]:
+    """What of a run's directory decides what is done next."""
     path = run_path(execution.runs, run)
-    return {
-        "commit": commit(),
-        "jax": jax.__version__,
-        **{f"run.{name}": value for name, value in to_dict(run).items()},
-        **{f"execution.{name}": value for name, value in asdict(execution).items()},
-        "execution.data": "",  # each may have its own copy of the same content
-        "run directory": [to_dict(read_status(path)), saved(path)],
-    }
+    return {"the run's status": to_dict(read_status(path)), "what it has saved": saved(path)}
 
 
 def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:

@@ -12,6 +12,7 @@ from bss.training.evaluation import Evaluation
 from bss.training.execution import compiler_options
 from bss.training.held_out import HeldOut
 from bss.training.record.ledger import Ledger
+from bss.training.record.seals import text_hash
 from bss.training.running.buckets import Programs
 from bss.training.running.fleet import Dispatches, compile_steps, stack
 from bss.training.running.prefetch import Dispatch, step_inputs
@@ -52,8 +53,10 @@ class Session:
         source, options = sources[run.data], compiler_options(execution, mesh)
         self.held_out = HeldOut(run, source, Path(execution.data))
         attention = execution.attention_of(run, mesh)
+        ids = sorted(ledger.run.id for ledger in self.ledgers)
+        mates = text_hash(" ".join(ids)) if len(ids) > 1 else ""
         for ledger in self.ledgers:
-            ledger.note_execution(mesh, attention, len(self.ledgers))
+            ledger.note_execution(mesh, attention, len(ids), mates)
         if fleet:
             self.state, shapes, self._pick = stack([state for _, state in restored], mesh)
             self.inputs = Dispatches(self.ledgers, sources)

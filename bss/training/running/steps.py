@@ -14,9 +14,11 @@ import jax
 import numpy as np
 
 from bss.training.devices.fsdp import gradients_a_bucket
-from bss.training.devices.processes import Wish, several, wished
+from bss.training.devices.processes import Wish, several, together, wished
+from bss.training.devices.watchdog import Watchdog
 from bss.training.execution import peak_flops
 from bss.training.record.ledger import Diverged, Ledger
+from bss.training.record.seals import state_hash
 from bss.training.running.buckets import compilations
 from bss.training.running.prefetch import Dispatch, prefetch
 from bss.training.running.session import Session
@@ -34,6 +36,13 @@ class AllEnded(Exception):
     """No run goes on."""
 
 
+class Doubted(Exception):
+    """A run was not finite in its first step behind a checkpoint."""
+
+    def __init__(self, ledger: Ledger):
+        self.ledger = ledger
+
+
 class Steps:
     """The steps that are left of a session's runs. `alive` are the runs that go on, by place."""
 
@@ -41,12 +50,15 @@ class Steps:
         self.session, self.report, self.stop = session, report, stop
         self.alive = dict(enumerate(session.ledgers))
         self._wishes = {wish: wished(wish, session.mesh) for wish in Wish} if several() else {}
-        self._agreed = int(Wish.NOTHING)
+        self._agreed, self._mistake = int(Wish.NOTHING), OSError()
         self._unread: tuple[Dispatch, Metrics] | None = None
         # When a program with cuDNN's kernels is first executed, cuDNN captures, and does not
         # execute, all that is started on the devices: nothing else may be.
         self._busy, self._begun = Lock(), set[int]()
         self._reported_at = time.monotonic()
+        runs = ", ".join(f"run {ledger.run.id}" for ledger in session.ledgers)
+        self._watchdog = Watchdog(self._lead.execution.step_limit, runs)
+        self._recompilations = 0
 
     @property
     def _lead(self) -> Ledger:
@@ -54,23 +66,31 @@ class Steps:
         return next(iter(self.alive.values()))
 
     def run(self) -> None:
-        """Takes the steps, and writes what became of every run; AllEnded where none goes on."""
+        """Takes the steps, and writes what became of every run.
+
+        Raises:
+            AllEnded: where none goes on.
+            Doubted: where one is to go back to the checkpoint before.
+            Interrupted: after saving.
+        """
         session, events = self.session, self._lead.rows | self._lead.forks
         peak_flops()  # takes a measurement on CPUs: not between two steps
-        before = compilations()
-        with contextlib.closing(prefetch(iter(session.inputs), self._busy)) as prefetched:
+        state_hash(session.member(next(iter(self.alive))), None)  # compiles what saves need
+        inputs = prefetch(iter(session.inputs), self._busy)
+        with contextlib.closing(self._watchdog), contextlib.closing(inputs) as prefetched:
             self._clock = time.perf_counter()
             for item in prefetched:
                 self._dispatch(item)
                 wish = self._agreed if self._wishes else self._wish()
                 if item.ends[-1] in events or wish:
                     self._handle(item, wish)
-        recompilations = compilations() - before
         self._save(wait=True)
         tested = session.held_out.at_the_end(session.state)
         for m, ledger in self.alive.items():
-            numbers = _of(tested, m), session.mesh, len(session.programs), recompilations
-            ledger.end(ledger.finished(*numbers))
+            numbers = _of(tested, m), session.mesh, len(session.programs), self._recompilations
+            with self._noting():
+                ledger.end(ledger.finished(*numbers))
+        together(self._raise)
 
     def _dispatch(self, item: Dispatch) -> None:
         """Starts steps, then reads those before them."""
@@ -80,12 +100,15 @@ class Steps:
         self._clock += time.perf_counter() - waited
         wishes = self._wishes[self._wish()] if self._wishes else ()
         arguments = session.state, *item.arguments, *wishes
-        if item.program in self._begun:
-            session.state, metrics = program(*arguments)
-        else:
-            with self._busy:
-                session.state, metrics = jax.block_until_ready(program(*arguments))
-            self._begun.add(item.program)
+        before = compilations()
+        with self._watchdog.watched():
+            if item.program in self._begun:
+                session.state, metrics = program(*arguments)
+            else:
+                with self._busy:
+                    session.state, metrics = jax.block_until_ready(program(*arguments))
+                self._begun.add(item.program)
+        self._recompilations += compilations() - before
         self._read()
         self._unread = item, metrics
         if time.monotonic() - self._reported_at > REPORT_SECONDS:
@@ -103,7 +126,8 @@ class Steps:
             return np.full(len(self.session.ledgers), np.nan)
         item, metrics = self._unread
         self._unread = None
-        metrics = jax.device_get(metrics)  # in one transfer
+        with self._watchdog.watched():
+            metrics = jax.device_get(metrics)  # in one transfer
         if metrics.wish is not None:
             self._agreed = int(metrics.wish)
         shape, shares = (-1, len(self.session.ledgers)), self._shares(item)
@@ -124,6 +148,8 @@ class Steps:
 
     def _wish(self) -> Wish:
         """What this process wants done, whatever is due for all."""
+        if self._mistake.args:
+            return Wish.FAIL
         if self.stop.is_set():
             return Wish.STOP
         return Wish.SAVE if self._lead.is_due() else Wish.NOTHING
@@ -134,14 +160,17 @@ class Steps:
         grad_norm_F = self._read()
         wish, self._agreed = max(wish, self._agreed), Wish.NOTHING
         seconds = self._seconds()
+        if wish == Wish.FAIL:
+            together(self._raise)
         for ledger in self.alive.values():
             ledger.position.seconds += seconds
         if tokens in self._lead.rows:
-            noise = self._shares(item) > 1
-            with self._busy:
+            noise, before = self._shares(item) > 1, compilations()
+            with self._busy, self._watchdog.watched():
                 losses = session.held_out.along(session.state)
+            self._recompilations += compilations() - before
             for m, ledger in [*self.alive.items()]:
-                with self._ending(m):
+                with self._ending(m), self._noting():
                     ledger.add_row(_of(losses, m), float(grad_norm_F[m]), noise=noise)
         stops = wish == Wish.STOP and tokens < self._lead.plan.tokens
         if tokens in self._lead.forks or wish:
@@ -152,6 +181,9 @@ class Steps:
         self._clock = time.perf_counter()
 
     def _save(self, *, wait: bool) -> None:
+        if len(self.alive) > 1:  # one checkpoint that all have is always whole
+            for ledger in self.alive.values():
+                ledger.checkpoints.wait()
         for m, ledger in self.alive.items():
             ledger.save(self.session.member(m))
         spent = sum(ledger.save_seconds for ledger in self.alive.values())
@@ -161,11 +193,27 @@ class Steps:
                 ledger.checkpoints.wait()
 
     @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What the system refuses here, the others are told behind the next step, if there are."""
+        try:
+            yield
+        except OSError as error:
+            if not several():
+                raise
+            self._mistake = error
+
+    def _raise(self) -> None:
+        if self._mistake.args:
+            raise self._mistake
+
+    @contextlib.contextmanager
     def _ending(self, m: int) -> Iterator[None]:
         """A run that diverges here ends; the others go on, if there are any."""
         try:
             yield
         except Diverged as diverged:
+            if self.alive[m].is_doubtful(diverged):
+                raise Doubted(self.alive[m]) from None
             ledger = self.alive.pop(m)
             ledger.end(ledger.diverged(diverged.tokens))
             if not self.alive:

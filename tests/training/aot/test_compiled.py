@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from bss.machines.absent import Machine
-from bss.machines.targets import Target
+from bss.machines.targets import Reached, Target
 from bss.training.aot.compiled import examine
 from bss.training.step import init_state
 
@@ -12,8 +12,9 @@ from bss.training.step import init_state
 @pytest.fixture(scope="module")
 def programs(tiny_run, execution_in, tmp_path_factory):
     """The programs of a run on one device of 1e12 FLOP/s and 1e9 bytes/s."""
-    target = Target("planted", (), 1e9, 1e9, 1e12)
-    machine = Machine("planted", target, jax.local_devices()[:1])
+    reached = Reached(1e9, 5e8, 5e11, 1e-3, 2e-3)
+    target = Target("planted", (), 1e9, 1e9, 1e12, reached)
+    machine = Machine("planted", target, jax.local_devices()[:1], 1e9)
     execution = execution_in(tmp_path_factory.mktemp("examined"))
     return [*examine(tiny_run, {2: 1, 4: 2}, execution, machine)]
 
@@ -31,6 +32,9 @@ def test_bounds_count_the_tokens_and_the_models_own_flops(programs, tiny_run):
     for one, tokens, flops in zip(programs, (2 * 16, 4 * 16, 20 * 16), per_token, strict=True):
         assert one.bound.tokens_per_second * one.bound.seconds == pytest.approx(tokens)
         assert one.bound.mfu * one.bound.seconds * 1e12 == pytest.approx(tokens * flops)
+        work = one.reading.flops / 5e11 + one.reading.bytes / 5e8
+        assert one.expected.seconds == pytest.approx(3e-3 + work)
+        assert one.tokens_per_second == pytest.approx(tokens / one.expected.seconds)
 
 
 def test_the_state_stays_beside_an_evaluation(programs, tiny_run):

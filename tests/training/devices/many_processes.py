@@ -20,8 +20,9 @@ from bss.data import synthetic
 from bss.data.stream import Stream
 from bss.errors import InputError
 from bss.training.config import RunConfig
-from bss.training.devices.launch import Joining, joined, start
+from bss.training.devices.launch import Joining, joined
 from bss.training.devices.mesh import make_mesh
+from bss.training.devices.starter import start
 from bss.training.execution import Execution
 from bss.training.running.loop import Interrupted, train
 from bss.training.source import open_source
@@ -70,10 +71,13 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--coordinator", default="")
     parser.add_argument("--process", type=int)
+    parser.add_argument("--restarts", type=int, default=0)
     options = parser.parse_args()
-    joining = Joining(options.processes, options.coordinator, options.process)
+    joining = Joining(
+        options.processes, options.coordinator, options.process, restarts=options.restarts
+    )
     if joining.to_be_started:
-        return start(joining.processes)
+        return start(joining)
     for place in (Stream, synthetic):
         setattr(place, "at", noted(place.at, lambda asked: asked[1]))  # noqa: B010
     with joined(joining):

@@ -146,7 +146,7 @@ def test_a_stop_asked_of_the_second_saves_all_at_one_step_and_one_process_contin
 @pytest.mark.parametrize(
     ("name", "mistake"),
     [
-        ("other", r"execution\.buckets is \[\] in process 1, \[2\] in process 0; start all"),
+        ("other", r"^execution\.buckets is \[\] in process 1 and \[2\] in process 0; start all"),
         ("absent", "process 1: shards: cannot read .*nowhere"),
         ("odd", "bucket 1 cannot be split over 2 devices"),
     ],
@@ -163,7 +163,7 @@ def test_a_mistake_of_one_is_told_by_all(two, name, mistake):
     ("asked", "mistake"),
     [
         ((2, "127.0.0.1:1", 1, 1), "127.0.0.1:1 cannot be reached within 1 seconds"),
-        ((2, "somewhere", 0), "coordinator is somewhere; expected HOST:PORT"),
+        ((2, "somewhere", 0), "coordinator is somewhere; expected HOST:PORT, of a port"),
         ((2, "127.0.0.1:1", 2), "process is 2 of 2; with a coordinator"),
         ((2, "127.0.0.1:1"), "process is None of 2"),
         ((0,), r"joining\.processes is 0; expected 1"),

@@ -1,6 +1,8 @@
 """The run directory: its lock, its config, its curve."""
 
 import json
+import random
+import warnings
 
 import pytest
 
@@ -12,7 +14,9 @@ from bss.training.record.directory import (
     named_path,
     open_run,
     parent_path,
+    read_config,
     read_curve,
+    read_executions,
     read_status,
     run_path,
 )
@@ -42,14 +46,15 @@ def test_a_directory_of_another_run_is_refused(tmp_path, tiny_run):
     assert json.loads((tmp_path / "config.json").read_text())["id"] == tiny_run.id
 
 
-def test_a_torn_last_line_is_dropped(tmp_path, tiny_run):
+def test_a_torn_last_line_is_dropped(tmp_path):
     with open_run(tmp_path) as directory:
         for tokens in (10, 20, 30):
             directory.row({"tokens": tokens, "loss": 1 / 3})
         with open(tmp_path / "curve.jsonl", "a") as file:
             file.write('{"tokens": 40, "lo')
         assert [row["tokens"] for row in read_curve(tmp_path)] == [10, 20, 30]
-        directory.begin(tiny_run, tmp_path, 20)
+        curve = directory.put_back(20)
+        assert curve == read_curve(tmp_path)
         assert [row["tokens"] for row in read_curve(tmp_path)] == [10, 20]
         assert read_status(tmp_path) == RunStatus("running", 20)
         directory.row({"tokens": 25, "loss": 2.0})
@@ -77,6 +82,95 @@ def test_status_and_executions(tmp_path):
         "last_checkpoint",
     }
     assert not list(tmp_path.glob(".*.json*"))
+
+
+ROWS = [{"tokens": tokens, "loss": 1 / tokens} for tokens in (10, 20, 30)]
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """A run directory of three rows and two starts that has finished."""
+    with open_run(tmp_path) as directory:
+        directory.put_back(0, [], [])
+        directory.add_execution({"cores": 1})
+        directory.add_execution({"cores": 2})
+        for row in ROWS:
+            directory.row(row)
+        directory.end(FINISHED)
+    assert read_status(tmp_path) == FINISHED
+    return tmp_path
+
+
+def damages(whole: bytes):
+    """What may become of a file: None where it is deleted."""
+    draw, middle = random.Random(len(whole)), len(whole) // 2
+    flips = draw.sample(range(len(whole)), 40)
+    yield from (whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :] for at in flips)
+    yield from (whole[:middle], b"", draw.randbytes(64), whole[:middle] + draw.randbytes(64), None)
+
+
+@pytest.mark.parametrize("name", ["curve.jsonl", "execution.json"])
+def test_a_file_that_changes_when_its_run_has_ended_is_told_by_its_status(ended, name):
+    file = ended / name
+    for damaged in damages(file.read_bytes()):
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        status = read_status(ended)
+        assert (status.status, status.tokens) == ("damaged", 8)
+        assert status.message == f"{name} changed since the run was finished; train it again"
+        assert not status.finished
+
+
+@pytest.mark.parametrize("name", ["curve.jsonl", "execution.json"])
+def test_a_checkpoint_gives_back_what_a_file_has_lost(ended, name):
+    file, starts = ended / name, [{"cores": 1}, {"cores": 2}]
+    whole = file.read_bytes()
+    for damaged in damages(whole):
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        with open_run(ended) as directory:
+            with warnings.catch_warnings(record=True, action="always") as told:
+                directory.put_back(30, ROWS, starts)
+            directory.end(FINISHED)
+        assert (read_curve(ended), read_executions(ended)) == (ROWS, starts)
+        assert read_status(ended) == FINISHED
+        if damaged is not None and file.read_bytes() != damaged:
+            assert [one for one in told if f"{name}: " in str(one.message)]
+        file.write_bytes(whole)
+    assert len([*(ended / "damaged").glob(f"{name}-*")]) > 20
+
+
+def test_a_status_that_is_damaged_is_told_and_counts_as_none(ended):
+    file = ended / "status.json"
+    whole, told = file.read_bytes(), 0
+    for damaged in damages(whole):
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        with warnings.catch_warnings(record=True, action="always") as said:
+            status = read_status(ended)
+        told += len(said)
+        assert status == (RunStatus() if said or damaged is None else FINISHED)
+        assert all("status.json: " in str(one.message) for one in said)
+    assert told > 40
+
+
+def test_records_of_starts_are_read_to_the_damaged_one(ended):
+    file = ended / "execution.json"
+    file.write_text(file.read_text().replace('"cores": 2', '"cores": 4'))
+    with pytest.warns(RuntimeWarning, match="execution.json: is not what was written, its hash"):
+        assert read_executions(ended) == [{"cores": 1}]
+
+
+def test_a_damaged_config_is_written_again_in_the_directory_of_its_run(tmp_path, tiny_run):
+    path = tmp_path / tiny_run.id
+    for damage in (lambda text: text[:50], lambda text: text.replace('"num_layers": 1', "")):
+        with open_run(path) as directory:
+            directory.check_config(tiny_run)
+            whole = (path / "config.json").read_text()
+            (path / "config.json").write_text(damage(whole))
+            with pytest.raises(InputError, match=r"config\.json: "):
+                read_config(path)
+            with pytest.warns(RuntimeWarning, match=r"config\.json: .* written again"):
+                directory.check_config(tiny_run)
+        assert (path / "config.json").read_text() == whole
+        assert read_config(path) == tiny_run
 
 
 def test_a_status_from_before_its_losses_were_nested_is_read(tmp_path):

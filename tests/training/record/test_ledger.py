@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.devices.mesh import make_mesh
 from bss.training.execution import Execution, peak_flops
@@ -19,8 +18,22 @@ class Books:
     """A directory and checkpoints that only remember."""
 
     def __init__(self, path, kept=()):
-        self.path, self.kept = path, list(kept)
+        self.path, self.kept, self.executions = path, list(kept), [{"cores": 1}]
         self.rows, self.statuses, self.saves, self.records = [], [], [], []
+        self.begun, self.dropped, self.aside = [], [], []
+
+    def begin(self, run, directory, tokens):
+        pass
+
+    def put_back(self, tokens, curve, executions):
+        self.begun.append((tokens, executions))
+        return curve
+
+    def drop_newer(self, tokens):
+        self.dropped.append(tokens)
+
+    def put_aside(self, tokens, why):
+        self.aside.append((tokens, why))
 
     def row(self, row):
         self.rows.append(dict(row))
@@ -134,7 +147,8 @@ def test_saves_are_spaced_by_the_longer_of_the_time_asked_and_twenty_saves(opene
     now = 110.1
     assert ledger.is_due()
     ledger.save(None)  # type: ignore
-    assert books.saves == [(64, dataclasses.asdict(Position(64, step=2)), True)]
+    record = dataclasses.asdict(Position(64, step=2)) | {"curve": []}
+    assert books.saves == [(64, record | {"executions": books.executions}, True)]
     assert (ledger.saved_at, ledger.save_seconds) == (110.1, 0.0)
     ledger.save_seconds = 1.0
     now = 130.1
@@ -165,13 +179,13 @@ def test_a_run_that_goes_on_elsewhere_is_warned_of(opened):
         ledger.note_execution(mesh, "own", fleet=2)
 
 
-def test_the_last_row_and_the_speed_of_every_batch_are_the_final_numbers(opened, monkeypatch):
+def test_the_last_row_and_the_speed_of_every_batch_are_the_final_numbers(opened):
     ledger, _ = opened()
     rows = [
         {"batch": 2, "tokens": 100, "seconds": 1.0, "loss": 4.0, "eval_loss": 3.0},
         {"batch": 2, "tokens": 300, "seconds": 2.0, "loss": 3.0, "eval_loss": 2.0},
     ]
-    monkeypatch.setattr(ledgers, "read_curve", lambda path: rows)
+    ledger.curve = rows
     ledger.position = Position(8192, step=7, seconds=2.0)
     status = ledger.finished({"test_loss": 2.5}, make_mesh(1), 3, 1)
     assert status.losses == {"loss": 3.0, "eval_loss": 2.0, "test_loss": 2.5}
@@ -180,16 +194,29 @@ def test_the_last_row_and_the_speed_of_every_batch_are_the_final_numbers(opened,
     (speed,) = status.throughput
     flops = ledger.run.model.training_flops_per_token(16)
     assert speed.mfu == pytest.approx(150.0 * flops / (peak_flops() or 0))
-    monkeypatch.setattr(ledgers, "read_curve", lambda path: [])
+    ledger.curve = []
     assert ledger.finished({}, make_mesh(1), 3, 1).losses == {"loss": None}
 
 
-def test_a_branch_of_another_model_is_refused(opened, tiny_run, tmp_path, monkeypatch):
-    (tmp_path / "parent").mkdir()
-    branch = overlay(tiny_run, {"parent": {"run": "parent", "tokens": 1024}})
-    other = overlay(tiny_run, {"model.d_ff": 64})
-    monkeypatch.setattr(ledgers, "read_config", lambda path: other)
-    ledger, books = opened(branch, runs=str(tmp_path))
-    books.restore_newest = lambda shapes, before: None
-    with pytest.raises(InputError, match=f"model differs from that of the parent run {other.id}"):
-        ledger.restore(None)  # type: ignore
+def test_it_goes_on_from_a_checkpoint_with_the_curve_that_it_holds(opened, tiny_run):
+    ledger, books = opened()
+    rows = [{"tokens": 32, "loss": 2.0}]
+    ledger.begin(Position(64, step=2), {"curve": rows, "executions": [{"cores": 2}]})
+    assert books.begun == [(64, [{"cores": 2}])] and books.dropped == [64]
+    assert (ledger.curve, ledger.position.tokens, ledger.restored_at) == (rows, 64, 64)
+    ledger.add_step(96, 1.0, 1.0, 1.0)
+    ledger.add_row({}, 1.0, noise=False)
+    assert [row["tokens"] for row in ledger.curve] == [32, 96] and len(rows) == 1
+    ledger.begin(Position(0), None)
+    assert (ledger.curve, ledger.restored_at) == ([], None)
+
+
+def test_what_diverges_right_behind_a_checkpoint_is_doubted_once(opened):
+    ledger, books = opened()
+    assert not ledger.is_doubtful(Diverged(32))  # there is no checkpoint
+    ledger.begin(Position(64, step=2), {"curve": []})
+    assert ledger.is_doubtful(Diverged(96))
+    assert not ledger.is_doubtful(Diverged(128))
+    ledger.doubt()
+    assert books.aside == [(64, "was not finite after one step")]
+    assert not ledger.is_doubtful(Diverged(96))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import shutil
 
 import pytest
 
@@ -69,6 +70,23 @@ def test_interrupted_and_resumed_is_bit_identical(side_by_side, tiny_execution, 
     assert 0 < stopped.tokens < 2048
     train_fleet(runs, execution)
     for run in runs:
+        assert curve(execution, run) == curve(whole, run)
+
+
+def test_killed_while_it_saves_all_go_on_from_the_checkpoint_that_all_have(
+    side_by_side, tiny_execution, stop_after
+):
+    runs, whole, _ = side_by_side
+    execution = dataclasses.replace(tiny_execution, forks=whole.forks, checkpoint_seconds=0)
+    with pytest.raises(Interrupted):
+        train_fleet(runs, execution, stop=stop_after(4))
+    paths = [run_path(execution.runs, run) for run in runs]
+    newest = max(int(path.name) for path in paths[0].glob("checkpoints/*"))
+    for path in paths[2:]:  # these were not saved when the process was killed
+        shutil.rmtree(path / "checkpoints" / str(newest))
+    train_fleet(runs, execution)
+    for run, path in zip(runs, paths, strict=True):
+        assert [record["fleet"] for record in read_executions(path)] == [4, 4]
         assert curve(execution, run) == curve(whole, run)
 
 

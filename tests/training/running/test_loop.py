@@ -194,6 +194,49 @@ def test_divergence_after_a_checkpoint_keeps_it_finite(
     assert_same_outcome(tiny_run, execution, tiny_run, execution)
 
 
+@pytest.mark.parametrize("times", [1, 9])
+def test_what_diverges_right_behind_a_checkpoint_goes_back_once(
+    tiny_run, tiny_execution, whole, monkeypatch, stop_after, times
+):
+    from bss.training.running import prefetch
+
+    execution = dataclasses.replace(tiny_execution, checkpoint_seconds=0)
+    with pytest.raises(Interrupted):
+        train(tiny_run, execution, stop=stop_after(20))
+    directory = directory_of(tiny_run, execution)
+    stood, honest, left = read_status(directory).tokens, prefetch.traced, [times]
+
+    def poisoned(spec, *rest):
+        settings = honest(spec, *rest)
+        if spec.step != stood // 32 or not left[0]:
+            return settings
+        left[0] -= 1
+        return settings._replace(lr=float("nan"))
+
+    monkeypatch.setattr("bss.training.running.prefetch.traced", poisoned)
+    execution = dataclasses.replace(execution, checkpoint_seconds=1e9)
+    with pytest.warns(RuntimeWarning, match=f"/{stood} was not finite after one step; it is put"):
+        status = train(tiny_run, execution)
+    assert len([*(directory / "damaged").glob(f"{stood}-*")]) == 1
+    assert left[0] == max(times - 2, 0)
+    if times > 1:
+        assert status == RunStatus("diverged", stood + 32, last_checkpoint=stood - 32)
+    else:
+        assert status.losses == whole[1].losses
+
+
+def test_a_finished_run_that_lost_rows_gets_them_back(tiny_run, tiny_execution):
+    short = overlay(tiny_run, {"schedule.tokens": 1024})
+    status, file = train(short, tiny_execution), directory_of(tiny_run, tiny_execution)
+    whole = read_curve(file)
+    (file / "curve.jsonl").write_text(f"{(file / 'curve.jsonl').read_text().splitlines()[0]}\n")
+    assert read_status(file).status == "damaged"
+    with pytest.warns(RuntimeWarning, match=f"{len(whole) - 1} of {len(whole)} rows to 1024 tok"):
+        again = train(short, tiny_execution)
+    assert again.losses == status.losses and read_status(file) == again
+    assert read_curve(file) == whole
+
+
 def test_a_second_writer_is_refused(tiny_run, tiny_execution):
     with (
         open_run(directory_of(tiny_run, tiny_execution)),

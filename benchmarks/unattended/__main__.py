@@ -1,0 +1,64 @@
+"""Random kills and damages of short runs, counted.
+
+    python -m benchmarks.unattended --kills 200 --damages 500    # less than an hour of two cores
+
+Of 200 kills 140 are of one process, 40 of fleets of 4, 14 of two processes; 6 would be of Ray,
+which this command does not do. It exits 1 where a damage was silent or crashed a run, a curve
+differs, or a process or a lock was left; and where a full run has fewer than 100 kills after a
+second checkpoint, or fewer than 40 inside a save.
+"""
+
+import argparse
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.unattended import damages, kills
+
+LEAST = {"after a second checkpoint": 100, "inside a save": 40}
+"""Of 200 kills and more; else it counts as a mistake."""
+BAD = ("left running", "locked", "not finished", "rows missing", "beyond 2e-6")
+
+
+def too_few(found: Mapping[str, int]) -> list[str]:
+    """Of which kinds of kills a full run has fewer than it needs, with how many it has."""
+    return [f"{found.get(k, 0)} of {n} {k}" for k, n in LEAST.items() if found.get(k, 0) < n]
+
+
+def main() -> int:
+    """Does what is asked for, prints the counts; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=0, help="in parts of 140 : 40 : 14 of 200")
+    parser.add_argument("--damages", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="drawn, and printed, where none is given")
+    options = parser.parse_args()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    print(f"seed {seed}")
+    wrong, all_kills = 0, Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="unattended-") as name:
+        if options.damages:
+            start, folder = time.time(), Path(name) / "damages"
+            found = damages.measured(options.damages, folder, seed)
+            wrong += sum(n for what, n in found.items() if what.startswith(("silent", "crashed")))
+            print(f"{options.damages} damages, {time.time() - start:.0f} s: {found}", flush=True)
+        for place, (part, share) in enumerate(kills.PARTS.items()):
+            if not (count := round(options.kills * share / 200)):
+                continue
+            start, folder = time.time(), Path(name) / f"kills-{place}"
+            found = kills.measured(part, count, folder, random.Random(seed + place))
+            wrong += sum(found.get(what, 0) for what in BAD)
+            all_kills.update(found)
+            print(f"{part}, {time.time() - start:.0f} s: {found}", flush=True)
+    if options.kills:
+        print(f"all kills: {dict(all_kills)}; Ray: not run by this command")
+    if options.kills >= 200 and (short := too_few(all_kills)):
+        print(f"too few of these kills for a full run: {', '.join(short)}")
+        wrong += 1
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,138 @@
+"""Random SIGKILLs of short runs that save all the time, until each has ended as undisturbed."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.unattended.runs import a_run, an_execution, directory_of, rows_of
+from bss.files import write_json
+from bss.training.record.directory import is_being_written, read_curve, read_status
+from bss.values import to_dict
+
+PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14}
+KILLS_A_RUN = 5
+_PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
+
+
+def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
+    """Of the processes that train."""
+    if part != "two processes":
+        told = [str(folder), ",".join(map(str, seeds)), "0"]
+        return [[sys.executable, "-m", "benchmarks.unattended.runs", *told]]
+    execution = an_execution(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "c.json", {"run": to_dict(a_run(seeds[0])), "execution": vars(execution)})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"--coordinator=127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "bss", "train", str(folder / "c.json"), "--processes=2"]
+    return [[*command, coordinator, f"--process={i}"] for i in range(2)]
+
+
+def started(part: str, seeds: Sequence[int], folder: Path) -> list[subprocess.Popen]:
+    """The processes, one device each; what they print goes to a file."""
+    planned = commands(part, seeds, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "JAX_PLATFORMS": "cpu"}
+    with open(folder / "log", "a") as log:
+        return [subprocess.Popen(c, stdout=log, stderr=log, env=environment) for c in planned]
+
+
+def ended(processes: Sequence[subprocess.Popen]) -> bool:
+    """Whether all leave by themselves; one that does not is ended, and that is a mistake."""
+    until = time.monotonic() + _PATIENCE
+    try:
+        for process in processes:
+            process.wait(max(until - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        for process in processes:
+            process.kill()
+            process.wait()
+        return False
+    return True
+
+
+class Disturbed:
+    """Runs of some seeds below a folder, killed until they were killed often enough."""
+
+    def __init__(self, part: str, seeds: Sequence[int], folder: Path, draw: random.Random):
+        self.part, self.seeds, self.folder, self.draw = part, seeds, folder, draw
+        self.paths = [directory_of(a_run(seed), folder) for seed in seeds]
+        self.found = Counter[str]()
+
+    def kill(self) -> bool:
+        """Starts the processes and kills one, drawn, at a drawn moment; False where they ended."""
+        processes = started(self.part, self.seeds, self.folder)
+        before, steps = self._saves(), self.draw.randint(1, 12)
+        inside, delay = self.draw.random() < 0.5, self.draw.uniform(0, 0.05)
+        while all(process.poll() is None for process in processes):
+            if self._saves() >= before + steps and (not inside or self._saving()):
+                break
+            time.sleep(0.001)
+        time.sleep(0 if inside else delay)
+        victim = self.draw.choice(processes)
+        victim.kill()
+        self.found["left running"] += not ended(processes)
+        if victim.returncode != -9:
+            return False
+        self.found["kills"] += 1
+        self.found["after a second checkpoint"] += self._checkpoints() >= 2
+        self.found["inside a save"] += self._saving()
+        self.found["locked"] += any(map(is_being_written, self.paths))
+        return True
+
+    def finish(self, expected: Path) -> None:
+        """Trains them to their end, and compares."""
+        assert ended(started(self.part, self.seeds, self.folder))
+        for path in self.paths:
+            rows, other = rows_of(path), rows_of(expected / "runs" / path.name)
+            status = read_status(path).status
+            self.found["curves"] += 1
+            self.found["bit-identical"] += rows == other
+            self.found["not finished"] += status != "finished"
+            self.found["rows missing"] += len(rows) != len(other) or not rows
+            if rows != other and len(rows) == len(other):
+                pairs = [(a[k], b[k]) for a, b in zip(rows, other, strict=True) for k in a]
+                close = [np.isclose(*pair, rtol=2e-6, atol=0) for pair in pairs if None not in pair]
+                self.found["beyond 2e-6"] += not all(close)
+
+    def _saving(self) -> bool:
+        return any([*path.glob("*/*.orbax-checkpoint-tmp*")] for path in self.paths)
+
+    def _saves(self) -> int:
+        """The steps to the newest checkpoint that all have, or the rows, whatever is more."""
+        return min((self._newest(path) for path in self.paths), default=0)
+
+    def _newest(self, path: Path) -> int:
+        names = (p.name for p in path.glob("checkpoints/*"))
+        tokens = max((int(name) for name in names if name.isdigit()), default=0)
+        return max(a_run().plan().step_at(tokens), len(read_curve(path)))
+
+    def _checkpoints(self) -> int:
+        whole = [[p for p in q.glob("checkpoints/*") if p.name.isdigit()] for q in self.paths]
+        return min(map(len, whole))
+
+
+def measured(part: str, count: int, folder: Path, draw: random.Random) -> dict[str, int]:
+    """What so many kills did, counted; runs that are not named "bit-identical" are within 2e-6."""
+    found, number = Counter[str](), 0
+    size = 4 if part.startswith("fleet") else 1
+    seeds = [*range(size)]
+    assert ended(started(part, seeds, folder / "undisturbed"))
+    while found["kills"] < count:
+        disturbed = Disturbed(part, seeds, folder / f"killed-{number}", draw)
+        for _ in range(min(KILLS_A_RUN, count - found["kills"])):
+            if not disturbed.kill():
+                break
+        disturbed.finish(folder / "undisturbed")
+        found.update(disturbed.found)
+        number += 1
+    return dict(found)

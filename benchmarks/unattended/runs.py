@@ -1,0 +1,88 @@
+"""The short runs that are disturbed, in a process of their own where they are killed.
+
+python -m benchmarks.unattended.runs FOLDER SEEDS CHECKPOINT_SECONDS
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bss.models.transformer.config import TransformerConfig
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
+from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.devices.mesh import make_mesh
+from bss.training.execution import Execution
+from bss.training.optimizers import AdamW
+from bss.training.record.checkpoint import open_checkpoints
+from bss.training.record.directory import read_curve, read_status
+from bss.training.running.loop import train, train_fleet
+from bss.training.step import state_shapes
+
+STEPS = 96
+_SEQ_LEN = 16
+
+
+def a_run(seed: int = 0) -> RunConfig:
+    """A pico run of 96 steps through a batch change, a row about every third step."""
+    half = STEPS // 2 * 2 * _SEQ_LEN
+    return RunConfig(
+        TransformerConfig(64, num_layers=1, d_model=32, num_heads=2, d_ff=128),
+        DataConfig(corpus="synthetic", content="synthetic", seq_len=_SEQ_LEN, seed=seed),
+        AdamW(lr=1e-2),
+        ScheduleConfig(3 * half, BatchSchedule((0, half), (2, 4)), warmup=half // 4),
+        EvaluationConfig(tokens=20 * _SEQ_LEN, per_efold=10, first=2 * _SEQ_LEN),
+        seed=seed,
+    )
+
+
+def an_execution(folder: Path, seconds: float = 0) -> Execution:
+    """One device, saves at every step or so many seconds apart, one fork point."""
+    return Execution(
+        runs=str(folder / "runs"),
+        buckets=(2,),
+        devices=1,
+        checkpoint_seconds=seconds,
+        evaluation_bucket=8,
+        forks=(16 * 2 * _SEQ_LEN,),
+        compilation_cache=str(folder.parent / "compiled"),
+    )
+
+
+def directory_of(run: RunConfig, folder: Path) -> Path:
+    """Of a run, below a folder."""
+    return folder / "runs" / run.id
+
+
+def rows_of(directory: Path) -> list[dict[str, Any]]:
+    """A curve without its times."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in read_curve(directory)]
+
+
+def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
+    """What of a run is compared: its status, curve, final losses and every number of its state."""
+    directory = directory_of(run, folder)
+    status, shapes = read_status(directory), state_shapes(run, make_mesh(1))
+    with open_checkpoints(directory) as checkpoints:
+        state, record = checkpoints.restore(checkpoints.tokens()[0], shapes)
+    arrays = [np.asarray(x).tobytes() for x in jax.tree.leaves(state)]
+    return status.status, rows_of(directory), dict(status.losses), record["tokens"], arrays
+
+
+def main() -> None:
+    """Trains the runs of some seeds, side by side where there are several."""
+    folder, seeds, seconds = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
+    runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder, seconds)
+    jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+    if len(runs) > 1:
+        train_fleet(runs, execution)
+    else:
+        train(runs[0], execution)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Documents to tokens in processes of their own, each a core's worth, in the documents' order.
+
+    python -m bss.data.encode DIRECTORY NAME DTYPE     # what they run
+
+A process is given pickled lists of texts and gives back their tokens, over its pipes: no library's
+threads are trusted to share the cores, and a script that prepares needs no guard against being
+imported again.
+"""
+
+import itertools
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from bss.data import tokenizers
+from bss.data.tokenizers import Tokenizer
+
+ALONE = 2
+"""Batches that are encoded here, before any process is started."""
+
+_ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1"}
+
+Batch = tuple[str, ...]
+
+
+def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], dtype: np.dtype) -> np.ndarray:
+    """The tokens of some documents, each with its end, as one array."""
+    end = np.array([tokenizer.end_of_document], dtype)
+    pieces = ((ids.astype(dtype), end) for ids in tokenizer.encode_batch(texts))
+    return np.concatenate([*itertools.chain.from_iterable(pieces)])
+
+
+def encoded(
+    batches: Iterable[Batch], tokenizer: Tokenizer, dtype: np.dtype, directory: Path, processes: int
+) -> Iterator[tuple[Batch, np.ndarray]]:
+    """Batches of documents and their tokens, in order.
+
+    Args:
+        batches: a few of them are encoded here, which is sooner than a process starts.
+        tokenizer: saved in `directory`.
+        dtype: of the tokens.
+        directory: where processes find the tokenizer.
+        processes: how many; none are started where they would not help.
+    """
+    batches = iter(batches)
+    few = None if processes < 2 or not tokenizer.is_slow else ALONE
+    for batch in itertools.islice(batches, few):
+        yield batch, tokens_of(tokenizer, batch, dtype)
+    if (first := next(batches, None)) is None:
+        return
+    free: queue.SimpleQueue[subprocess.Popen] = queue.SimpleQueue()
+
+    def ask(batch: Batch) -> np.ndarray:
+        process = free.get()
+        assert process.stdin and process.stdout
+        pickle.dump(batch, process.stdin)
+        process.stdin.flush()
+        tokens = pickle.load(process.stdout)
+        free.put(process)
+        return tokens
+
+    command = [sys.executable, "-m", "bss.data.encode"]
+    command += [str(directory), tokenizer.name, dtype.str]
+    with ExitStack() as stack:
+        for _ in range(processes):
+            started = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | _ENVIRONMENT,
+            )
+            stack.callback(_end, started)
+            free.put(started)
+        pool = stack.enter_context(ThreadPoolExecutor(processes))
+        waiting: list = []
+        for batch in itertools.chain([first], batches):
+            waiting.append((batch, pool.submit(ask, batch)))
+            if len(waiting) > 2 * processes:
+                done, future = waiting.pop(0)
+                yield done, future.result()
+        for done, future in waiting:
+            yield done, future.result()
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.communicate()
+
+
+def main() -> None:
+    """Encodes what comes, until the pipe is closed."""
+    directory, name, dtype = sys.argv[1:]
+    tokenizer = tokenizers.saved(Path(directory), name)
+    while True:
+        try:
+            texts = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        tokens = tokens_of(tokenizer, texts, np.dtype(dtype))
+        pickle.dump(tokens, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
