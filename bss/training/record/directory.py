@@ -143,9 +143,9 @@ class RunDirectory(FollowedDirectory):
 
     def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
         """Appends an execution record; returns the one before, None at the first start."""
-        before = self.executions[-1] if self.executions else None
-        self._write_executions([*self.executions, record])
-        return before
+        records = self.executions or read_executions(self.path)
+        self._write_executions([*records, record])
+        return records[-1] if records else None
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Adds a curve row; it is on disk when this returns."""
