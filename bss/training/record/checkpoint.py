@@ -19,7 +19,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from bss.errors import InputError
-from bss.training.devices.processes import first, gather, together
+from bss.training.devices.processes import first, gather, several, together
 from bss.training.record.seals import put_aside, state_hash, tell
 from bss.training.step import State
 
@@ -67,9 +67,12 @@ class Checkpoints:
 
     def save(self, tokens: int, state: State, record: dict[str, Any], *, fork: bool) -> None:
         """Starts saving and returns; a fork point is kept for good."""
-        manager = self._forks if fork else self._recent
+        manager, other = (self._forks, self._recent) if fork else (self._recent, self._forks)
         if tokens in manager.all_steps():
             return
+        if several():  # orbax counts the saves of both together, and their threads read the count
+            with _full_disk_told(other):
+                other.wait_until_finished()
         books = {"record": record, "hash": state_hash(state, record)}
         parts = {"state": ocp.args.StandardSave(state), "record": ocp.args.JsonSave(books)}
         with _full_disk_told(manager):
