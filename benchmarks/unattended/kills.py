@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from bss.files import write_json
 from bss.training.record.directory import is_being_written, read_curve, read_status
 from bss.values import to_dict
 
-PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14}
+PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14, "Ray": 6}
+"""Kills of each kind, of 200; Ray's are of its workers, which the sweep starts again itself."""
+SIDE_BY_SIDE = {"fleet of 4": 4, "Ray": 2}
 KILLS_A_RUN = 5
 _PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 
@@ -25,7 +28,7 @@ _PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
     """Of the processes that train."""
     if part != "two processes":
-        told = [str(folder), ",".join(map(str, seeds)), "0"]
+        told = [str(folder), ",".join(map(str, seeds)), *(["Ray"] if part == "Ray" else [])]
         return [[sys.executable, "-m", "benchmarks.unattended.runs", *told]]
     execution = an_execution(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,19 @@ def ended(processes: Sequence[subprocess.Popen]) -> bool:
     return True
 
 
+def workers_of(runs: Path) -> list[int]:
+    """The worker processes of a sweep, by where their logs are."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            log = os.readlink(process / "fd/2")
+        except OSError:
+            continue
+        if log.startswith(str(runs / "logs")):
+            found.append(int(process.name))
+    return sorted(found)
+
+
 class Disturbed:
     """Runs of some seeds below a folder, killed until they were killed often enough."""
 
@@ -71,6 +87,18 @@ class Disturbed:
     def kill(self) -> bool:
         """Starts the processes and kills one, drawn, at a drawn moment; False where they ended."""
         processes = started(self.part, self.seeds, self.folder)
+        self._await_moment(processes)
+        victim = self.draw.choice(processes)
+        victim.kill()
+        self.found["left running"] += not ended(processes)
+        if victim.returncode != -9:
+            return False
+        self._count()
+        self.found["locked"] += any(map(is_being_written, self.paths))
+        return True
+
+    def _await_moment(self, processes: Sequence[subprocess.Popen]) -> None:
+        """Returns behind some more saves, half of the time inside one; or where a process ended."""
         before, steps = self._saves(), self.draw.randint(1, 12)
         inside, delay = self.draw.random() < 0.5, self.draw.uniform(0, 0.05)
         while all(process.poll() is None for process in processes):
@@ -78,16 +106,11 @@ class Disturbed:
                 break
             time.sleep(0.001)
         time.sleep(0 if inside else delay)
-        victim = self.draw.choice(processes)
-        victim.kill()
-        self.found["left running"] += not ended(processes)
-        if victim.returncode != -9:
-            return False
+
+    def _count(self) -> None:
         self.found["kills"] += 1
         self.found["after a second checkpoint"] += self._checkpoints() >= 2
         self.found["inside a save"] += self._saving()
-        self.found["locked"] += any(map(is_being_written, self.paths))
-        return True
 
     def finish(self, expected: Path) -> None:
         """Trains them to their end, and compares."""
@@ -121,14 +144,37 @@ class Disturbed:
         return min(map(len, whole))
 
 
+class OnRay(Disturbed):
+    """Runs of a sweep whose workers are killed; the sweep itself goes on."""
+
+    _sweep: Sequence[subprocess.Popen] = ()
+
+    def kill(self) -> bool:
+        """Kills a worker, drawn, at a drawn moment; False where the sweep has ended."""
+        self._sweep = self._sweep or started(self.part, self.seeds, self.folder)
+        self._await_moment(self._sweep)
+        workers = workers_of(self.folder / "runs")
+        if not workers or self._sweep[0].poll() is not None:
+            return False
+        os.kill(self.draw.choice(workers), signal.SIGKILL)
+        self._count()
+        return True
+
+    def finish(self, expected: Path) -> None:
+        """Awaits the end of the sweep, and compares."""
+        self.found["left running"] += not ended(self._sweep)
+        self.found["left running"] += len(workers_of(self.folder / "runs"))
+        self.found["locked"] += any(map(is_being_written, self.paths))
+        super().finish(expected)
+
+
 def measured(part: str, count: int, folder: Path, draw: random.Random) -> dict[str, int]:
     """What so many kills did, counted; runs that are not named "bit-identical" are within 2e-6."""
     found, number = Counter[str](), 0
-    size = 4 if part.startswith("fleet") else 1
-    seeds = [*range(size)]
+    seeds, kind = [*range(SIDE_BY_SIDE.get(part, 1))], OnRay if part == "Ray" else Disturbed
     assert ended(started(part, seeds, folder / "undisturbed"))
     while found["kills"] < count:
-        disturbed = Disturbed(part, seeds, folder / f"killed-{number}", draw)
+        disturbed = kind(part, seeds, folder / f"killed-{number}", draw)
         for _ in range(min(KILLS_A_RUN, count - found["kills"])):
             if not disturbed.kill():
                 break

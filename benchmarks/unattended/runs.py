@@ -1,6 +1,6 @@
 """The short runs that are disturbed, in a process of their own where they are killed.
 
-python -m benchmarks.unattended.runs FOLDER SEEDS CHECKPOINT_SECONDS
+python -m benchmarks.unattended.runs FOLDER SEEDS [Ray]
 """
 
 import sys
@@ -13,6 +13,8 @@ import numpy as np
 from bss.models.transformer.config import TransformerConfig
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
+from bss.sweeps.cluster import RayEngine
+from bss.sweeps.setup import EngineConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.devices.mesh import make_mesh
 from bss.training.execution import Execution
@@ -39,13 +41,13 @@ def a_run(seed: int = 0) -> RunConfig:
     )
 
 
-def an_execution(folder: Path, seconds: float = 0) -> Execution:
-    """One device, saves at every step or so many seconds apart, one fork point."""
+def an_execution(folder: Path) -> Execution:
+    """One device, saves at every step, one fork point."""
     return Execution(
         runs=str(folder / "runs"),
         buckets=(2,),
         devices=1,
-        checkpoint_seconds=seconds,
+        checkpoint_seconds=0,
         evaluation_bucket=8,
         forks=(16 * 2 * _SEQ_LEN,),
         compilation_cache=str(folder.parent / "compiled"),
@@ -73,12 +75,15 @@ def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Trains the runs of some seeds, side by side where there are several."""
-    folder, seeds, seconds = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
-    runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder, seconds)
+    """Trains the runs of some seeds: several in one program, or by workers on a Ray cluster."""
+    folder, seeds = Path(sys.argv[1]), sys.argv[2].split(",")
+    runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder)
     jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    if len(runs) > 1:
+    if sys.argv[3:] == ["Ray"]:
+        with RayEngine(EngineConfig(retries=99)) as engine:
+            engine.train(runs, execution)
+    elif len(runs) > 1:
         train_fleet(runs, execution)
     else:
         train(runs[0], execution)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.unattended.kills import workers_of
 from bss.errors import InputError
 from bss.sweeps.cluster import RayEngine
 from bss.sweeps.engines import LocalEngine
@@ -29,19 +30,6 @@ def cluster(request):
     made = Cluster(initialize_head=True, head_node_args=head)
     yield made
     made.shutdown()
-
-
-def workers_of(runs: Path) -> list[int]:
-    """The worker processes of a sweep, by where their logs are."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            log = os.readlink(process / "fd/2")
-        except OSError:
-            continue
-        if log.startswith(str(runs / "logs")):
-            found.append(int(process.name))
-    return sorted(found)
 
 
 def wait_for_checkpoints(runs: Path, at_least: int) -> None:
