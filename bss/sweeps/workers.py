@@ -105,16 +105,20 @@ class WorkerProcess:
 
 
 class Team:
-    """The workers that train one run together, each a process of it; see `Worker`."""
+    """The workers that train one run together, each a process of it; see `Worker`.
+
+    Attributes:
+        workers: the processes, in their order.
+    """
 
     def __init__(self, workers: Sequence[Worker]):
-        self._workers = workers
+        self.workers = workers
 
     def train(self, job: dict[str, Any]) -> Iterator[Event]:
         """The events of the first; where it was lost, the mistake of another, if one told it."""
-        first, *others = self._workers
+        first, *others = self.workers
         last: Event = {}
-        with ThreadPoolExecutor(len(self._workers)) as pool:
+        with ThreadPoolExecutor(len(self.workers)) as pool:
             told = [pool.submit(deque[Event], other.train(job), 1) for other in others]
             for last in first.train(job):
                 yield last
@@ -124,13 +128,13 @@ class Team:
 
     def stop(self) -> None:
         """Asks all to save and leave."""
-        for worker in self._workers:
+        for worker in self.workers:
             worker.stop()
 
     def close(self) -> str:
         """Lets all save and leave; how they ended, each way once."""
-        with ThreadPoolExecutor(len(self._workers) or 1) as pool:
-            return ", ".join(dict.fromkeys(pool.map(lambda worker: worker.close(), self._workers)))
+        with ThreadPoolExecutor(len(self.workers) or 1) as pool:
+            return ", ".join(dict.fromkeys(pool.map(lambda worker: worker.close(), self.workers)))
 
 
 class Probe(NamedTuple):

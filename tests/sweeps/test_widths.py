@@ -15,7 +15,7 @@ from bss.machines.slots import Slot
 from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.workers import Team
+from bss.sweeps.workers import Team, WorkerProcess
 from bss.training.record.directory import read_curve, read_executions
 
 
@@ -109,7 +109,9 @@ def test_a_run_of_two_processes_one_of_which_is_killed_equals_one(two_sizes, tin
     def kill():
         while not list((runs / large.id).glob("checkpoints/[0-9]*")):
             time.sleep(0.01)
-        os.kill(engine.workers[engine.slots()[0]]._workers[1].pid, signal.SIGKILL)
+        team = engine.workers[engine.slots()[0]]
+        assert isinstance(team, Team) and isinstance(team.workers[1], WorkerProcess)
+        os.kill(team.workers[1].pid, signal.SIGKILL)
 
     killing = threading.Thread(target=kill)
     told = r"worker 0 and 1 .*SIGKILL.*trying again \(1 of 2\)"
