@@ -1,6 +1,8 @@
 #!/bin/bash
 # One sweep on all nodes of an allocation: a Ray cluster in it, which ends with it. Not run here.
 #   sbatch --nodes=4 --gpus-per-node=8 docs/ray_slurm.sh es_wsd configs/es_wsd.py:gpu
+# Further options are the experiment's: --config.setup.engine.devices=8
+# --config.setup.engine.processes="0:1 500M:2" trains runs from 500M on on two nodes of eight each.
 #SBATCH --job-name=bss
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
@@ -17,7 +19,7 @@ if [ "$SLURM_NNODES" -gt 1 ]; then
 fi
 # In the background, so that what Slurm sends two minutes before the end reaches it at once.
 .venv/bin/python -m "experiments.$1" --config="$2" --config.engine=ray \
-    --config.setup.engine.address="$address" &
+    --config.setup.engine.address="$address" "${@:3}" &
 sweep=$!
 trap 'kill -TERM $sweep' TERM
 wait $sweep || wait $sweep

@@ -18,7 +18,7 @@ from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
 from bss.sweeps.slurm import Written
 from bss.training.devices.launch import Joining, joined
-from bss.training.devices.starter import start
+from bss.training.devices.starter import check_restarts, start
 from bss.values import from_dict
 from experiments.study import say
 
@@ -47,6 +47,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
         try:
             values = from_dict(study, json.loads(config.value.to_json_best_effort()))
             joining = _joining() if joint else Joining()
+            _check_restarts(joining, values)
             if joining.to_be_started:
                 sys.exit(start(joining))
             with joined(joining):
@@ -76,6 +77,13 @@ def _define_joining() -> None:
 def _joining() -> Joining:
     values: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(Joining)}
     return Joining(**values)
+
+
+def _check_restarts(joining: Joining, study: Any) -> None:
+    """Refuses restarts of a study, flat or with a set-up, whose runs save too rarely."""
+    engine, path = (study.setup.engine, "setup.engine.") if hasattr(study, "setup") else (study, "")
+    seconds = getattr(engine, "checkpoint_seconds", 0)
+    check_restarts(joining.restarts, seconds, f"config.{path}checkpoint_seconds")
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from bss.training.record.status import RunStatus
 
 
-LONGEST_UNSAVED = 86400  # seconds between checkpoints, for a run that is to be started again
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss train`."""
     parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
@@ -46,11 +43,12 @@ def run(options: argparse.Namespace) -> Output | int:
         bss train CONFIG.json --json
     """
     from bss.training.devices.launch import Joining, joined
-    from bss.training.devices.starter import start
+    from bss.training.devices.starter import check_restarts, start
 
     joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
     if joining.restarts:
-        _check_restarts(joining.restarts, read_job(options.config)[1])
+        seconds = read_job(options.config)[1].checkpoint_seconds
+        check_restarts(joining.restarts, seconds, "execution.checkpoint_seconds")
     if joining.to_be_started:
         return start(joining)
     with joined(joining):
@@ -80,15 +78,6 @@ def _train(options: argparse.Namespace) -> Output | int:
         say(f"bss train: {interrupted}; run the same command to continue")
         return 128 + signals[0]
     return _output(config.id, status) if first() else 0
-
-
-def _check_restarts(restarts: int, execution: "Execution") -> None:
-    """Refuses to start a run again that would have nothing to continue from."""
-    if (seconds := execution.checkpoint_seconds) > LONGEST_UNSAVED:
-        raise InputError(
-            f"--restarts {restarts}: execution.checkpoint_seconds is {seconds:g}, so a run would "
-            f"begin again at its start; write {LONGEST_UNSAVED} or less"
-        )
 
 
 def _output(run: str, status: "RunStatus") -> Output:

@@ -33,12 +33,14 @@ class Slot:
         core: pinned to this one of the cores that it may use, counted from 0; None for no pin.
         environment: variables by which its process sees its own devices only.
         node: the machine, where there are several.
+        joining: options by which its process joins those that train the same run.
     """
 
     name: str
     core: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     node: str = ""
+    joining: tuple[str, ...] = ()
 
 
 def local_slots(

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from bss.machines.slots import Slot, uses_cpu
 from bss.sweeps.engine import WorkerEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.workers import Event, NodeWorker, held_probe
+from bss.training.devices.starter import free_port
 from bss.training.execution import Execution
 from bss.training.record.status import RunStatus
 
@@ -41,6 +42,7 @@ class RayEngine(WorkerEngine):
         self._ray = _connected(config.address)
         self._refused: dict[str, str] = {}
         self._told: set[str] = set()
+        self._lost: set[str] = set()  # nodes on which a worker was, with whatever held it
         kinds = () if uses_cpu() else ("GPU", "TPU")
         self._kind = next((k for k in kinds if any(self._counts(k))), "CPU")
         self._devices = config.devices or config.fsdp if self._kind in kinds else 1
@@ -82,9 +84,21 @@ class RayEngine(WorkerEngine):
             reason = str(error).splitlines()[0] if str(error) else ""
             lack = f"starts no worker ({type(error).__name__}: {reason})"
         if lack:
+            self._told.update({slot.node} & self._lost)  # by the run that was lost there
             self._refused[slot.node] = f"node {slot.name.rpartition('-')[0]} {lack}"
             raise WorkerLost(RunStatus("failed", message=lack), begun=False)
-        return _RayWorker(self._ray, actor)
+        return _RayWorker(self._ray, actor, lambda: self._lost.add(slot.node))
+
+    def coordinator(self, slot: Slot) -> str:
+        """A port of the slot's node."""
+        nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in self._nodes()}
+        where = self._placed(slot)["scheduling_strategy"]
+        port = self._ray.remote(free_port).options(num_cpus=0, scheduling_strategy=where).remote()
+        try:
+            return f"{nodes[slot.node]}:{self._ray.get(port, timeout=_START_SECONDS)}"
+        except (self._ray.exceptions.RayError, KeyError):
+            lost = RunStatus("failed", message=f"node {slot.name.rpartition('-')[0]} was lost")
+            raise WorkerLost(lost, begun=False) from None
 
     def nowhere(self, runs: int) -> str:
         """Says what the nodes lack."""
@@ -119,8 +133,8 @@ class RayEngine(WorkerEngine):
 class _RayWorker:
     """A worker on a node; see `bss.sweeps.workers.Worker`."""
 
-    def __init__(self, ray: Any, actor: Any):
-        self._ray, self._actor = ray, actor
+    def __init__(self, ray: Any, actor: Any, lost: Callable[[], None]):
+        self._ray, self._actor, self._lost = ray, actor, lost
 
     def train(self, job: dict[str, Any]) -> Iterator[Event]:
         with contextlib.suppress(self._ray.exceptions.RayError):  # the last event is missing then
@@ -131,9 +145,11 @@ class _RayWorker:
         self._actor.stop.remote()
 
     def close(self) -> str:
-        how = "died, or its node"
-        with contextlib.suppress(self._ray.exceptions.RayError):
+        try:
             how = self._ray.get(self._actor.close.remote(), timeout=_START_SECONDS)
+        except self._ray.exceptions.RayError:
+            self._lost()
+            how = "died, or its node"
         self._ray.kill(self._actor)
         return how
 
@@ -158,6 +174,8 @@ def _connected(address: str) -> Any:
         reason = str(error).splitlines()[0]
         raise InputError(f"setup.engine.address: Ray cannot be reached ({reason})") from None
     signal.signal(signal.SIGTERM, ours)  # Ray has put its own in its place
+    # Of a dead node it would print forty lines; what they cost is told of each run.
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
     return ray
 
 

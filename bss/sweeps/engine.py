@@ -7,9 +7,9 @@ goes on, a run whose worker was lost is tried again; an interrupt saves every ru
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from bss.machines.slots import Slot
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Queue, Statuses
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.widths import parse_processes
-from bss.sweeps.workers import Event, Worker
+from bss.sweeps.widths import parse_processes, width
+from bss.sweeps.workers import Event, Team, Worker
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
 from bss.training.record.directory import is_being_written, run_path
@@ -80,13 +80,9 @@ class WorkerEngine(Engine):
     def __init__(self, config: EngineConfig):
         """Starts nothing yet."""
         super().__init__(config)
-        one = "1: engines of workers train a run in one process; engine files in several"
-        check(
-            parse_processes(config.processes) == ((0, 1),),
-            "setup.engine.processes",
-            config.processes,
-            one,
-        )
+        several = any(count > 1 for _, count in parse_processes(config.processes))
+        one = "1: a run of several processes is trained by itself"
+        check(config.fleet <= 1 or not several, "setup.engine.fleet", config.fleet, one)
         self.workers: dict[Slot, Worker] = {}
         self._starting = threading.Lock()
         self._interrupted = False
@@ -99,6 +95,10 @@ class WorkerEngine(Engine):
     def start(self, slot: Slot, log: Path, execution: Execution) -> Worker:
         """Starts a worker in a slot; WorkerLost where none can be."""
 
+    @abstractmethod
+    def coordinator(self, slot: Slot) -> str:
+        """HOST:PORT at which a process in a slot can be reached by the others of its run."""
+
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
     ) -> Statuses:
@@ -106,15 +106,16 @@ class WorkerEngine(Engine):
         self._interrupted = False
         progress = progress or Progress("runs", quiet=True)
         queue = Queue(runs, execution, progress, self.config.fleet)
-        training: dict[Future[Statuses], tuple[Slot, list[RunConfig]]] = {}
+        self._check_room(queue.waiting)
+        training: dict[Future[Statuses], tuple[list[Slot], list[RunConfig]]] = {}
         with progress, ThreadPoolExecutor(max(len(runs), 1)) as pool:
             try:
                 while queue.waiting or training:
-                    busy = {slot for slot, _ in training.values()}
+                    busy = {slot for slots, _ in training.values() for slot in slots}
                     free = [slot for slot in self.slots() if slot not in busy]
-                    for slot, group in zip(free, queue.take(len(free)), strict=False):
-                        job = slot, group, queue.is_fleet(group), execution, progress
-                        training[pool.submit(self._train_some, *job)] = slot, group
+                    for slots, group in self._next(queue, free):
+                        job = slots, group, queue.is_fleet(group), execution, progress
+                        training[pool.submit(self._train_some, *job)] = slots, group
                     if queue.waiting and not training:
                         raise InputError(self.nowhere(len(queue.waiting)))
                     for future in wait(training, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -134,6 +135,42 @@ class WorkerEngine(Engine):
             list(pool.map(lambda worker: worker.close(), self.workers.values()))
         self.workers.clear()
 
+    def _check_room(self, runs: Sequence[RunConfig]) -> None:
+        """Refuses a run of more processes than there are places for."""
+        slots = self.slots()
+        several = len({slot.node for slot in slots}) > 1
+        for run in runs:
+            asked = width(self.config.processes, run)
+            if asked > 1 and (there := len(self._share(slots, asked))) < asked:
+                kind = "nodes" if several else "slots of one machine"
+                raise InputError(
+                    f"setup.engine.processes is {self.config.processes}: run {run.id} asks for "
+                    f"{asked} {kind}, and there are {there}; ask for no more, or add some"
+                )
+
+    def _share(self, free: Sequence[Slot], asked: int) -> list[Slot]:
+        """Slots for the processes of a run, on nodes of their own where the engine has several.
+
+        Too few where so many are not free.
+        """
+        if asked > 1 and len({slot.node for slot in self.slots()}) > 1:
+            free = [*{slot.node: slot for slot in reversed(free)}.values()][::-1]
+        return [*free[:asked]]
+
+    def _next(
+        self, queue: Queue, free: Sequence[Slot]
+    ) -> Iterator[tuple[list[Slot], list[RunConfig]]]:
+        """What is trained next, and where; where the next has no room yet, those behind it wait."""
+        groups = queue.take(len(free))
+        while groups:
+            asked = width(self.config.processes, groups[0][0])
+            if len(slots := self._share(free, asked)) < asked:
+                break
+            free = [slot for slot in free if slot not in slots]
+            yield slots, groups.pop(0)
+        for group in groups:
+            queue.put_back(group)
+
     def _end(self, queue: Queue, group: Sequence[RunConfig], future: Future[Statuses]) -> None:
         """Tells the queue what became of a group; also of an error of the engine itself."""
         try:
@@ -152,14 +189,13 @@ class WorkerEngine(Engine):
 
     def _train_some(
         self,
-        slot: Slot,
+        slots: Sequence[Slot],
         runs: Sequence[RunConfig],
         fleet: bool,
         execution: Execution,
         progress: Progress,
     ) -> Statuses:
-        log = Path(execution.runs) / "logs" / f"worker-{slot.name}.log"
-        worker = self._worker(slot, log, execution)
+        worker = self._worker(slots, execution)
         starts = {run.id: run.start for run in runs}
         job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
         last: Event = {}
@@ -169,18 +205,20 @@ class WorkerEngine(Engine):
             else:
                 last = event
         ending = last.get("event")
+        if len(slots) > 1 and ending in ("done", "failed"):
+            self._leave(slots)
         if ending == "done":
             ended = last["statuses"].items()
             return {run: from_dict(RunStatus, one, strict=False) for run, one in ended}
         if ending == "failed":
             return dict.fromkeys(starts, RunStatus("failed", message=last["message"]))
-        with self._starting:
-            del self.workers[slot]
-        how = worker.close()
+        how = self._leave(slots)
         self._await_locks(runs, execution)
         if ending == "interrupted":
             raise WorkerLost(RunStatus("interrupted"))
-        raise WorkerLost(RunStatus("failed", message=f"worker {slot.name} {how}; see {log}"))
+        names = " and ".join(slot.name for slot in slots)
+        logs = " and ".join(str(_log(execution, slot)) for slot in slots)
+        raise WorkerLost(RunStatus("failed", message=f"worker {names} {how}; see {logs}"))
 
     def _await_locks(self, runs: Sequence[RunConfig], execution: Execution) -> None:
         """Returns when nobody writes the directories of runs: a lost worker may still save."""
@@ -189,18 +227,46 @@ class WorkerEngine(Engine):
         while any(map(is_being_written, paths)) and time.monotonic() < until:
             time.sleep(0.2)
 
-    def _worker(self, slot: Slot, log: Path, execution: Execution) -> Worker:
+    def _worker(self, slots: Sequence[Slot], execution: Execution) -> Worker:
         if self._interrupted:
             raise InterruptedError("the sweep was asked to stop")
-        worker = self.workers.get(slot) or self.start(slot, log, execution)
+        first = slots[0]
+        if len(slots) > 1:
+            self._leave(slots)
+            worker = self._team(slots, execution)
+        else:
+            worker = self.workers.get(first) or self.start(first, _log(execution, first), execution)
         with self._starting:
-            self.workers[slot] = worker
+            self.workers[first] = worker
             if self._interrupted:
                 worker.stop()
         return worker
+
+    def _team(self, slots: Sequence[Slot], execution: Execution) -> Team:
+        """The processes of one run, for it alone."""
+        together = f"--processes={len(slots)}", f"--coordinator={self.coordinator(slots[0])}"
+        started: list[Worker] = []
+        try:
+            for i, slot in enumerate(slots):
+                joining = replace(slot, joining=(*together, f"--process={i}"))
+                started.append(self.start(joining, _log(execution, slot), execution))
+        except WorkerLost:
+            Team(started).close()
+            raise
+        return Team(started)
+
+    def _leave(self, slots: Sequence[Slot]) -> str:
+        """Ends the workers in slots; how they ended."""
+        with self._starting:
+            left = [self.workers.pop(slot) for slot in slots if slot in self.workers]
+        return Team(left).close()
 
     def _interrupt(self) -> None:
         with self._starting:
             self._interrupted = True
             for worker in self.workers.values():
                 worker.stop()
+
+
+def _log(execution: Execution, slot: Slot) -> Path:
+    return Path(execution.runs) / "logs" / f"worker-{slot.name}.log"

@@ -21,6 +21,7 @@ from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import FilesEngine
 from bss.sweeps.workers import WorkerProcess
 from bss.training.config import RunConfig
+from bss.training.devices.starter import free_port
 from bss.training.execution import Execution, use_compilation_cache
 from bss.training.running.loop import Interrupted, train
 
@@ -42,6 +43,10 @@ class LocalEngine(WorkerEngine):
     def start(self, slot: Slot, log: Path, execution: Execution) -> WorkerProcess:
         """Starts a worker process."""
         return WorkerProcess(slot, log)
+
+    def coordinator(self, slot: Slot) -> str:
+        """A port of this machine alone."""
+        return f"127.0.0.1:{free_port('127.0.0.1')}"
 
 
 class JointEngine(Engine):

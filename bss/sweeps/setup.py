@@ -46,7 +46,7 @@ class EngineConfig(SharedExecution):
         fleet: how many runs of one shape a worker trains side by side in one program; of models
             too small to fill a device.
         processes: that train a run together, a node each: a number, or by non-embedding parameters,
-            "0:1 500M:2"; of engine files alone.
+            "0:1 500M:2". Each has `devices`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 

@@ -62,7 +62,7 @@ _SUBMIT = """\
 # Submits the arrays, each behind those that hold its parents. Options are handed to sbatch, but
 # --wait: with it this returns when all have ended.
 set -euo pipefail
-wait= options=() all= behind= next=
+wait= options=() all= behind= next= told=$0.told
 for option; do [ "$option" = --wait ] && wait=yes || options+=("$option"); done
 most=$(scontrol show config 2> /dev/null | awk '$1 == "MaxArraySize" {print $3}') || true
 most=${most:-1001}
@@ -70,10 +70,13 @@ submit() {  # a script, and how many runs it holds: in arrays as large as the cl
     local first last job
     for ((first = 0; first < $2; first += most)); do
         last=$(($2 - first < most ? $2 - first - 1 : most - 1))
-        job=$(sbatch --parsable $behind "${options[@]}" --array=0-$last "$1" $first) || {
-            echo "sbatch refused $1; submitted before it:${all//$'\\n'/ }" >&2
+        job=$(sbatch --parsable $behind "${options[@]}" --array=0-$last "$1" $first 2> "$told") || {
+            echo "sbatch refused $1 ${options[*]}: $(paste -sd ' ' "$told"); partitions: $(
+                sinfo --noheader --format=%R 2> /dev/null | paste -sd ' '
+            ); submitted before it:${all:- none}" | tr '\\n' ' ' | sed 's/ *$/\\n/' >&2
             exit 2
         }
+        cat "$told" >&2
         job=${job%%;*}
         echo "submitted $job"
         all+=$'\\n'$job next+=:$job

@@ -11,7 +11,9 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -59,7 +61,7 @@ class WorkerProcess:
         pin = [] if slot.core is None else [f"--core={slot.core}"]
         with open(log, "a") as stderr:
             self._process = subprocess.Popen(
-                [*COMMAND, *pin],
+                [*COMMAND, *pin, *slot.joining],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -100,6 +102,39 @@ class WorkerProcess:
             self._process.communicate()
             return f"did not leave within {_GRACE_SECONDS} seconds"
         return death(self._process.returncode)
+
+
+class Team:
+    """The workers that train one run together, each a process of it; see `Worker`.
+
+    Attributes:
+        workers: the processes, in their order.
+    """
+
+    def __init__(self, workers: Sequence[Worker]):
+        self.workers = workers
+
+    def train(self, job: dict[str, Any]) -> Iterator[Event]:
+        """The events of the first; where it was lost, the mistake of another, if one told it."""
+        first, *others = self.workers
+        last: Event = {}
+        with ThreadPoolExecutor(len(self.workers)) as pool:
+            told = [pool.submit(deque[Event], other.train(job), 1) for other in others]
+            for last in first.train(job):
+                yield last
+            endings = [event for one in told for event in one.result()]
+        if last.get("event", "progress") == "progress":
+            yield from [event for event in endings if event["event"] == "failed"][:1]
+
+    def stop(self) -> None:
+        """Asks all to save and leave."""
+        for worker in self.workers:
+            worker.stop()
+
+    def close(self) -> str:
+        """Lets all save and leave; how they ended, each way once."""
+        with ThreadPoolExecutor(len(self.workers) or 1) as pool:
+            return ", ".join(dict.fromkeys(pool.map(lambda worker: worker.close(), self.workers)))
 
 
 class Probe(NamedTuple):

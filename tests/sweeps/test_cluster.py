@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
+import re
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,11 @@ def cluster(request):
     made = Cluster(initialize_head=True, head_node_args=head)
     yield made
     made.shutdown()
+
+
+def parent_of(process: int) -> int:
+    """Of what reads the log of a process that has joined others: that process."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def wait_for_checkpoints(runs: Path, at_least: int) -> None:
@@ -129,3 +136,59 @@ def test_a_killed_node_and_two_workers_change_no_curve(cluster, tiny_run, tiny_e
     starts = [len(read_executions(Path(execution.runs) / run.id)) for run in runs]
     assert sum(starts) > len(runs)
     check_as_undisturbed(runs, execution)
+
+
+@pytest.mark.slow
+def test_a_run_of_two_nodes_equals_one_and_is_started_again(cluster, tiny_run, tiny_execution):
+    for _ in range(2):
+        cluster.add_node(num_cpus=2)
+    (run,), execution = often_saved(tiny_run, tiny_execution, 1, 1280)
+    execution = dataclasses.replace(execution, buckets=(2,))
+    three = EngineConfig(address=cluster.address, processes=3)
+    told = f"processes is 3: run {run.id} asks for 3 nodes, and there are 2; ask for no more"
+    with RayEngine(three) as engine, pytest.raises(InputError, match=told):
+        engine.train([run], execution)
+    assert not Path(execution.runs).exists()
+    disturbed(
+        RayEngine(EngineConfig(address=cluster.address, processes=2)),
+        [run],
+        execution,
+        lambda: os.kill(parent_of(workers_of(Path(execution.runs))[0]), signal.SIGKILL),
+    )
+    logs = Path(execution.runs).glob("logs/worker-*")
+    assert len({log.stem.rpartition("-")[0] for log in logs}) == 2
+    executions = read_executions(Path(execution.runs) / run.id)
+    assert [one["processes"] for one in executions] == [2, 2]
+    alone = dataclasses.replace(execution, runs=f"{execution.runs}-alone")
+    with LocalEngine(EngineConfig(workers=1)) as engine:
+        engine.train([run], alone)
+    (losses,), (wanted,) = (
+        [[row["eval_loss"] for row in curve] for curve in curves([run], one).values()]
+        for one in (execution, alone)
+    )
+    assert losses == pytest.approx(wanted, rel=2e-6)
+
+
+@pytest.mark.slow
+def test_what_a_dead_node_prints_is_a_line(cluster, tiny_run, tiny_execution, capfd):
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    runs, execution = often_saved(tiny_run, tiny_execution, 4, 2048)
+    capfd.readouterr()
+
+    def kill_node():
+        wait_for_checkpoints(Path(execution.runs), 1)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+
+    killing = threading.Thread(target=kill_node)
+    with RayEngine(EngineConfig(address=cluster.address)) as engine:
+        killing.start()
+        with warnings.catch_warnings(record=True) as lines:
+            warnings.simplefilter("always")
+            statuses = engine.train(runs, execution)
+        killing.join()
+    assert {status.status for status in statuses.values()} == {"finished"}
+    (line,) = [str(one.message) for one in lines if one.category is RuntimeWarning]
+    assert re.fullmatch(
+        r"run \w{12}: worker .*-\w{6}-0 died, or its node; see .*; trying again \(1 of 2\)", line
+    )
+    assert capfd.readouterr() == ("", "")

@@ -91,6 +91,19 @@ def test_the_longest_chains_go_first_and_parents_before_branches(sweep, tiny_run
     assert waves(runs) == [[short, middle, trunk], [branch]]
 
 
+def test_a_run_of_two_processes_has_two_slots_and_those_behind_it_wait(sweep, tiny_run):
+    large = overlay(tiny_run, {"model.num_layers": 3, "schedule.tokens": 3072, "seed": 7})
+    runs = [large, *of_lengths(tiny_run, 4096, 512, 512)]
+    processes = f"0:1 {large.model.counts().non_embedding}:2"
+    told, statuses = sweep(runs, workers=2, processes=processes)
+    assert len(statuses) == 4
+    wide = [event for event in told if event["seed"] == 7]
+    assert len(wide) == 2
+    for event in told:
+        if event not in wide:
+            assert all(event["began"] >= w["ended"] or event["ended"] <= w["began"] for w in wide)
+
+
 def test_a_run_whose_worker_dies_is_tried_again(sweep, tiny_run):
     fatal, other = (overlay(tiny_run, {"schedule.tokens": 512, "seed": s}) for s in (99, 1))
     with pytest.warns(

@@ -148,16 +148,25 @@ def test_arrays_are_no_larger_than_the_cluster_takes_and_a_branch_waits_for_all(
     ]
 
 
-def test_a_partition_that_is_not_there_is_one_line_of_slurm_and_a_status(
-    family, tiny_execution, cluster
+@pytest.mark.parametrize(
+    ("option", "refusal"),
+    [
+        ("--partition=nowhere", "sbatch: error: invalid partition specified: nowhere"),
+        ("--nodes=99", "sbatch: error: Requested node configuration is not available"),
+    ],
+)
+def test_what_sbatch_refuses_is_one_line_and_a_status(
+    family, tiny_execution, cluster, option, refusal
 ):
     jobs = written(family, tiny_execution)
-    refusal = "sbatch: error: invalid partition specified: nowhere"
-    command(cluster, "sbatch", f'echo "{refusal}" >&2; exit 1')
-    done = shell(cluster, jobs / "submit.sh", "--partition=nowhere", "--wait")
+    command(cluster, "sbatch", f'echo "{refusal}" >&2; echo "sbatch: error: failed" >&2; exit 1')
+    command(cluster, "sinfo", "echo gpu; echo cpu")
+    done = shell(cluster, jobs / "submit.sh", option, "--wait")
     assert done.returncode == 2
-    wave = jobs / "wave-0.sh"
-    assert done.stderr == f"{refusal}\nsbatch refused {wave}; submitted before it:\n"
+    assert done.stderr == (
+        f"sbatch refused {jobs}/wave-0.sh {option}: {refusal} sbatch: error: failed; "
+        "partitions: gpu cpu; submitted before it: none\n"
+    )
 
 
 def test_with_wait_it_returns_when_all_have_left_the_queue(
@@ -243,11 +252,6 @@ def test_a_run_of_two_nodes_is_a_step_of_two_tasks(tiny_run, tiny_execution, clu
 def test_processes_that_cannot_be(processes):
     with pytest.raises(InputError, match=r"setup\.engine\.processes: .*write a number, or by the"):
         EngineConfig(processes=processes)
-
-
-def test_engines_of_workers_train_a_run_in_one_process():
-    with pytest.raises(InputError, match="processes: 2 given; write 1: engines of workers"):
-        ENGINES["local"](EngineConfig(processes="2"))
 
 
 def test_a_bucket_of_a_cloud_is_no_place_for_runs():

@@ -12,10 +12,13 @@ import sys
 import time
 from collections.abc import Sequence
 
+from bss.errors import InputError
 from bss.training.devices.launch import STARTER, Joining
 from bss.training.devices.watchdog import LOST
 
 FOLLOW_SECONDS = 20
+LONGEST_UNSAVED = 86400
+"""Seconds between checkpoints, at most, of a run that is to be started again."""
 
 
 def start(joining: Joining) -> int:
@@ -47,6 +50,15 @@ def start(joining: Joining) -> int:
         again = f"starting again from the last checkpoint ({attempt} of {joining.restarts})"
         print(f"note: {again}", file=sys.stderr, flush=True)
     return status
+
+
+def check_restarts(restarts: int, seconds: float, field: str) -> None:
+    """Refuses to start a run again that saves so rarely that it has nothing to continue from."""
+    if restarts and seconds > LONGEST_UNSAVED:
+        raise InputError(
+            f"--restarts {restarts}: {field} is {seconds:g}, so a run would begin again at its "
+            f"start; write {LONGEST_UNSAVED} or less"
+        )
 
 
 def death(status: int) -> str:

@@ -19,6 +19,8 @@ import threading
 import warnings
 from typing import Any
 
+PATIENCE = 300  # seconds; the nodes of a run start one after another
+
 EXIT_INTERRUPTED = 143
 
 
@@ -26,6 +28,9 @@ def main() -> int:
     """Serves jobs until stdin closes; exits 143 where a run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m bss.training.running.worker")
     parser.add_argument("--core", type=int, help="pin to this one of the cores it may use, from 0")
+    parser.add_argument("--processes", type=int, default=1, help="how many train its runs together")
+    parser.add_argument("--coordinator", default="", help="HOST:PORT of the first of them")
+    parser.add_argument("--process", type=int, help="which one this is, from 0")
     options = parser.parse_args()
     if options.core is not None:
         cores = sorted(os.sched_getaffinity(0))
@@ -46,6 +51,17 @@ def main() -> int:
         jobs.put(None)
 
     threading.Thread(target=read, daemon=True).start()
+    if not options.coordinator:
+        return _serve_all(jobs, answers, stop)
+    from bss.training.devices.launch import STARTER, Joining, joined
+
+    os.environ.pop(STARTER, None)  # of the sweep, not of this process
+    place = options.processes, options.coordinator, options.process
+    with joined(Joining(*place, patience=PATIENCE)):
+        return _serve_all(jobs, answers, stop)
+
+
+def _serve_all(jobs: "queue.Queue[str | None]", answers: Any, stop: threading.Event) -> int:
     while not stop.is_set():
         try:
             line = jobs.get(timeout=0.2)
