@@ -68,7 +68,8 @@ def state_hash(state: Any, record: Any) -> str:
     All processes that hold a part of the arrays call it together.
     """
     named = jax.tree.leaves_with_path(state)
-    sums = jax.device_get([_sums(leaf) for _, leaf in named])
+    # One after the other: a CPU's devices may wait for each other in different programs.
+    sums = [jax.device_get(_sums(leaf)) for _, leaf in named]
     told = [
         [jax.tree_util.keystr(path), str(leaf.dtype), leaf.shape, *map(int, pair)]
         for (path, leaf), pair in zip(named, sums, strict=True)
