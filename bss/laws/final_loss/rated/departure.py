@@ -74,13 +74,14 @@ class Seen(NamedTuple):
 
 def precision_of(departure: Departure, logs: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """[n, n], the inverse of the covariance of errors and scatter at rows."""
-    from scipy.linalg import solve_triangular
+    from scipy.linalg import get_lapack_funcs  # a fit is read without it
 
     covariance = departure.covariance(logs, logs)
     covariance[np.diag_indices(len(noise))] += noise**2
     lower = np.linalg.cholesky(covariance)
-    inverse = solve_triangular(lower, np.eye(len(noise)), lower=True)
-    return inverse.T @ inverse
+    (invert,) = get_lapack_funcs(("potri",), (lower,))
+    inverse, _ = invert(lower, lower=1)
+    return np.tril(inverse) + np.tril(inverse, -1).T
 
 
 def left_out(
