@@ -56,12 +56,12 @@ def fit_rated(points: RatedPoints, names: Sequence[str] | None = None) -> RatedL
     design, folds = points.design, folds_of(points)
     fits = {name: best_fit(form, points) for name, form in forms.items()}
     thetas = {n: _without(forms[n], points, fit, folds) for n, fit in fits.items()}
-    noise, judged = scatter(points.excess, points.count), {}
-    for departure in (Departure(s, x) for s in AMPLITUDES for x in LENGTHS):
-        precision = precision_of(departure, design.logs, noise)
-        judged[departure] = {
-            n: _judged(forms[n], points, thetas[n], folds, precision) for n in forms
-        }
+    slopes = {n: slopes_of(forms[n], x.parameters[0], design.logs, design) for n, x in fits.items()}
+    laws = {n: [losses(forms[n], x, design.logs) for x in each] for n, each in thetas.items()}
+    judged = {
+        departure: _judged(departure, points, folds, laws, slopes)
+        for departure in (Departure(s, x) for s in AMPLITUDES for x in LENGTHS)
+    }
     wanted = _rows_by_use(points, folds)
     errors = {
         use: {
@@ -115,20 +115,24 @@ def _without(
 
 
 def _judged(
-    form: RatedForm,
+    departure: Departure,
     points: RatedPoints,
-    thetas: list[np.ndarray],
     folds: list[Fold],
-    precision: np.ndarray,
-) -> _Judged:
-    logs, expected, variance = points.design.logs, [], []
-    for theta, fold in zip(thetas, folds, strict=True):
-        law = losses(form, theta, logs)
-        slopes = slopes_of(form, theta, logs, points.design)
-        errors, spread = left_out(precision, points.loss - law, slopes, prior_of(form), fold.out)
-        expected.append(law[fold.out] + errors)
-        variance.append(spread)
-    return _Judged(expected, variance)
+    laws: dict[str, list[np.ndarray]],
+    slopes: dict[str, np.ndarray],
+) -> dict[str, _Judged]:
+    """Of each form, by its losses [n] without each fold, and its slopes [n, P]."""
+    precision = precision_of(departure, points.design.logs, scatter(points.excess, points.count))
+    turned = [precision @ x for x in slopes.values()]
+    inner = [x.T @ y + np.diag(prior_of(RATED[n])) for (n, x), y in zip(slopes.items(), turned)]
+    judged = {name: _Judged([], []) for name in laws}
+    for i, fold in enumerate(folds):
+        law = np.array([each[i] for each in laws.values()])
+        missed, variances = left_out(precision, points.loss - law, turned, inner, fold.out)
+        for one, mean, variance in zip(judged.values(), law[:, fold.out] + missed, variances):
+            one.expected.append(mean)
+            one.variance.append(variance)
+    return judged
 
 
 def _use_of(folds: list[Fold]) -> list[str]:
