@@ -123,13 +123,14 @@ def _judged(
 ) -> dict[str, _Judged]:
     """Of each form, by its losses [n] without each fold, and its slopes [n, P]."""
     precision = precision_of(departure, points.design.logs, scatter(points.excess, points.count))
-    turned = [precision @ x for x in slopes.values()]
-    inner = [x.T @ y + np.diag(prior_of(RATED[n])) for (n, x), y in zip(slopes.items(), turned)]
+    turned = {name: precision @ x for name, x in slopes.items()}
+    inner = [x.T @ turned[name] + np.diag(prior_of(RATED[name])) for name, x in slopes.items()]
     judged = {name: _Judged([], []) for name in laws}
     for i, fold in enumerate(folds):
         law = np.array([each[i] for each in laws.values()])
-        missed, variances = left_out(precision, points.loss - law, turned, inner, fold.out)
-        for one, mean, variance in zip(judged.values(), law[:, fold.out] + missed, variances):
+        missed, spread = left_out(precision, points.loss - law, [*turned.values()], inner, fold.out)
+        means = law[:, fold.out] + missed
+        for one, mean, variance in zip(judged.values(), means, spread, strict=True):
             one.expected.append(mean)
             one.variance.append(variance)
     return judged
