@@ -26,6 +26,7 @@ LENGTHS = (0.7, 1.5)
 AMPLITUDES = (0.25, 0.5, 1.0, 2.0)
 RUN, GROWS = 0.005, 0.06
 """Nats: of one run about its law near the best, and the excess at which it is 1.4 times that."""
+CLIFF = 5.0  # times that excess, from which a row tells nothing
 SAME = 0.03  # log N of one model
 
 
@@ -53,8 +54,8 @@ def _near(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def scatter(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
     """Nats by which the mean of `count` runs differs, at an excess over the best of its (N, D)."""
-    grown = 1 + (np.maximum(excess, 0.0) / GROWS) ** 2
-    return RUN * np.sqrt(grown / count)
+    far = np.maximum(excess, 0.0) / GROWS
+    return RUN * np.sqrt((1 + far**2 + (far / CLIFF) ** 6) / count)
 
 
 class Seen(NamedTuple):
@@ -80,10 +81,15 @@ class Seen(NamedTuple):
 
 def precision_of(departure: Departure, logs: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """[n, n], the inverse of the covariance of errors and scatter at rows."""
-    from scipy.linalg.lapack import dpotrf, dpotri
-
     covariance = departure.covariance(logs, logs)
     covariance[np.diag_indices(len(noise))] += noise**2
+    return _inverse(covariance)
+
+
+def _inverse(covariance: np.ndarray) -> np.ndarray:
+    """Of a positive definite matrix, which is overwritten."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
     upper, _ = dpotri(dpotrf(covariance.T, overwrite_a=1)[0], overwrite_c=1)
     return np.triu(upper) + np.triu(upper, 1).T
 
@@ -109,7 +115,7 @@ def left_out(
     Returns:
         [K, m], and [m] of each law.
     """
-    left = np.linalg.inv(precision[np.ix_(out, out)])
+    left = _inverse(precision[np.ix_(out, out)])
     expected = -(np.where(out, 0.0, missed) @ precision[:, out]) @ left
     variances = []
     for here, known in zip((x[out] for x in turned), inner, strict=True):
