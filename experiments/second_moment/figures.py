@@ -15,11 +15,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bss.contests.contest import ENDINGS
+from bss.contests.contrasts import half_interval
+from bss.contests.equal_steps import mean_curve
 from bss.plots import style
-from bss.points.contrasts import half_interval
 from bss.points.crossings import crossing_pairs, crossings
-from bss.points.equal_steps import mean_curve
-from bss.points.standings import ENDINGS
 from experiments.es_wsd.measure import Laws
 from experiments.late_switch.figures import clocks_figure, lined_styles
 from experiments.second_moment import growing, tables

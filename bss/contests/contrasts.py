@@ -9,14 +9,14 @@ contrasts of its family (derived here; Holm 1979, Levene 1960).
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from bss.points.scatter import Scatter, scaled, shared, summed
+from bss.contests.scatter import Scatter, scaled, shared, summed
 
 LEVEL = 0.95
 POWER = 0.8
@@ -33,12 +33,14 @@ class Effect:
         n: seeds, or what else it was measured on.
         own: by its own scatter; None where there is none.
         pooled: by the scatter of all that were measured alike.
+        chosen_of: how many such effects it is the surest of; its p values count as often.
     """
 
     estimate: float
     n: int
     own: Scatter | None = None
     pooled: Scatter | None = None
+    chosen_of: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,10 @@ class Contrast:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where both tests say after Holm that the difference is not zero, else 0."""
-        if self.p_adjusted is None or self.pooled_p_adjusted is None:
+        """1 or -1 where every test says after Holm that the difference is not zero, else 0."""
+        if self.p_adjusted is None:
             return 0
-        shown = max(self.p_adjusted, self.pooled_p_adjusted) < 1 - self.level
+        shown = max(self.p_adjusted, self.pooled_p_adjusted or 0.0) < 1 - self.level
         return int(np.sign(self.estimate)) if shown else 0
 
 
@@ -161,19 +163,27 @@ def over_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, Cont
     return judge(measured)
 
 
-def judge(measured: Mapping[K, Effect]) -> dict[K, Contrast]:
-    """A family of effects, judged by both tests; what lacks an error is told, not judged."""
+def judge(measured: Mapping[K, Effect], *, single: bool = False) -> dict[K, Contrast]:
+    """A family of effects, judged by both tests; what lacks an error is told, not judged.
+
+    Args:
+        measured: the family.
+        single: judged by the own error alone, as `bss.contests.moderated` makes it.
+    """
+    if single:
+        measured = {key: replace(m, pooled=m.own) for key, m in measured.items()}
     tested = {key: (m, m.own, m.pooled) for key, m in measured.items() if m.own and m.pooled}
-    p = [_p(m.estimate, own) for m, own, _ in tested.values()]
-    pooled_p = [_p(m.estimate, pooled) for m, _, pooled in tested.values()]
+    p = [_p(m, own) for m, own, _ in tested.values()]
+    pooled_p = [_p(m, pooled) for m, _, pooled in tested.values()]
     judged = {key: Contrast(m.estimate, None, None, LEVEL, m.n) for key, m in measured.items()}
     tests = zip(tested.items(), p, holm(p), pooled_p, holm(pooled_p), strict=True)
     for (key, (m, own, pooled)), one, adjusted, by_pool, by_pool_adjusted in tests:
-        rank = adjusted / one if 0 < one < adjusted else 1.0
+        rank = m.chosen_of * (adjusted / one if 0 < one < adjusted else 1.0)
         half = _quantile(1 - (1 - LEVEL) / (2 * rank), own)
         ends = m.estimate - half, m.estimate + half
         chances = one, float(adjusted), by_pool, float(by_pool_adjusted)
-        first = 1 - (1 - LEVEL) / (2 * len(tested))
+        chances = (*chances[:2], None, None) if single else chances
+        first = 1 - (1 - LEVEL) / (2 * len(tested) * m.chosen_of)
         least = max(_quantile(first, error) + _quantile(POWER, error) for error in (own, pooled))
         judged[key] = Contrast(m.estimate, *ends, LEVEL, m.n, *chances, least)
     return judged
@@ -192,11 +202,13 @@ def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter | None:
     return scaled(summed([a, b], one_pool=a == b), 1 / seeds) if seeds else None
 
 
-def _p(mean: float, error: Scatter) -> float:
+def _p(effect: Effect, error: Scatter) -> float:
     """Two-sided p of a mean; 1 for none, 0 for a difference without scatter."""
+    mean = effect.estimate
     if error.variance <= 0:
         return float(mean == 0)
-    return float(2 * stdtr(error.freedom, -abs(mean) / math.sqrt(error.variance)))
+    one = float(2 * stdtr(error.freedom, -abs(mean) / math.sqrt(error.variance)))
+    return min(1.0, effect.chosen_of * one)
 
 
 def _quantile(chance: float, error: Scatter) -> float:

@@ -1,6 +1,6 @@
 """Effects that are no means over seeds: slopes of lines, statistics of groups, computed values.
 
-Each comes with the two errors that `bss.points.contrasts.judge` asks for (derived here).
+Each comes with the two errors that `bss.contests.contrasts.judge` asks for (derived here).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.points.contrasts import Contrast, Effect, judge
-from bss.points.scatter import Scatter, summed
+from bss.contests.contrasts import Contrast, Effect, judge
+from bss.contests.scatter import Scatter, summed
 
 K = TypeVar("K", bound=Hashable)
 Line = tuple[np.ndarray, np.ndarray]
