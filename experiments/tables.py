@@ -9,6 +9,8 @@ import pandas as pd
 from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.files import read_json
+from bss.predictions.registration import digest
+from bss.sweeps.table import NOT_RECORDED, ORIGIN
 
 HINT = "run the experiment first"
 
@@ -48,5 +50,20 @@ class Tables:
         return self.json("experiment.json")["config"]
 
     def contest(self, name: str = "contenders.csv") -> Contest:
-        """A table of final losses."""
-        return Contest(self.read(name))
+        """A table of final losses; where its runs came from is "not recorded" in older ones."""
+        table = self.read(name)
+        return Contest(table.assign(**{at: NOT_RECORDED for at in ORIGIN if at not in table}))
+
+    def registered(self, name: str, registration: Path) -> pd.DataFrame:
+        """A table of runs that were registered.
+
+        Raises:
+            InputError: some of its runs name another registration than this file.
+        """
+        table, ours = self.read(name), digest(registration)
+        for theirs in sorted({*table["registration"].dropna()} - {ours, NOT_RECORDED}):
+            raise InputError(
+                f"{self.folder / name}: its runs name registration {theirs[:12]}, "
+                f"{registration} is {ours[:12]}; judge them by the one that they were trained for"
+            )
+        return table

@@ -104,9 +104,11 @@ class Question:
         nothing = Contrast(math.nan, None, None, LEVEL, n)
         return Claim(self, condition, nothing, "not testable here", table, note)
 
-    def asked(self, condition: str, effect: Effect, table: str, note: str = "") -> "Asked":
+    def asked(
+        self, condition: str, effect: Effect, table: str, note: str = "", bound: Bound = ""
+    ) -> "Asked":
         """A measurement that is to be judged with others of its family."""
-        return Asked(self, condition, effect, table, note)
+        return Asked(self, condition, effect, table, note, bound)
 
 
 @dataclass(frozen=True)

@@ -181,16 +181,15 @@ class Contest:
     def of(self, ending: str) -> dict[str, dict[Any, Any]]:
         """One row of each contender of an ending, with its schedule parsed as `schedule`."""
         rows = self.table.loc[self.table["ending"] == ending].drop_duplicates("name")
-        return {
-            row["name"]: row
-            | {"schedule": BatchSchedule.parse(str(row["batch"]), total=int(row["tokens"]))}
-            for row in rows.to_dict("records")
-        }
+        parsed = rows.to_dict("records")
+        for row in parsed if "batch" in rows else ():
+            row["schedule"] = BatchSchedule.parse(str(row["batch"]), total=int(row["tokens"]))
+        return {row["name"]: row for row in parsed}
 
     def runs(self, name: str, ending: str) -> str:
         """What tells a contender's runs from others, of their ids; "" where there are none."""
         rows = self.table[(self.table["name"] == name) & (self.table["ending"] == ending)]
-        ids = " ".join(sorted(map(str, rows.get("run", ()))))
+        ids = " ".join(sorted(rows["run"].astype(str))) if "run" in rows else ""
         return hashlib.sha256(f"{ending} {ids}".encode()).hexdigest()[:12] if ids else ""
 
     def best_constant(self, ending: str) -> str | None:

@@ -155,12 +155,16 @@ def measured_pairs(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[t
 
 def over_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, Contrast]:
     """A family of effects measured once a seed, their scatter pooled over those that agree."""
+    return judge(measured_seeds(values))
+
+
+def measured_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, Effect]:
+    """The same, before the family is judged."""
     arrays = {key: np.asarray(some, float) for key, some in values.items()}
     of_runs = shared({key: v - v.mean() for key, v in arrays.items() if len(v) > 1})
-    measured = {
+    return {
         key: _measured(v, scaled(of_runs.get(key), 1 / max(len(v), 1))) for key, v in arrays.items()
     }
-    return judge(measured)
 
 
 def judge(measured: Mapping[K, Effect], *, single: bool = False) -> dict[K, Contrast]:

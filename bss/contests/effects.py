@@ -61,9 +61,9 @@ def slopes(lines: Mapping[K, Line]) -> dict[K, Effect]:
     squares, every = (sum(one[i] for one in fitted.values()) for i in (2, 3))
     measured = {}
     for key, (value, spread, own, freedom) in fitted.items():
-        parts = [(own, freedom), (squares, every)] if freedom else []
-        errors = [Scatter(rest / some / spread, some) for rest, some in parts]
-        measured[key] = Effect(value, freedom + 2, *errors)
+        errors = (Scatter(r / n / spread, n) for r, n in ((own, freedom), (squares, every)) if n)
+        one, pooled = (next(errors), next(errors)) if freedom else (None, None)
+        measured[key] = Effect(value, freedom + 2, one, pooled)
     return measured
 
 

@@ -25,21 +25,15 @@ TASK = ["capacity", "source"]
 PROCEDURE = ["overhead", "rate_cap", "rates", "average", "tail", "per_octave"]
 DIFFERS = {"overhead": "r = {:.0%}", "rate_cap": "cap {:g}", "average": "average: {}"}
 
-IS_THEORY, IS_LEVEL, IS_TAIL, HOLDS = (
-    Question(f"{statement} {NEAR:g}", source, unit=UNIT)
-    for statement, source in (
-        (
-            "The critical batch of least squares grows as D^(1 − a/min(b, 2a + 1)), within",
-            "paper",
-        ),
-        (
-            "Where b ≤ a the critical batch does not grow with D, its exponent is below",
-            "secondary",
-        ),
-        ("Averaging the last half of the iterates it grows as D^(1 − a/b), within", "derived"),
-        ("That exponent holds under other step caps and overheads, within", "derived"),
-    )
-)
+BY: Any = {"unit": UNIT}
+_GROWS = "The critical batch of least squares grows as D^(1 − a/min(b, 2a + 1)), within"
+_LEVEL = "Where b ≤ a the critical batch does not grow with D, its exponent is below"
+_TAIL = "Averaging the last half of the iterates it grows as D^(1 − a/b), within"
+_SAME = "That exponent holds under other step caps and overheads, within"
+IS_THEORY = Question(f"{_GROWS} {NEAR:g}", "paper", **BY)
+IS_LEVEL = Question(f"{_LEVEL} {NEAR:g}", "secondary", **BY)
+IS_TAIL = Question(f"{_TAIL} {NEAR:g}", "derived", **BY)
+HOLDS = Question(f"{_SAME} {NEAR:g}", "derived", **BY)
 
 
 def claims(results: Path) -> list[Claim]:

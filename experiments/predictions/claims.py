@@ -44,7 +44,10 @@ GROUPS = {
 def claims(results: Path) -> list[Claim]:
     """Every claim, from the directory of registrations and of the tables of those scored."""
     tables, name = Tables(results), "schedules/predictions.csv"
-    return [*compared(tables.read(name))] if name in tables else []
+    if name not in tables:
+        return []
+    tables.registered("schedules/outcomes.csv", results / "schedules.json")
+    return [*compared(tables.read(name))]
 
 
 def compared(table: pd.DataFrame) -> Iterator[Claim]:

@@ -13,7 +13,7 @@ import pandas as pd
 from bss.contests.claims import Claim, Question
 from bss.contests.contest import ENDINGS
 from bss.contests.contrasts import contrasts, over_seeds
-from experiments.second_moment import growing, slower
+from experiments.second_moment import growing, scores, slower
 from experiments.second_moment.losses import (
     LARGER,
     STEP,
@@ -43,7 +43,7 @@ def claims(results: Path) -> list[Claim]:
         every += ends(parts[name], name) if name in parts else []
     if {RULES, "slower"} <= parts.keys():
         every += slower.claims(parts[RULES], parts["slower"])
-    return [*every, *growing.claims(parts)]
+    return [*every, *growing.claims(parts), *scores.claims(parts)]
 
 
 def rules(part: Part) -> Iterator[Claim]:

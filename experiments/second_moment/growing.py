@@ -44,13 +44,13 @@ def switched(contest: Contest) -> Iterator[Claim]:
     for ending in contest.endings:
         short = ENDINGS[ending].short
         best, effects = contest.against_best(ending)
-        note = f"less batch {_batch(best)}, chosen by held-out loss; one rate"
+        note = f"less batch {named(best)}, chosen by held-out loss; one rate"
         for name, effect in effects.items():
-            condition, runs = f"{_batch(name)}, {RULE}, {short}", contest.runs(name, ending)
+            condition, runs = f"{named(name)}, {RULE}, {short}", contest.runs(name, ending)
             yield GROWS.claim(condition, effect, place("switch"), note, runs=runs)
         pairs = [(_name(late), _name(early)) for early in earlier]
         for (_, early), effect in contest.contrasts(ending, pairs).items():
-            condition = f"{late} less {_batch(early)}, {RULE}, {short}"
+            condition = f"{late} less {named(early)}, {RULE}, {short}"
             yield EARLIER.claim(condition, effect, place("switch"), "one rate")
 
 
@@ -59,7 +59,7 @@ def grown(contest: Contest) -> Iterator[Claim]:
     for ending in contest.endings:
         pairs = [(_name(GROWN), _name(batch)) for batch in (SMALL, LARGE)]
         for (_, batch), effect in contest.contrasts(ending, pairs).items():
-            condition = f"{GROWN} less batch {_batch(batch)}, {RULE}, 4M tokens"
+            condition = f"{GROWN} less batch {named(batch)}, {RULE}, 4M tokens"
             condition = f"{condition}, {ENDINGS[ending].short}"
             yield BOTH.claim(condition, effect, place("large"), "one rate")
 
@@ -107,5 +107,6 @@ def _name(batch: str) -> str:
     return f"{STEP} · {batch}"
 
 
-def _batch(name: str) -> str:
+def named(name: str) -> str:
+    """A contender by its batches alone."""
     return name.removeprefix(_name(""))
