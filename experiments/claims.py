@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 from bss.contests.claims import Claim, Question, check_once, markdown, summary
 from bss.contests.contest import Contest
 from bss.files import write_json, write_text
+from bss.tables import write_table
 from bss.values import to_dict
 from experiments.critical_batch import best_batch, noise, statements
 from experiments.es_wsd import claims as es_wsd
 from experiments.late_switch import claims as late_switch
+from experiments.pages import cheapest, papers_page, undecided
 from experiments.second_moment import claims as second_moment
 from experiments.second_moment import growing
 from experiments.study import say
@@ -42,6 +44,15 @@ smallest effect that would have been seen, and notes: [claims.json](claims.json)
 two tests, each after Holm within its table and ending at 95%: the effect's own Student t over
 paired seeds, and t with the scatter pooled over all that scatter alike. Decided ones come with the
 effect and its adjusted 95% interval.
+"""
+
+
+RULE_OF_FIRST = """All twelve stand by the two tests above, as they did when they were written. Runs
+that are trained from now on are judged by one, Student's t with the variance of a paired difference
+shrunk towards that of its table (`bss.contests.moderated`), registered before the seeds.
+"""
+UNDECIDED = """Each statement once; every condition with its power, tokens and one command is in
+[undecided.csv](undecided.csv), and what the papers' figures came to in [PAPERS.md](PAPERS.md).
 """
 
 
@@ -136,8 +147,8 @@ def answers(claims: Sequence[Claim]) -> str:
         ValueError: no claim answers a question.
     """
     rows = [
-        "| question | verdict, of how many | effect, 95% interval: lowest, highest | of |",
-        "|---|---|---|---|",
+        "| question | verdict, of how many | effect, 95% interval: lowest, highest | of | rule |",
+        "|---|---|---|---|---|",
     ]
     for text, asked, conditions, size in ASKED:
         matching = [
@@ -148,7 +159,8 @@ def answers(claims: Sequence[Claim]) -> str:
         if not matching:
             raise ValueError(f"{text}: no claim {asked.statement!r} under {conditions!r}")
         verdicts, effect = summary(matching)
-        rows.append(f"| {text} | {verdicts} | {effect} | {size} |")
+        rule = "two tests" if all(one.effect.pooled_p is not None for one in matching) else "one"
+        rows.append(f"| {text} | {verdicts} | {effect} | {size} | {rule} |")
     return "\n".join(rows)
 
 
@@ -180,7 +192,9 @@ def advised(claims: Sequence[Claim], late_switch_runs: Contest) -> dict[str, Any
 
 def page(claims: Sequence[Claim]) -> str:
     """What practitioners ask, then every claim with its conditions: results/CLAIMS.md."""
-    return f"{HEAD}\n## Asked first\n\n{answers(claims)}\n\n## All\n\n{markdown(claims)}\n"
+    first = f"{HEAD}\n## Asked first\n\n{answers(claims)}\n\n{RULE_OF_FIRST}"
+    least = f"## Undecided, and cheapest to decide\n\n{UNDECIDED}\n{cheapest(undecided(claims))}"
+    return f"{first}\n{least}\n\n## All\n\n{markdown(claims)}\n"
 
 
 def main(root: Path = Path()) -> None:
@@ -188,6 +202,8 @@ def main(root: Path = Path()) -> None:
     claims = collect(root / "results")
     write_json(root / "results" / "claims.json", {"claims": to_dict(claims)})
     write_text(root / "results" / "CLAIMS.md", page(claims))
+    write_text(root / "results" / "PAPERS.md", papers_page(claims))
+    write_table(undecided(claims), root / "results" / "undecided.csv")
     contest = Tables(root / "results/late_switch").contest()
     write_json(root / "bss/advice/growth.json", advised(claims, contest))
     counts = {c.verdict: sum(o.verdict == c.verdict for o in claims) for c in claims}

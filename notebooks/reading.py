@@ -108,13 +108,13 @@ def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).fillna("")
 
 
-def said(claims: Iterable[Claim], *asked: Question) -> Markdown:
+def said(claims: Iterable[Claim], *asked: Question | str) -> Markdown:
     """The claims of some questions, each with its numbers and its verdict.
 
     What every note of a statement says stands below its table.
     """
     every, texts = list(claims), []
-    for statement in (one.statement for one in asked):
+    for statement in (getattr(one, "statement", one) for one in asked):
         some = [one for one in every if one.statement == statement]
         notes = [one.note.split("; ") for one in some]
         common = [part for part in notes[0] if all(part in note for note in notes)] if some else []

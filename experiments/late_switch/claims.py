@@ -43,6 +43,7 @@ JOINS = Question(
 )
 CLOSES = Question("After a switch the gap to the large batch at equal steps closes", "paper")
 HARDER = Question("Harder tasks catch up faster", "paper")
+IS_HARD = Question("The functional law finds the task of language models hard", "derived")
 SHARE = Question(
     f"The best single switch comes after {LATE:.0%} of the tokens",
     "secondary",
@@ -69,6 +70,7 @@ def claims(results: Path) -> list[Claim]:
         *catch_up(tables.read("runs.parquet"), config),
         *switch_points(tables.read("switch_points.csv"), config),
         *predicts(tables.read("predictions.csv"), tables.read("candidates.csv"), config),
+        *difficulty(tables, Tables(results.parent / "predictions")),
     ]
     return [replace(one, note=f"{one.note}; {betas(config['setup'])}") for one in every_claim]
 
@@ -231,6 +233,22 @@ def _saved(run: pd.DataFrame, step: int, config: Config) -> tuple[float, float]:
     length = config["setup"]["text"]["seq_len"]
     large = config["large"] * length * step
     return (large - tokens) / (config["large"] - config["small"]) / length, 1 - tokens / large
+
+
+def difficulty(here: Tables, registered: Tables) -> Iterator[Claim]:
+    """On which side of s = q − 1 the two committed fits of the law put the task."""
+    fits = {"fit.json": here.json("fit.json")} if "fit.json" in here else {}
+    if "schedules.json" in registered:
+        fits["the registered fit"] = registered.json("schedules.json")["fit"]
+    sides = [
+        f"{name}: s less q − 1 {at['value']:+.2f} ({at['low']:+.2f} to {at['high']:+.2f} at "
+        f"{at['level']:.0%})".replace("-", "−")
+        for name, fit in fits.items()
+        if (at := fit["easy_by"]) and None not in (at["value"], at["low"], at["high"])
+    ]
+    if sides:
+        note = f"{'; '.join(sides)}; below 0 is hard; other pilots and another start of the law"
+        yield IS_HARD.untestable("language models, two committed fits", f"{TABLES}fit.json", note)
 
 
 def _question(row: dict[Any, Any], ending: str) -> Question | None:

@@ -41,6 +41,7 @@ FRONTIER = Question.of_loss(
 SMALL_NOISE = Question.of_loss(
     "Batch 1 is worse beside batch 2 at constant rate than at another ending", sign=1
 )
+CROSS = curves.CROSS
 TUNED = (2.25, 1.90)
 
 
