@@ -4,6 +4,7 @@ results/PAPERS.md and results/undecided.csv are written by `python -m experiment
 """
 
 import math
+import shlex
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -31,7 +32,7 @@ each was measured under is counted; "would show" is the smallest effect that the
 shown in 80% of such tables, the least over the undecided conditions. What each undecided one needs:
 [undecided.csv](undecided.csv).
 """
-SHOWN = 12
+SHOWN, MOST_SEEDS = 12, 40
 
 
 def entries() -> list[dict[str, Any]]:
@@ -111,31 +112,30 @@ def papers_page(claims: Sequence[Claim]) -> str:
 
 
 @cache
-def _cost(folder: Path) -> tuple[float, float, str] | None:
-    """Tokens of a run, minutes of a run, and the command, of a directory of results."""
+def _cost(folder: Path) -> tuple[float, float, list[str]] | None:
+    """Tokens and minutes of training a seed of an experiment, and its command without seeds."""
     if not (folder / "experiment.json").is_file():
         return None
     record = read_json(folder / "experiment.json", "run the experiment first")
-    schedule = record["config"].get("setup", {}).get("schedule", {})
-    if not schedule or not record.get("training_seconds"):
+    seeds = len(record["config"].get("seeds", ()))
+    if not seeds or not record.get("training_seconds"):
         return None
-    speed = record["training_seconds"] / record["trained_tokens"]
-    command = record["command"].split(" --config.results=")[0]
-    command = " ".join(part for part in command.split() if "--config.seeds=" not in part)
-    return schedule["tokens"], schedule["tokens"] * speed / 60, command
+    left_out = ("--config.seeds=", "--config.results=")
+    command = [part for part in record["command"].split() if not part.startswith(left_out)]
+    return record["trained_tokens"] / seeds, record["training_seconds"] / seeds / 60, command
 
 
 def undecided(claims: Sequence[Claim]) -> pd.DataFrame:
     """Every undecided claim that is a mean over seeds, and what would decide it, cheapest first.
 
     A difference is decided by the seeds that show the effect that was found, or what matters where
-    that is more, in 80% of studies by one t test: the price of two runs a seed, at the speed at
-    which the experiment trained, those of all its parts together.
+    that is more, in 80% of studies by one t test. They cost as many seeds of the whole experiment,
+    which is what the command trains, at the speed at which it was trained.
 
     Returns:
         statement, condition, table, effect, unit, would_show (the smallest effect that the seeds so
-        far would have shown), seeds, power (of the effect at these seeds), seeds_needed (empty
-        beyond 10,000), tokens, minutes, command.
+        far would have shown), seeds, power (of that effect at these seeds), seeds_needed (empty
+        beyond 10,000), tokens, minutes, command (empty beyond MOST_SEEDS seeds).
     """
     rows = []
     for one in (one for one in claims if one.verdict == "undecided"):
@@ -145,17 +145,17 @@ def undecided(claims: Sequence[Claim]) -> pd.DataFrame:
         tokens, minutes, command = cost
         aim = max(abs(one.effect.estimate), one.question.matters)
         needed = seeds_for(aim, deviation)
-        runs = 2 * (needed or math.nan)
         row = {"statement": one.statement, "condition": one.condition, "table": one.table}
         row |= {"effect": one.effect.estimate, "unit": one.question.unit}
         row |= {"would_show": one.effect.smallest_effect, "seeds": one.effect.n}
         row |= {"power": power(aim, deviation, one.effect.n), "seeds_needed": needed}
-        row |= {"tokens": runs * tokens, "minutes": runs * minutes}
-        seeds = ",".join(str(seed) for seed in range(min(needed or 0, 40)))
-        row["command"] = f"{command} --config.seeds=({seeds})" if needed and needed <= 40 else ""
+        count = needed or math.nan
+        row |= {"tokens": round(count * tokens, -3), "minutes": round(count * minutes, 2)}
+        seeds = f"--config.seeds=({','.join(map(str, range(needed or 0)))})"
+        row["command"] = shlex.join([*command, seeds]) if count <= MOST_SEEDS else ""
         rows.append(row)
     table = pd.DataFrame(rows).sort_values("minutes", kind="stable", ignore_index=True)
-    return table.round({"tokens": -3, "minutes": 2}).astype({"seeds_needed": "Int64"})
+    return table.astype({"seeds_needed": "Int64"})
 
 
 def cheapest(table: pd.DataFrame) -> str:

@@ -55,7 +55,7 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=(lowest - margin, top))
         steps.set_xlim(left=min(at[loss <= top].min() for _, at, loss in spans) / 1.1)
     style.tokens_axis(tokens.xaxis)
-    style.count_axis(steps.xaxis)
+    style.count_axis(steps.xaxis, most=4)
     tokens.set_ylabel("held-out loss (nats per token)")
     entries = style.handles(looks, lw=1.3, ms=4)
     return style.side_legend(figure, [*entries, style.handle("lowest to\nhighest seed", **BAND)])

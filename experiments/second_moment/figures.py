@@ -48,7 +48,7 @@ def best_batch_figure(
     Args:
         losses: [batch, seed] in nats per token, by name of the line and ending.
         seq_len: tokens of a sequence.
-        placed: where the best batch lies, as scored.
+        placed: where the best batch lies, as scored; lines that are not scored are hollow.
     """
     endings = endings_of(losses)
     names = list(dict.fromkeys(name for name, _ in losses))
@@ -60,13 +60,13 @@ def best_batch_figure(
         for (name, own), table in losses.items():
             if own == ending:
                 tokens, above, half = _above_best(table.sort_index(), seq_len)
-                near |= {*tokens[above < MOST_ABOVE]}
+                near |= {*tokens[1e3 * above < MOST_ABOVE]}
                 tokens = tokens * 1.1 ** (names.index(name) - (len(names) - 1) / 2)
                 _thousandth_bars(ax, tokens, above, half, looks[name])
                 best = int(np.argmin(above))
                 inside = 0 < best < len(above) - 1
-                if placed:
-                    inside = placed[name, own].verdict == "interior"
+                if placed is not None:
+                    inside = (name, own) in placed and placed[name, own].verdict == "interior"
                 mark = {**looks[name], "linestyle": "none", **({} if inside else {"mfc": "white"})}
                 ax.plot(tokens[best], 0, ms=9, zorder=5, **mark)
         style.batch_axis(ax.xaxis, near)
@@ -221,7 +221,7 @@ def rules(part: Part) -> Figure:
 
 def envelope(first: Part, second: Part) -> Figure:
     """The same of four rules, and of each batch at its best rule."""
-    return best_batch_figure(tables.enveloped(first, second), first.seq_len)
+    return best_batch_figure(tables.enveloped(first, second), first.seq_len, where_best(first))
 
 
 def half_lives(first: Part, second: Part) -> Figure:

@@ -68,8 +68,11 @@ def test_what_would_decide_an_undecided_claim(claims):
     (row,) = undecided([claim("It falls", 0.005)]).to_dict("records")
     assert row["seeds"] == 3
     assert row["seeds_needed"] == 34  # .005 of a scatter of .01: t of 80% power
-    assert row["tokens"] == 2 * 34 * 1_000_000
-    assert row["command"].startswith("python -m experiments.es_wsd --config=configs/es_wsd.py:cpu")
+    record = json.loads((ROOT / "results/es_wsd/experiment.json").read_text())
+    assert row["tokens"] == pytest.approx(34 * record["trained_tokens"] / 3, abs=1000)
+    assert row["minutes"] == pytest.approx(34 * record["training_seconds"] / 180, abs=0.01)
+    start = "python -m experiments.es_wsd --config=configs/es_wsd.py:cpu '--config.seeds=(0,1,2,3,"
+    assert row["command"].startswith(start)
     table = pd.read_csv(ROOT / "results/undecided.csv")
     again = undecided(claims)
     assert len(table) == len(again) > 100
