@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -33,6 +33,8 @@ shown in 80% of such tables, the least over the undecided conditions. What each 
 [undecided.csv](undecided.csv).
 """
 SHOWN, MOST_SEEDS = 12, 40
+SEEDED = ("contenders.csv", "every_rate.csv", "points.csv", "runs.parquet", "horizons.csv")
+"""Tables whose claims are means over seeds; those of other tables are over schedules or points."""
 
 
 def entries() -> list[dict[str, Any]]:
@@ -111,58 +113,91 @@ def papers_page(claims: Sequence[Claim]) -> str:
     return "\n".join(parts)
 
 
+class Cost(NamedTuple):
+    """Of an experiment, a seed: tokens and minutes; its command without seeds.
+
+    And the first seed that was not trained, and how many choose rates before any is judged.
+    """
+
+    tokens: float
+    minutes: float
+    command: list[str]
+    first: int
+    choosing: int
+
+
 @cache
-def _cost(folder: Path) -> tuple[float, float, list[str]] | None:
-    """Tokens and minutes of training a seed of an experiment, and its command without seeds."""
+def _cost(folder: Path) -> Cost | None:
+    """What a seed of an experiment costs; None where its record does not tell."""
     if not (folder / "experiment.json").is_file():
         return None
     record = read_json(folder / "experiment.json", "run the experiment first")
-    seeds = len(record["config"].get("seeds", ()))
+    config = record["config"]
+    seeds = config.get("seeds")
     if not seeds or not record.get("training_seconds"):
         return None
     left_out = ("--config.seeds=", "--config.results=")
     command = [part for part in record["command"].split() if not part.startswith(left_out)]
-    return record["trained_tokens"] / seeds, record["training_seconds"] / seeds / 60, command
+    minutes, tokens = record["training_seconds"] / 60 / len(seeds), record["trained_tokens"]
+    return Cost(tokens / len(seeds), minutes, command, max(seeds) + 1, config.get("choosing", 0))
 
 
 def undecided(claims: Sequence[Claim]) -> pd.DataFrame:
-    """Every undecided claim that is a mean over seeds, and what would decide it, cheapest first.
+    """Every undecided claim, and of means over seeds what would decide it, cheapest first.
 
     A difference is decided by the seeds that show the effect that was found, or what matters where
-    that is more, in 80% of studies by one t test. They cost as many seeds of the whole experiment,
-    which is what the command trains, at the speed at which it was trained.
+    that is more, in 80% of studies by one t test. They are seeds that were not trained
+    yet, and cost as many of the whole experiment, which is what the command trains.
 
     Returns:
-        statement, condition, table, effect, unit, would_show (the smallest effect that the seeds so
-        far would have shown), seeds, power (of that effect at these seeds), seeds_needed (empty
-        beyond 10,000), tokens, minutes, command (empty beyond MOST_SEEDS seeds).
+        statement, condition, table, effect, unit, would_show (the smallest effect that the tests
+        would have shown), n (seeds, where more of them would decide it); then, else empty: power
+        (of the effect or of what matters, at these seeds), seeds_needed (empty beyond 10,000),
+        tokens, minutes, command (empty beyond MOST_SEEDS seeds).
     """
-    rows = []
-    for one in (one for one in claims if one.verdict == "undecided"):
-        cost, deviation = _cost((ROOT / one.table).parent), deviation_of(one)
-        if cost is None or deviation is None:
-            continue
-        tokens, minutes, command = cost
-        aim = max(abs(one.effect.estimate), one.question.matters)
-        needed = seeds_for(aim, deviation)
-        row = {"statement": one.statement, "condition": one.condition, "table": one.table}
-        row |= {"effect": one.effect.estimate, "unit": one.question.unit}
-        row |= {"would_show": one.effect.smallest_effect, "seeds": one.effect.n}
-        row |= {"power": power(aim, deviation, one.effect.n), "seeds_needed": needed}
-        count = needed or math.nan
-        row |= {"tokens": round(count * tokens, -3), "minutes": round(count * minutes, 2)}
-        seeds = f"--config.seeds=({','.join(map(str, range(needed or 0)))})"
-        row["command"] = shlex.join([*command, seeds]) if count <= MOST_SEEDS else ""
-        rows.append(row)
+    rows = [
+        {
+            "statement": one.statement,
+            "condition": one.condition,
+            "table": one.table,
+            "effect": one.effect.estimate,
+            "unit": one.question.unit,
+            "would_show": one.effect.smallest_effect,
+            "n": one.effect.n,
+            **_price(one),
+        }
+        for one in claims
+        if one.verdict == "undecided"
+    ]
     table = pd.DataFrame(rows).sort_values("minutes", kind="stable", ignore_index=True)
     return table.astype({"seeds_needed": "Int64"})
+
+
+def _price(one: Claim) -> dict[str, Any]:
+    """What would decide a claim that is a mean over seeds."""
+    cost, deviation = _cost((ROOT / one.table).parent), deviation_of(one)
+    if cost is None or deviation is None or Path(one.table).name not in SEEDED:
+        return {"power": None, "seeds_needed": None, "minutes": None, "command": ""}
+    aim = max(abs(one.effect.estimate), one.question.matters)
+    needed = seeds_for(aim, deviation)
+    count = needed + cost.choosing if needed else math.nan
+    fresh = range(cost.first, cost.first + (needed or 0) + cost.choosing)
+    seeds = f"--config.seeds=({','.join(map(str, fresh))})"
+    return {
+        "power": power(aim, deviation, one.effect.n),
+        "seeds_needed": needed,
+        "tokens": round(count * cost.tokens, -3),
+        "minutes": round(count * cost.minutes, 2),
+        "command": shlex.join([*cost.command, seeds]) if count <= MOST_SEEDS else "",
+    }
 
 
 def cheapest(table: pd.DataFrame) -> str:
     """The undecided claims that cost least to decide, each statement once, as Markdown."""
     rows = ["| undecided | would show | seeds, needed | minutes |", "|---|---|---|---|"]
-    for row in table.drop_duplicates("statement").head(SHOWN).to_dict("records"):
-        needed = f"{row['seeds']}, {row['seeds_needed']}"
+    known = table.dropna(subset="minutes")
+    for row in known.drop_duplicates("statement").head(SHOWN).to_dict("records"):
+        needed = f"{row['n']}, {row['seeds_needed']}"
         least = f"{row['would_show']:.2g} {row['unit']}"
         what = f"{row['statement']}: {row['condition']}"
         rows.append(f"| {what} | {least} | {needed} | {row['minutes']:.1f} |")

@@ -113,7 +113,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question and a measurement that is not judged yet; one without errors is not testable."""
+    """A question and a measurement that is not judged yet; one without errors is not testable.
+
+    `chosen_of` is how many such measurements it is the surest of.
+    """
 
     question: Question
     condition: str
@@ -121,6 +124,7 @@ class Asked:
     table: str
     note: str = ""
     bound: Bound = ""
+    chosen_of: int = 1
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ class Claim:
 def judged(family: Iterable[Asked]) -> list[Claim]:
     """The claims of one family, by both tests and Holm."""
     members = list(family)
-    effects = judge({i: one.effect for i, one in enumerate(members)})
+    chosen_of = {i: one.chosen_of for i, one in enumerate(members)}
+    effects = judge({i: one.effect for i, one in enumerate(members)}, chosen_of=chosen_of)
     return [
         one.question.claim(one.condition, effects[i], one.table, one.note, bound=one.bound)
         for i, one in enumerate(members)

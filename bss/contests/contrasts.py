@@ -10,6 +10,7 @@ contrasts of its family (derived here; Holm 1979, Levene 1960).
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,14 +34,12 @@ class Effect:
         n: seeds, or what else it was measured on.
         own: by its own scatter; None where there is none.
         pooled: by the scatter of all that were measured alike.
-        chosen_of: how many such effects it is the surest of; its p values count as often.
     """
 
     estimate: float
     n: int
     own: Scatter | None = None
     pooled: Scatter | None = None
-    chosen_of: int = 1
 
 
 @dataclass(frozen=True)
@@ -167,27 +166,34 @@ def measured_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, 
     }
 
 
-def judge(measured: Mapping[K, Effect], *, single: bool = False) -> dict[K, Contrast]:
+def judge(
+    measured: Mapping[K, Effect],
+    *,
+    single: bool = False,
+    chosen_of: Mapping[K, int] = MappingProxyType({}),
+) -> dict[K, Contrast]:
     """A family of effects, judged by both tests; what lacks an error is told, not judged.
 
     Args:
         measured: the family.
         single: judged by the own error alone, as `bss.contests.moderated` makes it.
+        chosen_of: of how many such effects each is the surest, 1 by default; its p count as often.
     """
     if single:
         measured = {key: replace(m, pooled=m.own) for key, m in measured.items()}
     tested = {key: (m, m.own, m.pooled) for key, m in measured.items() if m.own and m.pooled}
-    p = [_p(m, own) for m, own, _ in tested.values()]
-    pooled_p = [_p(m, pooled) for m, _, pooled in tested.values()]
+    times = {key: chosen_of.get(key, 1) for key in tested}
+    p = [_p(m.estimate, own, times[key]) for key, (m, own, _) in tested.items()]
+    pooled_p = [_p(m.estimate, pooled, times[key]) for key, (m, _, pooled) in tested.items()]
     judged = {key: Contrast(m.estimate, None, None, LEVEL, m.n) for key, m in measured.items()}
     tests = zip(tested.items(), p, holm(p), pooled_p, holm(pooled_p), strict=True)
     for (key, (m, own, pooled)), one, adjusted, by_pool, by_pool_adjusted in tests:
-        rank = m.chosen_of * (adjusted / one if 0 < one < adjusted else 1.0)
+        rank = times[key] * (adjusted / one if 0 < one < adjusted else 1.0)
         half = _quantile(1 - (1 - LEVEL) / (2 * rank), own)
         ends = m.estimate - half, m.estimate + half
         chances = one, float(adjusted), by_pool, float(by_pool_adjusted)
         chances = (*chances[:2], None, None) if single else chances
-        first = 1 - (1 - LEVEL) / (2 * len(tested) * m.chosen_of)
+        first = 1 - (1 - LEVEL) / (2 * len(tested) * times[key])
         least = max(_quantile(first, error) + _quantile(POWER, error) for error in (own, pooled))
         judged[key] = Contrast(m.estimate, *ends, LEVEL, m.n, *chances, least)
     return judged
@@ -206,13 +212,12 @@ def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter | None:
     return scaled(summed([a, b], one_pool=a == b), 1 / seeds) if seeds else None
 
 
-def _p(effect: Effect, error: Scatter) -> float:
+def _p(mean: float, error: Scatter, times: int = 1) -> float:
     """Two-sided p of a mean; 1 for none, 0 for a difference without scatter."""
-    mean = effect.estimate
     if error.variance <= 0:
         return float(mean == 0)
     one = float(2 * stdtr(error.freedom, -abs(mean) / math.sqrt(error.variance)))
-    return min(1.0, effect.chosen_of * one)
+    return min(1.0, times * one)
 
 
 def _quantile(chance: float, error: Scatter) -> float:

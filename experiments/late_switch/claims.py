@@ -159,7 +159,8 @@ def catch_up(runs: pd.DataFrame, config: Config) -> Iterator[Claim]:
         condition = f"{name}: {step - begun:,.0f} steps after a switch at {begun:,.0f}, "
         condition += f"{saved:.0%} fewer tokens, constant rate"
         note = f"held-out losses, one rate; {first:.3f} nats at the last evaluation before the "
-        note += f"switch, {last / first:.0%} of them left"
+        note += f"switch, {last / first:.0%} of them left; one switch of the batch, by a factor of "
+        note += f"{config['large'] / config['small']:g}"
         yield question.claim(condition, effect, RUNS, note)
     followed = f"the large batch was followed for {int(large['step'].max()):,} steps"
     for name in sorted(curves.keys() & {"middle", "late"} - gaps.keys()):

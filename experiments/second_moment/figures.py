@@ -2,7 +2,8 @@
 
     python -m experiments.second_moment.figures results/second_moment
 
-writes them as PNG beside the tables, and E(S) of the part long as points.csv and fits.json.
+writes them as PNG beside the tables, and E(S) of the part long as points.csv, fits.json and
+left_out.csv.
 """
 
 import sys
@@ -21,9 +22,10 @@ from bss.contests.equal_steps import mean_curve
 from bss.contests.interior import Placement
 from bss.plots import style
 from bss.points.crossings import crossing_pairs, crossings
+from bss.tables import write_table
 from experiments.es_wsd.measure import Laws
 from experiments.late_switch.figures import clocks_figure, lined_styles
-from experiments.second_moment import growing, tables
+from experiments.second_moment import growing, scores, tables
 from experiments.second_moment.crossing_figure import crossing_figure
 from experiments.second_moment.losses import Cell, Part, endings_of, read_part, where_best
 
@@ -271,6 +273,7 @@ def main(results: Path) -> None:
     if (results / "long").is_dir():
         part = read_part(results / "long")
         tables.write_laws(part, results / "long")
+        write_table(scores.left_out(part), results / "long/left_out.csv")
         measured = tables.read_laws(part, results / "long")
         save(long(part, *measured), results / "long/crossing.png")
 

@@ -35,11 +35,15 @@ def place(part: str) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of the study wrote: final losses, curves at constant rate, its config."""
+    """What a part of the study wrote: final losses, curves at constant rate, its config.
+
+    And errors of laws at left-out batches, of the part whose E(S) was fitted.
+    """
 
     contenders: pd.DataFrame
     runs: pd.DataFrame
     config: Config
+    left_out: pd.DataFrame | None = None
 
     @cached_property
     def judged(self) -> dict[Cell, pd.DataFrame]:
@@ -72,7 +76,8 @@ class Part:
 def read_part(folder: Path) -> Part:
     """A part from its folder of results; InputError where they are not there."""
     tables = Tables(folder)
-    return Part(tables.read("contenders.csv"), tables.read("runs.parquet"), tables.config)
+    left_out = tables.read("left_out.csv") if "left_out.csv" in tables else None
+    return Part(tables.read("contenders.csv"), tables.read("runs.parquet"), tables.config, left_out)
 
 
 def of_both(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:

@@ -6,10 +6,9 @@ to TARGET, the runs that missed it censored (bss.points.censored). The targets b
 and not judged.
 """
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,7 @@ from experiments.second_moment.losses import STEP, TOKENS, Part, place
 from experiments.second_moment.tables import TARGETS, at_one_rate
 
 TARGET, BESIDE = 1.63, (1.65, 1.70)
-KINDS = {"constant": "stable", "averaged": "averaged"}
+KINDS = {"stable": LOSSES["constant"], "averaged": LOSSES["averaged"]}
 AFTER = "asked after the runs"
 POINTS = "results/second_moment/long/runs.parquet"
 PUBLISHED = {"arXiv 2503.04715": 0.64, "arXiv 2410.21676": 0.47}
@@ -60,25 +59,15 @@ def curves_of(part: Part) -> Iterator[Claim]:
     """The family of six; then the stages, and how B_opt grows with the tokens."""
     family: list[Asked] = []
     slopes: dict[str, np.ndarray] = {}
-    stages: dict[str, Any] = {}
-    for ending, kind in KINDS.items():
-        runs, column = at_one_rate(part).runs, LOSSES[ending]
-        warmup = part.config["setup"]["schedule"]["warmup"]
-        targets = default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
+    for kind, column in KINDS.items():
+        runs, targets = targets_of(part, column)
         lows = (TARGET, *BESIDE, targets[-1])
         tables = {low: points(runs, (targets[0], low), column=column, kind=kind) for low in lows}
         where = f"{kind} loss {targets[0]:g} to {TARGET:g}, {RULE}, 2M tokens"
         family += _statements(where, tables)
         slopes[where] = log_slopes(tables[TARGET])
-        every = points(runs, targets, column=column, kind=kind).groupby("seed")
-        alone = [compare(rows, ("hyperbola", "piecewise")).table for _, rows in every]
-        stages[f"{kind} loss, {RULE}, 2M tokens"] = [
-            curves.left_out(one, "piecewise") - curves.left_out(one, "hyperbola") for one in alone
-        ]
     yield from judged(family)
-    for where, effect in over_seeds(stages).items():
-        note = f"rms error at left-out interior batches, each seed fitted alone; {AFTER}"
-        yield THREE.claim(where, effect, POINTS, note)
+    yield from stages(part.left_out) if part.left_out is not None else ()
     for where, effect in over_seeds(slopes).items():
         own = f"{effect.low:.2f} to {effect.high:.2f}"
         sides = ", ".join(
@@ -90,11 +79,41 @@ def curves_of(part: Part) -> Iterator[Claim]:
         yield ELASTIC.claim(f"{where}, at least", effect, POINTS, note, bound="at least")
 
 
+def targets_of(part: Part, column: str) -> tuple[pd.DataFrame, tuple[float, ...]]:
+    """The runs of the part at one rate, and their automatic targets, highest first."""
+    runs, warmup = at_one_rate(part).runs, part.config["setup"]["schedule"]["warmup"]
+    return runs, default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
+
+
+def left_out(part: Part) -> pd.DataFrame:
+    """Errors in nats of three stages and of the hyperbola at left-out interior batches.
+
+    Returns:
+        Columns kind, seed, piecewise, hyperbola; each seed is fitted alone.
+    """
+    rows, laws = [], ("piecewise", "hyperbola")
+    for kind, column in KINDS.items():
+        runs, targets = targets_of(part, column)
+        for seed, alone in points(runs, targets, column=column, kind=kind).groupby("seed"):
+            table = compare(alone, laws).table
+            rows.append((kind, seed, *(curves.left_out(table, law) for law in laws)))
+    return pd.DataFrame(rows, columns=pd.Index(["kind", "seed", *laws]))
+
+
+def stages(table: pd.DataFrame) -> Iterator[Claim]:
+    """Whether three stages predict better than the hyperbola, of a table of `left_out`."""
+    apart = (table["piecewise"] - table["hyperbola"]).groupby(table["kind"], sort=False)
+    values = {f"{kind} loss, {RULE}, 2M tokens": rows.to_numpy(float) for kind, rows in apart}
+    for where, effect in over_seeds(values).items():
+        note = f"rms error at left-out interior batches, each seed fitted alone; {AFTER}"
+        yield THREE.claim(where, effect, "results/second_moment/long/left_out.csv", note)
+
+
 def _statements(where: str, tables: Mapping[float, pd.DataFrame]) -> list[Asked]:
     """The three statements at TARGET; the effects at the other targets are in their notes."""
     found = {low: _effects(table) for low, table in tables.items()}
     family = []
-    for question, (told, effect, bound) in found[TARGET].items():
+    for question, (told, effect, bound, among) in found[TARGET].items():
         beside = [
             " ".join(filter(None, (f"{low:g} {effects[question][1].estimate:+.3f}", also)))
             for low, effects in found.items()
@@ -103,27 +122,27 @@ def _statements(where: str, tables: Mapping[float, pd.DataFrame]) -> list[Asked]
         ]
         note = f"at {', '.join(beside)}, the last automatic: not judged; {AFTER}"
         condition = ", ".join(filter(None, (where, told, bound)))
-        family.append(question.asked(condition, effect, POINTS, note.replace("-", "−"), bound))
+        note = note.replace("-", "−")
+        family.append(Asked(question, condition, effect, POINTS, note, bound, among))
     return family
 
 
-def _effects(table: pd.DataFrame) -> dict[Question, tuple[str, Effect, Bound]]:
-    """By statement: the pair it is of, the surest effect of so many, and what it is a bound of."""
+def _effects(table: pd.DataFrame) -> dict[Question, tuple[str, Effect, Bound, int]]:
+    """By statement: the pair it is of, its effect, its bound, and of how many it is the surest."""
     sides, (larger, missed) = curves.crossing_pairs_of(table), curves.larger_batches(table)
     rise = growth(table)
-    found: dict[Question, tuple[str, Effect, Bound]] = {}
+    found: dict[Question, tuple[str, Effect, Bound, int]] = {}
     if rise.bound != "unknown":
-        found[RISES] = "", measured_seeds({0: rise.doublings})[0], rise.bound
+        found[RISES] = "", measured_seeds({0: rise.doublings})[0], rise.bound, 1
     if sides:
         pair = max(sides, key=lambda pair: curves.surety(sides[pair].effect))
-        crossing = replace(sides[pair].effect, chosen_of=len(sides))
         about = f"batch {pair[0]} against {pair[1]}, the surest of {len(sides)}"
-        found[curves.CROSS] = about, crossing, "at least" if sides[pair].least else ""
+        bound = "at least" if sides[pair].least else ""
+        found[curves.CROSS] = about, sides[pair].effect, bound, len(sides)
     if larger:
         pair = max(larger, key=lambda pair: curves.surety(larger[pair]))
-        above = replace(larger[pair], chosen_of=len(larger))
         about = f"batch {pair[0]} less {pair[1]}, the surest of {len(larger)}"
-        found[curves.ABOVE] = about, above, "at least" if missed else ""
+        found[curves.ABOVE] = about, larger[pair], "at least" if missed else "", len(larger)
     return found
 
 
@@ -190,7 +209,7 @@ def tuned_crossing(part: Part) -> Claim:
             table = points(some, TUNED)
         for target, rows in table.groupby("target_loss"):
             wide = rows.pivot_table(index="seed", columns="peak_lr", values="tokens_to_target")
-            wide = np.log(wide.dropna(axis=1))
+            wide = wide.dropna(axis=1).map(math.log)
             best = wide.loc[wide.index.isin(first)].mean().idxmin()
             logs[batch, target] = wide.loc[~wide.index.isin(first), best]
     high, low = (logs[1, target] - logs[2, target] for target in TUNED)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -66,18 +67,18 @@ def test_what_was_found_is_said():
 
 def test_what_would_decide_an_undecided_claim(claims):
     (row,) = undecided([claim("It falls", 0.005)]).to_dict("records")
-    assert row["seeds"] == 3
+    assert row["n"] == 3
     assert row["seeds_needed"] == 34  # .005 of a scatter of .01: t of 80% power
     record = json.loads((ROOT / "results/es_wsd/experiment.json").read_text())
     assert row["tokens"] == pytest.approx(34 * record["trained_tokens"] / 3, abs=1000)
     assert row["minutes"] == pytest.approx(34 * record["training_seconds"] / 180, abs=0.01)
-    start = "python -m experiments.es_wsd --config=configs/es_wsd.py:cpu '--config.seeds=(0,1,2,3,"
+    start = "python -m experiments.es_wsd --config=configs/es_wsd.py:cpu '--config.seeds=(3,4,5,6,"
     assert row["command"].startswith(start)
     table = pd.read_csv(ROOT / "results/undecided.csv")
     again = undecided(claims)
-    assert len(table) == len(again) > 100
+    assert len(table) == len(again) == sum(one.verdict == "undecided" for one in claims)
     assert table["minutes"].to_numpy() == pytest.approx(again["minutes"], nan_ok=True, abs=0.02)
-    assert (table["minutes"].dropna().diff().dropna() >= 0).all()
+    assert np.all(np.diff(table["minutes"].dropna()) >= 0)
 
 
 def test_runs_of_another_registration_are_refused(tmp_path):

@@ -135,9 +135,23 @@ def test_the_figure_has_a_line_for_each_rule_and_marks_bounds():
     panels = [ax for ax in figure.axes if ax.get_title(loc="left")]
     assert len(panels) == 3
     large = [line for line in panels[0].lines if line.get_markersize() == 9]
-    hollow = {float(np.asarray(line.get_xdata())[0]): line.get_markerfacecolor() for line in large}
-    assert sorted(hollow) == [64, 128]
-    assert hollow[64] == "white" and hollow[128] != "white"
+    best = sorted((float(np.asarray(line.get_xdata())[0]), line) for line in large)
+    assert [x for x, _ in best] == pytest.approx([64, 128], rel=0.06)  # side by side
+    assert [line.get_markerfacecolor() == "white" for _, line in best] == [True, False]
+
+
+def test_a_best_batch_is_filled_only_where_the_score_calls_it_interior():
+    part = planted()
+    placed = losses_of.where_best(part)
+    figure = best_batch_figure(part.judged, 64, placed)
+    panel = next(ax for ax in figure.axes if ax.get_title(loc="left") == "decayed")
+    marks = [line for line in panel.lines if line.get_markersize() == 9]
+    filled = sum(line.get_markerfacecolor() != "white" for line in marks)
+    inside = [at.verdict == "interior" for (_, ending), at in placed.items() if ending == "decay"]
+    assert (filled, len(marks)) == (sum(inside), 2)
+    none = best_batch_figure(part.judged, 64, {})
+    faces = [line for ax in none.axes for line in ax.lines if line.get_markersize() == 9]
+    assert all(line.get_markerfacecolor() == "white" for line in faces)
 
 
 def test_contenders_named_by_their_batches_have_one_rule_and_rate_and_all_seeds():
