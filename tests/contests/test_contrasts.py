@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from bss.contests.contest import Contest
-from bss.contests.contrasts import contrasts, holm, over_seeds, scatters
+from bss.contests.contrasts import Effect, contrasts, holm, judge, over_seeds, scatters
+from bss.contests.scatter import Scatter
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -153,3 +154,11 @@ def test_smallest_effect_is_seen_in_eighty_percent():
 def test_holm_keeps_the_order_and_never_passes_one():
     assert holm([0.5, 0.9, 0.7]).tolist() == [1, 1, 1]
     assert holm([]).tolist() == []
+
+
+def test_the_surest_of_several_counts_as_often():
+    effect = Effect(0.03, 9, Scatter(0.01**2, 8), Scatter(0.01**2, 16))
+    alone, chosen = (judge({"it": effect}, chosen_of=times)["it"] for times in ({}, {"it": 2}))
+    assert alone.p and chosen.p == pytest.approx(2 * alone.p)
+    assert alone.low and chosen.low and chosen.low < alone.low
+    assert (chosen.sign, judge({"it": effect}, chosen_of={"it": 10})["it"].sign) == (1, 0)
