@@ -13,7 +13,7 @@ from bss.errors import InputError
 @pytest.mark.parametrize(("difference", "seeds"), [(0.01, 8), (0.005, 8), (0.0, 5)])
 def test_the_chance_is_that_of_drawn_studies(difference, seeds):
     drawn = np.random.default_rng(0).normal(difference, 0.008, size=(20_000, seeds))
-    often = np.mean(ttest_1samp(drawn, 0, axis=1)[1] < 0.05)
+    often = np.mean(np.asarray(ttest_1samp(drawn, 0, axis=1)[1], float) < 0.05)
     assert power(difference, 0.008, seeds) == pytest.approx(often, abs=0.01)
 
 
