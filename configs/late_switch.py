@@ -19,6 +19,8 @@ mixture of experts is not here.
 """
 
 import itertools
+import json
+from pathlib import Path
 
 from ml_collections import ConfigDict
 
@@ -26,6 +28,7 @@ from configs import es_wsd
 from configs.overlays import PRICED, at_size
 
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
+OF_ES = Path(__file__).parents[1] / "results/es_wsd/schedules.json"
 LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
 BUDGETS = (0.25, 0.32, 0.4, 0.5, 0.63, 0.8)
 
@@ -70,6 +73,15 @@ def schedules(
     return entries
 
 
+def from_es_wsd() -> list[dict]:
+    """What results/es_wsd calls for: one of two stages branches from its first batch there."""
+    known = json.loads(OF_ES.read_text())
+    return [
+        {"name": name, "batch": known[name], "alone": len(known[name].split()) > 2}
+        for name in ES_NAMES
+    ]
+
+
 def stages(small: int, last: int) -> str:
     """Several stages, doubling the batch from small to last, the last at 80% of the tokens."""
     if last == 4 * small:
@@ -92,12 +104,7 @@ BASE = {
         4,
         32,
         2e-3,
-        # From results/es_wsd/schedules.json. One of two stages branches from its first batch
-        # there, others start afresh.
-        [
-            {"name": ES_NAMES[0], "batch": "0:2 444K:3 498K:4", "alone": True},
-            {"name": ES_NAMES[1], "batch": "0:1 750K:64", "alone": False},
-        ],
+        from_es_wsd(),
     ),
     "forks": (0.2, 0.32, 0.504, 0.7, 0.75, 0.8),
     "budgets": (*BUDGETS, 1.0),

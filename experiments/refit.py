@@ -11,9 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from bss.files import read_json, write_json
+from bss.files import write_json
 from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
 from bss.values import to_dict
@@ -21,9 +19,9 @@ from experiments.es_ablations.__main__ import fitted
 from experiments.es_ablations.claims import varied
 from experiments.es_wsd.measure import Laws, fit_laws
 from experiments.second_moment.tables import SHOWN
+from experiments.tables import Tables
 
 RESULTS = Path("results")
-HINT = "run the experiment again"
 
 
 def main() -> None:
@@ -40,8 +38,7 @@ def main() -> None:
 
 
 def _options(directory: Path) -> Options:
-    config = read_json(directory / "experiment.json", HINT)["config"]
-    return Options(config.get("resamples", 500))
+    return Options(Tables(directory).config.get("resamples", 500))
 
 
 def _demo(directory: Path, options: Options) -> dict[str, Any]:
@@ -49,7 +46,7 @@ def _demo(directory: Path, options: Options) -> dict[str, Any]:
 
 
 def _by_kind_and_rates(directory: Path, options: Options) -> dict[str, Laws]:
-    groups = _table(directory, "points").groupby(["kind", "rates"], sort=False)
+    groups = Tables(directory).read("points.csv").groupby(["kind", "rates"], sort=False)
     return {
         f"{kind}, {rates}": fit_laws(points.reset_index(drop=True), options)
         for (kind, rates), points in groups  # type: ignore[misc]
@@ -57,16 +54,12 @@ def _by_kind_and_rates(directory: Path, options: Options) -> dict[str, Laws]:
 
 
 def _by_variation(directory: Path, options: Options) -> dict[str, Any]:
-    tables = (_table(directory, name) for name in ("points", "optima", "contenders"))
+    tables = map(Tables(directory).read, ("points.csv", "optima.csv", "contenders.csv"))
     fits: dict[str, Any] = {}
     for (name, kind), points in varied(*tables).groupby(["variation", "kind"], sort=False):  # type: ignore[misc]
         measured = points.drop(columns="variation").reset_index(drop=True)
         fits.setdefault(name, {})[kind] = fitted(measured, options)
     return fits
-
-
-def _table(directory: Path, name: str) -> pd.DataFrame:
-    return pd.read_csv(directory / f"{name}.csv", dtype={"run": str})
 
 
 def _long(directory: Path, options: Options) -> Laws:

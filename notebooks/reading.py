@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 from IPython.display import Markdown
 
-from bss.points.claims import Claim, effect_text, markdown
-from bss.points.standings import ENDINGS, Standing, by_ending
+from bss.contests.claims import Claim, Question, effect_text, markdown
+from bss.contests.contest import ENDINGS, Contest, Standing
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -103,18 +103,18 @@ def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
 
     columns = {
         ENDINGS[ending].short: {one.name: text(one) for one in rows}
-        for ending, rows in by_ending(contenders).items()
+        for ending, rows in Contest(contenders).by_ending().items()
     }
     return pd.DataFrame(columns).fillna("")
 
 
-def said(claims: Iterable[Claim], *statements: str) -> Markdown:
-    """The claims that have one of some statements, each with its numbers and its verdict.
+def said(claims: Iterable[Claim], *asked: Question | str) -> Markdown:
+    """The claims of some questions, each with its numbers and its verdict.
 
     What every note of a statement says stands below its table.
     """
     every, texts = list(claims), []
-    for statement in statements:
+    for statement in (getattr(one, "statement", one) for one in asked):
         some = [one for one in every if one.statement == statement]
         notes = [one.note.split("; ") for one in some]
         common = [part for part in notes[0] if all(part in note for note in notes)] if some else []
@@ -123,7 +123,7 @@ def said(claims: Iterable[Claim], *statements: str) -> Markdown:
             own = "; ".join(part for part in parts if part not in common)
             where = one.condition + (f" <br>*{own}*" if own else "")
             rows.append(f"| {where} | {_effect(one)} | {_chances(one)} | {one.verdict} |")
-        sources = ", ".join(dict.fromkeys(one.source for one in some))
+        sources = ", ".join(dict.fromkeys(one.question.source for one in some))
         texts.append("\n".join(rows) + f"\n\n[{sources}] {'; '.join(common)}")
     return Markdown("\n\n".join(texts))
 
@@ -132,7 +132,11 @@ def _effect(one: Claim) -> str:
     if math.isnan(one.effect.estimate):
         return "–"
     bound = "" if one.effect.low is None and one.effect.high is None else effect_text(one)
-    return (bound or f" ({one.effect.estimate:+.4f} {one.unit})").strip(" ()").replace("-", "−")
+    return (
+        (bound or f" ({one.effect.estimate:+.4f} {one.question.unit})")
+        .strip(" ()")
+        .replace("-", "−")
+    )
 
 
 def _chances(one: Claim) -> str:

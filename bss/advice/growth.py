@@ -6,12 +6,15 @@ beside it. One model of 99k parameters, 1M tokens, constants at the best of thre
 a half-life of 7,000 tokens at every batch.
 """
 
+import json
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Literal
 
 from bss.errors import InputError
 from bss.rules.ramps import RAMPS
 from bss.units import format_tokens
+from bss.values import from_dict
 
 Verdict = Literal["yes", "no", "undecided", "not known at this size"]
 SIZE, NEAR = 99e3, 10.0
@@ -68,31 +71,10 @@ class Growth:
 
 
 ENDINGS: dict[str, Ending] = {
-    "wsd": Ending(
-        "WSD, the rate decayed to zero",
-        LossGap("asked for WSD, decayed", "not shown", 0.000234),
-        0.87,
-        LossGap("4 → 32 at 70%, decayed", "opposite shown", 0.0402),
-    ),
-    "cosine": Ending(
-        "cosine",
-        LossGap("asked for cosine, cosine", "not shown", 0.0),
-        1.0,
-        LossGap("4 → 32 at 70%, cosine", "opposite shown", 0.0463),
-    ),
-    "average": Ending(
-        "weights averaged at a constant rate",
-        LossGap("asked for constant rate, averaged weights", "undecided", -0.00296),
-        0.77,
-        LossGap("4 → 32 at 70%, averaged weights", "undecided", 0.0252),
-    ),
-    "constant": Ending(
-        "a constant rate to the end",
-        LossGap("asked for constant rate, constant rate", "shown", -0.0779),
-        0.77,
-        LossGap("4 → 32 at 70%, constant rate", "shown", -0.0321),
-    ),
+    name: from_dict(Ending, entry)
+    for name, entry in json.loads((files("bss.advice") / "growth.json").read_text()).items()
 }
+"""As `python -m experiments.claims` writes them."""
 _MEANS: dict[str, Verdict] = {"shown": "yes", "opposite shown": "no", "not shown": "no"}
 _BASIS = (
     "trained with 99k parameters, 1M tokens and beta2 at a half-life of 7,000 tokens; nothing "

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from bss.contests.contest import CONSTANT_ROLES, ENDINGS, Contest, Standing
 from bss.plots import style
-from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending, compared_loss
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
@@ -31,9 +31,9 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     behind are hollow, at the right edge.
 
     Args:
-        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+        contenders: columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
     """
-    panels = by_ending(contenders)
+    panels = Contest(contenders).by_ending()
     most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
@@ -54,9 +54,9 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     panel. Lines that grow their batch are told apart by colour, mark and dashes.
 
     Args:
-        contenders: columns name, batch, rate, seed, tokens, steps, eval_loss, test_loss, role.
+        contenders: columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
     """
-    panels = by_ending(contenders)
+    panels = Contest(contenders).by_ending()
     lines: dict[str, dict[int, Standing]] = {}
     for at, rows in enumerate(panels.values()):
         for row in rows:
@@ -166,7 +166,7 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
 
 def loss_noun(contenders: pd.DataFrame) -> str:
     """The loss that contenders are compared by, in words."""
-    return "test loss" if compared_loss(contenders) == "test_loss" else "held-out loss"
+    return "test loss" if Contest(contenders).compared == "test_loss" else "held-out loss"
 
 
 def difference_text(row: Standing) -> str:

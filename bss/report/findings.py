@@ -4,12 +4,12 @@ import math
 from typing import Any
 
 from bss.cells import estimate
+from bss.contests.contest import CONSTANT_ROLES, ENDINGS, Contest, Standing
 from bss.laws import TableFit
 from bss.laws.es.values import ASKED
 from bss.laws.fitting.estimate import UNIDENTIFIED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
-from bss.points.standings import CONSTANT_ROLES, ENDINGS, Standing, by_ending
 from bss.report.results import Reported
 from bss.units import format_tokens
 
@@ -21,7 +21,7 @@ def short_answer(results: Reported) -> list[str]:
     """
     answers = []
     if results.contenders is not None:
-        rows = by_ending(results.contenders)
+        rows = Contest(results.contenders).by_ending()
         noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
         answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))

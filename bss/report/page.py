@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from bss import plots
+from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.files import write_text
 from bss.laws.final_loss.rated.told import rates_table
@@ -23,7 +24,6 @@ from bss.plots.rates_map import rates_figure
 from bss.plots.style import svg
 from bss.points.batches import alike
 from bss.points.curve import evaluated
-from bss.points.standings import compared_loss
 from bss.policies.follow_optimum import optimal_batch
 from bss.report import tables
 from bss.report.findings import fit_warnings, peak_text, short_answer, unidentified
@@ -104,7 +104,7 @@ def _content(results: Reported) -> dict[str, Any]:
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
-        "tested": contenders is not None and compared_loss(contenders) == "test_loss",
+        "tested": contenders is not None and Contest(contenders).compared == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
         "tables": {name: tables.plain_table(table) for name, table in results.tables.items()},
         "pictures": {n: base64.b64encode(png).decode() for n, png in results.pictures.items()},

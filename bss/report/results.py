@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.contests.contest import ENDINGS, ROLES
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
-from bss.points.standings import ENDINGS, ROLES
 from bss.tables import read_points, read_runs
 
 EXPERIMENT = (
@@ -24,10 +24,10 @@ EXPERIMENT = (
 )  # fmt: skip
 SCHEDULE = ("batch", "law", "tokens", "seq_len", "lr", "warmup", "note")
 CONTENDERS = (
-    "name", "batch", "rate", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
+    "name", "batch", "ending", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
 )  # fmt: skip
 COMPARISON = ("table", "winner", "left_out")
-TEXTS = dict.fromkeys(("name", "batch", "run", "rate", "role"), str)
+TEXTS = dict.fromkeys(("name", "batch", "run", "ending", "role"), str)
 HINT = "run the experiment again to rewrite it"
 
 
@@ -164,6 +164,8 @@ def _table(path: Path) -> pd.DataFrame:
 def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
     """Takes the contenders of one contest out of all tables; a table of other things stays."""
     table = tables.get(path.name)
+    if table is not None and "ending" not in table:  # tables of older versions have it as `rate`
+        table = tables[path.name] = table.rename(columns={"rate": "ending"})
     if table is None or "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
         return None
     missing = [column for column in CONTENDERS if column not in table]
@@ -173,11 +175,11 @@ def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | N
     for column in set(CONTENDERS) - set(TEXTS):
         if not pd.api.types.is_numeric_dtype(table[column]):
             raise InputError(f"{path}: {column} holds text that is no number; correct it")
-    for column, known in (("rate", ENDINGS), ("role", ROLES)):
+    for column, known in (("ending", ENDINGS), ("role", ROLES)):
         for value in set(table[column]) - set(known):
             raise InputError(f"{path}: {column} {value!r} is unknown; write {' or '.join(known)}")
-    for row in np.flatnonzero(table.duplicated(["name", "rate", "seed"]))[:1]:
+    for row in np.flatnonzero(table.duplicated(["name", "ending", "seed"]))[:1]:
         raise InputError(
-            f"{path}: {table['name'][row]!r} is there twice for one rate and seed; drop one row"
+            f"{path}: {table['name'][row]!r} is there twice for one ending and seed; drop one row"
         )
     return tables.pop(path.name)

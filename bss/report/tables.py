@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bss.cells import Table, alike_text, estimate
+from bss.contests.contest import ENDINGS, Contest, Standing
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.plots.contenders import difference_text
-from bss.points.standings import ENDINGS, Standing, by_ending, compared_loss
 from bss.report.findings import peak_text, rounded
 from bss.tables import loss_column
 from bss.units import format_tokens
@@ -108,12 +108,12 @@ def contender_tables(contenders: pd.DataFrame) -> list[Table]:
         "steps": lambda row: f"{row.steps:,}",
         "held-out loss": lambda row: f"{row.eval_loss:.4f}",
     }
-    if compared_loss(contenders) == "test_loss":
+    if Contest(contenders).compared == "test_loss":
         cells["test loss"] = lambda row: f"{row.loss:.4f}"
     cells["difference (10⁻³ nats)"] = difference_text
     return [
         Table.of(ENDINGS[ending].title, rows, cells, [row.role == "schedule" for row in rows])
-        for ending, rows in by_ending(contenders).items()
+        for ending, rows in Contest(contenders).by_ending().items()
     ]
 
 

@@ -137,7 +137,7 @@ def contender_table(
                 "name": contender.name,
                 "role": contender.role,
                 "batch": str(run.schedule.batch),
-                "rate": ending,
+                "ending": ending,
                 "run": run.id,
                 "seed": run.seed,
                 "tokens": status.tokens,

@@ -8,12 +8,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from bss import version as own_version
 from bss.errors import InputError
 from bss.files import read_json, write_json
 from bss.machines.slots import cores
 from bss.provenance import commit, machine
 from bss.sweeps.price import price
+from bss.sweeps.table import origins
 from bss.sweeps.trainer import Trainer
 from bss.tables import write_table
 from bss.training.devices.processes import say
@@ -55,6 +58,8 @@ class Results:
         record = {"title": self._title, **facts, **self._provenance(trainer)}
         for name, value in {"experiment.json": record, **files}.items():
             path = self.directory / name
+            if trainer and isinstance(value, pd.DataFrame) and {"run", "test_loss"} <= {*value}:
+                value = value.merge(origins(trainer.runs, value["run"].tolist()), on="run")
             if path.suffix == ".json":
                 write_json(path, to_dict(value))
             elif path.suffix == ".png":

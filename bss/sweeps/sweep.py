@@ -15,7 +15,7 @@ from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES, JointEngine
 from bss.sweeps.grid import Axis, expand
 from bss.sweeps.setup import Setup, planned_run
-from bss.sweeps.table import finals, run_table
+from bss.sweeps.table import finals, origins, run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import in_turn, several
@@ -158,7 +158,9 @@ def trained(
 
 def tables(runs: Sequence[RunConfig], trainer: Trainer) -> Sweep:
     """The run table and the final numbers of runs that finished."""
-    return Sweep(run_table(trainer.runs, runs), finals(runs, trainer.statuses))
+    ended = finals(runs, trainer.statuses)
+    ended = ended.merge(origins(trainer.runs, [run.id for run in runs]), on="run")
+    return Sweep(run_table(trainer.runs, runs), ended)
 
 
 def _setup(base: Setup | Mapping[str, Any], runs: str | Path) -> Setup:

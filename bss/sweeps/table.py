@@ -25,6 +25,8 @@ from bss.values import dotted, to_dict
 
 OUTCOME = ("run", "status", "tokens", "commit", "registration")
 """What `outcomes` says of every run besides its losses."""
+ORIGIN = ("commit", "started", "registration")
+NOT_RECORDED = "not recorded"
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
@@ -201,17 +203,34 @@ def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
             rows.append({"run": run, "status": "missing"})
             continue
         status = read_status(path)
-        starts = [record for place in _lineage(runs, path) for record in read_executions(place)]
-        commits = [record.get("commit") or "unknown" for record in starts]
-        registered = [record.get("registration") or "none" for record in read_executions(path)]
-        row = {"run": run, "status": status.status, "tokens": status.tokens}
-        row |= {"commit": _once(commits), "registration": _once(registered)}
+        row = {"run": run, "status": status.status, "tokens": status.tokens, **_origin(runs, path)}
         rows.append(row | dict(status.losses))
     return pd.DataFrame(rows).reindex(columns=[*OUTCOME, *_losses(rows)])
 
 
+def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
+    """Of runs by id: `commit` and `registration` as of `outcomes`, and `started`, the first start.
+
+    What a run's record does not tell is NOT_RECORDED.
+    """
+    rows = [{"run": run, **_origin(runs, named_path(runs, run))} for run in dict.fromkeys(ids)]
+    return pd.DataFrame(rows, columns=["run", *ORIGIN]).replace("", NOT_RECORDED)
+
+
+def _origin(runs: Path, path: Path) -> dict[str, str]:
+    own = read_executions(path)
+    starts = [record for place in _lineage(runs, path) for record in read_executions(place)]
+    return {
+        "commit": _once([record.get("commit") or "unknown" for record in starts]),
+        "started": own[0].get("started", "") if own else "",
+        "registration": _once([record.get("registration") or "none" for record in own]),
+    }
+
+
 def _losses(rows: list[dict]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row if name not in OUTCOME))
+    return list(
+        dict.fromkeys(name for row in rows for name in row if name not in (*OUTCOME, *ORIGIN))
+    )
 
 
 def _lineage(runs: Path, path: Path) -> Iterator[Path]:

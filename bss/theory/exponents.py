@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import t as student
 
-from bss.points.effects import slopes
+from bss.contests.effects import slopes
 from bss.theory.regression import check_exponents
 
 Regime = Literal["easy", "hard"]

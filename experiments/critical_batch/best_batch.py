@@ -19,22 +19,27 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from bss.contests.claims import Claim, Question, judged
+from bss.contests.contrasts import LEVEL, Effect
+from bss.contests.effects import by_groups, less
 from bss.laws import CriticalFit
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
-from bss.points.claims import Claim
-from bss.points.contrasts import LEVEL, Effect
-from bss.points.effects import by_groups, less
 from bss.tables.storage import read_table
 from experiments.critical_batch.statements import EXPONENT, SLOW, joined, with_interval
-from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/published/steplaw_dense_best.csv"
 ROOT = Path(__file__).parents[2]
 WEIGHTS = {"size": (1.0, 0.0), "data": (0.0, 1.0), "gap": (-1.0, 1.0)}
-BEST_DATA = "The best batch grows with data at a fixed model"
-BEST_SIZE = f"At fixed data the best batch grows slower than N^{SLOW:g}"
-BEST_FOLLOWS = "The best batch follows data rather than model size"
+BEST_DATA = Question("The best batch grows with data at a fixed model", "paper", 1, EXPONENT, SLOW)
+BEST_SIZE = Question(
+    f"At fixed data the best batch grows slower than N^{SLOW:g}",
+    "paper",
+    unit=f"{EXPONENT}, less {SLOW:g}",
+)
+BEST_FOLLOWS = Question(
+    "The best batch follows data rather than model size", "paper", 1, EXPONENT, SLOW
+)
 NEAREST = 5  # batches that a parabola goes through
 PUBLISHED_LENGTH = 512  # tokens in a sequence of the published steps
 BEST, CRITICAL, OURS = (
@@ -181,13 +186,11 @@ def claims_of(best: pd.DataFrame) -> list[Claim]:
     spared = f"{min(without):.2f} to {max(without):.2f} without one of the model sizes"
     notes = [joined(with_interval(effects[name]), errors) for name in ("data", "size")]
     note = joined(with_interval(effects["gap"], "difference"), least, spared, errors)
-    slower, unit = less(effects["size"], SLOW), f"{EXPONENT}, less {SLOW:g}"
-    more = {"unit": EXPONENT, "table": TABLE, "sign": 1, "matters": SLOW}
     return judged(
         [
-            Hypothesis(BEST_FOLLOWS, "paper", where, effects["gap"], note=note, **more),
-            Hypothesis(BEST_DATA, "paper", where, effects["data"], note=notes[0], **more),
-            Hypothesis(BEST_SIZE, "paper", where, slower, unit, TABLE, notes[1]),
+            BEST_FOLLOWS.asked(where, effects["gap"], TABLE, note),
+            BEST_DATA.asked(where, effects["data"], TABLE, notes[0]),
+            BEST_SIZE.asked(where, less(effects["size"], SLOW), TABLE, notes[1]),
         ]
     )
 

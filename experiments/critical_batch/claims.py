@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from bss.contests.claims import Asked, Claim, Question, judged
+from bss.contests.contrasts import Effect
+from bss.contests.effects import apart
 from bss.files import read_json
 from bss.laws import CriticalFit
 from bss.laws.critical.judged import (
@@ -24,14 +27,12 @@ from bss.laws.critical.judged import (
     step_noise,
 )
 from bss.laws.critical.values import CriticalBatch
-from bss.points.claims import Claim, untestable
-from bss.points.contrasts import Effect
-from bss.points.effects import apart
 from bss.units import format_tokens
 from bss.values import from_dict
 from experiments.critical_batch import best_batch, noise, published
 from experiments.critical_batch.statements import (
     AGREES,
+    BEYOND,
     BY_LAW,
     DATA,
     FACTOR,
@@ -46,32 +47,42 @@ from experiments.critical_batch.statements import (
     within_factor,
 )
 from experiments.critical_batch.study import Study
-from experiments.hypotheses import Hypothesis, judged
+from experiments.tables import HINT, Tables
 
 FITS, SCHEDULES = "results/critical_batch/fits.json", "results/critical_batch/schedules.csv"
-HINT = "run the experiment first"
 MISFITS = "S = a + b/B misses in a pattern"
 SHARED_RUNS = "one run serves every budget of its model; a joint law is judged over models"
 OF_BOTH = "errors by the intervals of both values"
-WIDE = f"At equal size wide and deep models have critical batches within × {FACTOR:g}"
-CONTEXT = f"In tokens the critical batch is the same at any context, within × {FACTOR:g}"
+WIDE = Question(
+    f"At equal size wide and deep models have critical batches within × {FACTOR:g}",
+    "paper",
+    unit=BEYOND,
+)
+CONTEXT = Question(
+    f"In tokens the critical batch is the same at any context, within × {FACTOR:g}",
+    "paper",
+    unit=BEYOND,
+)
+SCHEDULED = (
+    "Cosine, WSD and a constant rate with averages need about the same steps",
+    "Schedule-free needs more steps than a constant rate with averages",
+)
 ALONE = ("together", "data", "size")
 
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment."""
-    fits, betas = fits_of(results), beta2_of(results)
-    scales, compared = results / "noise_scale.csv", results / "schedules.csv"
+    fits, betas, tables = fits_of(results), beta2_of(results), Tables(results)
     return [
         *shape(fits),
         *growth(fits, betas),
         *beside(fits),
         *(
-            noise.claims_of(pd.read_csv(scales), curves_of(designs(fits)))
-            if scales.exists()
+            noise.claims_of(tables.read("noise_scale.csv"), curves_of(designs(fits)))
+            if "noise_scale.csv" in tables
             else ()
         ),
-        *(schedules(pd.read_csv(compared)) if compared.exists() else ()),
+        *(schedules(tables.read("schedules.csv")) if "schedules.csv" in tables else ()),
         *published.claims_of(published.published_fit()),
         *best_batch.claims_of(best_batch.cells()),
     ]
@@ -133,7 +144,7 @@ def growth(fits: Mapping[str, CriticalFit], betas: str = "") -> list[Claim]:
     return [one for way in WAYS for one in judged(_exponents(fits, way, betas))]
 
 
-def _exponents(fits: Mapping[str, CriticalFit], way: str, betas: str) -> list[Hypothesis]:
+def _exponents(fits: Mapping[str, CriticalFit], way: str, betas: str) -> list[Asked]:
     effects = exponents(fits, interpolated=WAYS[way])
     joint = f"{len(fits['both'].fits) if 'both' in fits else 0} points jointly"
     sizes = f"size × {span(fits, 'size')}"
@@ -195,13 +206,13 @@ def beside(fits: Mapping[str, CriticalFit]) -> Iterator[Claim]:
     for way, interpolated in WAYS.items():
         value = attrgetter("interpolated" if interpolated else "cbs")
         family = []
-        for statement, name in ((WIDE, "shape"), (CONTEXT, "context")):
+        for question, name in ((WIDE, "shape"), (CONTEXT, "context")):
             curves = list(fits[name].fits) if name in fits else []
             for other in curves[1:]:
                 if effect := ratio(other, curves[0], value, scatter):
                     where = f"{_called(name, other)} against {_called(name, curves[0])}, {way}"
                     note = f"ratio {math.exp(effect.estimate):.2f}; {OF_BOTH}"
-                    family.append(within_factor(statement, where, effect, FITS, note))
+                    family.append(question.asked(where, within_factor(effect), FITS, note))
         yield from judged(family)
 
 
@@ -223,10 +234,4 @@ def schedules(table: pd.DataFrame) -> list[Claim]:
         f"{settings[first].max()} settings"
     )
     where = f"{format_tokens(int(table['budget_tokens'].iloc[0]))} tokens"
-    return [
-        untestable(statement, "paper", where, table=SCHEDULES, note=note, n=1)
-        for statement in (
-            "Cosine, WSD and a constant rate with averages need about the same steps",
-            "Schedule-free needs more steps than a constant rate with averages",
-        )
-    ]
+    return [Question(one, "paper").untestable(where, SCHEDULES, note, 1) for one in SCHEDULED]

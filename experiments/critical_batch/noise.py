@@ -7,28 +7,41 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from bss.contests.claims import Asked, Claim, Question, judged
+from bss.contests.contrasts import Effect
+from bss.contests.effects import beyond
+from bss.contests.scatter import Scatter, scaled, shared
 from bss.laws.critical.judged import exponent, largest, over_groups, residuals
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
-from bss.points.claims import Claim
-from bss.points.contrasts import Effect
-from bss.points.effects import beyond
-from bss.points.scatter import Scatter, scaled, shared
 from experiments.critical_batch.statements import (
+    BEYOND,
     EXPONENT,
     FACTOR,
     SLOW,
+    TO_SLOW,
     joined,
     with_interval,
     within_factor,
 )
-from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "results/critical_batch/noise_scale.csv"
-IS_BEND = f"The gradient noise scale is b/a of S = a + b/B, within × {FACTOR:g}"
-DATA = "The gradient noise scale grows with data at a fixed model"
-SIZE = f"At fixed data the gradient noise scale grows slower than N^{SLOW:g}"
-MORE_DATA = "The gradient noise scale's exponent in data exceeds that in model size"
+IS_BEND = Question(
+    f"The gradient noise scale is b/a of S = a + b/B, within × {FACTOR:g}", "paper", unit=BEYOND
+)
+DATA = Question(
+    "The gradient noise scale grows with data at a fixed model", "derived", 1, EXPONENT, SLOW
+)
+SIZE = Question(
+    f"At fixed data the gradient noise scale grows slower than N^{SLOW:g}", "derived", unit=TO_SLOW
+)
+MORE_DATA = Question(
+    "The gradient noise scale's exponent in data exceeds that in model size",
+    "derived",
+    1,
+    EXPONENT,
+    SLOW,
+)
 POINT = ["params", "budget_tokens"]
 
 
@@ -49,7 +62,7 @@ def known_scales(table: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[rows["noise_scale"] > 0]
 
 
-def _ratios(known: pd.DataFrame) -> list[Hypothesis]:
+def _ratios(known: pd.DataFrame) -> list[Asked]:
     """By batch: curves that share runs count as one, as everywhere."""
     cells: dict[int, dict[tuple, list[float]]] = {}
     for row in known.to_dict("records"):
@@ -68,11 +81,11 @@ def _ratios(known: pd.DataFrame) -> list[Hypothesis]:
         effect = Effect(float(logs.mean()), n, one, many)
         note = f"ratio {math.exp(effect.estimate):.2f}, {len(logs)} models or contexts"
         note = f"McCandlish et al.; {note}"
-        family.append(within_factor(IS_BEND, f"batch {batch}", effect, TABLE, note))
+        family.append(IS_BEND.asked(f"batch {batch}", within_factor(effect), TABLE, note))
     return family
 
 
-def _exponents(wide: pd.DataFrame) -> list[Hypothesis]:
+def _exponents(wide: pd.DataFrame) -> list[Asked]:
     law = joint_law(wide)
     if law is None:
         return []
@@ -82,16 +95,12 @@ def _exponents(wide: pd.DataFrame) -> list[Hypothesis]:
     batches = f"mean over batches {wide.columns[0]} to {wide.columns[-1]}"
     errors = "own by leaving out models, pooled the scatter about each batch's own law"
     family = []
-    for statement, weights in ((DATA, (0, 1)), (SIZE, (1, 0)), (MORE_DATA, (-1, 1))):
+    for question, weights in ((DATA, (0, 1)), (SIZE, (1, 0)), (MORE_DATA, (-1, 1))):
         own = over_groups(_variables(wide), means, models.tolist(), weights)
         effect = replace(exponent(law, pool, weights), own=own)
         note = joined(with_interval(effect), batches, errors)
-        if statement == SIZE:
-            slow, unit = beyond(effect, 0, SLOW), f"{EXPONENT}, beyond {SLOW:g}"
-            one = Hypothesis(SIZE, "derived", where, slow, unit, TABLE, note)
-        else:
-            one = Hypothesis(statement, "derived", where, effect, EXPONENT, TABLE, note, 1, SLOW)
-        family.append(one)
+        effect = beyond(effect, 0, SLOW) if question == SIZE else effect
+        family.append(question.asked(where, effect, TABLE, note))
     return family
 
 

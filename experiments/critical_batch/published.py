@@ -5,10 +5,10 @@ from importlib.resources import files
 
 import pandas as pd
 
+from bss.contests.claims import Asked, Claim, judged
 from bss.laws import CriticalFit, fit_critical
 from bss.laws.critical.judged import by_values, exponent, line_of, log_error
 from bss.laws.fitting.estimate import Options
-from bss.points.claims import Claim, untestable
 from bss.tables import read_points
 from experiments.critical_batch.statements import (
     AGREES,
@@ -19,7 +19,6 @@ from experiments.critical_batch.statements import (
     of_exponent,
     of_steps,
 )
-from experiments.hypotheses import Hypothesis, judged
 
 TABLE = "bss/laws/published/cbs_steps.csv"
 WHERE = "published steps, 85M to 1.2B"
@@ -58,7 +57,7 @@ def growth(fit: CriticalFit) -> list[Claim]:
     return [one for way in WAYS for one in judged(_exponents(fit, way))]
 
 
-def _exponents(fit: CriticalFit, way: str) -> list[Hypothesis]:
+def _exponents(fit: CriticalFit, way: str) -> list[Asked]:
     line = line_of(fit, interpolated=WAYS[way])
     if line is None:
         return []
@@ -79,6 +78,6 @@ def closed(fit: CriticalFit) -> list[Claim]:
     alike = f"D/N is {min(ratios):.1f} to {max(ratios):.1f} at every size"
     missing = "the steps at fixed data are not in the published file"
     return [
-        untestable(MORE_DATA, "paper", WHERE, table=TABLE, note=alike, n=len(ratios)),
-        untestable(SIZE, "paper", WHERE, table=TABLE, note=missing),
+        MORE_DATA.untestable(WHERE, TABLE, alike, len(ratios)),
+        SIZE.untestable(WHERE, TABLE, missing),
     ]

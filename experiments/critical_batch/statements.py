@@ -9,31 +9,50 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bss.contests.claims import Asked, Claim, Question, Source, judged
+from bss.contests.contrasts import LEVEL, Contrast, Effect, judge
+from bss.contests.effects import beyond
 from bss.laws.critical.judged import law_over_none, misfit
 from bss.laws.critical.values import CriticalBatch
-from bss.points.claims import Claim
-from bss.points.contrasts import LEVEL, Contrast, Effect, judge
-from bss.points.effects import beyond
-from experiments.hypotheses import Hypothesis, judged
 
 SLOW = 0.2
 NEAR = 0.1
 FACTOR = 1.5
 PUBLISHED = 0.47  # arXiv 2410.21676: 93.20·N^0.47, and with D = 20N 22.91·D^0.47, in millions
 
-GROWS = "The critical batch grows with model and data together"
-DATA = "The critical batch grows with data at a fixed model"
-SIZE = f"At fixed data the critical batch grows slower than N^{SLOW:g}"
-GROWS_WITH_SIZE = "At fixed data the critical batch grows with model size"
-MORE_DATA = "The critical batch's exponent in data exceeds that in model size"
-AGREES = f"The exponent of the critical batch is within {NEAR:g} of the published {PUBLISHED:g}"
-HUMP = "S = a + b/B misses in a pattern: batches in the middle need more steps than it says"
-LEVEL_BY_LAW = "S = a + b/B puts the critical batch above the one without a law"
-
 BY_LAW, NO_LAW = "by S = a + b/B", "without a law"
 WAYS = {BY_LAW: False, NO_LAW: True}
 """Whether the critical batch is interpolated, by what the way is called."""
 EXPONENT, LOG_STEPS, LOG_RATIO = "in the exponent", "in log steps", "in the log ratio"
+BEYOND = f"{LOG_RATIO}, beyond × {FACTOR:g}"
+TO_SLOW, TO_NEAR = f"{EXPONENT}, beyond {SLOW:g}", f"{EXPONENT}, beyond {NEAR:g}"
+
+
+def _grows(statement: str, source: Source = "paper") -> Question:
+    return Question(statement, source, 1, EXPONENT, SLOW)
+
+
+GROWS = _grows("The critical batch grows with model and data together")
+DATA = _grows("The critical batch grows with data at a fixed model")
+GROWS_WITH_SIZE = _grows("At fixed data the critical batch grows with model size", "derived")
+MORE_DATA = _grows("The critical batch's exponent in data exceeds that in model size")
+SIZE = Question(
+    f"At fixed data the critical batch grows slower than N^{SLOW:g}", "paper", unit=TO_SLOW
+)
+AGREES = Question(
+    f"The exponent of the critical batch is within {NEAR:g} of the published {PUBLISHED:g}",
+    "paper",
+    unit=TO_NEAR,
+)
+HUMP = Question(
+    "S = a + b/B misses in a pattern: batches in the middle need more steps than it says",
+    "derived",
+    1,
+    LOG_STEPS,
+)
+LEVEL_BY_LAW = Question(
+    "S = a + b/B puts the critical batch above the one without a law", "derived", 1, LOG_RATIO
+)
 
 
 def of_steps(
@@ -48,35 +67,31 @@ def of_steps(
         hump: note on the pattern.
         level: and on the critical batch.
     """
-    effects = misfit(curves), law_over_none(curves)
-    return judged(
-        [
-            Hypothesis(HUMP, "derived", where, effects[0], LOG_STEPS, table, hump, 1),
-            Hypothesis(LEVEL_BY_LAW, "derived", where, effects[1], LOG_RATIO, table, level, 1),
-        ]
-    )
+    misses = HUMP.asked(where, misfit(curves), table, hump)
+    return judged([misses, LEVEL_BY_LAW.asked(where, law_over_none(curves), table, level)])
 
 
-def within_factor(statement: str, where: str, effect: Effect, table: str, note: str) -> Hypothesis:
-    """A claim that a log ratio is nearer to 0 than what would matter."""
-    off, unit = beyond(effect, 0, math.log(FACTOR)), f"{LOG_RATIO}, beyond × {FACTOR:g}"
-    return Hypothesis(statement, "paper", where, off, unit, table, note)
+def within_factor(effect: Effect) -> Effect:
+    """How much farther a log ratio is from 0 than what would matter."""
+    return beyond(effect, 0, math.log(FACTOR))
 
 
 def of_exponent(
-    statement: str, where: str, effect: Effect, table: str, notes: Sequence[str], betas: str = ""
-) -> Hypothesis:
+    question: Question,
+    where: str,
+    effect: Effect,
+    table: str,
+    notes: Sequence[str],
+    betas: str = "",
+) -> Asked:
     """A claim about an exponent; one of no effect asks whether it is below what would matter."""
     note = joined(with_interval(effect), *notes)
-    if statement == SIZE:
-        slow, unit = beyond(effect, 0, SLOW), f"{EXPONENT}, beyond {SLOW:g}"
-        return Hypothesis(statement, "paper", where, slow, unit, table, note)
-    if statement == AGREES:
-        near, unit = beyond(effect, PUBLISHED, NEAR), f"{EXPONENT}, beyond {NEAR:g}"
+    if question == SIZE:
+        effect = beyond(effect, 0, SLOW)
+    if question == AGREES:
         note = joined(with_interval(effect) + side(effect, PUBLISHED), *notes, betas)
-        return Hypothesis(statement, "paper", where, near, unit, table, note)
-    source = "derived" if statement == GROWS_WITH_SIZE else "paper"
-    return Hypothesis(statement, source, where, effect, EXPONENT, table, note, 1, SLOW)
+        effect = beyond(effect, PUBLISHED, NEAR)
+    return question.asked(where, effect, table, note)
 
 
 def alone(effect: Effect) -> Contrast:

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from bss.contests.claims import Claim
 from bss.laws import CriticalFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import predict
-from bss.points.claims import Claim
 from bss.tables import read_points
 from bss.units import format_tokens
 from experiments.critical_batch.claims import exponents, study_of

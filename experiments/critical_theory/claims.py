@@ -6,18 +6,17 @@ claim that an exponent is the theory's asks whether it is within 0.04 of it.
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.points.claims import Claim, Source, claim
-from bss.points.contrasts import over_seeds
-from bss.points.effects import Line, beyond, slopes
+from bss.contests.claims import Claim, Question, judged
+from bss.contests.contrasts import over_seeds
+from bss.contests.effects import Line, beyond, slopes
 from bss.theory.critical import LAST_POINTS, CriticalPoint, CriticalTable
-from experiments.hypotheses import Hypothesis, judged
+from experiments.tables import Tables
 
 TABLE = "results/critical_theory/points.csv"
 NEAR = 0.04
@@ -26,18 +25,22 @@ TASK = ["capacity", "source"]
 PROCEDURE = ["overhead", "rate_cap", "rates", "average", "tail", "per_octave"]
 DIFFERS = {"overhead": "r = {:.0%}", "rate_cap": "cap {:g}", "average": "average: {}"}
 
-IS_THEORY = (
-    f"The critical batch of least squares grows as D^(1 − a/min(b, 2a + 1)), within {NEAR:g}"
-)
-IS_LEVEL = f"Where b ≤ a the critical batch does not grow with D, its exponent is below {NEAR:g}"
-IS_TAIL = f"Averaging the last half of the iterates it grows as D^(1 − a/b), within {NEAR:g}"
-HOLDS = f"That exponent holds under other step caps and overheads, within {NEAR:g}"
+BY: Any = {"unit": UNIT}
+_GROWS = "The critical batch of least squares grows as D^(1 − a/min(b, 2a + 1)), within"
+_LEVEL = "Where b ≤ a the critical batch does not grow with D, its exponent is below"
+_TAIL = "Averaging the last half of the iterates it grows as D^(1 − a/b), within"
+_SAME = "That exponent holds under other step caps and overheads, within"
+IS_THEORY = Question(f"{_GROWS} {NEAR:g}", "paper", **BY)
+IS_LEVEL = Question(f"{_LEVEL} {NEAR:g}", "secondary", **BY)
+IS_TAIL = Question(f"{_TAIL} {NEAR:g}", "derived", **BY)
+HOLDS = Question(f"{_SAME} {NEAR:g}", "derived", **BY)
 
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment."""
-    table = pd.read_csv(results / "exponents.csv")
-    return [*quoted(table, pd.read_csv(results / "points.csv")), *varied(table)]
+    tables = Tables(results)
+    table = tables.read("exponents.csv")
+    return [*quoted(table, tables.read("points.csv")), *varied(table)]
 
 
 def quoted(table: pd.DataFrame, points: pd.DataFrame) -> list[Claim]:
@@ -63,9 +66,7 @@ def quoted(table: pd.DataFrame, points: pd.DataFrame) -> list[Claim]:
     for i, row in enumerate(rows):
         about = note.format(measured[i].estimate, row["theory"]).replace("-", "−")
         effect = beyond(measured[i], row["theory"], NEAR)
-        what, source = _statement(row)
-        where = task_name(row)
-        family.append(Hypothesis(what, source, where, effect, UNIT, TABLE, about))
+        family.append(_question(row).asked(task_name(row), effect, TABLE, about))
     return judged(family)
 
 
@@ -76,13 +77,12 @@ def varied(table: pd.DataFrame) -> Iterator[Claim]:
         task: (rows["exponent"] - rows["theory"]).to_numpy(float)
         for task, rows in starts.groupby(TASK, sort=False)
     }
-    below = partial(claim, sign=-1, unit=UNIT, table=TABLE)
     near = {task: np.sign(values.mean()) * values - NEAR for task, values in off.items()}
     for task, effect in over_seeds(near).items():
         least, most = off[task].min(), off[task].max()
         note = f"{len(off[task])} procedures: {least:+.3f} to {most:+.3f} of the theory's"
         where = f"{task_name(dict(zip(TASK, task, strict=True)))}, mean over procedures"
-        yield below(HOLDS, "derived", where, effect, note=note.replace("-", "−"))
+        yield HOLDS.claim(where, effect, TABLE, note.replace("-", "−"))
 
 
 def key_of(row: dict[str, Any], columns: Sequence[str] = (*TASK, *PROCEDURE)) -> tuple:
@@ -102,11 +102,11 @@ def _last(points: pd.DataFrame, row: dict[str, Any]) -> Line:
     return np.array([at["data"] for at in last]), np.array([at["cbs"] for at in last])
 
 
-def _statement(row: dict[str, Any]) -> tuple[str, Source]:
-    """What is claimed of a task, and whose claim that is."""
+def _question(row: dict[str, Any]) -> Question:
+    """What is claimed of a task."""
     if row["average"] == "tail":
-        return IS_TAIL, "derived"
-    return (IS_LEVEL, "secondary") if row["source"] <= row["capacity"] else (IS_THEORY, "paper")
+        return IS_TAIL
+    return IS_LEVEL if row["source"] <= row["capacity"] else IS_THEORY
 
 
 def curves(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, CriticalTable]:

@@ -11,40 +11,47 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.files import read_json
+from bss.contests.claims import Claim, Question, rises
+from bss.contests.contest import NO_WORSE, Contest
+from bss.contests.contrasts import contrasts, over_seeds
 from bss.laws.es.compare import compare
-from bss.points.claims import Claim, claim, rises, untestable
-from bss.points.contrasts import contrasts, over_seeds
 from bss.points.crossings import growth, mean
-from bss.points.standings import NO_WORSE, compared_loss
 from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd.curves import Config, betas, left_out
 from experiments.es_wsd.measure import optimum_table
-from experiments.hypotheses import lower
+from experiments.tables import Tables
 
 TABLES = "results/es_ablations/"
 FINALS, POINTS = f"{TABLES}contenders.csv", f"{TABLES}points.csv"
-HINT = "run the experiment first"
 HELD = "constant 4"
-GROWS = f"With one thing changed, growing the batch ends lower than {HELD}"
-LITTLE = "Weight decay has little effect on dynamic batches"
-LONGER = "Longer sequences are comparable to or better than a larger batch"
-BUCKETS = "Larger micro-batches at the same batch change nothing but rounding"
-SGD = "The plain surface misses left-out batches less under SGD than under Adam"
+GROWS = Question.of_loss(
+    f"With one thing changed, growing the batch ends lower than {HELD}", "secondary"
+)
+LITTLE = Question(
+    "Weight decay has little effect on dynamic batches", "secondary", 0, matters=NO_WORSE
+)
+LONGER = Question("Longer sequences are comparable to or better than a larger batch", "secondary")
+BUCKETS = Question(
+    "Larger micro-batches at the same batch change nothing but rounding", "secondary"
+)
+SGD = Question(
+    "The plain surface misses left-out batches less under SGD than under Adam",
+    "derived",
+    unit="in log E",
+)
 WEIGHTS = {"constant": "raw weights", "averaged": "averaged weights"}
 
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment."""
-    names = "contenders", "points", "optima", "ladders"
-    table, points, optima, ladders = (pd.read_csv(results / f"{name}.csv") for name in names)
-    config = read_json(results / "experiment.json", HINT)["config"]
-    points = varied(points, optima, table)
+    tables = Tables(results)
+    table, config = tables.read("contenders.csv"), tables.config
+    points = varied(tables.read("points.csv"), tables.read("optima.csv"), table)
     return [
         *growing(table, config),
         *weight_decay(table, config),
         *longer_sequences(table, config),
-        micro_batches(ladders, table, config),
+        micro_batches(tables.read("ladders.csv"), table, config),
         *sizes(points, config),
         *plain_surface(points, config),
     ]
@@ -58,8 +65,7 @@ def growing(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
         pairs = [(one, (one[0], HELD)) for one in _growing(losses, config)]
         pairs = [(one, held) for one, held in pairs if held in losses.index]
         for (one, _), effect in contrasts(losses, pairs).items():
-            condition = _condition(one, ending, config)
-            yield lower(GROWS, "secondary", condition, effect, table=FINALS, note=note)
+            yield GROWS.claim(_condition(one, ending, config), effect, FINALS, note)
 
 
 def weight_decay(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
@@ -77,10 +83,8 @@ def weight_decay(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
         beside = [contrasts(losses, [pair])[pair].estimate for pair in held]
         lost = "; ".join(f"{HELD} itself moves by {value:+.4f}" for value in beside)
         note = f"decay acts per step, so more per token at a small batch: {lost}"
-        about = {"unit": "nats", "table": FINALS, "matters": NO_WORSE, "note": note}
         for (one, _), effect in contrasts(losses, pairs).items():
-            condition = _condition(one, ending, config)
-            yield claim(LITTLE, "secondary", condition, effect, sign=0, **about)
+            yield LITTLE.claim(_condition(one, ending, config), effect, FINALS, note)
 
 
 def longer_sequences(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
@@ -101,24 +105,22 @@ def longer_sequences(table: pd.DataFrame, config: Config) -> Iterator[Claim]:
             note = f"judged on sequences of {short} alone, not on those of {longer[grown[0]]}"
             condition = _condition(grown, ending, config)
             condition += f", less {_condition(twin, '', config)}"
-            about = {"table": FINALS, "matters": 0.0, "note": note}
-            one = lower(LONGER, "secondary", condition, effect, **about)
+            one = LONGER.claim(condition, effect, FINALS, note)
             verdict = "undecided" if one.effect.p is not None else one.verdict
             yield replace(one, verdict=verdict)
 
 
 def micro_batches(ladders: pd.DataFrame, table: pd.DataFrame, config: Config) -> Claim:
     """One run on several bucket ladders, beside what another seed does."""
-    column, batch = compared_loss(table), ladders["batch"].iloc[0]
+    column, batch = Contest(table).compared, ladders["batch"].iloc[0]
     first = config["variations"][0]["name"]
-    seeds = table[(table["variation"] == first) & (table["rate"] == "constant")]
+    seeds = table[(table["variation"] == first) & (table["ending"] == "constant")]
     scatter = seeds.loc[seeds["name"] == f"constant {batch}", column].std()
     apart = float(np.ptp(ladders[column].to_numpy(float)))
     note = f"one seed of batch {batch} on {len(ladders)} ladders ends within {apart:.4f} nats"
     if np.isfinite(scatter):
         note += f"; seeds scatter by {scatter:.4f}"
-    place = f"{TABLES}ladders.csv"
-    return untestable(BUCKETS, "secondary", f"batch {batch}", table=place, note=note, n=1)
+    return BUCKETS.untestable(f"batch {batch}", f"{TABLES}ladders.csv", note, 1)
 
 
 def sizes(points: pd.DataFrame, config: Config) -> list[Claim]:
@@ -128,7 +130,7 @@ def sizes(points: pd.DataFrame, config: Config) -> list[Claim]:
         for (kind, name), rows in points.groupby(["kind", "variation"], sort=False)  # type: ignore[misc]
     }
     note = betas(config["setup"])
-    return rises(growths, source="secondary", table=POINTS, note=note)
+    return rises(growths, POINTS, note)
 
 
 def plain_surface(points: pd.DataFrame, config: Config) -> list[Claim]:
@@ -141,11 +143,8 @@ def plain_surface(points: pd.DataFrame, config: Config) -> list[Claim]:
         if sgd and {sgd[0], first} <= set(some["variation"])
     }
     note = "rms error in log E of left-out interior batches; one rate for each optimizer"
-    about = {"unit": "in log E", "table": POINTS, "matters": 0.0, "note": note}
-    return [
-        lower(SGD, "derived", condition, effect, **about)
-        for condition, effect in over_seeds(differences).items()
-    ]
+    effects = over_seeds(differences).items()
+    return [SGD.claim(condition, effect, POINTS, note) for condition, effect in effects]
 
 
 def gains(table: pd.DataFrame, config: Config) -> pd.DataFrame:
@@ -225,14 +224,13 @@ def by_ending(
     if not longer:
         rows = rows[~rows["variation"].isin([*_longer(config)])]
     shapes = {v["name"]: v["changes"].get("schedule.rate") for v in config["variations"]}
-    weights, column = rows["rate"].map(WEIGHTS), compared_loss(table)
-    shape = rows["variation"].map(shapes)
-    rows = rows.assign(ending=weights.where(shape.isna(), shape))
-    rows = rows[shape.isna() | (rows["rate"] == "constant")]
+    column, shape = Contest(table).compared, rows["variation"].map(shapes)
+    told = rows["ending"].map(WEIGHTS).where(shape.isna(), shape)
+    rows = rows.assign(told=told)[shape.isna() | (rows["ending"] == "constant")]
     contender = ["variation", "name"]
     return {
         str(ending): some.pivot_table(column, index=contender, columns="seed", sort=False)
-        for ending, some in rows.groupby("ending", sort=False)
+        for ending, some in rows.groupby("told", sort=False)
     }
 
 

@@ -14,11 +14,11 @@ import itertools
 
 import pandas as pd
 
+from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws import fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.crossings import crossings, optima
-from bss.points.standings import tuned
 from bss.policies.follow_optimum import FollowOptimum
 from bss.policies.late_switch import LateSwitch
 from bss.policies.law_optimum import LawOptimum
@@ -96,7 +96,7 @@ def experiment(study: Study) -> None:
                 ]
             ),
             "schedules.json": derived,
-            "contenders.csv": tuned(contender_table(compared, trainer.statuses)),
+            "contenders.csv": Contest(contender_table(compared, trainer.statuses)).tuned().table,
         },
         trainer,
     )

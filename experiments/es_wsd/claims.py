@@ -1,33 +1,33 @@
 """What the runs show of arXiv 2601.05034, from the committed tables."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.files import read_json
-from bss.points.claims import Claim, Source, rises, untestable
-from bss.points.contrasts import Effect, contrasts
+from bss.contests.claims import Claim, Question, judged, rises
+from bss.contests.contest import ENDINGS, Contest
+from bss.contests.contrasts import Effect
+from bss.contests.scatter import Scatter
 from bss.points.crossings import growth
-from bss.points.scatter import Scatter
-from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
-from bss.schedules.batch import BatchSchedule
 from experiments.es_wsd import curves
 from experiments.es_wsd.measure import read_laws
-from experiments.hypotheses import Hypothesis, judged, lower
+from experiments.tables import Tables
 
 TABLE = "results/es_wsd/contenders.csv"
 HORIZONS = "results/es_wsd/horizons.csv"
 DEMO = "results/demo/"
-HINT = "run the experiment first"
-FOLLOWS = "Following B_opt ends lower than the best constant batch"
-SWITCHES = "A late switch ends lower than the best constant batch"
-STEPS = "A growing batch ends lower than a constant of about as many steps"
-KEPT = "Where the batch changes, keeping the rate ends lower than × sqrt"
-CHOICE = "After the decay the law's batch for a horizon ends above the best one measured"
+FOLLOWS = Question.of_loss("Following B_opt ends lower than the best constant batch", "paper")
+SWITCHES = Question.of_loss("A late switch ends lower than the best constant batch", "secondary")
+STEPS = Question.of_loss("A growing batch ends lower than a constant of about as many steps")
+KEPT = Question.of_loss(
+    "Where the batch changes, keeping the rate ends lower than × sqrt", "secondary"
+)
+CHOICE = Question.of_loss(
+    "After the decay the law's batch for a horizon ends above the best one measured", sign=1
+)
 COUPLED = ", LR × sqrt"
 ALIKE = 0.1  # numbers of steps this near, as a part, are about the same
 OUT_OF_REACH = {
@@ -39,69 +39,64 @@ OUT_OF_REACH = {
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment, and the demo's beside it."""
-    config = read_json(results / "experiment.json", HINT)["config"]
-    table, points = (pd.read_csv(results / f"{name}.csv") for name in ("contenders", "points"))
+    tables, demo = Tables(results), Tables(results.parent / "demo")
+    config, contest, points = tables.config, tables.contest(), tables.read("points.csv")
     laws = read_laws(results / "fits.json")
-    demo = results.parent / "demo"
     return [
-        *contenders(table, curves.betas(config["setup"])),
-        *equal_steps(table),
-        *coupling(table),
+        *contenders(contest, curves.betas(config["setup"])),
+        *equal_steps(contest),
+        *coupling(contest),
         *curves.claims(points, laws, config),
         *curves.law(points, laws, config),
-        *horizons(pd.read_csv(results / "horizons.csv"), len(config["seeds"]), config),
-        *(one_seed(demo) if demo.is_dir() else ()),
+        *horizons(tables.read("horizons.csv"), len(config["seeds"]), config),
+        *(one_seed(demo) if demo.folder.is_dir() else ()),
         *out_of_reach(),
     ]
 
 
 def contenders(
-    table: pd.DataFrame, note: str, where: str = "", source: str = TABLE
+    contest: Contest, note: str, where: str = "", source: str = TABLE
 ) -> Iterator[Claim]:
     """Whether a growing batch ends below the best constant of the same ending, at equal tokens.
 
     Args:
-        table: contenders.csv.
+        contest: contenders.csv.
         note: how the second moment follows the batch.
         where: put before each condition.
         source: of the table.
     """
-    roles = dict(zip(table["name"], table["role"], strict=True))
-    sources: dict[str, Source] = {FOLLOWS: "paper", SWITCHES: "secondary"}
-    for ending in _endings(table):
-        best, effects = against_best(table, ending)
-        about = f"less {best}, chosen by held-out loss; {note}"
+    for ending in contest.endings:
+        best, effects = contest.against_best(ending)
+        about, rows = f"less {best}, chosen by held-out loss; {note}", contest.of(ending)
         for name, effect in effects.items():
-            statement = FOLLOWS if roles[name] == "schedule" else SWITCHES
+            question = FOLLOWS if rows[name]["role"] == "schedule" else SWITCHES
             condition = f"{where}{name}, {ENDINGS[ending].short}"
-            whose = sources[statement]
-            yield lower(statement, whose, condition, effect, table=source, note=about)
+            runs = contest.runs(name, ending)
+            yield question.claim(condition, effect, source, about, runs=runs)
 
 
-def equal_steps(table: pd.DataFrame) -> Iterator[Claim]:
+def equal_steps(contest: Contest) -> Iterator[Claim]:
     """Every schedule that keeps its rate beside the constant of its average batch."""
-    steps = {str(row["name"]): int(row["steps"]) for row in table.to_dict("records")}
-    for ending in _endings(table):
-        pairs = _beside_average(table.loc[table["rate"] == ending])
+    for ending in contest.endings:
+        steps = {name: int(row["steps"]) for name, row in contest.of(ending).items()}
+        pairs, short = _beside_average(contest, ending), ENDINGS[ending].short
         alike = [(a, b) for a, b in pairs if abs(np.log(steps[a] / steps[b])) < ALIKE]
-        short = ENDINGS[ending].short
-        for (name, other), effect in contrasts(ends(table, ending), alike).items():
-            condition, note = f"{name} less {other}, {short}", _steps(steps, name, other)
-            yield lower(STEPS, "derived", condition, effect, table=TABLE, note=note)
+        for (name, other), effect in contest.contrasts(ending, alike).items():
+            note = _steps(steps, name, other)
+            yield STEPS.claim(f"{name} less {other}, {short}", effect, TABLE, note)
         for name, other in [pair for pair in pairs if pair not in alike]:
             note = f"the constant nearest to its average batch is {_steps(steps, name, other)}"
-            yield untestable(STEPS, "derived", f"{name}, {short}", table=TABLE, note=note)
+            yield STEPS.untestable(f"{name}, {short}", TABLE, note)
 
 
-def coupling(table: pd.DataFrame) -> Iterator[Claim]:
+def coupling(contest: Contest) -> Iterator[Claim]:
     """The same schedule with its rate kept, and multiplied by the root of the batch's growth."""
     note = "accounts of the paper conflict on which of the two it does"
-    for ending in _endings(table):
-        losses = ends(table, ending)
-        pairs = [(name, name + COUPLED) for name in losses.index if name + COUPLED in losses.index]
-        for (name, _), effect in contrasts(losses, pairs).items():
-            condition = f"{name}, {ENDINGS[ending].short}"
-            yield lower(KEPT, "secondary", condition, effect, table=TABLE, note=note)
+    for ending in contest.endings:
+        names = contest.losses(ending).index
+        pairs = [(name, name + COUPLED) for name in names if name + COUPLED in names]
+        for (name, _), effect in contest.contrasts(ending, pairs).items():
+            yield KEPT.claim(f"{name}, {ENDINGS[ending].short}", effect, TABLE, note)
 
 
 def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> Iterator[Claim]:
@@ -112,8 +107,7 @@ def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> Iterato
     """
     rates_of = curves.rates_told(config)
     for rates, some in table.groupby("rates", sort=False):
-        family, agreed = [], sum(some["law_best"] & some["best"])
-        about = {"note": f"the law agrees at {agreed} others", "sign": 1, "matters": NO_WORSE}
+        family, note = [], f"the law agrees at {sum(some['law_best'] & some['best'])} others"
         for chosen in some.loc[some["law_best"] & ~some["best"]].to_dict("records"):
             end = chosen["horizon"]
             condition = f"horizon {end:,}, {rates_of[str(rates)]}, batch {chosen['batch']:g}"
@@ -124,17 +118,14 @@ def horizons(table: pd.DataFrame, seeds: int, config: dict[str, Any]) -> Iterato
                 own = Scatter((float(chosen["excess_error"]) / 2) ** 2, seeds - 1)
                 pooled = Scatter(float(np.mean((errors / 2) ** 2)), len(errors) * (seeds - 1))
             effect = Effect(float(chosen["excess"]), seeds, own, pooled)
-            one = Hypothesis(CHOICE, "derived", condition, effect, "nats", HORIZONS, **about)
-            family.append(one)
+            family.append(CHOICE.asked(condition, effect, HORIZONS, note))
         yield from judged(family)
 
 
-def one_seed(demo: Path) -> list[Claim]:
+def one_seed(demo: Tables) -> list[Claim]:
     """What the demo would say: one seed, another rule for beta2, more tokens, so no verdict."""
-    setup = read_json(demo / "experiment.json", HINT)["config"]["setup"]
-    note = f"one seed; {curves.betas(setup)}"
-    points = pd.read_csv(demo / "points.csv")
-    table = read_json(demo / "comparison.json", HINT)["table"]
+    note = f"one seed; {curves.betas(demo.config['setup'])}"
+    table = demo.json("comparison.json")["table"]
     three = curves.left_out(table, "piecewise")
     others = [row for row in table if row["law"] != "piecewise"]
     best = min(others, key=lambda row: row["interior_loss"])
@@ -142,39 +133,31 @@ def one_seed(demo: Path) -> list[Claim]:
         f"it predicts left-out batches to {three:.4f} nats (rms) and the {best['law']} to "
         f"{best['interior_loss']:.4f}, {note}"
     )
-    finals, place = pd.read_csv(demo / "contenders.csv"), DEMO + "comparison.json"
+    rise = {"demo": growth(demo.read("points.csv"))}
     return [
-        *contenders(finals, note, "demo: ", DEMO + "contenders.csv"),
-        *rises({"demo": growth(points)}, source="secondary", table=DEMO + "points.csv", note=note),
-        untestable(curves.STAGES, "secondary", "demo", table=place, note=errors, n=1),
+        *contenders(demo.contest(), note, "demo: ", DEMO + "contenders.csv"),
+        *rises(rise, DEMO + "points.csv", note),
+        curves.STAGES.untestable("demo", DEMO + "comparison.json", errors, 1),
     ]
 
 
 def out_of_reach() -> list[Claim]:
     """Claims that no run here speaks of."""
-    of = partial(untestable, condition="es_wsd", table=TABLE)
-    efficient = "runs end at equal tokens; what they would save in time is not measured"
-    return [
-        of("The scheduler makes training more efficient", "paper", note=efficient),
-        *(of(statement, "secondary", note=why) for statement, why in OUT_OF_REACH.items()),
-    ]
+    efficient = Question("The scheduler makes training more efficient", "paper")
+    why = "runs end at equal tokens; what they would save in time is not measured"
+    others = {Question(statement, "secondary"): note for statement, note in OUT_OF_REACH.items()}
+    asked = {efficient: why, **others}
+    return [one.untestable("es_wsd", TABLE, note) for one, note in asked.items()]
 
 
-def _endings(table: pd.DataFrame) -> list[str]:
-    return [ending for ending in ENDINGS if ending in set(table["rate"])]
-
-
-def _beside_average(rows: pd.DataFrame) -> list[tuple[str, str]]:
+def _beside_average(contest: Contest, ending: str) -> list[tuple[str, str]]:
     """Schedules that keep their rate, with the constant of their average batch, where it ran."""
-    contenders = rows.drop_duplicates("name").to_dict("records")
-    names, pairs = {row["name"] for row in contenders}, []
-    for row in contenders:
-        tokens = int(row["tokens"])
-        mean_batch = BatchSchedule.parse(str(row["batch"]), total=tokens).mean_batch(tokens)
-        other = f"constant {max(1, round(mean_batch))}"
-        grows = row["role"] in ("schedule", "late") and not row["name"].endswith(COUPLED)
-        if grows and other in names:
-            pairs.append((row["name"], other))
+    rows, pairs = contest.of(ending), []
+    for name, row in rows.items():
+        other = f"constant {max(1, round(row['schedule'].mean_batch(int(row['tokens']))))}"
+        grows = row["role"] in ("schedule", "late") and not name.endswith(COUPLED)
+        if grows and other in rows:
+            pairs.append((name, other))
     return pairs
 
 

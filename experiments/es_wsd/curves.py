@@ -1,27 +1,27 @@
 """What the runs show of E(S) itself: curves that cross, B_opt, B_min, stages, the law."""
 
 import math
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
+from bss.contests.claims import Claim, Question, rises
+from bss.contests.contrasts import Contrast, Effect, judge, measured_pairs, over_seeds
 from bss.laws.es.compare import compare
 from bss.points.censored import by_target
-from bss.points.claims import Claim, bounded, claim, rises, untestable
-from bss.points.contrasts import Contrast, Effect, judge, measured_pairs, over_seeds
 from bss.points.crossings import growth, optima
 from experiments.es_wsd.measure import Laws
-from experiments.hypotheses import lower
 
 POINTS = "results/es_wsd/points.csv"
 FITS = "results/es_wsd/fits.json"
-CROSS = "The loss curves of two batch sizes cross"
-ABOVE = "B_opt lies above the smallest batch measured"
-B_MIN = "B_min rises as the loss falls"
-STAGES = "E(S) has three stages"
-LAW = "The hyperbola predicts left-out batches better than the best surface"
+LOG_TOKENS = "in log tokens"
+CROSS = Question("The loss curves of two batch sizes cross", "secondary", 1, LOG_TOKENS)
+ABOVE = Question("B_opt lies above the smallest batch measured", "secondary", 1, LOG_TOKENS)
+B_MIN = Question("B_min rises as the loss falls", "secondary")
+STAGES = Question("E(S) has three stages", "secondary")
+LAW = Question("The hyperbola predicts left-out batches better than the best surface", "derived")
+Pair = tuple[str, str]
 Config = dict[str, Any]
 
 
@@ -76,60 +76,98 @@ def claims(points: pd.DataFrame, laws: dict[str, Laws], config: Config) -> list[
             for (kind, which), table in tables.items()
             if which == rates
         }
-        every += rises(growths, source="secondary", table=POINTS, note=note)
+        every += rises(growths, POINTS, note)
     return [*every, lower_end(tables["stable", "shared"]), stages(laws)]
 
 
 def crossing(points: pd.DataFrame, when: str, note: str) -> Claim:
-    """Whether some pair crosses: the smaller cheaper at the highest target, dearer at the lowest.
+    """Whether some pair crosses; the pairs are one family, and the surest pair is told."""
+    sides = crossing_pairs_of(points)
+    if not sides:
+        why = "fewer than two batches reach the same two targets in every seed"
+        return CROSS.untestable(when, POINTS, why)
+    weaker = {pair: side.effect for pair, side in sides.items()}
+    pair = max(weaker, key=lambda pair: surety(weaker[pair]))
+    nearest, where = sides[pair].told(len(sides)), f"{when}, batch {pair[0]} against {pair[1]}"
+    return at_least(CROSS, where, judge(weaker)[pair], f"{nearest}; {note}", sides[pair].least)
 
-    Of the two sides of a pair the less sure one is its effect, so that a crossing is shown only
-    where both are; the pairs are one family, and the surest pair is told. The cheaper batch of a
-    side reached the target in every seed; where the dearer one missed it, the effect is at least
-    what it consumed.
+
+@dataclass(frozen=True)
+class Crossing:
+    """A pair of batches at two targets.
+
+    Attributes:
+        pair: the smaller batch, cheaper at the highest target and dearer at the lowest.
+        high, low: log tokens of the smaller over the larger at each.
+        least: whether a run missed a target, so that the effect is at least so much.
+    """
+
+    pair: Pair
+    high: Effect
+    low: Effect
+    least: bool
+
+    @property
+    def effect(self) -> Effect:
+        """The less sure of its two sides: a crossing is there only where both are."""
+        turned = replace(self.high, estimate=-self.high.estimate)
+        return min(turned, self.low, key=surety)
+
+    def told(self, pairs: int) -> str:
+        """It and its sides, as the nearest of so many pairs."""
+        (a, b), high, low = self.pair, self.high.estimate, self.low.estimate
+        nearest = (
+            f"of {pairs} pairs batch {a} against {b} comes nearest: log tokens of the first over "
+            f"the second {high:+.3f} at the highest target and {low:+.3f} at the lowest"
+        )
+        return nearest.replace("-", "−")
+
+
+def crossing_pairs_of(points: pd.DataFrame) -> dict[Pair, Crossing]:
+    """The pairs whose cheaper batch of each side reached the target in every seed.
+
+    Where the dearer one missed it, it counts with what it consumed.
     """
     ends = [log_tokens(points, target) for target in end_targets(points)]
     (first_logs, early), (last_logs, late) = ends[0], ends[-1]
     shared = [batch for batch in first_logs.index if batch in last_logs.index]
     pairs = [(a, b) for i, a in enumerate(shared) for b in shared[i + 1 :] if early[a] and late[b]]
     if not pairs or len(ends) < 2:
-        why = "fewer than two batches reach the same two targets in every seed"
-        return untestable(CROSS, "secondary", when, table=POINTS, note=why)
+        return {}
     used = {batch for pair in pairs for batch in pair}
     reached = [table.loc[[b for b in table.index if met[b] or b in used]] for table, met in ends]
-    first = {
-        pair: replace(one, estimate=-one.estimate)
-        for pair, one in measured_pairs(reached[0], pairs).items()
+    high, low = (measured_pairs(reached[end], pairs) for end in (0, -1))
+    return {
+        pair: Crossing(pair, high[pair], low[pair], not (early[pair[1]] and late[pair[0]]))
+        for pair in pairs
     }
-    last = measured_pairs(reached[-1], pairs)
-    weaker = {pair: min(first[pair], last[pair], key=_surety) for pair in pairs}
-    effects = judge(weaker)
-    pair = max(pairs, key=lambda pair: _surety(weaker[pair]))
-    high, low = (f"{-first[pair].estimate:+.3f}", f"{last[pair].estimate:+.3f}")
-    nearest = f"of {len(pairs)} pairs batch {pair[0]} against {pair[1]} comes nearest: log tokens "
-    nearest += f"of the first over the second {high} at the highest target and {low} at the lowest"
-    nearest = nearest.replace("-", "−")
-    where = f"{when}, batch {pair[0]} against {pair[1]}"
-    least = not (early[pair[1]] and late[pair[0]])
-    return _log_claim(CROSS, where, effects[pair], f"{nearest}; {note}", least)
 
 
 def above_smallest(points: pd.DataFrame, when: str, note: str) -> Claim:
     """Whether some larger batch needs fewer tokens to the lowest target than the smallest one."""
+    measured, missed = larger_batches(points)
+    if not measured:
+        why = "one batch alone reaches the lowest target in every seed"
+        return ABOVE.untestable(when, POINTS, why)
+    pair = max(measured, key=lambda pair: measured[pair].estimate)
+    smallest, length = pair[0], int(points["seq_len"].iloc[0])
+    edge = f"B_opt is at most {smallest} sequence ({float(smallest) * length:g} tokens) here; "
+    bound = edge if optima(points)[-1].batch == points["batch"].min() else ""
+    about = f"{bound}of {len(measured)} larger batches {pair[1]} is the best; {note}"
+    where = f"{when}, batch {pair[0]} less {pair[1]}"
+    return at_least(ABOVE, where, judge(measured)[pair], about, missed)
+
+
+def larger_batches(points: pd.DataFrame) -> tuple[dict[Pair, Effect], bool]:
+    """Log tokens of the smallest batch over each larger one that reached the lowest target.
+
+    And whether the smallest missed it, so that they are at least so much.
+    """
     logs, met = log_tokens(points, end_targets(points)[-1])
     smallest, *larger = logs.index
     pairs = [(smallest, other) for other in larger if met[other]]
-    if not pairs:
-        why = "one batch alone reaches the lowest target in every seed"
-        return untestable(ABOVE, "secondary", when, table=POINTS, note=why)
-    measured = measured_pairs(logs.loc[[smallest, *(other for _, other in pairs)]], pairs)
-    pair = max(pairs, key=lambda pair: measured[pair].estimate)
-    length = int(points["seq_len"].iloc[0])
-    edge = f"B_opt is at most {smallest} sequence ({float(smallest) * length:g} tokens) here; "
-    bound = edge if optima(points)[-1].batch == points["batch"].min() else ""
-    about = f"{bound}of {len(pairs)} larger batches {pair[1]} is the best; {note}"
-    where = f"{when}, batch {pair[0]} less {pair[1]}"
-    return _log_claim(ABOVE, where, judge(measured)[pair], about, least=not met[smallest])
+    kept = logs.loc[[smallest, *(other for _, other in pairs)]]
+    return (measured_pairs(kept, pairs) if pairs else {}), not met[smallest]
 
 
 def lower_end(points: pd.DataFrame) -> Claim:
@@ -140,7 +178,7 @@ def lower_end(points: pd.DataFrame) -> Claim:
     bound = f"so B_min is below {batch} sequence ({batch * length} tokens)"
     note = f"batch {batch} reaches the targets in {met} of {cases} cases"
     note += f", {bound}" if met == cases else ""
-    return untestable(B_MIN, "secondary", "stable loss", table=POINTS, note=note)
+    return B_MIN.untestable("stable loss", POINTS, note)
 
 
 def stages(laws: dict[str, Laws]) -> Claim:
@@ -148,7 +186,7 @@ def stages(laws: dict[str, Laws]) -> Claim:
     targets = laws["stable, shared"].fits["piecewise"].fits
     known = sum(fit.status == "converged" for fit in targets)
     why = f"the law, which needs 8 batches, is identified at {known} of {len(targets)} targets"
-    return untestable(STAGES, "secondary", "es_wsd", table=FITS, note=why)
+    return STAGES.untestable("es_wsd", FITS, why)
 
 
 def law(points: pd.DataFrame, laws: dict[str, Laws], config: Config) -> list[Claim]:
@@ -165,7 +203,7 @@ def law(points: pd.DataFrame, laws: dict[str, Laws], config: Config) -> list[Cla
         alone = [compare(seed, pair).table for _, seed in table.groupby("seed")]
         differences[key] = [left_out(each, pair[0]) - left_out(each, surface) for each in alone]
     return [
-        lower(LAW, "derived", key, effect, table=POINTS, matters=0.0, note=notes[key])
+        LAW.claim(key, effect, POINTS, notes[key])
         for key, effect in over_seeds(differences).items()
     ]
 
@@ -191,13 +229,12 @@ def log_tokens(points: pd.DataFrame, target: float) -> tuple[pd.DataFrame, dict[
     return table, {f"{batch:g}": bool(met) for batch, met in logs.met.all().items()}
 
 
-def _surety(one: Effect) -> float:
+def surety(one: Effect) -> float:
     """A mean over its own standard error; over nothing with one seed."""
     return one.estimate / math.sqrt(one.own.variance) if one.own else one.estimate
 
 
-def _log_claim(statement: str, when: str, effect: Contrast, note: str, least: bool) -> Claim:
+def at_least(question: Question, when: str, effect: Contrast, note: str, least: bool) -> Claim:
     """A claim on log tokens; least: where the effect is only at least so much."""
-    higher = partial(claim, sign=1, unit="in log tokens", table=POINTS, note=note)
-    where = f"{when}, at least" if least else when
-    return bounded(higher(statement, "secondary", where, effect), "at least" if least else "")
+    where, bound = (f"{when}, at least", "at least") if least else (when, "")
+    return question.claim(where, effect, POINTS, note, bound=bound)

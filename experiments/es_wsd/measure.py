@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.contests.contest import Contest
 from bss.files import read_json
 from bss.held_out import HeldOutColumn
 from bss.laws import EsFit, fit_es
@@ -19,7 +20,6 @@ from bss.laws.fitting.estimate import Options
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, optima
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
-from bss.points.standings import tuned
 from bss.values import from_dict
 from experiments.es_wsd.study import Study
 
@@ -167,7 +167,7 @@ def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:
     """
     rows = []
     sized = decays.assign(batch=decays["batch"].astype(int)).sort_values("batch", kind="stable")
-    for end, ended in tuned(sized, ["stop", "batch"]).groupby("stop"):
+    for end, ended in Contest(sized).tuned(["stop", "batch"]).table.groupby("stop"):
         at = {int(str(batch)): seeds.set_index("seed") for batch, seeds in ended.groupby("batch")}
         held_out = {batch: mean(seeds["eval_loss"].tolist()).value for batch, seeds in at.items()}
         best = min(at, key=lambda batch: held_out[batch])

@@ -4,24 +4,26 @@ A practitioner is a seed: one sweep, one fit of every law. Derived here, no pape
 """
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
-from bss.files import read_json
-from bss.points.claims import Claim, claim
-from bss.points.contrasts import over_seeds
+from bss.contests.claims import Claim, Question
+from bss.contests.contrasts import over_seeds
+from experiments.tables import Tables
 
 TABLE = "results/irreducible_loss/irreducible.csv"
-TRUE = "The L_0 that a law reports is the language's"
-FLOOR = "The L_0 that a law reports is the lowest loss that the model reaches"
+TRUE = Question("The L_0 that a law reports is the language's", "derived", 0)
+FLOOR = Question(
+    "The L_0 that a law reports is the lowest loss that the model reaches", "derived", 0
+)
 
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment."""
-    record = read_json(results / "experiment.json", "run the experiment first")
-    return [*biases(pd.read_csv(results / "irreducible.csv"), record["L_0_standard_error"])]
+    tables = Tables(results)
+    error = tables.json("experiment.json")["L_0_standard_error"]
+    return [*biases(tables.read("irreducible.csv"), error)]
 
 
 def biases(table: pd.DataFrame, error: float = 0.0) -> Iterator[Claim]:
@@ -35,8 +37,7 @@ def biases(table: pd.DataFrame, error: float = 0.0) -> Iterator[Claim]:
         TRUE: ("truth", "covers", f"the truth is known to {error:.4f} (standard error)"),
         FLOOR: ("reached", "covers_reached", "an upper bound of the model's own floor"),
     }
-    unbiased = partial(claim, sign=0, unit="nats", table=TABLE)
-    for statement, (against, covers, known) in beside.items():
+    for question, (against, covers, known) in beside.items():
         apart = table["L_0"] - table[against]
         biases = {
             str(law): rows.to_numpy(float) for law, rows in apart.groupby(table["law"], sort=False)
@@ -48,4 +49,4 @@ def biases(table: pd.DataFrame, error: float = 0.0) -> Iterator[Claim]:
                 f"{len(rows)} seeds; {known}; the batches were chosen on pilots of some of these "
                 "seeds, with the truth in view"
             )
-            yield unbiased(statement, "derived", law, effect, note=note)
+            yield question.claim(law, effect, TABLE, note)

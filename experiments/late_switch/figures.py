@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from bss.contests.contest import ENDINGS
 from bss.plots import style
-from bss.points.standings import ENDINGS
 from bss.units import format_tokens
 
 BAND = {"lw": 8, "alpha": 0.2, "color": style.INK, "solid_capstyle": "butt"}
@@ -55,7 +55,7 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=(lowest - margin, top))
         steps.set_xlim(left=min(at[loss <= top].min() for _, at, loss in spans) / 1.1)
     style.tokens_axis(tokens.xaxis)
-    style.count_axis(steps.xaxis)
+    style.count_axis(steps.xaxis, most=4)
     tokens.set_ylabel("held-out loss (nats per token)")
     entries = style.handles(looks, lw=1.3, ms=4)
     return style.side_legend(figure, [*entries, style.handle("lowest to\nhighest seed", **BAND)])
@@ -149,15 +149,15 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     The best of the fitted runs predicts all alike and has no panel.
 
     Args:
-        table: columns rate, measured, error and one for each of PREDICTORS, in nats.
+        table: columns ending, measured, error and one for each of PREDICTORS, in nats.
         scores: columns group, predictor, schedules, ratio, rank_correlation; "all" is told.
     """
     figure, axes = style.new_figure(3.7, columns=len(PREDICTORS) - 1, sharey=True)
-    looks = style.named_styles(kind for kind in ENDINGS if kind in set(table["rate"]))
+    looks = style.named_styles(kind for kind in ENDINGS if kind in set(table["ending"]))
     scored = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
     for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=False):
         for kind, look in looks.items():
-            rows = table.loc[table["rate"] == kind]
+            rows = table.loc[table["ending"] == kind]
             x, y, error = style.columns(rows, column, "measured", "error")
             ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **look)
         line = [table["measured"].min(), table["measured"].max()]

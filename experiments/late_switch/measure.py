@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from bss.points.censored import parabola_minimum
 from bss.points.crossings import mean
-from bss.points.standings import differences, tuned
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.table import lineage_curve, run_table
@@ -70,20 +70,19 @@ def named_runs(contenders: Sequence[Contender], runs: Path) -> pd.DataFrame:
     first = {contender.run.id: contender for contender in reversed(contenders)}
     table = run_table(runs, [contender.run for contender in first.values()])
     same = [first[run] for run in table["run"]]
-    return table.assign(name=[c.name for c in same], rate=[c.ending for c in same])
+    return table.assign(name=[c.name for c in same], ending=[c.ending for c in same])
 
 
 def final_tables(
     study: Study, ended: Sequence[Contender], trainer: Trainer
 ) -> dict[str, pd.DataFrame]:
     """Losses at equal tokens at every rate, at the best, and their differences."""
-    final = contender_table(ended, trainer.statuses)
+    every = Contest(contender_table(ended, trainer.statuses))
     names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
-    best = tuned(final)
-    shared = final.loc[np.isclose(final["peak_lr"], study.shared_rate)]
-    conditions = {"tuned": best, "shared": shared}
-    apart = [differences(table, names).assign(rates=kind) for kind, table in conditions.items()]
-    return {"every_rate.csv": final, "contenders.csv": best, "differences.csv": pd.concat(apart)}
+    conditions = {"tuned": every.tuned(), "shared": every.at_rate(study.shared_rate)}
+    apart = [some.differences(names).assign(rates=kind) for kind, some in conditions.items()]
+    best, differences = conditions["tuned"].table, pd.concat(apart)
+    return {"every_rate.csv": every.table, "contenders.csv": best, "differences.csv": differences}
 
 
 def switch_tables(

@@ -11,17 +11,16 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from bss.contests.claims import Claim, Question, judged
+from bss.contests.effects import by_groups, error_of_differences, less
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.values import predict
-from bss.points.claims import Claim, Source
 from bss.points.crossings import Mean, mean
-from bss.points.effects import by_groups, error_of_differences, less
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender
 from bss.training.record.status import RunStatus
 from experiments.es_wsd.curves import Config
-from experiments.hypotheses import Hypothesis, judged
 from experiments.late_switch.figures import PREDICTORS
 from experiments.late_switch.law import kinds_of_rate, left_out
 from experiments.late_switch.study import Study
@@ -39,10 +38,11 @@ CANDIDATES = (
 GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
 TABLE = "results/late_switch/predictions.csv"
 PREDICTS = "The functional law, its start put on the list after the first had failed, predicts "
-PREDICTED: dict[str, tuple[Source, float | None]] = {  # the ratio that is to be beaten
-    f"{PREDICTS}differences between unseen runs": ("paper", 1.0),
-    f"{PREDICTS}them to half of their spread": ("derived", 0.5),
-    f"{PREDICTS}them better than the constant of equal steps": ("derived", None),
+SPREAD: Any = {"unit": "of the spread"}
+PREDICTED: dict[Question, float | None] = {  # the ratio that is to be beaten
+    Question(f"{PREDICTS}differences between unseen runs", "paper", **SPREAD): 1.0,
+    Question(f"{PREDICTS}them to half of their spread", "derived", **SPREAD): 0.5,
+    Question(f"{PREDICTS}them better than the constant of equal steps", "derived", **SPREAD): None,
 }
 
 
@@ -61,8 +61,8 @@ def predictions(
         statuses: of all of them, by their runs' ids.
 
     Returns:
-        name, rate, peak_lr, batch, tokens, measured (nats, mean over seeds), error, predicted (NaN
-        here), mean_batch, mean_batch_constant (the constant of as many steps
+        name, ending, peak_lr, batch, tokens, measured (nats, mean over seeds), error, predicted
+        (NaN here), mean_batch, mean_batch_constant (the constant of as many steps
         at the same rate, interpolated in log batch; NaN beyond those measured), best_training (the
         lowest final loss that the fit has seen).
     """
@@ -79,7 +79,7 @@ def predictions(
         rows.append(
             {
                 "name": contender.name,
-                "rate": contender.ending,
+                "ending": contender.ending,
                 "peak_lr": rate,
                 "batch": str(schedule),
                 "tokens": tokens,
@@ -102,7 +102,7 @@ def predicted(study: Study, fit: CurveFit | None, table: pd.DataFrame) -> pd.Dat
         try:
             schedule = BatchSchedule.parse(row.batch, total=row.tokens)
             return (
-                float(predict(fit, schedule, row.tokens, kinds[row.rate])[0]) if fit else math.nan
+                float(predict(fit, schedule, row.tokens, kinds[row.ending])[0]) if fit else math.nan
             )
         except InputError:
             return math.nan
@@ -124,7 +124,7 @@ def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
     # Runs that end earlier differ for another reason than their schedules.
     every = table.loc[table["tokens"] == table["tokens"].max()]
     groups = {"all": every, "one peak rate": every.loc[np.isclose(every["peak_lr"], shared_rate)]}
-    groups |= {name: table.loc[table["rate"] == rate] for rate, name in GROUPS.items()}
+    groups |= {name: table.loc[table["ending"] == rate] for rate, name in GROUPS.items()}
     rows = []
     for group, some in groups.items():
         said = some[[*PREDICTORS]].dropna(axis="columns", how="all").dropna()
@@ -210,7 +210,7 @@ def predicts(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> Iterat
     every = every.loc[every["tokens"] == every["tokens"].max()]
     groups = {"all": every}
     groups["one rate"] = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
-    groups |= {name: every.loc[every["rate"] == ending] for ending, name in GROUPS.items()}
+    groups |= {name: every.loc[every["ending"] == ending] for ending, name in GROUPS.items()}
     for group, rows in groups.items():
         schedules = rows["batch"].tolist()
         if len(set(schedules)) < 3:
@@ -226,11 +226,8 @@ def predicts(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> Iterat
         note = f"{len(rows)} runs of {alone.n} batch schedules; error of differences between runs "
         note += "over their spread, held-out losses; jackknife and bootstrap over schedules"
         note += _chosen(tried)
-        family = []
-        for what, (source, most) in PREDICTED.items():
-            effect = less(alone, most) if most else apart
-            family.append(Hypothesis(what, source, condition, effect, "of the spread", TABLE, note))
-        yield from judged(family)
+        effects = {one: less(alone, most) if most else apart for one, most in PREDICTED.items()}
+        yield from judged(q.asked(condition, one, TABLE, note) for q, one in effects.items())
 
 
 def _chosen(tried: pd.DataFrame) -> str:

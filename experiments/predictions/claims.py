@@ -10,19 +10,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.points.claims import Claim
-from bss.points.effects import by_groups
+from bss.contests.claims import Asked, Claim, Question, judged
+from bss.contests.effects import by_groups
 from bss.predictions.score import ALL, LAW
-from experiments.hypotheses import Hypothesis, judged
 from experiments.predictions.study import STEPS
+from experiments.tables import Tables
 
 TABLE = "results/predictions/schedules/predictions.csv"
 MEAN = f"mean of {LAW} and {STEPS}"
-STATEMENTS = {
-    LAW: "Of drawn schedules, the functional law's error is below that of the constant of equal "
-    "steps",
-    MEAN: "Of drawn schedules, the error of the mean of the functional law and the constant of "
-    "equal steps is below that of the constant",
+UNIT = "% of the loss"
+QUESTIONS = {
+    LAW: Question(
+        "Of drawn schedules, the functional law's error is below that of the constant of equal "
+        "steps",
+        "derived",
+        unit=UNIT,
+    ),
+    MEAN: Question(
+        "Of drawn schedules, the error of the mean of the functional law and the constant of equal "
+        "steps is below that of the constant",
+        "derived",
+        unit=UNIT,
+    ),
 }
 GROUPS = {
     "constant": "constant rate",
@@ -34,8 +43,11 @@ GROUPS = {
 
 def claims(results: Path) -> list[Claim]:
     """Every claim, from the directory of registrations and of the tables of those scored."""
-    table = results / "schedules/predictions.csv"
-    return [*compared(pd.read_csv(table))] if table.exists() else []
+    tables, name = Tables(results), "schedules/predictions.csv"
+    if name not in tables:
+        return []
+    tables.registered("schedules/outcomes.csv", results / "schedules.json")
+    return [*compared(tables.read(name))]
 
 
 def compared(table: pd.DataFrame) -> Iterator[Claim]:
@@ -51,20 +63,20 @@ def compared(table: pd.DataFrame) -> Iterator[Claim]:
             yield from judged(_family(rows, name, len(some) - len(rows)))
 
 
-def _family(rows: pd.DataFrame, ending: str, failed: int) -> Iterator[Hypothesis]:
+def _family(rows: pd.DataFrame, ending: str, failed: int) -> Iterator[Asked]:
     """What is claimed of one ending."""
     measured = rows["measured"].to_numpy(float)
     errors = {
         name: 100 * np.abs(rows[name].to_numpy(float) / measured - 1)
-        for name in (*STATEMENTS, STEPS)
+        for name in (*QUESTIONS, STEPS)
     }
     schedules = rows["schedule"].tolist()
-    for name, statement in STATEMENTS.items():
+    for name, question in QUESTIONS.items():
         note = f"median error {np.median(errors[name]):.2f}%, of the constant of equal steps "
         note += f"{np.median(errors[STEPS]):.2f}%; {len(rows)} schedules"
         note += f", {failed} more failed" * bool(failed)
         effect = by_groups(_mean(errors[name] - errors[STEPS]), schedules)
-        yield Hypothesis(statement, "derived", ending, effect, "% of the loss", TABLE, note)
+        yield question.asked(ending, effect, TABLE, note)
 
 
 def _mean(values: np.ndarray) -> Callable[[np.ndarray], float]:

@@ -127,21 +127,21 @@ def curves(study: Study) -> pd.DataFrame:
         InputError: the table lacks a pilot, or holds a seed that is to be unseen.
     """
     table, origin = read_table(Path(study.pilots) / "runs.parquet")
-    need(table, origin, "name", "rate", "peak_lr", "seed", METRIC)
+    need(table, origin, "name", "ending", "peak_lr", "seed", METRIC)
     for seed in sorted({*study.seeds} & {*table["seed"]}):
         raise InputError(f"seeds: {seed} is in {origin.source}; choose those that no fit has seen")
     for name in study.fitted:
         if name not in set(table["name"]):
             raise InputError(f"fitted: {name!r} is no run of {origin.source}; name those that are")
     some = table.loc[table["name"].isin(study.fitted)]
-    runs = some["name"] + ", " + some["rate"] + " at " + some["peak_lr"].map("{:g}".format)
+    runs = some["name"] + ", " + some["ending"] + " at " + some["peak_lr"].map("{:g}".format)
     return mean_curves(some.assign(run=runs))
 
 
 def constants(study: Study) -> pd.DataFrame:
-    """Final losses of the pilots' constants, of all seeds: columns rate, batch, peak_lr, METRIC."""
+    """Final losses of the pilots' constants, of all seeds: ending, batch, peak_lr and METRIC."""
     table, origin = read_table(Path(study.pilots) / "every_rate.csv")
-    need(table, origin, "role", "rate", "batch", "peak_lr", METRIC)
+    need(table, origin, "role", "ending", "batch", "peak_lr", METRIC)
     return table.loc[table["role"] == "constant"].astype({"batch": int})
 
 
@@ -155,7 +155,7 @@ def equal_steps(finals: pd.DataFrame, one: Drawn) -> tuple[float, bool]:
     Raises:
         InputError: there are none of its ending, or its mean batch is outside those measured.
     """
-    some = finals.loc[finals["rate"] == ENDINGS[one.ending]]
+    some = finals.loc[finals["ending"] == ENDINGS[one.ending]]
     batches = np.unique(some["batch"].to_numpy(float))
     size = one.schedule.batch.mean_batch(one.schedule.tokens)
     if not (len(batches) and batches[0] <= size <= batches[-1]):

@@ -10,23 +10,28 @@ from pathlib import Path
 
 import pandas as pd
 
-from bss.points.claims import Claim
-from bss.points.contrasts import contrasts, over_seeds
-from bss.points.standings import ENDINGS
-from experiments.second_moment import growing, slower
+from bss.contests.claims import Claim, Question
+from bss.contests.contest import ENDINGS
+from bss.contests.contrasts import contrasts, over_seeds
+from experiments.second_moment import growing, scores, slower
 from experiments.second_moment.losses import (
     LARGER,
     STEP,
     TOKENS,
     Part,
     endings_of,
-    in_part,
+    place,
     read_part,
 )
 from experiments.second_moment.slower import beta2_of
 
-INSIDE = "At its own rate an end of the batches measured is worse than the best one between"
-MOVES = "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one"
+INSIDE = Question.of_loss(
+    "At its own rate an end of the batches measured is worse than the best one between", sign=1
+)
+MOVES = Question.of_loss(
+    "beta2 per step in place of a half-life makes the smallest batch worse beside a larger one",
+    sign=1,
+)
 RULES = "rules_h100"
 
 
@@ -38,7 +43,7 @@ def claims(results: Path) -> list[Claim]:
         every += ends(parts[name], name) if name in parts else []
     if {RULES, "slower"} <= parts.keys():
         every += slower.claims(parts[RULES], parts["slower"])
-    return [*every, *growing.claims(parts)]
+    return [*every, *growing.claims(parts), *scores.claims(parts)]
 
 
 def rules(part: Part) -> Iterator[Claim]:
@@ -66,11 +71,10 @@ def inside(part: Part, ending: str, name: str, where: str = "") -> Iterator[Clai
             tables.append(named)
             between = f"{rule}, batch {part.inner[rule, ending]:g}"
             pairs += [(end, between) for end in named.index[[0, -1]]]
-    worse = in_part(name, sign=1)
     for (end, between), effect in contrasts(pd.concat(tables), pairs).items():
         condition = ", ".join(filter(None, (end, where, ENDINGS[ending].short)))
         note = f"less {between}, chosen by held-out loss"
-        yield worse(INSIDE, "derived", condition, effect, note=note)
+        yield INSIDE.claim(condition, effect, place(name), note)
 
 
 def larger(part: Part, ending: str) -> Iterator[Claim]:
@@ -86,7 +90,7 @@ def larger(part: Part, ending: str) -> Iterator[Claim]:
         high, low = sorted(beta2s[batch], reverse=True)
         note = f"beta2 {high:.4g} less {low:.4g}, each at its own rate"
         condition = f"batch {batch}, {ENDINGS[ending].short}"
-        yield in_part(RULES)(LARGER, "derived", condition, effect, note=note)
+        yield LARGER.claim(condition, effect, place(RULES), note)
 
 
 def moved(part: Part, ending: str) -> Claim:
@@ -97,7 +101,7 @@ def moved(part: Part, ending: str) -> Claim:
     effect = over_seeds({0: (apart[0] - apart[1]).dropna().to_numpy(float)})[0]
     condition = f"batch {smallest} less {between:g}, {ENDINGS[ending].short}"
     note = "a difference of differences, every loss at its own rate"
-    return in_part(RULES, sign=1)(MOVES, "derived", condition, effect, note=note)
+    return MOVES.claim(condition, effect, place(RULES), note)
 
 
 def _beta2s(part: Part, batch: int) -> tuple[float, ...]:

@@ -2,7 +2,8 @@
 
     python -m experiments.second_moment.figures results/second_moment
 
-writes them as PNG beside the tables, and E(S) of the part long as points.csv and fits.json.
+writes them as PNG beside the tables, and E(S) of the part long as points.csv, fits.json and
+left_out.csv.
 """
 
 import sys
@@ -15,51 +16,67 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bss.contests.contest import ENDINGS
+from bss.contests.contrasts import half_interval
+from bss.contests.equal_steps import mean_curve
+from bss.contests.interior import Placement
 from bss.plots import style
-from bss.points.contrasts import half_interval
 from bss.points.crossings import crossing_pairs, crossings
-from bss.points.equal_steps import mean_curve
-from bss.points.standings import ENDINGS
+from bss.tables import write_table
 from experiments.es_wsd.measure import Laws
 from experiments.late_switch.figures import clocks_figure, lined_styles
-from experiments.second_moment import growing, tables
+from experiments.second_moment import growing, scores, tables
 from experiments.second_moment.crossing_figure import crossing_figure
-from experiments.second_moment.losses import Cell, Part, endings_of, read_part
+from experiments.second_moment.losses import Cell, Part, endings_of, read_part, where_best
 
 CURVES = {ENDINGS[ending].short: column for ending, column in growing.LOSSES.items()}
 SMALLEST, REFERENCE = 1, "2"
+MOST_ABOVE = 45.0  # 1e-3 nats above the best; batches beyond are not in question
 _GREY = {"color": style.FAINT, "lw": 1.0}
 
 
-def best_batch_figure(losses: Mapping[Cell, pd.DataFrame], seq_len: int) -> Figure:
+def best_batch_figure(
+    losses: Mapping[Cell, pd.DataFrame],
+    seq_len: int,
+    placed: Mapping[Cell, Placement] | None = None,
+) -> Figure:
     """Loss above each line's best batch, a panel for each ending.
 
     Bars are 95% intervals, before any correction, of the mean difference to that batch, paired by
-    seed; the best batch, without a bar, is a larger mark, hollow where it is an end.
+    seed; lines that share a batch stand side by side. The best batch, without a bar, is a larger
+    mark: hollow where the score does not call it interior, or without one where it is an end.
+    Batches far above the best leave the panel.
 
     Args:
         losses: [batch, seed] in nats per token, by name of the line and ending.
         seq_len: tokens of a sequence.
+        placed: where the best batch lies, as scored; lines that are not scored are hollow.
     """
     endings = endings_of(losses)
-    looks = lined_styles((name for name, _ in losses), ("-", "--", ":", "-."))
+    names = list(dict.fromkeys(name for name, _ in losses))
+    looks = lined_styles(names, ("-", "--", ":", "-."))
     width = 2.4 * max(len(endings), 2) + 2
     figure, axes = style.new_figure(2.9, 1, max(len(endings), 1), width, sharey=True)
+    near: set[float] = set()
     for ax, ending in zip(axes[0], endings, strict=False):
         for (name, own), table in losses.items():
             if own == ending:
                 tokens, above, half = _above_best(table.sort_index(), seq_len)
+                near |= {*tokens[1e3 * above < MOST_ABOVE]}
+                tokens = tokens * 1.1 ** (names.index(name) - (len(names) - 1) / 2)
                 _thousandth_bars(ax, tokens, above, half, looks[name])
                 best = int(np.argmin(above))
-                face = {} if 0 < best < len(above) - 1 else {"mfc": "white"}
-                mark = {**looks[name], "linestyle": "none", **face}
+                inside = 0 < best < len(above) - 1
+                if placed is not None:
+                    inside = (name, own) in placed and placed[name, own].verdict == "interior"
+                mark = {**looks[name], "linestyle": "none", **({} if inside else {"mfc": "white"})}
                 ax.plot(tokens[best], 0, ms=9, zorder=5, **mark)
-        _log_beyond_ten(ax, (0, 5, 10, 30, 100, 300, 1000))
-        batches = {b * seq_len for table in losses.values() for b in table.index}
-        style.batch_axis(ax.xaxis, batches)
+        style.batch_axis(ax.xaxis, near)
+        ax.set_xlim(min(near) / 1.5, max(near) * 1.5)
         style.panel_title(ax, ENDINGS[ending].short, xlabel="batch (tokens)")
+    axes[0, 0].set_ylim(-0.1 * MOST_ABOVE, MOST_ABOVE)
     axes[0, 0].set_ylabel("test loss less that of the line's\nbest batch (1e-3 nats per token)")
-    edge = style.hollow("best at an end:\na bound", ms=9)
+    edge = style.hollow("best, not shown to\nbe inside: a bound", ms=9)
     best = style.handle("best batch", ls="none", marker="o", ms=9, color=style.INK)
     return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.4), best, edge])
 
@@ -97,7 +114,7 @@ def half_lives_figure(by_ending: Mapping[str, pd.DataFrame]) -> Figure:
         bottom.set_xlabel("half-life (tokens)")
         style.tokens_axis(bottom.xaxis, most=4)
     axes[0, 0].set_ylabel("test loss (nats per token)")
-    _log_beyond_ten(axes[1, 0], (-30, -10, 0, 10, 30, 100))
+    axes[1, 0].set_ylim(-0.25 * MOST_ABOVE, MOST_ABOVE)
     axes[1, 0].set_ylabel("less that of the batch's best\nrule (1e-3 nats per token)")
     bars = style.handle("bars: 95% intervals,\npaired by seed", ls="none")
     return style.side_legend(figure, [*style.handles(looks, "batch {:g}", lw=1.3, ms=5), bars])
@@ -199,20 +216,14 @@ def _thousandth_bars(
     style.bars(ax, (x, 1e3 * above, 1e3 * (above - half), 1e3 * (above + half)), look)
 
 
-def _log_beyond_ten(ax: Axes, ticks: tuple[int, ...]) -> None:
-    """An axis that is linear up to 10 and logarithmic beyond."""
-    ax.set_yscale("symlog", linthresh=10)
-    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-
-
 def rules(part: Part) -> Figure:
     """Final losses of constant batches by rule and ending, at their own rates."""
-    return best_batch_figure(part.judged, part.seq_len)
+    return best_batch_figure(part.judged, part.seq_len, where_best(part))
 
 
 def envelope(first: Part, second: Part) -> Figure:
     """The same of four rules, and of each batch at its best rule."""
-    return best_batch_figure(tables.enveloped(first, second), first.seq_len)
+    return best_batch_figure(tables.enveloped(first, second), first.seq_len, where_best(first))
 
 
 def half_lives(first: Part, second: Part) -> Figure:
@@ -249,7 +260,7 @@ def clocks(part: Part, steps: Part) -> Figure:
 def main(results: Path) -> None:
     """Writes every figure whose parts are there."""
     figures: dict[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
-        "rules/best_batch": (rules, ("rules",)),
+        "rules_h100/best_batch": (rules, ("rules_h100",)),
         "slower/best_batch": (envelope, ("rules_h100", "slower")),
         "slower/half_lives": (half_lives, ("rules_h100", "slower")),
         "short/best_batch": (rules, ("short",)),
@@ -262,6 +273,7 @@ def main(results: Path) -> None:
     if (results / "long").is_dir():
         part = read_part(results / "long")
         tables.write_laws(part, results / "long")
+        write_table(scores.left_out(part), results / "long/left_out.csv")
         measured = tables.read_laws(part, results / "long")
         save(long(part, *measured), results / "long/crossing.png")
 

@@ -4,21 +4,24 @@ Late switching and joining at equal steps: Wang et al., arXiv 2602.14208.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from bss.points.claims import Claim, claim
-from bss.points.contrasts import contrasts, over_seeds
-from bss.points.equal_steps import gaps_at_equal_steps
-from bss.points.standings import ENDINGS, NO_WORSE, against_best, ends
+from bss.contests.claims import Claim, Question
+from bss.contests.contest import ENDINGS, NO_WORSE, Contest
+from bss.contests.contrasts import over_seeds
+from bss.contests.equal_steps import gaps_at_equal_steps
 from experiments.late_switch.claims import BEST, CLOSES, EARLIER, JOINS
-from experiments.second_moment.losses import STEP, Part, in_part
+from experiments.second_moment.losses import STEP, Part, place
 
-BOTH = "A batch that grows ends lower than each of its two batches throughout"
-GROWS = f"A batch that grows ends {BEST}"
-SAVES = "A batch that grows comes to its last loss in fewer tokens than its larger batch alone"
+BOTH = Question.of_loss("A batch that grows ends lower than each of its two batches throughout")
+GROWS = Question.of_loss(f"A batch that grows ends {BEST}")
+SAVES = Question(
+    "A batch that grows comes to its last loss in fewer tokens than its larger batch alone",
+    "paper",
+    unit="of the log of tokens",
+)
 RULE = "beta2 .95 per step"
 AGES = ("0:2 70%:8", ("0:2 20%:8", "0:2 50.4%:8"))
 GROWN, SMALL, LARGE = "0:1 25%:8", "1", "8"
@@ -28,38 +31,37 @@ LOSSES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
 def claims(parts: Mapping[str, Part]) -> Iterator[Claim]:
     """Of the parts switch, large and steps, as far as they were run."""
     if "switch" in parts:
-        yield from switched(parts["switch"].contenders)
+        yield from switched(Contest(parts["switch"].contenders))
     if "large" in parts:
-        yield from grown(parts["large"].contenders)
+        yield from grown(Contest(parts["large"].contenders))
     if {"large", "steps"} <= parts.keys():
         yield from caught_up(parts["large"], parts["steps"].runs)
 
 
-def switched(table: pd.DataFrame) -> Iterator[Claim]:
+def switched(contest: Contest) -> Iterator[Claim]:
     """Every switch against the best constant of its ending, and later against earlier ones."""
-    lower = in_part("switch")
-    for ending in (known for known in ENDINGS if known in set(table["rate"])):
+    late, earlier = AGES
+    for ending in contest.endings:
         short = ENDINGS[ending].short
-        best, effects = against_best(table, ending)
+        best, effects = contest.against_best(ending)
+        note = f"less batch {named(best)}, chosen by held-out loss; one rate"
         for name, effect in effects.items():
-            condition = f"{_batch(name)}, {RULE}, {short}"
-            note = f"less batch {_batch(best)}, chosen by held-out loss; one rate"
-            yield lower(GROWS, "derived", condition, effect, note=note)
-        late, earlier = AGES
+            condition, runs = f"{named(name)}, {RULE}, {short}", contest.runs(name, ending)
+            yield GROWS.claim(condition, effect, place("switch"), note, runs=runs)
         pairs = [(_name(late), _name(early)) for early in earlier]
-        for (_, early), effect in contrasts(ends(table, ending), pairs).items():
-            condition = f"{late} less {_batch(early)}, {RULE}, {short}"
-            yield lower(EARLIER, "secondary", condition, effect, note="one rate")
+        for (_, early), effect in contest.contrasts(ending, pairs).items():
+            condition = f"{late} less {named(early)}, {RULE}, {short}"
+            yield EARLIER.claim(condition, effect, place("switch"), "one rate")
 
 
-def grown(table: pd.DataFrame) -> Iterator[Claim]:
+def grown(contest: Contest) -> Iterator[Claim]:
     """The run that grows less the constants of its two batches, with tokens enough for both."""
-    for ending in (known for known in ENDINGS if known in set(table["rate"])):
+    for ending in contest.endings:
         pairs = [(_name(GROWN), _name(batch)) for batch in (SMALL, LARGE)]
-        for (_, batch), effect in contrasts(ends(table, ending), pairs).items():
-            condition = f"{GROWN} less batch {_batch(batch)}, {RULE}, 4M tokens"
+        for (_, batch), effect in contest.contrasts(ending, pairs).items():
+            condition = f"{GROWN} less batch {named(batch)}, {RULE}, 4M tokens"
             condition = f"{condition}, {ENDINGS[ending].short}"
-            yield in_part("large")(BOTH, "derived", condition, effect, note="one rate")
+            yield BOTH.claim(condition, effect, place("large"), "one rate")
 
 
 def caught_up(large: Part, steps: pd.DataFrame) -> Iterator[Claim]:
@@ -68,22 +70,21 @@ def caught_up(large: Part, steps: pd.DataFrame) -> Iterator[Claim]:
     grows = large.runs.loc[large.runs["run"].isin(schedules)]
     gaps = gaps_at_equal_steps(grows, steps)
     first, last = gaps.iloc[0], gaps.iloc[-1]
-    caught = partial(claim, sign=-1, table="results/second_moment/large/runs.parquet")
+    table = "results/second_moment/large/runs.parquet"
     values = {CLOSES: (last - first).to_numpy(), JOINS: last.to_numpy() - NO_WORSE}
     begun = int(grows.loc[grows["batch"] == int(SMALL), "step"].max())
     condition = f"{GROWN}, {int(gaps.index[-1]) - begun:,} steps after the change, {RULE}"
     note = f"held-out losses, one rate; {first.mean():.3f} nats before the change, "
     note += f"{last.mean() / first.mean():.0%} of them left"
     condition = f"{condition}, constant rate"
-    for statement, effect in over_seeds(values).items():
-        yield caught(statement, "paper", condition, effect, unit="nats", note=note)
+    for question, effect in over_seeds(values).items():
+        yield question.claim(condition, effect, table, note)
     saved = {ending: tokens_saved(grows, steps, column) for ending, column in LOSSES.items()}
     for ending, effect in over_seeds(saved).items():
         share = 1 - np.exp(effect.estimate)
         note = f"held-out losses, one rate, 4M tokens; {share:.0%} of the larger batch's saved"
         condition = f"{GROWN}, {RULE}, {ENDINGS[ending].short}"
-        unit = "of the log of tokens"
-        yield caught(SAVES, "paper", condition, effect, unit=unit, note=note)
+        yield SAVES.claim(condition, effect, table, note)
 
 
 def tokens_saved(grows: pd.DataFrame, alone: pd.DataFrame, column: str) -> np.ndarray:
@@ -106,5 +107,6 @@ def _name(batch: str) -> str:
     return f"{STEP} · {batch}"
 
 
-def _batch(name: str) -> str:
+def named(name: str) -> str:
+    """A contender by its batches alone."""
     return name.removeprefix(_name(""))

@@ -2,17 +2,16 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bss.files import read_json
-from bss.points.claims import Claim
-from bss.points.interior import Placement, positions
-from bss.points.standings import ENDINGS, tuned
-from experiments.hypotheses import lower
+from bss.contests.claims import Question
+from bss.contests.contest import ENDINGS, Contest
+from bss.contests.interior import Placement, positions
+from experiments.tables import Tables
 
 Config = dict[str, Any]
 Cell = tuple[str, str]
@@ -21,7 +20,7 @@ Cell = tuple[str, str]
 STEP, TOKENS = "0.95 per step", "half-life 7K"
 """The two rules that were registered."""
 
-LARGER = "At its own rate the rule with the larger beta2 ends lower"
+LARGER = Question.of_loss("At its own rate the rule with the larger beta2 ends lower")
 
 
 def endings_of(ended: Mapping[Cell, Any]) -> list[str]:
@@ -29,18 +28,22 @@ def endings_of(ended: Mapping[Cell, Any]) -> list[str]:
     return [ending for ending in ENDINGS if any(own == ending for _, own in ended)]
 
 
-def in_part(part: str, **known: Any) -> partial[Claim]:
-    """A claim of this study, in nats of test loss, from the contenders of a part."""
-    return partial(lower, table=f"results/second_moment/{part}/contenders.csv", **known)
+def place(part: str) -> str:
+    """Where the contenders of a part are."""
+    return f"results/second_moment/{part}/contenders.csv"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of the study wrote: final losses, curves at constant rate, its config."""
+    """What a part of the study wrote: final losses, curves at constant rate, its config.
+
+    And errors of laws at left-out batches, of the part whose E(S) was fitted.
+    """
 
     contenders: pd.DataFrame
     runs: pd.DataFrame
     config: Config
+    left_out: pd.DataFrame | None = None
 
     @cached_property
     def judged(self) -> dict[Cell, pd.DataFrame]:
@@ -52,7 +55,9 @@ class Part:
         """Held-out losses [batch, seed] of the seeds that chose the rates, at the best rate."""
         seeds = self.contenders["seed"].isin(self.config["seeds"][: self.config["choosing"]])
         constant = self.contenders["role"] == "constant"
-        return dict(_by_cell(tuned(self.contenders.loc[seeds & constant]), "eval_loss"))
+        return dict(
+            _by_cell(Contest(self.contenders.loc[seeds & constant]).tuned().table, "eval_loss")
+        )
 
     @cached_property
     def inner(self) -> dict[Cell, float]:
@@ -70,9 +75,9 @@ class Part:
 
 def read_part(folder: Path) -> Part:
     """A part from its folder of results; InputError where they are not there."""
-    config = read_json(folder / "experiment.json", "run the part first")["config"]
-    runs = pd.read_parquet(folder / "runs.parquet")
-    return Part(pd.read_csv(folder / "contenders.csv"), runs, config)
+    tables = Tables(folder)
+    left_out = tables.read("left_out.csv") if "left_out.csv" in tables else None
+    return Part(tables.read("contenders.csv"), tables.read("runs.parquet"), tables.config, left_out)
 
 
 def of_both(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:
@@ -95,8 +100,8 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
     Where no arm has several rates every seed is judged.
     """
     seeds = config["seeds"][: config["choosing"]]
-    best = tuned(whole(table, seeds)).drop_duplicates(["name", "rate"])
-    keys = ["name", "rate", "peak_lr"]
+    best = Contest(whole(table, seeds)).tuned().table.drop_duplicates(["name", "ending"])
+    keys = ["name", "ending", "peak_lr"]
     chosen = table.merge(best[[*keys, "trials"]], on=keys)
     several = bool((chosen["trials"] > 1).any())
     return chosen.loc[~chosen["seed"].isin(seeds)] if several else chosen
@@ -105,7 +110,7 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
 def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
     """The rows of rates at which every one of these seeds finished."""
     some = table[table["seed"].isin([*seeds])]
-    counts = some.groupby(["name", "rate", "peak_lr"])["seed"].transform("nunique")
+    counts = some.groupby(["name", "ending", "peak_lr"])["seed"].transform("nunique")
     return some.loc[counts == len(seeds)]
 
 
@@ -121,7 +126,7 @@ def losses(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
 def _by_cell(table: pd.DataFrame, column: str) -> Iterator[tuple[Cell, pd.DataFrame]]:
     """A column of constant batches, [batch, seed], by rule and ending."""
     constants = table.loc[table["role"] == "constant"].astype({"batch": int})
-    for (rule, ending), rows in constants.groupby(["rule", "rate"], sort=False):  # type: ignore[misc]
+    for (rule, ending), rows in constants.groupby(["rule", "ending"], sort=False):  # type: ignore[misc]
         yield (str(rule), str(ending)), rows.pivot(index="batch", columns="seed", values=column)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.points.contrasts import contrasts
+from bss.contests.contrasts import contrasts
 from bss.tables import write_table
 from experiments.study import say
 
@@ -33,7 +33,7 @@ def scatter(runs: pd.DataFrame, ending: str) -> np.ndarray:
         runs: results/late_switch/every_rate.csv.
         ending: as in its column `rate`.
     """
-    some = runs[(runs["rate"] == ending) & runs["name"].isin([f"constant {b}" for b in BATCHES])]
+    some = runs[(runs["ending"] == ending) & runs["name"].isin([f"constant {b}" for b in BATCHES])]
     losses = some.pivot_table(index=["batch", "peak_lr"], columns="seed", values="test_loss")
     apart = losses.to_numpy(float) - np.median(losses.to_numpy(float), axis=0)
     of = losses.index.get_level_values("batch").to_numpy()

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from bss.points.claims import Claim
-from bss.points.contrasts import Contrast, contrasts, over_seeds
-from bss.points.standings import ENDINGS
+from bss.contests.claims import Claim, Question
+from bss.contests.contest import ENDINGS
+from bss.contests.contrasts import Contrast, contrasts, over_seeds
 from bss.schedules.coupling import Coupling, half_life
 from experiments.second_moment.losses import (
     LARGER,
@@ -22,18 +22,24 @@ from experiments.second_moment.losses import (
     Config,
     Part,
     endings_of,
-    in_part,
     of_both,
+    place,
 )
 
-ENVELOPE = "With each batch at the best of four rules of beta2 an end is worse than one between"
-HALF_LIFE = "Left-out (batch, rule) cells are predicted better than by the batch alone"
+ENVELOPE = Question.of_loss(
+    "With each batch at the best of four rules of beta2 an end is worse than one between", sign=1
+)
+HALF_LIFE = Question(
+    "Left-out (batch, rule) cells are predicted better than by the batch alone", "derived"
+)
 CONTROLS = {
-    "optimizer.beta1": "Momentum kept per token as beta2 is, not .9 per step, ends lower",
-    "optimizer.clip": "Without clipping a run ends lower",
+    "optimizer.beta1": Question.of_loss(
+        "Momentum kept per token as beta2 is, not .9 per step, ends lower"
+    ),
+    "optimizer.clip": Question.of_loss("Without clipping a run ends lower"),
 }
 PAIRS = {"half-life 28K": TOKENS, "0.99 per step": STEP}
-lower = in_part("slower")
+TABLE = place("slower")
 MODELS: dict[str, tuple[str, ...]] = {
     "batch alone": ("batch",),
     "half-life in tokens": ("tokens",),
@@ -63,7 +69,7 @@ def slower_than(four: Mapping[str, pd.DataFrame], ending: str) -> Iterator[Claim
         values = {batch: apart.loc[batch].dropna().to_numpy(float) for batch in apart.index}
         for batch, effect in over_seeds(values).items():
             condition = f"{slow} less {fast}, batch {batch}, {ENDINGS[ending].short}"
-            yield lower(LARGER, "derived", condition, effect, note="each at its own rate")
+            yield LARGER.claim(condition, effect, TABLE, "each at its own rate")
 
 
 def enveloped(
@@ -80,7 +86,7 @@ def enveloped(
         own = best[int(end.split()[1])]
         note = f"less batch {inner}; {own} against {best[inner]}, rules chosen by held-out loss"
         condition = f"{end}, {ENDINGS[ending].short}"
-        yield lower(ENVELOPE, "derived", condition, effect, note=note, sign=1)
+        yield ENVELOPE.claim(condition, effect, TABLE, note)
 
 
 def by_half_life(four: Mapping[str, pd.DataFrame], ending: str, config: Config) -> Iterator[Claim]:
@@ -88,12 +94,12 @@ def by_half_life(four: Mapping[str, pd.DataFrame], ending: str, config: Config) 
     for model, effect in compared(cells(four, config)).items():
         note = "rms error at cells left out one by one, parabolas in logarithms, 24 cells a seed"
         condition = f"{model}, {ENDINGS[ending].short}"
-        yield lower(HALF_LIFE, "derived", condition, effect, note=note, matters=0.0)
+        yield HALF_LIFE.claim(condition, effect, TABLE, note)
 
 
 def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str, config: Config) -> Iterator[Claim]:
     """One thing changed beside the half-life of 7K, at the ends of the batches."""
-    for field, statement in CONTROLS.items():
+    for field, question in CONTROLS.items():
         values = {}
         for rule in (one["name"] for one in config["rules"] if field in one["changes"]):
             (batch,) = ended[rule, ending].index
@@ -103,7 +109,7 @@ def controlled(ended: Mapping[Cell, pd.DataFrame], ending: str, config: Config) 
         for condition, effect in over_seeds(values).items():
             condition = f"{condition}, {ENDINGS[ending].short}"
             note = "the control at one rate, the rule at its own"
-            yield lower(statement, "derived", condition, effect, note=note)
+            yield question.claim(condition, effect, TABLE, note)
 
 
 def cells(tables: Mapping[str, pd.DataFrame], config: Config) -> pd.DataFrame:

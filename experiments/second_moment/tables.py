@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bss.contests.contrasts import half_interval
 from bss.files import read_json, write_json
 from bss.laws.fitting.estimate import Options
-from bss.points.contrasts import half_interval
 from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
 from bss.tables import write_table

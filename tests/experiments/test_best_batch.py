@@ -21,7 +21,7 @@ def planted(in_size, in_data, scatter=0.1):
 
 
 def verdicts(best):
-    return {one.statement: one.verdict for one in best_batch.claims_of(best)}
+    return {one.question: one.verdict for one in best_batch.claims_of(best)}
 
 
 def test_a_best_batch_that_follows_data_is_told_from_one_that_follows_size():

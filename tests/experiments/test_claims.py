@@ -6,9 +6,10 @@ from typing import get_args
 
 import pytest
 
-from bss.points.claims import Claim, Verdict
+from bss.contests.claims import Claim, Verdict
 from bss.values import from_dict, to_dict
-from experiments.claims import ASKED, answers, collect, page
+from experiments.claims import ASKED, advised, answers, collect, page
+from experiments.tables import Tables
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +48,7 @@ def test_twelve_questions_come_first_and_each_needs_an_answer(committed):
     claims = [from_dict(Claim, dict(entry), strict=False) for entry in committed]
     assert len(ASKED) == 12 and answers(claims).count("shown") >= 12
     with pytest.raises(ValueError, match="no claim"):
-        answers([one for one in claims if one.statement != ASKED[-1].statement])
+        answers([one for one in claims if one.question != ASKED[-1].asked])
 
 
 def test_each_entry_validates(committed):
@@ -71,3 +72,8 @@ def test_nothing_is_shown_that_both_tests_do_not_show(committed):
 def test_no_claim_stands_twice(committed):
     asked = [(entry["statement"], entry["condition"], entry["table"]) for entry in committed]
     assert len(asked) == len(set(asked))
+
+
+def test_the_advice_is_told_what_the_claims_say(claims):
+    contest = Tables(ROOT / "results/late_switch").contest()
+    assert json.loads((ROOT / "bss/advice/growth.json").read_text()) == advised(claims, contest)

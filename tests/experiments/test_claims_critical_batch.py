@@ -70,7 +70,7 @@ def verdicts(found, way=BY_LAW):
     told = {}
     for one in found:
         if one.condition.endswith(way):
-            told.setdefault(one.statement, []).append(one.verdict)
+            told.setdefault(one.question, []).append(one.verdict)
     return told
 
 
@@ -121,15 +121,15 @@ def test_a_noise_scale_that_is_the_bend_and_one_that_is_three_times_it():
     curves = curves_of(designs(fits))
     found = {one.condition: one for one in noise.claims_of(table, curves)}
     assert found["batch 16"].verdict == found["batch 32"].verdict == "shown"
-    told = {one.statement: one.verdict for one in found.values()}
-    told |= {one.statement: one.verdict for one in noise.claims_of(table, curves)}
+    told = {one.question: one.verdict for one in found.values()}
+    told |= {one.question: one.verdict for one in noise.claims_of(table, curves)}
     assert told[noise.DATA] == told[noise.SIZE] == told[noise.MORE_DATA] == "shown"
     far = noise.claims_of(table.assign(noise_scale=3 * table["noise_scale"]), curves)
-    assert {one.verdict for one in far if one.statement == noise.IS_BEND} == {"opposite shown"}
+    assert {one.verdict for one in far if one.question == noise.IS_BEND} == {"opposite shown"}
 
 
 def test_the_committed_steps_miss_in_a_pattern(committed):
-    told = {one.statement: one for one in shape(committed)}
+    told = {one.question: one for one in shape(committed)}
     assert told[HUMP].verdict == told[LEVEL_BY_LAW].verdict == "shown"
     assert "below 0 in 13 of 13 curves" in told[HUMP].note
     assert told[HUMP].effect.estimate == pytest.approx(0.207, abs=0.002)
@@ -139,21 +139,21 @@ def test_the_committed_exponents_decide_nothing(committed):
     found = growth(committed, beta2_of(RESULTS))
     assert {one.verdict for one in found} == {"undecided"}
     assert len(found) == 24
-    data = next(one for one in found if one.statement == DATA)
+    data = next(one for one in found if one.question == DATA)
     assert data.effect.estimate == pytest.approx(0.278, abs=0.001)
     p, adjusted = data.effect.p, data.effect.p_adjusted
     assert p is not None and adjusted is not None
     assert p < 0.05 < adjusted
-    told = next(one for one in found if one.statement == AGREES)
+    told = next(one for one in found if one.question == AGREES)
     assert "floored there from 2,048 tokens" in told.note
 
 
 def test_what_else_the_committed_tables_show(committed):
     assert {one.verdict for one in beside(committed)} == {"undecided"}
-    assert {one.statement for one in beside(committed)} == {WIDE, CONTEXT}
+    assert {one.question for one in beside(committed)} == {WIDE, CONTEXT}
     table = pd.read_csv(RESULTS / "noise_scale.csv")
     found = noise.claims_of(table, curves_of(designs(committed)))
-    told = {(one.statement, one.condition): one.verdict for one in found}
+    told = {(one.question, one.condition): one.verdict for one in found}
     assert told[noise.IS_BEND, "batch 64"] == "opposite shown"
     assert told[noise.DATA, "10 points jointly"] == "shown"
     assert told[noise.MORE_DATA, "10 points jointly"] == "undecided"
@@ -164,7 +164,7 @@ def test_what_else_the_committed_tables_show(committed):
 def test_the_published_steps_give_the_published_exponent():
     told = verdicts(published.claims_of(published.published_fit()))
     assert told[GROWS] == told[AGREES] == ["shown"]
-    told = {one.statement: one.verdict for one in published.closed(published.published_fit())}
+    told = {one.question: one.verdict for one in published.closed(published.published_fit())}
     assert set(told.values()) == {"not testable here"}
 
 

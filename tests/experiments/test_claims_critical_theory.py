@@ -42,7 +42,7 @@ def tables(off=0.0):
 def test_the_theorys_powers_are_shown():
     table, points = tables()
     found = quoted(table, points)
-    assert [one.statement for one in found] == [IS_THEORY, IS_THEORY, IS_LEVEL, IS_TAIL]
+    assert [one.question for one in found] == [IS_THEORY, IS_THEORY, IS_LEVEL, IS_TAIL]
     assert {one.verdict for one in found} == {"shown"}
     assert {one.verdict for one in varied(table)} == {"shown"}
 
@@ -61,7 +61,7 @@ def test_two_budgets_cannot_be_tested():
 
 
 def test_what_the_committed_tables_show():
-    told = {(one.statement, one.condition): one.verdict for one in claims(RESULTS)}
+    told = {(one.question, one.condition): one.verdict for one in claims(RESULTS)}
     assert told[IS_LEVEL, "a = 2, b = 1.5"] == "shown"
     assert told[IS_THEORY, "a = 1.5, b = 2.5"] == "undecided"
     assert told[HOLDS, "a = 1.5, b = 4.5, mean over procedures"] == "shown"

@@ -25,7 +25,7 @@ def finals(losses, seeds=8, scatter=0.002):
                 "variation": variation,
                 "name": name,
                 "role": "constant" if name.startswith("constant") else "late",
-                "rate": "constant",
+                "ending": "constant",
                 "seed": seed,
                 "eval_loss": loss,
                 "test_loss": loss + scatter * generator.normal(),

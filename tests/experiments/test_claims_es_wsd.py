@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.contests.contest import Contest
 from experiments.es_wsd import claims, curves
 from experiments.es_wsd.measure import read_laws
+from experiments.tables import Tables
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "results" / "es_wsd"
@@ -26,7 +28,7 @@ def finals(effects, seeds=8, scatter=0.01, steps=None):
                     "name": name,
                     "role": role,
                     "batch": batch,
-                    "rate": "constant",
+                    "ending": "constant",
                     "seed": seed,
                     "tokens": 1_000_000,
                     "steps": (steps or {}).get(name, 1_000),
@@ -60,7 +62,7 @@ def points(crossing, seeds=8, scatter=0.005):
 
 
 def verdicts(made):
-    return {(one.statement, one.condition): one.verdict for one in made}
+    return {(one.question, one.condition): one.verdict for one in made}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_a_schedule_is_judged_against_the_best_constant(loss, verdict):
             "late": ("late", "0:4 700K:32", 1.4),
         }
     )
-    found = verdicts(claims.contenders(table, "beta2"))
+    found = verdicts(claims.contenders(Contest(table), "beta2"))
     assert found[claims.FOLLOWS, "ramp, constant rate"] == verdict
     assert found[claims.SWITCHES, "late, constant rate"] == "shown"
 
@@ -85,8 +87,12 @@ def test_steps_that_differ_too_much_are_no_control():
         "constant 3": ("average", "3", 1.5),
         "ramp": ("schedule", "0:2 500K:6", 1.4),  # its mean batch is 3
     }
+
+    def contest(steps):
+        return Contest(finals(schedules, steps=steps))
+
     near, far = (
-        list(claims.equal_steps(finals(schedules, steps={"constant 3": 1_000, "ramp": steps})))
+        list(claims.equal_steps(contest({"constant 3": 1_000, "ramp": steps})))
         for steps in (1_050, 1_300)
     )
     assert [one.verdict for one in near] == ["shown"]
@@ -100,7 +106,7 @@ def test_the_rate_at_a_change_is_compared_with_the_same_schedule():
         "ramp": ("schedule", "0:2 500K:8", 1.5),
         "ramp, LR × sqrt": ("schedule", "0:2 500K:8", 1.4),
     }
-    (one,) = claims.coupling(finals(schedules))
+    (one,) = claims.coupling(Contest(finals(schedules)))
     assert (one.condition, one.verdict) == ("ramp, constant rate", "opposite shown")
 
 
@@ -148,7 +154,8 @@ def test_a_smallest_batch_that_missed_the_target_is_not_deleted():
 
 def test_the_committed_tables_decide_what_both_tests_show():
     table = pd.read_csv(RESULTS / "contenders.csv")
-    found = verdicts([*claims.contenders(table, ""), *claims.coupling(table)])
+    contest = Contest(table)
+    found = verdicts([*claims.contenders(contest, ""), *claims.coupling(contest)])
     follows = {key: told for key, told in found.items() if key[0] == claims.FOLLOWS}
     assert set(follows.values()) == {"undecided"}
     assert len(follows) == 9
@@ -167,12 +174,12 @@ def test_the_committed_curves_neither_cross_nor_rise_surely():
     rises = [one for one in made if one.statement == "B_opt rises as the loss falls"]
     assert [one.verdict for one in rises] == 3 * ["undecided"] + 3 * ["not testable here"]
     assert all(one.condition.endswith("at least") for one in rises[:3])
-    (b_min,) = (one for one in made if one.statement == curves.B_MIN)
+    (b_min,) = (one for one in made if one.question == curves.B_MIN)
     assert "15 of 15 cases, so B_min is below 1 sequence (64 tokens)" in b_min.note
 
 
 def test_the_demo_is_one_seed_with_another_second_moment():
-    made = claims.one_seed(ROOT / "results" / "demo")
+    made = claims.one_seed(Tables(ROOT / "results" / "demo"))
     assert {one.verdict for one in made} == {"not testable here"}
     assert all("beta2 is 0.95 per step" in one.note for one in made)
     told = curves.betas(CONFIG["setup"])

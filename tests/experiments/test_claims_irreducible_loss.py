@@ -19,7 +19,7 @@ def test_a_biased_law_is_told_from_one_that_is_not():
             for law, bias in biases.items()
         ]
     ).assign(covers=True, covers_reached=False, level=0.9)
-    found = {(one.statement, one.condition): one for one in claims.biases(table)}
+    found = {(one.question, one.condition): one for one in claims.biases(table)}
     assert found[claims.TRUE, "low"].verdict == "opposite shown"
     assert found[claims.TRUE, "right"].verdict == "undecided"
     assert "its 90% interval covers it in 10 of 10 seeds" in found[claims.TRUE, "right"].note
@@ -27,7 +27,7 @@ def test_a_biased_law_is_told_from_one_that_is_not():
 
 
 def test_the_committed_laws_miss_the_language():
-    found = {(one.statement, one.condition): one.verdict for one in claims.claims(RESULTS)}
+    found = {(one.question, one.condition): one.verdict for one in claims.claims(RESULTS)}
     laws = ("surface", "surface, m = 1/2", "surface, m free", "surface, Adam clock")
     assert {found[claims.TRUE, law] for law in laws} == {"opposite shown"}
     assert {found[claims.FLOOR, law] for law in laws[:3]} == {"opposite shown"}

@@ -7,11 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.points.claims import Claim
+from bss.contests.claims import Claim
+from bss.contests.contest import Contest
 from bss.values import from_dict
 from experiments.late_switch import claims as late
 from experiments.late_switch.predictions import predicts
 
+SWITCH = "A late switch ends lower than the best"
 CLAIMS = Path(__file__).parents[2] / "results" / "claims.json"
 CONFIG = {
     "shared_rate": 2e-3,
@@ -43,7 +45,7 @@ def finals(above: dict[str, dict[str, float]], scatter: float = 0.002) -> pd.Dat
             role = "late" if name in ("early", "late") else role
             for seed in range(4):
                 loss = 1.6 + more + 0.02 * seed + scatter * rng.normal()
-                row = {"name": name, "role": role, "batch": BATCHES[name], "rate": ending}
+                row = {"name": name, "role": role, "batch": BATCHES[name], "ending": ending}
                 row |= {"seed": seed, "tokens": 1_000_000, "steps": 100, "trials": 1}
                 rows.append(row | {"eval_loss": loss, "test_loss": loss, "peak_lr": 2e-3})
     return pd.DataFrame(rows)
@@ -57,26 +59,29 @@ def verdicts(found, statement):
 def test_planted_differences_are_found_and_planted_ties_are_not():
     level = {"constant 4": 0.0, "constant 32": 0.2, "early": 0.1}
     table = finals({"constant": level | {"late": -0.05}, "decay": level | {"late": 0.0}})
-    found = [*late.one_rate(table, CONFIG)]
-    assert verdicts(found, late.EARLIER) == {
+    found = [*late.one_rate(Contest(table), CONFIG)]
+    assert verdicts(found, late.EARLIER.statement) == {
         "less 4 → 32 at 20%, one rate, constant rate": "shown",
         "less 4 → 32 at 20%, one rate, decayed": "shown",
     }
-    both = verdicts(found, late.BOTH)
+    both = verdicts(found, late.BOTH.statement)
     assert both["less constant 4, one rate, constant rate"] == "shown"
     assert both["less constant 4, one rate, decayed"] in ("undecided", "not shown")
-    tuned = verdicts(late.against_constants(table), "A late switch ends lower than the best")
+    named = table.replace({"name": {"late": "at 70%"}})  # es_wsd tells of what is named late
+    tuned = verdicts(late.against_constants(Contest(named)), SWITCH)
     assert tuned["4 → 32 at 70%, constant rate"] == "shown"
     assert tuned["4 → 32 at 70%, decayed"] in ("undecided", "not shown")
     # An early switch is no late one, and is not told as such.
     assert len(tuned) == 2
-    noisy = finals({"constant": level | {"late": -0.05}}, scatter=0.1)
-    assert set(verdicts(late.one_rate(noisy, CONFIG), late.BOTH).values()) <= {"undecided"}
+    assert not verdicts(late.against_constants(Contest(table)), SWITCH)
+    noisy = Contest(finals({"constant": level | {"late": -0.05}}, scatter=0.1))
+    told = verdicts(late.one_rate(noisy, CONFIG), late.BOTH.statement)
+    assert set(told.values()) <= {"undecided"}
 
 
 def test_one_seed_tells_nothing():
     table = finals({"constant": {"constant 4": 0.0, "early": 0.1, "late": -0.1}})
-    found = late.one_rate(table.loc[table["seed"] == 0], CONFIG)
+    found = late.one_rate(Contest(table.loc[table["seed"] == 0]), CONFIG)
     assert {one.verdict for one in found} == {"not testable here"}
 
 
@@ -88,7 +93,7 @@ def test_endings_are_compared_with_their_own_best_constant():
             "cosine": {"constant 4": 0.2, "constant 32": 0.05},
         }
     )
-    assert verdicts(late.across_endings(table), "under another ending") == {
+    assert verdicts(late.across_endings(Contest(table)), "under another ending") == {
         "less constant 4, decayed": "opposite shown",
         "less constant 32, cosine": "shown",
     }
@@ -104,7 +109,7 @@ def curves(gap_left: float) -> pd.DataFrame:
             # Before the switch the gap is 0.4, then it falls at once to what is left.
             gap = 0.4 if step <= 800 else gap_left
             tokens = 64 * (4 * min(step, 800) + 32 * max(step - 800, 0))
-            both = {"seed": seed, "step": step, "rate": "constant", "peak_lr": 2e-3}
+            both = {"seed": seed, "step": step, "ending": "constant", "peak_lr": 2e-3}
             noise = 3e-4 * rng.normal()
             switched = {"name": "early", "batch": 4 if step <= 800 else 32, "tokens": tokens}
             rows.append(both | switched | {"eval_loss": flat + gap + noise})
@@ -116,9 +121,9 @@ def curves(gap_left: float) -> pd.DataFrame:
 @pytest.mark.parametrize(("left", "joins"), [(0.0, "shown"), (0.1, "opposite shown")])
 def test_a_run_that_joins_the_large_batch_is_told_from_one_that_does_not(left, joins):
     found = [*late.catch_up(curves(left), CONFIG)]
-    closes = verdicts(found, late.CLOSES)
+    closes = verdicts(found, late.CLOSES.statement)
     assert list(closes.values()) == ["shown"]
-    assert list(verdicts(found, late.JOINS).values()) == [joins]
+    assert list(verdicts(found, late.JOINS.statement).values()) == [joins]
     (condition,) = closes
     assert condition.startswith("early: 480 steps after a switch at 800, 55% fewer tokens")
     assert not [one for one in found if "late" in one.condition]
@@ -139,10 +144,10 @@ def points(exponent: float, scatter: float = 0.01) -> pd.DataFrame:
 )
 def test_an_exponent_holds_only_under_every_origin_and_budget(exponent, scatter, verdict):
     found = late.switch_points(points(exponent, scatter), CONFIG)
-    assert list(verdicts(found, late.SLOWER).values()) == [verdict]
+    assert list(verdicts(found, late.SLOWER.statement).values()) == [verdict]
     # A larger origin lowers the exponent, so one of 1 is told as a range below.
-    assert exponent != 1 or "exponent 0.7" in next(iter(verdicts(found, late.SLOWER)))
-    assert list(verdicts(found, late.SHARE).values()) == ["shown"]
+    assert exponent != 1 or "exponent 0.7" in next(iter(verdicts(found, late.SLOWER.statement)))
+    assert list(verdicts(found, late.SHARE.statement).values()) == ["shown"]
     few = late.switch_points(points(exponent, scatter).iloc[:3], CONFIG)
     assert {one.verdict for one in few} == {"not testable here"}
 
@@ -152,7 +157,7 @@ def test_a_law_is_scored_over_schedules_not_runs():
     measured = 1.6 + 0.05 * rng.normal(size=24)
     table = pd.DataFrame(
         {
-            "rate": ["constant", "decay", "cosine"] * 8,
+            "ending": ["constant", "decay", "cosine"] * 8,
             "batch": np.repeat([f"0:{n} 1K:{9 * n}" for n in range(1, 9)], 3),
             "peak_lr": 2e-3,
             "tokens": 1_000_000,
@@ -182,18 +187,18 @@ def test_the_committed_verdicts():
     across = f"The functional law's schedule at constant rate ends {late.BEST} under another ending"
     expected = {
         (best, "4 → 32 at 85%, constant rate"): "shown",
-        (best, "4 → 32 at 70%, decayed"): "opposite shown",
-        (best, "4 → 32 at 70%, averaged weights"): "undecided",
+        (best, "4 → 32 at 70%, cosine"): "opposite shown",
+        (best, "4 → 32 at 85%, averaged weights"): "undecided",
         (law, "asked for constant rate, constant rate"): "shown",
         (law, "asked for constant rate, averaged weights"): "undecided",
         (across, "less constant 1, cosine"): "shown",
         (across, "less constant 1, decayed"): "opposite shown",
-        (late.BOTH, "less constant 4, one rate, decayed"): "opposite shown",
+        (late.BOTH.statement, "less constant 4, one rate, decayed"): "opposite shown",
     }
     assert {key: by[key].verdict for key in expected} == expected
     assert by[across, "less constant 1, cosine"].effect.estimate == pytest.approx(-0.020, abs=5e-4)
     assert by[across, "less constant 1, decayed"].effect.estimate == pytest.approx(0.012, abs=5e-4)
-    assert set(verdicts(found, late.SLOWER).values()) == {"undecided"}
+    assert set(verdicts(found, late.SLOWER.statement).values()) == {"undecided"}
     better, half = "better than the constant of equal steps", "to half of their spread"
     assert set(verdicts(found, better).values()) == {"undecided"}
     assert set(verdicts(found, half).values()) == {"undecided"}

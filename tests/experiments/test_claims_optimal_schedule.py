@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.contests.claims import judged
 from bss.theory.exponents import Powers
-from experiments.hypotheses import judged
 from experiments.optimal_schedule import claims as theory
 
 RESULTS = Path(__file__).parents[2] / "results" / "optimal_schedule"
@@ -39,15 +39,12 @@ def test_a_planted_switch_is_judged_by_its_exponent():
     assert set(verdicts(linear, "γ < 1").values()) == {"undecided"}
 
 
-def test_the_worst_point_of_a_law_is_what_counts(tmp_path):
+def test_the_worst_point_of_a_law_is_what_counts():
     points = {"schedule": "one", "exact": np.ones(50), "law": np.full(50, 1.01)}
     table = pd.DataFrame({**vars(HARD), **points})
-    for name in ("law", "law_under_rates"):
-        table.to_csv(tmp_path / f"{name}.csv", index=False)
-    assert set(verdicts(judged(theory.law(tmp_path))).values()) == {"shown"}
-    table.loc[7, "law"] = 1.06
-    table.to_csv(tmp_path / "law.csv", index=False)
-    found = verdicts(judged(theory.law(tmp_path)))
+    assert set(verdicts(judged(theory.law(table, table))).values()) == {"shown"}
+    off = table.assign(law=table["law"].mask(table.index == 7, 1.06))
+    found = verdicts(judged(theory.law(table, off)))
     assert found[f"{HARD}, 1 batch schedules, at worst 6.0%"] == "opposite shown"
     assert found[f"{HARD}, 1 learning-rate schedules, at worst 1.0%"] == "shown"
 

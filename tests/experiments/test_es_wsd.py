@@ -68,10 +68,10 @@ def test_every_contender_has_three_rates_and_all_seeds():
     ]
     table = pd.DataFrame(
         [(c.name, c.role, c.run.optimizer.lr, c.run.seed, c.run.id) for c in found],
-        columns=["name", "role", "rate", "seed", "run"],
+        columns=["name", "role", "ending", "seed", "run"],
     )
     assert set(table.groupby("name").size()) == {9}
-    assert set(table.groupby("name")["rate"].nunique()) == {3}
+    assert set(table.groupby("name")["ending"].nunique()) == {3}
     assert table["run"].is_unique
     roles = dict(zip(table["name"], table["role"], strict=True))
     # 1M tokens in 200K/1 + 200K/2 + 600K/8 units are 2.67, and in 700K/4 + 300K/32 5.42.

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.values import predict
-from bss.points.standings import differences
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
 from bss.sweeps.branching import branched, decay_branch
@@ -256,8 +256,8 @@ def test_differences_are_paired_by_seed():
         for name, losses in {"late": (1.6, 1.6, 1.6), "constant 4": (1.5, 1.52, 1.51)}.items()
         for seed, loss in enumerate(losses)
     ]
-    table = pd.DataFrame(rows, columns=["name", "rate", "seed", "test_loss", "peak_lr"])
-    found = differences(table, ["late", "absent"]).to_dict("records")
+    table = pd.DataFrame(rows, columns=["name", "ending", "seed", "test_loss", "peak_lr"])
+    found = Contest(table).differences(["late", "absent"]).to_dict("records")
     assert [(row["name"], row["against"]) for row in found] == [("late", "constant 4")]
     assert found[0]["difference"] == pytest.approx(0.09)
     assert found[0]["error"] == pytest.approx(2 * 0.01 / np.sqrt(3))
@@ -343,7 +343,7 @@ def test_predictors_are_scored_on_the_runs_that_all_of_them_speak_of():
     table = pd.DataFrame(
         {
             "tokens": 100,
-            "rate": ["constant", "decay", "decay", "cosine"],
+            "ending": ["constant", "decay", "decay", "cosine"],
             "peak_lr": [2e-3, 2e-3, 2e-3, 4e-3],
             "measured": [1.5, 1.6, 1.7, 1.9],
             "predicted": [1.5, 1.6, 1.7, 2.9],
@@ -379,7 +379,7 @@ def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
     assert chosen.since == 800_000
     assert "the law since 800,000 tokens" in capsys.readouterr().err
     unseen = pd.DataFrame(
-        {"tokens": 1, "rate": "constant", "peak_lr": 4e-3, "measured": [1.0, 1.1, 1.3]}
+        {"tokens": 1, "ending": "constant", "peak_lr": 4e-3, "measured": [1.0, 1.1, 1.3]}
     ).assign(predicted=[1.0, 1.1, 1.2], mean_batch_constant=np.nan, best_training=1.0)
     table = candidates([(fit, unseen) for fit in fits], chosen, 4e-3)
     assert table["chosen"].tolist() == [fit is chosen for fit in fits]
@@ -430,7 +430,7 @@ def test_the_committed_differences_are_those_of_the_committed_losses():
     rows = pd.read_csv(RESULTS / "differences.csv")
     asked = (rows["rates"] == "tuned") & (rows["name"] == "late")
     rows = rows.loc[asked].to_dict("records")
-    again = differences(every, ["late"]).to_dict("records")
+    again = Contest(every).differences(["late"]).to_dict("records")
     assert [row["against"] for row in rows] == [row["against"] for row in again]
     for held, fresh in zip(rows, again, strict=True):
         assert held["seeds"] == 3

@@ -98,7 +98,7 @@ def test_bounds_are_hollow_and_exponents_are_told(switches):
 def test_predictions_are_told_with_their_scores():
     table = pd.DataFrame(
         {
-            "rate": ["constant", "decay", "cosine"],
+            "ending": ["constant", "decay", "cosine"],
             "measured": [1.6, 1.5, 1.7],
             "error": [0.01, np.nan, 0.01],
             "predicted": [1.61, 1.52, 1.69],

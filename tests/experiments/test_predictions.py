@@ -50,7 +50,7 @@ def asked():
 def finals():
     """Constants of three batches whose loss is 2 + log2(batch)/10 + |log2(rate / 2e-3)|/100."""
     rows = [
-        {"role": "constant", "rate": ending, "batch": batch, "peak_lr": rate, "seed": seed}
+        {"role": "constant", "ending": ending, "batch": batch, "peak_lr": rate, "seed": seed}
         | {"eval_loss": 2 + math.log2(batch) / 10 + abs(math.log2(rate / 2e-3)) / 100 + off}
         for ending in ("constant", "decay", "cosine")
         for batch in (1, 4, 32)
@@ -88,7 +88,7 @@ def test_the_pilots_are_mean_curves_of_every_ending(asked, monkeypatch):
         assert sum(f", {ending} at" in name for name in names) == 15
     every = pd.read_parquet("results/late_switch/runs.parquet")
     late = every[
-        (every["name"] == "late") & (every["rate"] == "decay") & (every["peak_lr"] == 2e-3)
+        (every["name"] == "late") & (every["ending"] == "decay") & (every["peak_lr"] == 2e-3)
     ]
     last = late.groupby("seed")["eval_loss"].last().mean()
     assert curves.loc[curves["run"] == "late, decay at 0.002", "eval_loss"].iloc[-1] == last
@@ -120,7 +120,7 @@ def test_the_baseline_is_the_constant_of_equal_steps(asked, batch, peak, loss, c
 
 
 def test_a_mean_batch_beyond_the_constants_is_refused(asked):
-    few = finals().query("batch < 32 and rate == 'constant'")
+    few = finals().query("batch < 32 and ending == 'constant'")
     large = next(one for one in asked.drawn if str(one.schedule.batch) in ("16", "24", "32"))
     with pytest.raises(InputError, match=r"mean batch is .*measured at .*narrow batches"):
         pilots.equal_steps(few, large)
@@ -212,16 +212,16 @@ def test_claims_find_what_was_planted(told):
     _, table = scored(told)
     table[pilots.STEPS] = 1.03 * table["measured"]
     table[claims.MEAN] = (table[LAW] + table[pilots.STEPS]) / 2
-    made = {(one.statement, one.condition): one for one in claims.compared(table)}
+    made = {(one.question, one.condition): one for one in claims.compared(table)}
     assert len(made) == 8
     for ending in ("constant rate", "decayed", "cosine", "every ending"):
-        one = made[claims.STATEMENTS[LAW], ending]
+        one = made[claims.QUESTIONS[LAW], ending]
         assert one.verdict == "shown"
         assert one.effect.estimate == pytest.approx(-2, abs=0.2)
         assert one.effect.n == (24 if ending == "every ending" else 8)
-        assert made[claims.STATEMENTS[claims.MEAN], ending].verdict == "shown"
+        assert made[claims.QUESTIONS[claims.MEAN], ending].verdict == "shown"
     table[pilots.STEPS] = table["measured"] * np.tile([1.0, 1.02], 12)
-    level = [one for one in claims.compared(table) if one.statement == claims.STATEMENTS[LAW]]
+    level = [one for one in claims.compared(table) if one.question == claims.QUESTIONS[LAW]]
     assert {one.verdict for one in level} == {"undecided"}
     table.loc[0, "measured"] = np.nan
     lost = next(claims.compared(table))
@@ -249,7 +249,7 @@ def planted_pilots(folder, law):
             for ending, rate in rates.items():
                 path = plan_path(schedule, tokens, seq_len, rate, at)
                 loss = law_losses(law, stack([path], seq_len))[0, : len(at)]
-                about = {"name": name, "rate": ending, "peak_lr": peak, "seed": 0}
+                about = {"name": name, "ending": ending, "peak_lr": peak, "seed": 0}
                 about |= {"seq_len": seq_len, "run": f"{name} {ending} {peak}"}
                 columns = {"step": steps, "tokens": at, "loss": loss, "eval_loss": loss}
                 columns |= {"batch": [plan.at(s - 1).batch for s in steps], "lr": rate(at)}

@@ -52,7 +52,7 @@ def finals(scatter=0.003, chosen=2e-3):
                     level = 1.8 + mean + 0.03 * (rate != chosen) + 0.02 * seed
                     losses = level + np.array([0.001, scatter]) * rng.normal(size=2)
                     row = {"name": f"{rule} · {batch}", "rule": rule, "role": "constant"}
-                    row |= {"batch": str(batch), "rate": ending, "seed": seed, "peak_lr": rate}
+                    row |= {"batch": str(batch), "ending": ending, "seed": seed, "peak_lr": rate}
                     rows.append(row | dict(zip(("eval_loss", "test_loss"), losses, strict=True)))
     return pd.DataFrame(rows)
 
@@ -119,14 +119,14 @@ def test_a_planted_interior_and_a_planted_edge_are_scored_as_guessed():
 
 def test_claims_find_what_was_planted_and_leave_ties_undecided():
     made = claims.rules(planted())
-    verdicts = {(one.statement, one.condition): one.verdict for one in made}
+    verdicts = {(one.question, one.condition): one.verdict for one in made}
     assert verdicts[claims.INSIDE, f"{STEP}, batch 1, decayed"] == "shown"
     assert verdicts[claims.INSIDE, f"{TOKENS}, batch 1, decayed"] != "shown"
     assert verdicts[claims.LARGER, "batch 1, decayed"] == "shown"
     assert verdicts[claims.LARGER, "batch 32, decayed"] == "shown"
     assert verdicts[claims.MOVES, "batch 1 less 2, constant rate"] == "shown"
     noisy = claims.rules(planted(scatter=0.05))
-    small = [one for one in noisy if one.statement == claims.MOVES]
+    small = [one for one in noisy if one.question == claims.MOVES]
     assert {one.verdict for one in small} == {"undecided"}
 
 
@@ -135,18 +135,32 @@ def test_the_figure_has_a_line_for_each_rule_and_marks_bounds():
     panels = [ax for ax in figure.axes if ax.get_title(loc="left")]
     assert len(panels) == 3
     large = [line for line in panels[0].lines if line.get_markersize() == 9]
-    hollow = {float(np.asarray(line.get_xdata())[0]): line.get_markerfacecolor() for line in large}
-    assert sorted(hollow) == [64, 128]
-    assert hollow[64] == "white" and hollow[128] != "white"
+    best = sorted((float(np.asarray(line.get_xdata())[0]), line) for line in large)
+    assert [x for x, _ in best] == pytest.approx([64, 128], rel=0.06)  # side by side
+    assert [line.get_markerfacecolor() == "white" for _, line in best] == [True, False]
+
+
+def test_a_best_batch_is_filled_only_where_the_score_calls_it_interior():
+    part = planted()
+    placed = losses_of.where_best(part)
+    figure = best_batch_figure(part.judged, 64, placed)
+    panel = next(ax for ax in figure.axes if ax.get_title(loc="left") == "decayed")
+    marks = [line for line in panel.lines if line.get_markersize() == 9]
+    filled = sum(line.get_markerfacecolor() != "white" for line in marks)
+    inside = [at.verdict == "interior" for (_, ending), at in placed.items() if ending == "decay"]
+    assert (filled, len(marks)) == (sum(inside), 2)
+    none = best_batch_figure(part.judged, 64, {})
+    faces = [line for ax in none.axes for line in ax.lines if line.get_markersize() == 9]
+    assert all(line.get_markerfacecolor() == "white" for line in faces)
 
 
 def test_contenders_named_by_their_batches_have_one_rule_and_rate_and_all_seeds():
     table = finals()
     table["run"] = [f"{name}, {rate:g}, {seed}" for name, rate, seed in table[KEYS].to_numpy()]
     lost = (table["seed"] == 5) & (table["batch"] == "4")
-    curves = table.loc[~lost & (table["rate"] == "constant")]
+    curves = table.loc[~lost & (table["ending"] == "constant")]
     shown = tables.named(losses_of.Part(table.loc[~lost], curves, config()))
-    assert not shown.duplicated(["name", "rate", "seed"]).any()
+    assert not shown.duplicated(["name", "ending", "seed"]).any()
     assert set(shown["rule"]) == {STEP} and set(shown["peak_lr"]) == {2e-3}
     assert set(shown["name"]) == {"1", "2", "4", "8", "16", "32"}
     assert set(shown["seed"]) == set(range(12)) - {5}

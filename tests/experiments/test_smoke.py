@@ -81,7 +81,7 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(es_curve, tmp_path)
     assert "<svg" in report.read_text()
 
     contenders = pd.read_csv(tmp_path / "results/contenders.csv")
-    assert set(contenders["rate"]) == {"constant", "averaged", "decay"}
+    assert set(contenders["ending"]) == {"constant", "averaged", "decay"}
     assert {"constant", "schedule", "late"} <= set(contenders["role"])
     assert all(1 < loss < 5 for loss in contenders["test_loss"])
     throughput = pd.read_csv(tmp_path / "results/throughput.csv")
@@ -159,9 +159,9 @@ def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
     assert done.returncode == 0, done.stderr
     results = tmp_path / "results"
     contenders = pd.read_csv(results / "contenders.csv")
-    assert set(contenders["rate"]) == {"constant", "averaged", "decay", "cosine"}
+    assert set(contenders["ending"]) == {"constant", "averaged", "decay", "cosine"}
     assert {"early", "late", "stages", "constant 2", "constant 8"} <= set(contenders["name"])
-    for rate, rows in contenders.groupby("rate"):  # equal tokens, but for the last steps
+    for rate, rows in contenders.groupby("ending"):  # equal tokens, but for the last steps
         assert min(rows["tokens"]) > 0.98 * max(rows["tokens"]), rate
     catch_up = pd.read_csv(results / "catch_up.csv").to_dict("records")
     earliest = min(row["switch"] for row in catch_up)
@@ -173,7 +173,7 @@ def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
     assert all(row["best_measured"] <= row["budget"] for row in measured)
     predictions = pd.read_csv(results / "predictions.csv").to_dict("records")
     assert len(predictions) >= 4
-    assert ("constant", "late") not in {(row["rate"], row["name"]) for row in predictions}
+    assert ("constant", "late") not in {(row["ending"], row["name"]) for row in predictions}
     told = pd.read_csv(results / "scores.csv").to_dict("records")
     flat = [row["ratio"] for row in told if row["predictor"] == "best_training"]
     assert flat == pytest.approx([1.0] * len(flat))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from bss.points.claims import untestable
+from bss.contests.claims import Question
 from notebooks import reading
 
 
@@ -72,7 +72,7 @@ def test_contenders_are_told_against_the_best_constant_of_each_ending():
     losses = {("constant 1", "decay"): [1.5, 1.6], ("late", "decay"): [1.49, 1.57]}
     losses |= {("constant 1", "cosine"): [1.7, 1.7]}
     rows = [
-        {"name": name, "rate": rate, "seed": seed, "eval_loss": loss, "test_loss": loss}
+        {"name": name, "ending": rate, "seed": seed, "eval_loss": loss, "test_loss": loss}
         | {"batch": "1", "tokens": 10, "steps": 5, "role": name.split()[0]}
         for (name, rate), some in losses.items()
         for seed, loss in enumerate(some)
@@ -85,8 +85,8 @@ def test_contenders_are_told_against_the_best_constant_of_each_ending():
 
 
 def test_verdicts_are_of_one_table():
-    late = untestable("late", "paper", "cosine", table="results/a/runs.csv", note="none ran")
-    fits = untestable("fits", "derived", "cosine", table="results/a/fit.json", note="none")
+    late = Question("late", "paper").untestable("cosine", "results/a/runs.csv", "none ran")
+    fits = Question("fits", "derived").untestable("cosine", "results/a/fit.json", "none")
     assert "late" in reading.verdicts([late, fits], "runs")
     assert "fits" not in reading.verdicts([late, fits], "runs")
     assert "late" not in reading.verdicts([late, fits], words="fits")

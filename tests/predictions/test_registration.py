@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from datetime import datetime
 
 import pytest
 
@@ -18,7 +19,7 @@ from bss.predictions.registration import (
     register,
 )
 from bss.sweeps.branching import branch
-from bss.sweeps.table import outcomes
+from bss.sweeps.table import origins, outcomes
 from bss.training.devices.mesh import make_mesh
 from bss.training.execution import Execution, describe
 from bss.training.record.status import RunStatus
@@ -55,6 +56,10 @@ def test_what_came_first_is_scored(lab, arguments, capsys):
 def test_a_table_is_scored_as_its_run_directories(lab, arguments, capsys, tmp_path):
     lab.train(lab.register(), lab.commit("predictions"))
     table = outcomes(lab.runs, lab.registration.runs)
+    told = origins(lab.runs, lab.registration.runs)
+    assert told[["run", "commit", "registration"]].equals(table[["run", "commit", "registration"]])
+    assert set(told["started"]) == {"not recorded"}  # these starts were made by hand
+    assert datetime.fromisoformat(describe(make_mesh(), Execution())["started"]).tzinfo is not None
     table.to_csv(tmp_path / "ended.csv", index=False)
     told = printed(capsys, *arguments)
     again = [*arguments[:3], str(tmp_path / "ended.csv"), *arguments[4:]]

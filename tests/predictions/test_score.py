@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.contests.effects import error_of_differences
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
-from bss.points.effects import error_of_differences
 from bss.predictions.registration import Prediction, Registration
 from bss.predictions.score import score
 

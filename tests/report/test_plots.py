@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 
 from bss import plots
 from bss.advice.of_table import PUBLISHED
+from bss.contests.contest import Contest
+from bss.contests.contrasts import Contrast
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.style import batch_axis, batch_styles, count_axis, law_styles, svg
-from bss.points.contrasts import Contrast
-from bss.points.standings import standings
 from bss.policies.follow_optimum import optimal_batch
 from bss.report.findings import short_answer
 from bss.report.results import read_results
@@ -241,7 +241,9 @@ def test_endings_are_slopes_from_the_best_constant(planted):
     table = planted.contenders(3)
     (ax,) = plots.endings_figure(table).axes
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["constant rate", "decayed"]
-    rows = {row.name: 0 if row.best else row.difference for row in standings(table, "constant")}
+    rows = {
+        row.name: 0 if row.best else row.difference for row in Contest(table).standings("constant")
+    }
     starts = {round(heights[0], 6) for line in ax.lines if len(heights := drawn(line)[1])}
     assert {round(1e3 * difference, 6) for difference in rows.values()} <= starts
     named = [text.get_text() for text in ax.texts]
@@ -253,8 +255,8 @@ def test_endings_are_slopes_from_the_best_constant(planted):
 
 def test_differences_are_paired_by_seed(planted):
     table = planted.contenders(3)
-    rows = {row.name: row for row in standings(table, "constant")}
-    losses = table[table["rate"] == "constant"].pivot(
+    rows = {row.name: row for row in Contest(table).standings("constant")}
+    losses = table[table["ending"] == "constant"].pivot(
         index="seed", columns="name", values="test_loss"
     )
     paired = (losses["derived schedule"] - losses["constant 4"]).to_numpy()
@@ -264,7 +266,7 @@ def test_differences_are_paired_by_seed(planted):
         4.302653 * paired.std(ddof=1) / 3**0.5
     )  # Student's t, 2 degrees, 95%, the larger of two p
     assert rows["derived schedule"].error == pytest.approx(half, rel=0.7)
-    assert standings(planted.contenders(1), "decay")[0].error is None
+    assert Contest(planted.contenders(1)).standings("decay")[0].error is None
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_differences_are_paired_by_seed(planted):
     ],
 )
 def test_a_verdict_needs_both_tests(planted, estimate, half, p, pooled, verdict):
-    row = next(row for row in standings(planted.contenders(3), "constant") if not row.best)
+    row = next(row for row in Contest(planted.contenders(3)).standings("constant") if not row.best)
     effect = Contrast(estimate, estimate - half, estimate + half, 0.95, 3, p, p, pooled, pooled)
     assert dataclasses.replace(row, effect=effect).verdict == verdict
 
@@ -287,7 +289,10 @@ def test_a_verdict_needs_both_tests(planted, estimate, half, p, pooled, verdict)
 def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
     table = planted.contenders()
     table.loc[3, "test_loss"] = np.nan
-    assert standings(table, "constant")[0].loss == standings(table, "constant")[0].eval_loss
+    assert (
+        Contest(table).standings("constant")[0].loss
+        == Contest(table).standings("constant")[0].eval_loss
+    )
     label = plots.contenders_figure(table).axes[0].get_xlabel()
     assert label == "final held-out loss (nats per token)"
 

@@ -166,7 +166,7 @@ def test_other_tables_grouped_fits_and_pictures_are_shown_too(planted, results, 
 
 def test_every_ending_has_its_words(planted, tmp_path):
     table = planted.contenders()
-    again = table[table["rate"] == "decay"].assign(rate="cosine")
+    again = table[table["ending"] == "decay"].assign(ending="cosine")
     planted.write(tmp_path)
     pd.concat([table, again]).to_csv(tmp_path / "contenders.csv", index=False)
     for drawn in ("runs.parquet", "points.csv", "fits.json"):
@@ -187,8 +187,8 @@ def changed(column, value):
         (lambda table: table.drop(columns="steps"), "lacks columns steps"),
         (lambda table: table.head(0), "lacks rows"),
         (
-            changed("rate", "linear"),
-            "rate 'linear' is unknown; write constant or averaged or decay or cosine",
+            changed("ending", "linear"),
+            "ending 'linear' is unknown; write constant or averaged or decay or cosine",
         ),
         (changed("role", "best"), "role 'best' is unknown"),
         (changed("test_loss", "low"), "test_loss holds text that is no number"),
@@ -214,7 +214,7 @@ def test_schedules_that_failed_leave_a_page(results, tmp_path):
     for file in ("experiment.json", "schedule.json"):
         (tmp_path / file).write_bytes((results / file).read_bytes())
     table = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
-    kept = table[(table["role"] == "constant") & (table["rate"] == "constant")]
+    kept = table[(table["role"] == "constant") & (table["ending"] == "constant")]
     kept.assign(test_loss=np.nan).to_csv(tmp_path / "contenders.csv", index=False)
     write_report(tmp_path, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from bss.contests.contrasts import Effect
+from bss.contests.scatter import Scatter, scaled, shared, summed
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
-from bss.points.contrasts import Effect
-from bss.points.scatter import Scatter, scaled, shared, summed
 
 LAW_PARAMETERS = 2
 

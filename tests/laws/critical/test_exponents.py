@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
+from bss.contests.scatter import Scatter
 from bss.laws.critical.judged import by_values, exponent, over_groups, residuals
 from bss.laws.fitting.power import fit_power
-from bss.points.scatter import Scatter
 from tests.laws.golden import assert_golden, numbers
 
 X = np.array([1.0, 2, 4, 8, 16])

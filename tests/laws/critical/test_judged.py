@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.contests.contrasts import judge
 from bss.laws import fit_critical
 from bss.laws.critical.judged import (
     hump,
@@ -15,7 +16,6 @@ from bss.laws.critical.judged import (
     step_noise,
 )
 from bss.laws.fitting.estimate import Options
-from bss.points.contrasts import judge
 from tests.laws.critical.test_fit import planted
 
 QUICK = Options(resamples=50, level=0.95)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bss import values
+from bss.contests.scatter import Scatter
 from bss.errors import InputError
 from bss.laws.critical import judged
 from bss.laws.critical.curves import StepsCurve, steps_curves
@@ -25,7 +26,6 @@ from bss.laws.critical.shape import (
 )
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.estimate import Estimate, Options
-from bss.points.scatter import Scatter
 from tests.laws.critical.test_fit import planted
 from tests.laws.golden import assert_golden, numbers
 

@@ -1,6 +1,6 @@
 """Effects that are no means over seeds: slopes of lines, statistics of groups, computed values.
 
-Each comes with the two errors that `bss.points.contrasts.judge` asks for (derived here).
+Each comes with the two errors that `bss.contests.contrasts.judge` asks for (derived here).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.points.contrasts import Contrast, Effect, judge
-from bss.points.scatter import Scatter, summed
+from bss.contests.contrasts import Contrast, Effect, judge
+from bss.contests.scatter import Scatter, summed
 
 K = TypeVar("K", bound=Hashable)
 Line = tuple[np.ndarray, np.ndarray]
@@ -61,9 +61,9 @@ def slopes(lines: Mapping[K, Line]) -> dict[K, Effect]:
     squares, every = (sum(one[i] for one in fitted.values()) for i in (2, 3))
     measured = {}
     for key, (value, spread, own, freedom) in fitted.items():
-        parts = [(own, freedom), (squares, every)] if freedom else []
-        errors = [Scatter(rest / some / spread, some) for rest, some in parts]
-        measured[key] = Effect(value, freedom + 2, *errors)
+        errors = (Scatter(r / n / spread, n) for r, n in ((own, freedom), (squares, every)) if n)
+        one, pooled = (next(errors), next(errors)) if freedom else (None, None)
+        measured[key] = Effect(value, freedom + 2, one, pooled)
     return measured
 
 

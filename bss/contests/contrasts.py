@@ -9,14 +9,15 @@ contrasts of its family (derived here; Holm 1979, Levene 1960).
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from bss.points.scatter import Scatter, scaled, shared, summed
+from bss.contests.scatter import Scatter, scaled, shared, summed
 
 LEVEL = 0.95
 POWER = 0.8
@@ -73,10 +74,10 @@ class Contrast:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where both tests say after Holm that the difference is not zero, else 0."""
-        if self.p_adjusted is None or self.pooled_p_adjusted is None:
+        """1 or -1 where every test says after Holm that the difference is not zero, else 0."""
+        if self.p_adjusted is None:
             return 0
-        shown = max(self.p_adjusted, self.pooled_p_adjusted) < 1 - self.level
+        shown = max(self.p_adjusted, self.pooled_p_adjusted or 0.0) < 1 - self.level
         return int(np.sign(self.estimate)) if shown else 0
 
 
@@ -153,27 +154,46 @@ def measured_pairs(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[t
 
 def over_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, Contrast]:
     """A family of effects measured once a seed, their scatter pooled over those that agree."""
+    return judge(measured_seeds(values))
+
+
+def measured_seeds(values: Mapping[K, Sequence[float] | np.ndarray]) -> dict[K, Effect]:
+    """The same, before the family is judged."""
     arrays = {key: np.asarray(some, float) for key, some in values.items()}
     of_runs = shared({key: v - v.mean() for key, v in arrays.items() if len(v) > 1})
-    measured = {
+    return {
         key: _measured(v, scaled(of_runs.get(key), 1 / max(len(v), 1))) for key, v in arrays.items()
     }
-    return judge(measured)
 
 
-def judge(measured: Mapping[K, Effect]) -> dict[K, Contrast]:
-    """A family of effects, judged by both tests; what lacks an error is told, not judged."""
+def judge(
+    measured: Mapping[K, Effect],
+    *,
+    single: bool = False,
+    chosen_of: Mapping[K, int] = MappingProxyType({}),
+) -> dict[K, Contrast]:
+    """A family of effects, judged by both tests; what lacks an error is told, not judged.
+
+    Args:
+        measured: the family.
+        single: judged by the own error alone, as `bss.contests.moderated` makes it.
+        chosen_of: of how many such effects each is the surest, 1 by default; its p count as often.
+    """
+    if single:
+        measured = {key: replace(m, pooled=m.own) for key, m in measured.items()}
     tested = {key: (m, m.own, m.pooled) for key, m in measured.items() if m.own and m.pooled}
-    p = [_p(m.estimate, own) for m, own, _ in tested.values()]
-    pooled_p = [_p(m.estimate, pooled) for m, _, pooled in tested.values()]
+    times = {key: chosen_of.get(key, 1) for key in tested}
+    p = [_p(m.estimate, own, times[key]) for key, (m, own, _) in tested.items()]
+    pooled_p = [_p(m.estimate, pooled, times[key]) for key, (m, _, pooled) in tested.items()]
     judged = {key: Contrast(m.estimate, None, None, LEVEL, m.n) for key, m in measured.items()}
     tests = zip(tested.items(), p, holm(p), pooled_p, holm(pooled_p), strict=True)
     for (key, (m, own, pooled)), one, adjusted, by_pool, by_pool_adjusted in tests:
-        rank = adjusted / one if 0 < one < adjusted else 1.0
+        rank = times[key] * (adjusted / one if 0 < one < adjusted else 1.0)
         half = _quantile(1 - (1 - LEVEL) / (2 * rank), own)
         ends = m.estimate - half, m.estimate + half
         chances = one, float(adjusted), by_pool, float(by_pool_adjusted)
-        first = 1 - (1 - LEVEL) / (2 * len(tested))
+        chances = (*chances[:2], None, None) if single else chances
+        first = 1 - (1 - LEVEL) / (2 * len(tested) * times[key])
         least = max(_quantile(first, error) + _quantile(POWER, error) for error in (own, pooled))
         judged[key] = Contrast(m.estimate, *ends, LEVEL, m.n, *chances, least)
     return judged
@@ -192,11 +212,12 @@ def _difference(a: Scatter, b: Scatter, seeds: int) -> Scatter | None:
     return scaled(summed([a, b], one_pool=a == b), 1 / seeds) if seeds else None
 
 
-def _p(mean: float, error: Scatter) -> float:
+def _p(mean: float, error: Scatter, times: int = 1) -> float:
     """Two-sided p of a mean; 1 for none, 0 for a difference without scatter."""
     if error.variance <= 0:
         return float(mean == 0)
-    return float(2 * stdtr(error.freedom, -abs(mean) / math.sqrt(error.variance)))
+    one = float(2 * stdtr(error.freedom, -abs(mean) / math.sqrt(error.variance)))
+    return min(1.0, times * one)
 
 
 def _quantile(chance: float, error: Scatter) -> float:

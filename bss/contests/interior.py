@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ttest_rel
 
+from bss.contests.contrasts import LEVEL, holm
 from bss.errors import InputError
-from bss.points.contrasts import LEVEL, holm
 
 PlaceVerdict = Literal["interior", "edge", "undecided"]
 K = TypeVar("K", bound=Hashable)

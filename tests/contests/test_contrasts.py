@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bss.points.contrasts import contrasts, holm, over_seeds, scatters
-from bss.points.standings import against_best
+from bss.contests.contest import Contest
+from bss.contests.contrasts import Effect, contrasts, holm, judge, over_seeds, scatters
+from bss.contests.scatter import Scatter
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -17,7 +18,7 @@ def shape_of_es_wsd():
     """Of the committed study: by ending who contends, who of them grows, and the pooled scatter."""
     table = pd.read_csv(RESULTS / "es_wsd" / "contenders.csv")
     shape = []
-    for _, rows in table.groupby("rate", sort=False):
+    for _, rows in table.groupby("ending", sort=False):
         losses = rows.pivot_table(index="name", columns="seed", values="test_loss", sort=False)
         roles = rows.groupby("name", sort=False)["role"].first()
         grows = roles.isin(["schedule", "late"]).to_numpy()
@@ -35,12 +36,12 @@ def study(draw, shape, seeds, effect=0.0):
         table = {
             "name": np.repeat(names, seeds),
             "role": np.repeat(np.where(grows, "schedule", "constant"), seeds),
-            "rate": "decay",
+            "ending": "decay",
             "seed": np.tile(np.arange(seeds), len(names)),
             "test_loss": ends.ravel(),
             "eval_loss": (ends + 0.3 * sd * draw.normal(size=ends.shape)).ravel(),
         }
-        found.append(against_best(pd.DataFrame(table), "decay")[1])
+        found.append(Contest(pd.DataFrame(table)).against_best("decay")[1])
     return found
 
 
@@ -75,7 +76,7 @@ def test_a_planted_effect_is_shown_with_eight_seeds():
 def test_the_committed_runs_show_what_both_tests_show():
     table = pd.read_csv(RESULTS / "es_wsd" / "contenders.csv")
     found = {}
-    for rate, rows in table.groupby("rate", sort=False):
+    for rate, rows in table.groupby("ending", sort=False):
         losses = rows.pivot_table(index="name", columns="seed", values="test_loss", sort=False)
         grown = set(rows["name"][rows["role"].isin(["schedule", "late"])])
         found[rate] = contrasts(losses, [(name, "constant 1") for name in grown])
@@ -153,3 +154,11 @@ def test_smallest_effect_is_seen_in_eighty_percent():
 def test_holm_keeps_the_order_and_never_passes_one():
     assert holm([0.5, 0.9, 0.7]).tolist() == [1, 1, 1]
     assert holm([]).tolist() == []
+
+
+def test_the_surest_of_several_counts_as_often():
+    effect = Effect(0.03, 9, Scatter(0.01**2, 8), Scatter(0.01**2, 16))
+    alone, chosen = (judge({"it": effect}, chosen_of=times)["it"] for times in ({}, {"it": 2}))
+    assert alone.p and chosen.p == pytest.approx(2 * alone.p)
+    assert alone.low and chosen.low and chosen.low < alone.low
+    assert (chosen.sign, judge({"it": effect}, chosen_of={"it": 10})["it"].sign) == (1, 0)

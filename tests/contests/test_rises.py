@@ -2,7 +2,7 @@
 
 import pytest
 
-from bss.points.claims import rises
+from bss.contests.claims import rises
 from bss.points.crossings import Rise
 
 SURE = (2.0, 2.1, 1.9, 2.05)
@@ -24,13 +24,13 @@ FLAT = (0.0, 0.01, -0.01, 0.0)
 )
 def test_a_bound_shows_only_what_it_bounds(doublings, bound, verdict):
     growths = {"here": Rise(doublings, bound), "there": Rise((0.1, -0.1, 0.05, 0.02), "")}
-    made = rises(growths, source="secondary", table="points.csv")
+    made = rises(growths, "points.csv")
     assert made[0].verdict == verdict
     assert made[0].effect.n == len(doublings)
 
 
 def test_the_side_that_a_bound_leaves_open_has_no_end():
-    (one,) = rises({"here": Rise(SURE, "at least")}, source="secondary", table="points.csv")
+    (one,) = rises({"here": Rise(SURE, "at least")}, "points.csv")
     assert one.condition == "here, at least"
     assert one.effect.low is not None
     assert one.effect.low > 0

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bss.points.contrasts import Effect
-from bss.points.effects import apart
-from bss.points.scatter import Scatter, scaled, shared, summed
+from bss.contests.contrasts import Effect
+from bss.contests.effects import apart
+from bss.contests.scatter import Scatter, scaled, shared, summed
 
 
 def test_residuals_that_agree_are_pooled_and_a_wild_group_is_not():

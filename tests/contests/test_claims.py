@@ -2,25 +2,19 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from bss.points.claims import (
-    Claim,
-    bounded,
-    claim,
-    effect_text,
-    markdown,
-    summary,
-    untestable,
-)
-from bss.points.contrasts import Contrast, judge, over_seeds
-from bss.points.effects import exact
+from bss.contests.claims import Claim, Question, check_once, effect_text, judged, markdown, summary
+from bss.contests.contrasts import Contrast, Effect, judge, over_seeds
+from bss.contests.effects import exact
+from bss.contests.scatter import Scatter
+from bss.errors import InputError
 from bss.values import from_dict, to_dict
 
 TABLE = "es_wsd/contenders.csv"
+GROWS, ENDS = Question("It grows", "paper", 1), Question("It ends", "paper")
 
 
 def found(mean, seeds=6, sd=0.01):
@@ -40,44 +34,33 @@ def found(mean, seeds=6, sd=0.01):
     ],
 )
 def test_verdicts(mean, sign, matters, verdict):
-    made = claim(
-        "It grows",
-        "paper",
-        "here",
-        found(mean),
-        sign=sign,
-        matters=matters,
-        unit="nats",
-        table=TABLE,
-    )
-    assert made.verdict == verdict
+    asked = Question("It grows", "paper", sign, matters=matters)
+    assert asked.claim("here", found(mean), TABLE).verdict == verdict
 
 
 def test_one_seed_is_not_testable():
     contrast = over_seeds({"it": [0.1]})["it"]
-    made = claim("It grows", "paper", "here", contrast, sign=1, unit="nats", table=TABLE)
+    made = GROWS.claim("here", contrast, TABLE)
     assert (made.verdict, made.effect.n) == ("not testable here", 1)
 
 
 def test_reads_back_from_json():
-    made = claim(
-        "It grows", "secondary", "here", found(0.05), sign=1, note="so", unit="nats", table=TABLE
-    )
+    made = GROWS.claim("here", found(0.05), TABLE, "so", runs="a1")
     entry = json.loads(json.dumps(to_dict(made)))
     assert set(entry["interval"]) == {"low", "high", "level"}
     assert {"estimate", "n", "p", "p_adjusted", "verdict"} <= set(entry)
     assert from_dict(Claim, entry, strict=False) == made
-    nothing = to_dict(untestable("It ends", "paper", "here", note="no runs", table=TABLE))
+    nothing = to_dict(ENDS.untestable("here", TABLE, "no runs"))
     assert nothing["estimate"] is None
     assert to_dict(from_dict(Claim, dict(nothing), strict=False)) == nothing
 
 
 def test_table_has_a_row_a_statement():
     made = [
-        claim("It grows", "paper", when, found(mean), sign=1, unit="nats", table=TABLE)
+        GROWS.claim(when, found(mean), TABLE)
         for when, mean in [("stable", 0.05), ("decayed", -0.05), ("averaged", 0.04)]
     ]
-    nothing = untestable("It ends", "paper", "here", note="no runs", table=TABLE)
+    nothing = ENDS.untestable("here", TABLE, "no runs")
     header, _, first, second = markdown([*made, nothing]).splitlines()
     assert header.count("|") == first.count("|") == second.count("|")
     assert "**shown**: stable (+0.0500, +0.0395 to +0.0605 nats); averaged" in first
@@ -87,7 +70,7 @@ def test_table_has_a_row_a_statement():
 
 def test_what_has_no_chance_is_told_without_an_interval():
     effect = judge({"one": exact(-0.25)})["one"]
-    one = claim("it falls", "derived", "computed", effect, sign=-1, unit="nats", table="a.csv")
+    one = Question("it falls", "derived").claim("computed", effect, "a.csv")
     assert one.verdict == "shown"
     assert effect_text(one) == " (−0.250 nats)"
 
@@ -100,15 +83,12 @@ def test_equality_is_shown_only_where_an_effect_that_matters_would_have_been(
     mean, matters, verdict
 ):
     effect = found(mean)
-    rest = {"sign": 0, "unit": "nats", "table": TABLE, "matters": matters}
-    assert claim("as good", "derived", "here", effect, **rest).verdict == verdict
+    alike = Question("as good", "derived", 0, matters=matters)
+    assert alike.claim("here", effect, TABLE).verdict == verdict
 
 
 def contrast(estimate, low, high, p: float | None = 0.01, smallest: float | None = 0.01):
     return Contrast(estimate, low, high, 0.95, 6, p, p, p, p, smallest)
-
-
-SAID: Any = {"unit": "nats", "table": TABLE}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +105,7 @@ SAID: Any = {"unit": "nats", "table": TABLE}
     ],
 )
 def test_equality_needs_both_ends_and_the_smallest_effect(effect, matters, verdict):
-    made = claim("as good", "derived", "here", effect, sign=0, matters=matters, **SAID)
+    made = Question("as good", "derived", 0, matters=matters).claim("here", effect, TABLE)
     assert (made.verdict, made.effect, made.note) == (verdict, effect, "")
 
 
@@ -141,7 +121,8 @@ def test_equality_needs_both_ends_and_the_smallest_effect(effect, matters, verdi
     ],
 )
 def test_an_effect_that_matters_is_excluded_by_both_ends(effect, verdict):
-    assert claim("It", "paper", "", effect, sign=1, matters=0.03, **SAID).verdict == verdict
+    asked = Question("It", "paper", 1, matters=0.03)
+    assert asked.claim("", effect, TABLE).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -156,19 +137,18 @@ def test_an_effect_that_matters_is_excluded_by_both_ends(effect, verdict):
     ],
 )
 def test_a_bound_opens_its_side(bound, mean, verdict, low, high):
-    one = claim("It grows", "paper", "here", found(mean), sign=1, **SAID)
-    made = bounded(one, bound)
+    made = GROWS.claim("here", found(mean), TABLE, bound=bound)
     assert made.verdict == verdict
     assert (made.effect.low is not None, made.effect.high is not None) == (low, high)
 
 
 def test_verdicts_are_counted_and_the_ends_told():
-    made = [claim("It", "paper", "", found(m), sign=1, **SAID) for m in (0.05, -0.2, 0.04, 0.0)]
-    counts, effects = summary([*made, untestable("It", "paper", "", table=TABLE, note="no runs")])
+    made = [GROWS.claim("", found(m), TABLE) for m in (0.05, -0.2, 0.04, 0.0)]
+    counts, effects = summary([*made, ENDS.untestable("", TABLE, "no runs")])
     assert counts == "shown 2, opposite shown 1, undecided 1, not testable here 1"
     assert effects == "−0.200, −0.210 to −0.190 nats<br>+0.0500, +0.0395 to +0.0605 nats"
     assert summary(made[:1])[1] == "+0.0500, +0.0395 to +0.0605 nats"
-    assert summary([untestable("It", "paper", "", table=TABLE, note="no runs")])[1] == ""
+    assert summary([ENDS.untestable("", TABLE, "no runs")])[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -182,11 +162,35 @@ def test_verdicts_are_counted_and_the_ends_told():
     ],
 )
 def test_numbers_have_three_digits_or_so(value, text):
-    one = claim("It", "paper", "", contrast(value, None, 1.0), sign=1, **SAID)
+    one = GROWS.claim("", contrast(value, None, 1.0), TABLE)
     assert effect_text(one) == f" ({text} nats)"
 
 
 def test_what_was_not_measured_tells_its_note():
-    nothing = untestable("It", "paper", "here", table=TABLE, note="no runs", n=3)
+    nothing = ENDS.untestable("here", TABLE, "no runs", 3)
     assert (effect_text(nothing), nothing.effect.n, nothing.effect.level) == (" (no runs)", 3, 0.95)
     assert effect_text(replace(nothing, note="")) == ""
+
+
+def test_a_family_is_judged_together_and_its_bounds_are_kept():
+    def apart(mean):
+        return Effect(mean, 9, Scatter(0.01**2, 8), Scatter(0.01**2, 16))
+
+    first = GROWS.asked("one", apart(0.03), TABLE, "so")
+    one, other = judged([first, replace(GROWS.asked("two", apart(-0.03), TABLE), bound="at least")])
+    assert one.effect.p
+    assert one.effect.p_adjusted == pytest.approx(2 * one.effect.p)
+    assert (one.verdict, one.note, one.question) == ("shown", "so", GROWS)
+    assert (other.verdict, other.effect.high) == ("undecided", None)
+
+
+def test_a_question_asked_twice_of_the_same_runs_is_refused():
+    one = GROWS.claim("here", found(0.05), TABLE, runs="a1")
+    check_once(
+        [one, replace(one, condition="there", runs="b2"), ENDS.claim("here", one.effect, "")]
+    )
+    twice = replace(one, condition="4 → 32", table="late_switch/contenders.csv")
+    with pytest.raises(InputError, match=r"late_switch/contenders.csv: .It grows., 4 → 32, is"):
+        check_once([one, twice])
+    with pytest.raises(InputError, match="leave one out"):
+        check_once([one, replace(one, runs="")])

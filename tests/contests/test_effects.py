@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from bss.points.contrasts import Effect, judge
-from bss.points.effects import (
+from bss.contests.contrasts import Effect, judge
+from bss.contests.effects import (
     beyond,
     by_groups,
     error_of_differences,
@@ -15,7 +15,7 @@ from bss.points.effects import (
     slopes,
     weakest,
 )
-from bss.points.scatter import Scatter
+from bss.contests.scatter import Scatter
 
 
 def test_a_slope_has_the_error_of_a_regression():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.points.equal_steps import gaps_at_equal_steps, mean_curve
+from bss.contests.equal_steps import gaps_at_equal_steps, mean_curve
 
 
 def runs(steps, batches, above=0.0, seeds=(0, 1)):

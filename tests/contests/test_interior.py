@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from bss.contests.interior import positions
 from bss.errors import InputError
-from bss.points.interior import positions
 
 BATCHES = [1, 2, 4, 8, 16, 32]
 INSIDE = [0.014, 0.0, 0.004, 0.03, 0.1, 0.2]

@@ -1,0 +1,1 @@
+"""Who competes, at equal tokens or equal steps, and who wins: contests, tests, claims."""
