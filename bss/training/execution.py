@@ -1,5 +1,6 @@
 """Where and how a run is executed: nothing here changes what is computed, up to rounding."""
 
+import datetime
 import platform
 import re
 import timeit
@@ -23,7 +24,7 @@ from bss.training.running.bucketing import Ladder
 
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]+:/")  # one slash is left where it was made a path
 
-NOT_COMPUTED = ("commit", "registration", "mates")
+NOT_COMPUTED = ("commit", "started", "registration", "mates")
 """What execution.json records beside that on which the numbers hang."""
 
 
@@ -165,6 +166,7 @@ def describe(
         "cores": cores(),
         "machine": platform.machine(),
         "commit": commit(),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **registered,
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
