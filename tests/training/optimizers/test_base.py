@@ -34,6 +34,8 @@ def test_the_ends_of_ranges_are_taken():
     assert (ends.beta1, ends.beta2, ends.clip) == (0, 0, 0)
     with pytest.raises(InputError, match="schedule_free divides by it"):
         ScheduleFree(beta1=0.0)
+    with pytest.raises(InputError, match=r"beta1_half_life is 7; schedule_free .* leave it out"):
+        ScheduleFree(beta1_half_life=7)
     for rate in (0.0, math.inf):
         with pytest.raises(InputError, match="adam_lr"):
             Muon(adam_lr=rate)
