@@ -103,7 +103,7 @@ SIZES = {
     },
     "long": {
         "title": "beta1 with four times the tokens",
-        "arms": arms((8, 32), BETAS[1:4]),
+        "arms": [arm | {"judged": ()} for arm in arms((8, 32), BETAS[1:4])],
         "forks": [],
         "seeds": tuple(range(5, 10)),
         "setup.schedule.tokens": 2_000_000,

@@ -38,9 +38,8 @@ def experiment(study: Study) -> None:
     results = Results(study)
     base, execution = base_run(study.setup)
     if study.registration:
-        file = Path(study.registration)
-        check_first(file, outcomes(Path(study.setup.engine.runs), ()))
-        execution = replace(execution, registration=digest(file))
+        check_first(study.file, outcomes(Path(study.setup.engine.runs), ()))
+        execution = replace(execution, registration=digest(study.file))
     with Trainer(study.open_engine(), execution, study.kept) as trainer:
         rates = choose(study, base, trainer)
         for at in range(0, len(study.seeds), study.together):

@@ -27,7 +27,7 @@ def tables(runs: Path, ids: Collection[str] | None = None) -> dict[str, pd.DataF
 
     Returns:
         finals.csv: a row a run: run, parent, seed, batch, beta1, beta2 (empty for a half-life),
-        peak_lr, ending, started (UTC, the first time), tokens, steps, status, commit and
+        peak_lr, stop, ending, started (UTC, the first time), tokens, steps, status, commit and
         registration (of every start), and losses in nats with their standard errors over sequences.
         curves.parquet: the run table of those at constant rate that finished.
     """
@@ -50,7 +50,8 @@ def tables(runs: Path, ids: Collection[str] | None = None) -> dict[str, pd.DataF
     finals = pd.DataFrame(rows)
     known = ["run", "status", "commit", "registration"]
     finals = finals.merge(outcomes(runs, [*finals["run"]])[known], on="run")
-    return {"finals.csv": finals, "curves.parquet": run_table(runs, stable)}
+    curves = {"curves.parquet": run_table(runs, stable)} if stable else {}
+    return {"finals.csv": finals, **curves}
 
 
 def _row(run: RunConfig) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def _row(run: RunConfig) -> dict[str, Any]:
         "beta1": optimizer.beta1,
         "beta2": None if optimizer.beta2_half_life else optimizer.beta2,
         "peak_lr": optimizer.lr,
+        "stop": run.schedule.tokens,
         "ending": "decay" if run.schedule.decay else "constant",
     }
 
