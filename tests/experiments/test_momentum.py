@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from dataclasses import replace
 
 import pandas as pd
@@ -14,6 +15,7 @@ from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
 from experiments.momentum.__main__ import experiment, judged
+from experiments.momentum.cuts import equal_cut, equal_cuts
 from experiments.momentum.statements import BATCHES, BETAS, KEPT, LONG, MIDDLE, SHORT, statements
 from experiments.momentum.study import Study
 
@@ -148,3 +150,35 @@ def test_the_smoke_size_end_to_end(tmp_path, corpora):
     best = tried.loc[tried.groupby(["batch", "beta1"])["eval_loss"].idxmin()]
     judged = finals[(finals["seed"] == 5) & finals["batch"].isin(["2", "4"])]
     assert len(judged.merge(best, on=["batch", "beta1", "peak_lr"])) == len(judged) == 8
+
+
+def test_the_cut_that_a_batch_change_equals_on_planted_curves():
+    def curve(seed, batch, rate, beta1, stop, loss):
+        tokens = [700_000, 1_000_000, stop] if stop > 1_000_000 else [700_000, 1_000_000]
+        losses = [2.0, loss, loss - 0.1][: len(tokens)]
+        told = {"seed": seed, "schedule.batch": batch, "peak_lr": rate, "optimizer.beta1": beta1}
+        columns = {"tokens": tokens, "eval_loss": losses}
+        return pd.DataFrame(columns).assign(**told, **{"optimizer.beta2": 0.95})
+
+    curves = pd.concat(
+        curve(seed, batch, rate, beta1, stop, loss + 0.01 * seed)
+        for seed in (5, 6)
+        for batch, rate, beta1, stop, loss in (
+            ("4", 4e-3, 0.9, 1_000_000, 1.9),
+            ("4", 2e-3, 0.9, 1_300_000, 1.8),
+            ("4", 1e-3, 0.9, 1_900_000, 1.7),
+            ("0:4 700160:16", 4e-3, 0.9, 1_900_000, 1.75),
+            ("0:4 700160:16", 4e-3, 0.6561, 1_900_000, 1.85),
+        )
+    )
+    rows = equal_cuts(curves).to_dict("list")
+    wanted = {0.9: (2**1.5, 2**1.5), 0.6561: (2**0.5, 2**0.75)}  # at the end 1.9, 1.7 and 1.6
+    assert sorted(rows["seed"]) == [5, 5, 6, 6]
+    for beta1, *cuts in zip(rows["beta1"], rows["at_tokens"], rows["at_sums"], strict=True):
+        assert cuts == pytest.approx(wanted[beta1])
+
+
+def test_a_cut_beyond_those_tried_is_drawn_on_and_one_the_other_way_is_none():
+    assert equal_cut([2.0, 1.9, 1.8], 1.7) == pytest.approx(8)
+    assert math.isnan(equal_cut([2.0, 1.9, 1.8], 2.1))
+    assert equal_cut([2.0, 1.9, 1.95], 1.93) == pytest.approx(2**0.7)
