@@ -120,6 +120,7 @@ LINES = [
     (RULES + " --rule kaplam", "did you mean 'kaplan'"),
     (RULES + " --ramp llama", "llama"),
     (RULES + " --to 512K", "--batch-tokens"),
+    (RULES + " --batch-tokens 1K --beta1 1 --to 2K", "beta1: 1.0 given; write 0 <= beta1 < 1"),
     (RULES.replace("85M", "85m parameters"), "unrecognized"),
     (RULES.replace("85M", "-5"), "--params"),
     (RULES.replace("2.5B", "2,5B"), "--tokens"),
