@@ -21,6 +21,7 @@ from bss.training.running.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
 OWN_DIVISORS = Ladder()
+MOMENTS = {"beta1": "first", "beta2": "second"}
 EXPORT_CHOICES = f"{', '.join(EXPORTS)}, or module:ATTRIBUTE"
 
 
@@ -41,8 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(LR_RULES)}, a power, module:ATTRIBUTE, or from:FIT of a table whose rates vary"
     )
     add("--lr-coupling", default="none", help=text)
-    add("--beta2", type=float, help="of Adam's second moment, per step")
-    add("--beta2-half-life", help="of Adam's second moment, in tokens; in place of --beta2")
+    for name, moment in MOMENTS.items():
+        add(f"--{name}", type=float, help=f"of Adam's {moment} moment, per step")
+        half_life = "its half-life, in tokens or a percentage of the budget"
+        add(f"--{name}-half-life", help=f"in place of --{name}: {half_life}")
     add("--weight-decay", type=float, help="decoupled, of a step")
     add_export_arguments(parser)
     add_output_arguments(parser, run, plot=True)
@@ -108,15 +111,11 @@ def resolve_options(options: argparse.Namespace) -> Plan:
         raise InputError(f"--{name}: --rate {options.rate} has none; leave it out")
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
-    given = options.beta2_half_life
-    if given and options.beta2 is not None:
-        raise InputError("--beta2: per step, or --beta2-half-life in tokens; leave one of them out")
     coupling = Coupling(
         lr=fitted_coupling(options.lr_coupling),
         reference_batch=schedule.batch.batches[0],
         weight_decay=options.weight_decay,
-        beta2=options.beta2,
-        beta2_half_life=given and parse_tokens(given, field="--beta2-half-life"),
+        **_betas(options, tokens),
     )
     rate = schedule.learning_rate(options.lr)
     return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
@@ -137,6 +136,18 @@ def fitted_coupling(rule: str) -> str:
         raise InputError(f"--lr-coupling {rule}: {why}; name a rule, as sqrt")
     print(f"rate ∝ B^{estimate(power)}, {power.level:.0%} interval: {rule}", file=sys.stderr)
     return f"{power.value:.4g}"
+
+
+def _betas(options: argparse.Namespace, tokens: int) -> dict[str, Any]:
+    """The coupling's betas, each per step or as a half-life."""
+    given: dict[str, Any] = {}
+    for name in MOMENTS:
+        option, text = f"--{name}-half-life", getattr(options, f"{name}_half_life")
+        given[name] = getattr(options, name)
+        if text and given[name] is not None:
+            raise InputError(f"--{name}: per step, or {option} in tokens; leave one of them out")
+        given[f"{name}_half_life"] = text and parse_tokens(text, field=option, total=tokens)
+    return given
 
 
 def warn_of(plan: Plan, *, second_moment: bool = True) -> None:

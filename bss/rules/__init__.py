@@ -17,6 +17,7 @@ from bss.rules.linear import LINEAR
 from bss.rules.marin import MARIN
 from bss.rules.mccandlish import MCCANDLISH, NOISE_SCALE
 from bss.rules.minicpm import MINICPM
+from bss.rules.momentum import MOMENTUM
 from bss.rules.nanochat import NANOCHAT, NANOCHAT_SCALING
 from bss.rules.power_lines import POWER_LINES, POWER_LINES_CRITICAL, POWER_LINES_DECAY
 from bss.rules.rule import Answer, Change, Rule, Scaling, answer
@@ -67,6 +68,7 @@ SCALINGS: Registry[Scaling] = Registry(
         "surge": SURGE,
         "sde": SDE,
         "half-life": HALF_LIFE,
+        "momentum": MOMENTUM,
         "timescale": TIMESCALE,
         "filatov": FILATOV,
         "nanochat": NANOCHAT_SCALING,

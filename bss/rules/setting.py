@@ -62,6 +62,9 @@ class Hyperparameters:
         beta1, beta2: decay of Adam's moments, per step.
         epsilon: Adam's.
         weight_decay: decoupled, so that a step shrinks a weight by lr · weight_decay.
+
+    Raises:
+        InputError: on construction, if a beta is not in [0, 1).
     """
 
     batch_tokens: float | None = None
@@ -70,6 +73,11 @@ class Hyperparameters:
     beta2: float | None = None
     epsilon: float | None = None
     weight_decay: float | None = None
+
+    def __post_init__(self):
+        for name in ("beta1", "beta2"):
+            beta = getattr(self, name) or 0.0
+            check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
 
     def times(self, **factors: float) -> "Hyperparameters":
         """The same, with those of these names that are told multiplied."""

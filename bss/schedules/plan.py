@@ -203,6 +203,9 @@ def resolve(
     check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
     check(start >= 0 and tokens >= 1, "tokens", f"from {start} to {tokens}", "a positive budget")
     coupling = coupling or Coupling()
+    least = min(schedule.batches) * seq_len  # at a larger batch a shorter one may be what is meant
+    half_life = coupling.beta1_half_life or least
+    check(half_life >= least, "beta1_half_life", half_life, f"a step's {least:,} tokens or more")
     segments: list[Segment] = []
     for position, batch, steps in _stretches(schedule, tokens, seq_len, start):
         end = position + steps * batch * seq_len

@@ -221,6 +221,7 @@ class RunConfig:
                 weight_decay=o.weight_decay,
                 weight_decay_rule=s.weight_decay_coupling,
                 beta1=o.beta1,
+                beta1_half_life=o.beta1_half_life or None,
                 beta2=o.beta2,
                 beta2_half_life=o.beta2_half_life or None,
             ),

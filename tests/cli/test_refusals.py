@@ -76,6 +76,7 @@ OF_CONFIGS = {
 }
 
 PLAN = "plan --tokens 10M --seq-len 128 --batch 0:8 --lr 4e-3"
+TWO = PLAN.replace("0:8", "'0:8 1M:16'")
 RULES = "rules --params 85M --tokens 2.5B --seq-len 1024"
 ADVISE = "advise --params 85M --tokens 2.5B --seq-len 1024"
 RISK = "theory risk --source .3 --capacity 4 --data 2^10 --batch 2"
@@ -106,6 +107,10 @@ LINES = [
     (PLAN + " --approximate", "name the trainer by --export"),
     (PLAN + " --beta2 1.5", "beta2"),
     (PLAN + " --beta2 nan", "beta2"),
+    (PLAN + " --beta1 1", r"beta1: 1.0 given; write 0 <= beta1 < 1"),
+    (PLAN + " --beta1 .9 --beta1-half-life 1M", "leave one of them out"),
+    (PLAN + " --beta1-half-life 1023", "beta1_half_life: 1023 given; write a step's 1,024 tokens"),
+    (TWO + " --beta1-half-life .1% --export megatron", "change beta1 .* it stays 0.93"),
     (PLAN + " --beta2 .9 --beta2-half-life 1M", "leave one of them out"),
     (PLAN + " --weight-decay -1", "weight_decay"),
     (PLAN + " --weight-decay 10%", "--weight-decay"),
@@ -115,6 +120,7 @@ LINES = [
     (RULES + " --rule kaplam", "did you mean 'kaplan'"),
     (RULES + " --ramp llama", "llama"),
     (RULES + " --to 512K", "--batch-tokens"),
+    (RULES + " --batch-tokens 1K --beta1 1 --to 2K", "beta1: 1.0 given; write 0 <= beta1 < 1"),
     (RULES.replace("85M", "85m parameters"), "unrecognized"),
     (RULES.replace("85M", "-5"), "--params"),
     (RULES.replace("2.5B", "2,5B"), "--tokens"),

@@ -164,6 +164,12 @@ def test_beta2_of_batch_512_at_batch_1():
     assert scaled("half-life", 1 / 512, beta2=0.95).beta2 == pytest.approx(0.9999, abs=5e-6)
 
 
+def test_beta1_of_batch_4_at_batch_32_and_over_eight_times_the_tokens():
+    start = Hyperparameters(256, beta1=0.9)
+    assert SCALINGS["momentum"](start, Change(2048)).beta1 == pytest.approx(0.430, abs=5e-4)
+    assert SCALINGS["momentum"](start, Change(2048, horizon=8)).beta1 == pytest.approx(0.9)
+
+
 def test_filatovs_rate_along_its_best_batch_falls_as_its_equation_says():
     start = Hyperparameters(2**18, 1e-3)
     told = SCALINGS["filatov"](start, Change(2**18 * 64**0.45, horizon=64))

@@ -152,6 +152,16 @@ def test_coupling_reaches_the_step():
     assert resolve(plan.schedule, 100_000, 128, coupling=coupling).segments[1].lr_end == 2.0
 
 
+def test_a_first_moment_keeps_a_step_of_the_smallest_batch_or_more():
+    schedule, coupling = BatchSchedule.parse("0:8 8K:32"), Coupling(beta1_half_life=1024)
+    for start in (0, 8_192):  # a branch of the large batch alone is the plan's too
+        plan = resolve(schedule, 100_000, 128, coupling=coupling, start=start)
+        assert plan.at(plan.steps - 1).settings.beta1 == 2**-4
+    says = "beta1_half_life: 7 given; write a step's 1,024 tokens or more"
+    with pytest.raises(InputError, match=says):
+        resolve(schedule, 100_000, 128, coupling=Coupling(beta1_half_life=7))
+
+
 PLAN = resolve(BatchSchedule.constant(8), 10_000, 128)
 
 

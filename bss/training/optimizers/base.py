@@ -45,7 +45,8 @@ class Optimizer(Chosen):
 
     Attributes:
         lr: peak learning rate.
-        beta1: first-moment decay per step (momentum for SGD).
+        beta1: first-moment decay per step (momentum for SGD); unused where its half-life is set.
+        beta1_half_life: half-life of the first moment in tokens; 0 keeps `beta1` per step.
         beta2: second-moment decay per step; unused where `beta2_half_life` is set.
         beta2_half_life: half-life of the second moment in tokens; 0 keeps `beta2` per step.
         eps: Adam's epsilon.
@@ -57,10 +58,13 @@ class Optimizer(Chosen):
 
     key: ClassVar[str] = "name"
     second_moment: ClassVar[bool] = True
-    traced: ClassVar[tuple[str, ...]] = ("lr", "beta1", "beta2", "beta2_half_life", "weight_decay")
+    traced: ClassVar[tuple[str, ...]] = (
+        *("lr", "beta1", "beta1_half_life", "beta2", "beta2_half_life", "weight_decay"),
+    )
 
     lr: float = 4e-3
     beta1: float = 0.9
+    beta1_half_life: int = 0
     beta2: float = 0.95
     beta2_half_life: int = 0
     eps: float = 1e-8
@@ -84,7 +88,8 @@ class Optimizer(Chosen):
         The half-life is none of them where there is no second moment: committed runs are named
         with it.
         """
-        return ("beta2",) if self.beta2_half_life or not self.second_moment else ()
+        idle = ("beta2",) if self.beta2_half_life or not self.second_moment else ()
+        return idle + ("beta1",) * bool(self.beta1_half_life)
 
     @classmethod
     def choices(cls) -> Registry[Any]:

@@ -22,6 +22,11 @@ class ScheduleFree(Optimizer):
         super().__post_init__()
         if self.beta1 == 0:
             raise InputError("optimizer.beta1 is 0; schedule_free divides by it, so raise it")
+        if self.beta1_half_life:
+            raise InputError(
+                f"optimizer.beta1_half_life is {self.beta1_half_life}; schedule_free averages with "
+                "one beta1 throughout, so leave it out"
+            )
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """Adam's without a first moment; see `Optimizer`."""

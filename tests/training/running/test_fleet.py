@@ -128,7 +128,9 @@ def test_an_engine_trains_trunks_and_branches_side_by_side(tiny_run, tiny_execut
 def test_who_can_be_in_a_fleet(tiny_run, tiny_execution):
     one, *others = (fleet_key(run, tiny_execution) for run in members(tiny_run))
     assert one == others[0] == others[2]
-    coupled = overlay(members(tiny_run)[0], {"optimizer.beta2_half_life": 700})
+    coupled = overlay(
+        members(tiny_run)[0], {"optimizer.beta1_half_life": 300, "optimizer.beta2_half_life": 700}
+    )
     assert fleet_key(coupled, tiny_execution) == one
     for changes in (
         {"schedule.batch": "2"},

@@ -1,0 +1,1 @@
+"""What decides the large batch: Adam's beta1."""

@@ -1,0 +1,184 @@
+"""What decides the large batch: registered contrasts on planted losses, the parts end to end."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.files import read_json
+from bss.predictions.ancestry import check_first
+from bss.sweeps.setup import planned_run
+from bss.values import from_dict
+from configs.momentum import SIZES, get_config
+from experiments.momentum.__main__ import experiment, judged
+from experiments.momentum.cuts import equal_cut, equal_cuts
+from experiments.momentum.statements import BATCHES, BETAS, KEPT, LONG, MIDDLE, SHORT, statements
+from experiments.momentum.study import Study
+
+EXCESS = {1: 0.02, 2: 0.0, 4: 0.01, 8: 0.05, 16: 0.15, 32: 0.35}
+OWN = {1: 0.9, 2: 0.9, 4: 0.7, 8: 0.8, 16: 0.7, 32: 0.6}
+
+
+def study_of(size: str) -> Study:
+    return from_dict(Study, json.loads(get_config(size).to_json_best_effort()))
+
+
+def planted(batch: int, beta1: float, rate: float) -> float:
+    """At .9 the excess; at its own beta1 a quarter of it, and -.02 at batch 4; else .5 more."""
+    loss = EXCESS[batch] if beta1 == KEPT else EXCESS[batch] + 0.5
+    if beta1 == OWN[batch] != KEPT:
+        loss = -0.02 if batch == 4 else EXCESS[batch] / 4
+    return 1.7 + loss + 0.1 * (rate > 4e-3)
+
+
+def finals() -> pd.DataFrame:
+    """Every run that was registered, as planted, with what a seed does to all."""
+    arms = [
+        {"batch": str(arm[0]), "beta1": arm[1], "peak_lr": arm[2], "stop": SHORT}
+        | {"loss": planted(*arm)}
+        for arm in itertools.product(BATCHES, BETAS, (4e-3, 8e-3))
+    ]
+    for batch, beta1, rate, stop, loss in (
+        ("5", 0.9, 4e-3, SHORT, 1.71),
+        ("6", 0.9, 4e-3, SHORT, 1.72),
+        ("0:4 250112:8", 0.9, 4e-3, SHORT, 1.705),
+        ("0:4 250112:8", 0.81, 4e-3, SHORT, 1.6),
+        ("1", 0.9, 2e-3, MIDDLE, 1.5),
+        ("0:4 700160:32", 0.9, 2e-3, MIDDLE, 1.54),
+        ("0:4 700160:32", KEPT**8, 2e-3, MIDDLE, 1.51),
+        ("8", 0.8, 4e-3, LONG, 1.42),
+        ("8", 0.9, 4e-3, LONG, 1.4),
+        ("32", 0.7, 4e-3, LONG, 1.6),
+        ("32", 0.9, 4e-3, LONG, 1.61),
+    ):
+        keys = {"batch": batch, "beta1": beta1, "peak_lr": rate, "stop": stop, "loss": loss}
+        arms.append(keys)
+    rows = [
+        arm | {"seed": seed, "ending": "decay"} for arm in arms for seed in (0, 1, *range(5, 9))
+    ]
+    table = pd.DataFrame(rows)
+    table["eval_loss"] = table["test_loss"] = table["loss"] + 0.01 * table["seed"]
+    return table
+
+
+def test_the_statements_are_those_of_planted_losses():
+    found = {
+        (question, says): (series.mean(), len(series))
+        for question, contrasts in statements(finals()).items()
+        for says, series in contrasts.items()
+    }
+    assert {n for _, n in found.values()} == {4}
+    means = {key: mean for key, (mean, _) in found.items()}
+    # Above the best of all, 4 at .7 with -.02: .15/4 + .02 - .4 × .15, and so on.
+    wanted = {
+        ("1", "batch 16, .9 at its rate"): 0.0375 + 0.02 - 0.06,
+        ("1", "batch 32, .9 at its rate"): 0.0875 + 0.02 - 0.14,
+        ("1", "batch 16, .9 at 0.008"): 0.0375 + 0.02 - 0.4 * 0.25,
+        ("1", "batch 32, .9 at 0.008"): 0.0875 + 0.02 - 0.4 * 0.45,
+        ("2", "batch 16: .8 or less"): 0.0375 - 0.15,
+        ("2", "batch 32: .8 or less"): 0.0875 - 0.35,
+        ("2", "batch 2, 500,000 tokens: .9, not 0.8"): -0.503,
+        ("2", "batch 8, 2,000,000 tokens: .9, not 0.8"): -0.023,
+        ("2", "by steps, not by batch"): (0.5 + 0.5) / 2 + 0.01,
+        ("3", ".9: 2 is below 4 and more"): -0.01,
+        ("3", "own: 4 is below 2"): -0.02,
+        ("3", "own: 4 is below 1"): -0.04,
+        ("4", "4 → 8 less 5"): -0.005,
+        ("4", "4 → 8 less 6"): -0.015,
+        ("4", "4 → 32, beta1 .43, less the best constant"): 0.01 - 0.015,
+        ("4", "4 → 32, beta1 .43, less .9"): -0.03,
+    }
+    assert {key: means[key] for key in wanted} == pytest.approx(wanted)
+    registered = read_json(study_of("grid").file, "")["predictions"]
+    told = {one["name"]: len(one["statements"]) for one in registered}
+    assert told == {question: len(found) for question, found in statements(finals()).items()}
+
+
+def test_the_registration_is_that_of_the_first_commit():
+    check_first(study_of("grid").file, pd.DataFrame({"status": []}))
+
+
+@pytest.mark.parametrize("part", [part for part in SIZES if part != "smoke"])
+def test_the_judged_runs_of_every_part(part):
+    study = study_of(part)
+    base = planned_run(study.setup)
+    runs = [*judged(study, base, {arm: arm.rates[0] for arm in study.arms}, 7)]
+    assert len(runs) == {"grid": 72, "late": 8, "long": 12, "cuts": 6}[part]
+    assert len({run.id for run in runs}) == len(runs)
+    for run in runs:
+        assert (run.seed, run.data.seed) == (7, 7) and run.plan().steps
+    known = {run.id: run for run in runs}
+    for parent in (run.parent for run in runs if run.parent):
+        assert known[parent.run].seed == 7
+        assert parent.tokens >= min(study.kept)
+    stops = {run.schedule.tokens for run in runs}
+    assert max(stops) == (1_900_000 if part == "cuts" else study.tokens)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"choosing": ()}, "has several rates; give seeds"),
+        ({"choosing": (0, 5)}, r"seeds \[5\]: choose and are judged"),
+        ({"arms": ()}, "arms are"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(changes, says):
+    with pytest.raises(InputError, match=says):
+        replace(study_of("grid"), **changes)
+    with pytest.raises(InputError, match="leaves batch 4, which is no arm"):
+        replace(study_of("late"), arms=study_of("late").arms[:1])
+
+
+@pytest.mark.slow
+def test_the_smoke_size_end_to_end(tmp_path, corpora):
+    study = study_of("smoke")
+    engine = replace(study.setup.engine, runs=str(tmp_path / "runs"))
+    text = replace(study.setup.text, root=str(corpora))
+    setup = replace(study.setup, engine=engine, text=text)
+    experiment(replace(study, setup=setup, results=str(tmp_path / "results")))
+    finals = pd.read_csv(tmp_path / "results/finals.csv")
+    counts = finals.groupby(["seed", "ending"]).size().to_dict()
+    # Of a seed that is judged four arms and a fork, at constant rate and decayed.
+    assert counts == {(0, "decay"): 8, (5, "constant"): 5, (5, "decay"): 5,
+                      (6, "constant"): 5, (6, "decay"): 5}  # fmt: skip
+    tried = finals[finals["seed"] == 0]
+    best = tried.loc[tried.groupby(["batch", "beta1"])["eval_loss"].idxmin()]
+    judged = finals[(finals["seed"] == 5) & finals["batch"].isin(["2", "4"])]
+    assert len(judged.merge(best, on=["batch", "beta1", "peak_lr"])) == len(judged) == 8
+
+
+def test_the_cut_that_a_batch_change_equals_on_planted_curves():
+    def curve(seed, batch, rate, beta1, stop, loss):
+        tokens = [700_000, 1_000_000, stop] if stop > 1_000_000 else [700_000, 1_000_000]
+        losses = [2.0, loss, loss - 0.1][: len(tokens)]
+        told = {"seed": seed, "schedule.batch": batch, "peak_lr": rate, "optimizer.beta1": beta1}
+        columns = {"tokens": tokens, "eval_loss": losses}
+        return pd.DataFrame(columns).assign(**told, **{"optimizer.beta2": 0.95})
+
+    curves = pd.concat(
+        curve(seed, batch, rate, beta1, stop, loss + 0.01 * seed)
+        for seed in (5, 6)
+        for batch, rate, beta1, stop, loss in (
+            ("4", 4e-3, 0.9, 1_000_000, 1.9),
+            ("4", 2e-3, 0.9, 1_300_000, 1.8),
+            ("4", 1e-3, 0.9, 1_900_000, 1.7),
+            ("0:4 700160:16", 4e-3, 0.9, 1_900_000, 1.75),
+            ("0:4 700160:16", 4e-3, 0.6561, 1_900_000, 1.85),
+        )
+    )
+    rows = equal_cuts(curves).to_dict("list")
+    wanted = {0.9: (2**1.5, 2**1.5), 0.6561: (2**0.5, 2**0.75)}  # at the end 1.9, 1.7 and 1.6
+    assert sorted(rows["seed"]) == [5, 5, 6, 6]
+    for beta1, *cuts in zip(rows["beta1"], rows["at_tokens"], rows["at_sums"], strict=True):
+        assert cuts == pytest.approx(wanted[beta1])
+
+
+def test_a_cut_beyond_those_tried_is_drawn_on_and_one_the_other_way_is_none():
+    assert equal_cut([2.0, 1.9, 1.8], 1.7) == pytest.approx(8)
+    assert math.isnan(equal_cut([2.0, 1.9, 1.8], 2.1))
+    assert equal_cut([2.0, 1.9, 1.95], 1.93) == pytest.approx(2**0.7)
