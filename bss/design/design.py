@@ -1,0 +1,179 @@
+"""The runs to do next, by a fit of final losses, as a value."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bss import values
+from bss.design.belief import LEVEL, Belief
+from bss.design.candidates import Candidates, cost_of
+from bss.design.choose import Choice, narrowest
+from bss.design.goals import Goal, Runs
+from bss.design.law import Law
+from bss.errors import check
+from bss.laws.final_loss.values import TableFit
+from bss.laws.fitting.estimate import Estimate
+
+OCTAVE = np.array([0.5, 1.0, 2.0])
+
+
+@dataclass(frozen=True)
+class NextRun:
+    """One run to do.
+
+    Attributes:
+        params, tokens, batch_tokens: N, D, and B in tokens.
+        lr: peak rate; None where the fit's rates do not vary: one that is tuned.
+        seeds: in how many it is done.
+        cost: of all its seeds.
+        share: that over what all runs of the fit cost.
+        purpose: "narrow" the goal's interval, or "check" the law.
+        why: for people.
+        before, after: the goal's interval before it, and after it and those above it.
+    """
+
+    params: float
+    tokens: float
+    batch_tokens: float
+    lr: float | None
+    seeds: int
+    cost: float
+    share: float
+    purpose: Literal["narrow", "check"]
+    why: str
+    before: Estimate
+    after: Estimate
+
+
+@dataclass(frozen=True)
+class Design:
+    """What to do next.
+
+    Attributes:
+        goal: in words.
+        unit: of costs: tokens, flops or hours.
+        spent: what all runs of the fit cost.
+        candidates: how many were looked at.
+        before, after: the goal's interval without and with the runs.
+        runs: to do, in their order.
+        stopped: why there are no more; empty where as many as were asked for are worth their price.
+        seq_len: tokens per sequence, if there is one.
+        measured: the runs of the fit, to draw them.
+    """
+
+    goal: str
+    unit: str
+    spent: float
+    candidates: int
+    before: Estimate
+    after: Estimate
+    runs: tuple[NextRun, ...]
+    stopped: str
+    seq_len: float | None
+    measured: Runs
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, without the runs of the fit."""
+        entry = values.to_dict(self)
+        del entry["measured"]
+        return {"kind": "design"} | entry
+
+
+def design(
+    fit: TableFit,
+    goal: str = "B_opt",
+    *,
+    candidates: pd.DataFrame | None = None,
+    cost: str = "flops",
+    speed: str | None = None,
+    pick: int = 3,
+) -> Design:
+    """The runs that narrow a goal most for their price.
+
+    Args:
+        fit: of final losses.
+        goal: as `Goal.parse` reads it.
+        candidates: as `read_candidates` gives them; what they leave out is as in the fit, and None
+            is all of that: its (N, D), its batches and the best rate of each, and an octave beyond.
+        cost: tokens, flops or hours.
+        speed: for hours.
+        pick: how many at most.
+
+    Raises:
+        InputError: a wrong option, a candidate of a size that the fit was not tested for, one with
+            a rate where those of the fit do not vary, or a goal that no candidate moves.
+    """
+    check(pick >= 1, "--pick", pick, "1 or more")
+    law = Law.of(fit)
+    cells = np.array([[at.params, at.tokens] for at in fit.optima])
+    aim = Goal.parse(goal, cells)
+    given = candidates if candidates is not None else pd.DataFrame(index=[0])
+    options = Candidates.of(_completed(fit, given), law.space.rates is not None, cost, speed)
+    for params, tokens in {*zip(options.runs.params, options.runs.tokens, strict=True)}:
+        fit.check_tested({"params": float(params), "tokens": float(tokens)})
+    done, count = _done(fit)
+    spent = float(cost_of(done, cost, speed) @ count)
+    belief = Belief.of(law, aim, options.runs)
+    choices, stopped = narrowest(belief, options.cost, options.seeds, spent, pick)
+    runs = tuple(_next_run(one, aim, belief.value, options, spent) for one in choices)
+    before = _estimate(aim, belief.value, belief.interval)
+    after = runs[-1].after if runs else before
+    return Design(
+        aim.text, cost, spent, len(options.cost), before, after, runs, stopped, fit.seq_len, done
+    )
+
+
+def _completed(fit: TableFit, given: pd.DataFrame) -> pd.DataFrame:
+    """Candidates with all of params, tokens, batch_tokens and, where rates vary, lr."""
+    if not {"params", "tokens"} & {*given}:
+        cells = pd.DataFrame([(at.params, at.tokens) for at in fit.optima])
+        given = given.merge(cells.set_axis(["params", "tokens"], axis=1), how="cross")
+    for name in {"params", "tokens"} - {*given}:
+        sizes = sorted({getattr(at, name) for at in fit.optima})
+        given = given.merge(pd.DataFrame({name: sizes}), how="cross")
+    if "batch_tokens" not in given:
+        seen = fit.tested["batch_tokens"]
+        octaves = np.arange(-1, np.round(np.log2(seen.high / seen.low)) + 2)
+        given = given.merge(pd.DataFrame({"batch_tokens": seen.low * 2**octaves}), how="cross")
+    check(
+        fit.rates is not None or "lr" not in given,
+        "--candidates", "lr", "none: rates of the fit do not vary, its losses are of tuned ones",
+    )  # fmt: skip
+    if fit.rates is not None and "lr" not in given:
+        best = fit.rates.best_lr(*(given[n].to_numpy() for n in ("params", "tokens", "batch_tokens")))
+        given = given.assign(best=best).merge(pd.DataFrame({"times": OCTAVE}), how="cross")
+        given["lr"] = [float(f"{rate:.2g}") for rate in given["best"] * given["times"]]
+    return given
+
+
+def _done(fit: TableFit) -> tuple[Runs, np.ndarray]:
+    """The runs of a fit, and how many each stands for."""
+    points = fit.points if fit.rates is None else fit.rates.points
+    count = points.count if fit.rates is not None else fit.points.count * fit.points.rates
+    runs = Runs(points.params, points.tokens, points.batch, points.lr)
+    return runs, np.maximum(count, 1.0)
+
+
+def _next_run(
+    one: Choice, goal: Goal, value: float, options: Candidates, spent: float
+) -> NextRun:
+    i, rates = one.run, options.runs.lr
+    before, after = (_estimate(goal, value, ends) for ends in (one.before, one.after))
+    narrows = 1 - (one.after[1] - one.after[0]) / (one.before[1] - one.before[0])
+    why = f"narrows the interval by {narrows:.0%}"
+    if one.checks:
+        why = f"checks the law: its forms lie {one.doubt:.1f} standard deviations of this run apart"
+    cost = float(options.cost[i])
+    return NextRun(
+        *(float(column[i]) for column in options.runs[:3]),
+        None if rates is None else float(rates[i]), int(options.seeds[i]), cost, cost / spent,
+        "check" if one.checks else "narrow", why, before, after,
+    )  # fmt: skip
+
+
+def _estimate(goal: Goal, value: float, ends: tuple[float, float]) -> Estimate:
+    """In tokens for a batch, as it is otherwise."""
+    three = np.array([value, *ends])
+    return Estimate(*(np.exp(three) if goal.name == "B_opt" else three).tolist(), level=LEVEL)

@@ -1,0 +1,65 @@
+"""What a design asks of a fit: posteriors and losses of runs, and what was measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bss.design.goals import Space
+from bss.laws.final_loss.fit import fit_table
+from bss.laws.final_loss.rated.fit import fit_rated
+from bss.laws.final_loss.rated.law import Posterior, RatedLaw
+from bss.laws.final_loss.rated.points import rated_points
+from bss.laws.final_loss.values import TableFit
+from bss.laws.fitting.estimate import Options
+
+RESAMPLES = 40  # of a table of one rate, whose law has no other posterior
+
+
+@dataclass(frozen=True)
+class Law:
+    """A fit, as a design asks it.
+
+    Attributes:
+        posterior: of expected losses at params, tokens, batch_tokens and lr (None without rates),
+            [m] each: normal ones, one a form.
+        losses: the expected ones at the same.
+        space: batches and rates that were measured.
+    """
+
+    posterior: Callable[..., tuple[Posterior, ...]]
+    losses: Callable[..., np.ndarray]
+    space: Space
+
+    @classmethod
+    def rated(cls, law: RatedLaw) -> "Law":
+        """Of a law with a rate."""
+        b, e = law.points.batch, law.points.lr
+        space = Space((float(b.min()), float(b.max())), (float(e.min()), float(e.max())))
+        return cls(law.posterior, law.losses, space)
+
+    @classmethod
+    def of(cls, fit: TableFit) -> "Law":
+        """Of a fit; where its rates do not vary, lr is ignored."""
+        if fit.rates is not None:
+            return cls.rated(fit.rates)
+        seen = fit.tested["batch_tokens"]
+        return cls(
+            lambda n, d, b, lr: fit.posterior(n, d, b),
+            lambda n, d, b, lr: fit.predict(n, d, b),
+            Space((seen.low, seen.high), None),
+        )
+
+
+def fit_quickly(table: pd.DataFrame) -> Law:
+    """The law of a checked table of losses, with as few refits as its posterior needs.
+
+    Raises:
+        InputError: as `bss.laws.fit_table` does.
+    """
+    columns = {"rate": table["lr"] if "lr" in table else 0.0, "count": 1.0}
+    points, _ = rated_points(table.assign(**columns))
+    if points is not None:
+        return Law.rated(fit_rated(points))
+    return Law.of(fit_table(table, options=Options(resamples=RESAMPLES)))
