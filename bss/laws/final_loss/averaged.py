@@ -88,11 +88,16 @@ def _weights(scores: Mapping[str, np.ndarray], i: int) -> Weights:
     """By use and form, of scores [use, fold]."""
     weights = {}
     for u, use in enumerate(USES):
-        error = np.maximum([score[u, i] for score in scores.values()], 1e-9)
-        weight = (error / error.min()) ** -POWER
-        weight = np.where(weight / weight.sum() < LEAST, 0.0, weight)
-        weights[use] = dict(zip(scores, (weight / weight.sum()).tolist(), strict=True))
+        weights[use] = weighed({name: float(score[u, i]) for name, score in scores.items()})
     return weights
+
+
+def weighed(errors: Mapping[str, float]) -> dict[str, float]:
+    """Weights of forms, which sum to 1, by their left-out errors; small ones are 0."""
+    error = np.maximum(list(errors.values()), 1e-9)
+    weight = (error / error.min()) ** -POWER
+    weight = np.where(weight / weight.sum() < LEAST, 0.0, weight)
+    return dict(zip(errors, (weight / weight.sum()).tolist(), strict=True))
 
 
 def _left_out(

@@ -23,8 +23,11 @@ from bss.laws.final_loss.forms import FAMILY, FORMS
 from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
 from bss.laws.final_loss.left_out import LeftOut, error_of, errors_of, folds_of, near_best
 from bss.laws.final_loss.points import LossPoints, uses
+from bss.laws.final_loss.rated.best import best_rates
+from bss.laws.final_loss.rated.fit import fit_rated
+from bss.laws.final_loss.rated.points import rated_points
 from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable_rows, with_draws
-from bss.laws.final_loss.table import loss_points
+from bss.laws.final_loss.table import loss_points, runs_of
 from bss.laws.final_loss.values import SIZES, HoldOut, LackOfFit, TableFit, Tested
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
@@ -60,7 +63,10 @@ def fit_table(
             kind of table, or a wrong hold_out or drop.
     """
     options = options or Options(resamples=300)
-    points, warnings = loss_points(without(table, drop))
+    kept = without(table, drop)
+    points, warnings = loss_points(kept)
+    best_of_sweeps = "rates_tried" in kept
+    rated, of_rates = (None, []) if best_of_sweeps else rated_points(runs_of(kept))
     traps = _equal_steps(points)
     _check_design(points, forms, drop, traps)
     usable = usable_rows(design_of(points))
@@ -76,9 +82,16 @@ def fit_table(
         progress(f"intervals of the {name} form")
         fitted[name] = with_draws(FORMS[name], design, mean.fits[name], options)
     fit = _assembled(points, design, cells, mean, fitted, usable, options.level)
-    texts = (*warnings, *traps, *_warnings(points, design, usable, mean, fit.lack_of_fit))
+    told = _warnings(points, design, usable, mean, fit.lack_of_fit)
+    texts = (*warnings, *of_rates, *traps, *told)
     how = {"level": options.level, "resamples": options.resamples, "warnings": texts}
-    return replace(fit, outliers=tuple(named), **how)
+    fit = replace(fit, outliers=tuple(named), **how)
+    if rated is None:
+        return fit
+    progress(f"the rate, {len(rated.loss)} rows")
+    law = fit_rated(rated)
+    batches = [at.batch.value for at in fit.optima]
+    return replace(fit, rates=law, best_rates=best_rates(law, batches, options.level))
 
 
 def _assembled(

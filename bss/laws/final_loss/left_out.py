@@ -64,7 +64,7 @@ def reported(design: CentredPoints) -> list[Fold]:
 
 def cells_in_turn(design: CentredPoints, rows: np.ndarray, groups: int) -> list[Fold]:
     """Cells of these rows left out in turn, in so many groups at most."""
-    n, d, _ = design.logs.T
+    n, d = design.logs.T[:2]
     cells = sorted(
         np.unique(design.cell[rows]), key=lambda c: (d[design.cell == c][0], n[design.cell == c][0])
     )

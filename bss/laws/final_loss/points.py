@@ -43,17 +43,22 @@ class LossPoints:
     @cached_property
     def cell(self) -> np.ndarray:
         """[n], which (N, D) a point is of, counted from 0; budgets within 3% are one."""
-        order = np.lexsort([self.tokens, self.params])
-        same_model = np.diff(self.params[order]) == 0
-        same_budget = np.diff(np.log(self.tokens[order])) < SAME_BUDGET
-        cell = np.empty(len(order), int)
-        cell[order] = np.concatenate([[0], np.cumsum(~(same_model & same_budget))])
-        return cell
+        return cells_of_sizes(self.params, self.tokens)
 
     def shared_rate(self, rows: np.ndarray) -> bool:
         """Whether these points [k], of several batches, were trained at one rate."""
         lr, alone = self.lr[rows], bool((self.rates[rows] == 1).all())
         return len(rows) > 1 and alone and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
+
+
+def cells_of_sizes(params: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """[n], which (N, D) a row is of, counted from 0; budgets within 3% are one."""
+    order = np.lexsort([tokens, params])
+    same_model = np.diff(params[order]) == 0
+    same_budget = np.diff(np.log(tokens[order])) < SAME_BUDGET
+    cell = np.empty(len(order), int)
+    cell[order] = np.concatenate([[0], np.cumsum(~(same_model & same_budget))])
+    return cell
 
 
 def uses(logs: np.ndarray, seen: np.ndarray) -> list[str]:

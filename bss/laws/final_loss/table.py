@@ -111,6 +111,34 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     Raises:
         InputError: no row has a finite loss.
     """
+    tried, means, runs, warnings = _runs(table)
+    rows = []
+    for size, here in runs.groupby(SIZE):
+        rates, least = here["rate"], here.loc[here["loss"].idxmin()]
+        inside = rates.min() < least["rate"] < rates.max()
+        row = least["loss"], least["rate"], rates.nunique(), inside, least["count"]
+        rows.append((*size, *row))  # type: ignore[misc]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    if "lr" not in table:
+        columns[4] = np.full(len(rows), np.nan)
+    if "rates_tried" in table:  # rows that are the best of sweeps
+        columns[5:7] = _tried(tried)
+    noise, freedom = _noise(tried, means, runs["count"].to_numpy(float))
+    points = LossPoints(*columns, noise=noise, freedom=freedom, seq_len=_seq_len(table))
+    return points, warnings + _rate_warnings(table, points)
+
+
+def runs_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Checked rows that did not diverge, a row per (params, tokens, batch_tokens, rate).
+
+    Repetitions are averaged, and count; of other settings the least loss counts.
+    """
+    runs = _runs(table)[2]
+    return runs.loc[runs.groupby([*SIZE, "rate"])["loss"].idxmin()].reset_index(drop=True)
+
+
+def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[str]]:
+    """Finite rows with their rate, these by setting, the mean and count of each, and warnings."""
     finite = np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)
     if not finite.any():
         raise InputError("loss: no row has a finite one; give final losses")
@@ -126,20 +154,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     key = [*(tried[name] for name in [*SIZE, "rate"]), *(setting[name] for name in settings)]
     means = tried.groupby(key, sort=True)["loss"]
     runs = pd.DataFrame({"loss": means.mean(), "count": means.size()}).reset_index()
-    rows = []
-    for size, here in runs.groupby(SIZE):
-        rates, least = here["rate"], here.loc[here["loss"].idxmin()]
-        inside = rates.min() < least["rate"] < rates.max()
-        row = least["loss"], least["rate"], rates.nunique(), inside, least["count"]
-        rows.append((*size, *row))  # type: ignore[misc]
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    if "lr" not in table:
-        columns[4] = np.full(len(rows), np.nan)
-    if "rates_tried" in table:  # rows that are the best of sweeps
-        columns[5:7] = _tried(tried)
-    noise, freedom = _noise(tried, means, runs["count"].to_numpy(float))
-    points = LossPoints(*columns, noise=noise, freedom=freedom, seq_len=_seq_len(table))
-    return points, warnings + _rate_warnings(table, points)
+    return tried, means, runs, warnings
 
 
 def _diverged(table: pd.DataFrame) -> np.ndarray:

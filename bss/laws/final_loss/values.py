@@ -11,6 +11,8 @@ from bss.errors import InputError
 from bss.laws.final_loss.elsewhere import CellOptimum, Elsewhere
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
+from bss.laws.final_loss.rated.best import BestRates, batch_at, best_lr
+from bss.laws.final_loss.rated.law import Posterior, RatedLaw
 from bss.laws.fitting.estimate import SPANS, BestBatch, Estimate, Fit, too_wide
 
 METHOD = (
@@ -19,6 +21,8 @@ METHOD = (
     "valleys and of their power law"
 )
 SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
+RATED_ONLY = ("rates", "best_rates")
+"""Fields that only a table of several rates has."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,9 @@ class LossPrediction:
         form: which forms said it, with their weights.
         beyond: how many times outside what was measured, by size; empty inside.
         error: root mean square error at left-out runs of this kind, in nats.
+        lr: the rate asked; None for the best one, or of a table whose rates do not vary.
+        best_lr: at the batch asked; None of such a table.
+        best_batch_at_lr: in tokens, at the rate asked.
     """
 
     loss: Estimate
@@ -108,6 +115,14 @@ class LossPrediction:
     form: str
     beyond: dict[str, float]
     error: float | None
+    lr: float | None = None
+    best_lr: Estimate | None = None
+    best_batch_at_lr: Estimate | None = None
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Rates only where the table's vary."""
+        names = ("lr", "best_lr", "best_batch_at_lr")
+        return {n: x for n, x in plain.items() if n not in names or x is not None}
 
 
 @dataclass(frozen=True)
@@ -136,6 +151,8 @@ class TableFit(Fit):
         cell_error: [n], predicted less measured in nats by a law that has not seen their (N, D).
         status: "converged" or "not converged".
         seq_len: tokens per sequence, if there is one.
+        rates: the law of (N, D, B, rate); None where the table's rates do not vary.
+        best_rates: what it says of rates.
     """
 
     form: str
@@ -157,6 +174,8 @@ class TableFit(Fit):
     status: str
     seq_len: float | None
     method: str = field(default=METHOD, kw_only=True)
+    rates: RatedLaw | None = field(default=None, kw_only=True)
+    best_rates: BestRates | None = field(default=None, kw_only=True)
 
     KIND = "table"
     SCHEMA = 3
@@ -164,7 +183,8 @@ class TableFit(Fit):
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Points as their count; themselves under `design`."""
         counts = {"points": len(self.points.loss), "design": plain["points"]}
-        return super().encoded(plain | counts)
+        kept = {n: x for n, x in plain.items() if x is not None or n not in RATED_ONLY}
+        return super().encoded(kept | counts)
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
@@ -191,16 +211,32 @@ class TableFit(Fit):
         ends = [self.tested[name] for name in SIZES[:2]]
         return np.log([[one.low for one in ends], [one.high for one in ends]])
 
-    def predict(self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike) -> np.ndarray:
-        """Final losses in nats at a tuned learning rate, float64; arguments broadcast.
+    def predict(
+        self,
+        params: ArrayLike,
+        tokens: ArrayLike,
+        batch_tokens: ArrayLike,
+        lr: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """Final losses in nats, float64; arguments broadcast. Without `lr` at a tuned rate.
 
         Raises:
-            InputError: a number is not positive.
+            InputError: a number is not positive, or a rate is asked of a table of one.
         """
         given = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        given |= {} if lr is None else {"lr": lr}
         for name, values in given.items():
             if not np.all(np.asarray(values, float) > 0):
                 raise InputError(f"{name}: {values} at a prediction; give positive numbers")
+        if lr is not None and self.rates is None:
+            raise InputError(
+                "lr: the fit's table has no batch of several rates, so it tells nothing of the "
+                "rate; fit a table in which rates vary, or leave it out"
+            )
+        if self.rates is not None:
+            if lr is None:
+                return self.rates.tuned(params, tokens, batch_tokens)
+            return self.rates.losses(params, tokens, batch_tokens, lr)
         shaped = np.broadcast_arrays(*(np.asarray(x, float) for x in given.values()))
         flat = [x.ravel() for x in shaped]
         use = np.array(uses(np.log(np.stack(flat[:2], axis=1)), self._seen))
@@ -210,25 +246,56 @@ class TableFit(Fit):
             losses[rows] = self.law(one).losses(*(x[rows] for x in flat))
         return losses.reshape(shaped[0].shape)
 
+    def posterior(
+        self,
+        params: ArrayLike,
+        tokens: ArrayLike,
+        batch_tokens: ArrayLike,
+        lr: ArrayLike | None = None,
+    ) -> tuple[Posterior, ...]:
+        """What each form says of points [m]; without `lr` at a tuned rate. Arguments broadcast."""
+        sizes = [np.asarray(x, float) for x in (params, tokens, batch_tokens)]
+        shaped = [x.ravel() for x in np.broadcast_arrays(*sizes)]
+        if (law := self.rates) is not None:
+            N, D, B = sizes
+            return law.posterior(N, D, B, law.best_lr(N, D, B) if lr is None else lr)
+        law, told = self.law_at(float(shaped[0][0]), float(shaped[1][0])), []
+        for weight, one in zip(law.weights, law.forms, strict=True):
+            draws = one.losses(one.draws.T[..., None], *shaped)
+            covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+            mean, noise = one.losses(one.theta, *shaped), np.full(len(shaped[0]), one.scatter)
+            told.append(Posterior(weight, mean, covariance, noise))
+        return tuple(told)
+
     def prediction(
-        self, params: float, tokens: float, batch_tokens: float, *, extrapolate: bool = False
+        self,
+        params: float,
+        tokens: float,
+        batch_tokens: float,
+        lr: float | None = None,
+        *,
+        extrapolate: bool = False,
     ) -> LossPrediction:
-        """What the law says of one run, with intervals.
+        """What the law says of one run, with intervals; without `lr` of one at a tuned rate.
 
         Raises:
             InputError: a number is not positive, or lies beyond what the fit was tested for and
-                `extrapolate` is false.
+                `extrapolate` is false; or a rate is asked of a table of one.
         """
-        self.predict(params, tokens, batch_tokens)
+        self.predict(params, tokens, batch_tokens, lr)
         sizes = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        sizes |= {} if lr is None else {"lr": lr}
         if not extrapolate:
             self.check_tested(sizes)
-        beyond = {name: f for name, x in sizes.items() if (f := _times(self.tested[name], x)) > 1}
-        law = self.law_at(params, tokens)
+        beyond = self.outside(sizes)
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
-        errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
-        error = max(errors) if errors else None
-        scatter, best = max([law.scatter, *errors]), self.best_batch(params, tokens)
+        tested = self.left_out if self.rates is None else self.rates.left_out
+        errors = [error for kind in kinds if (error := tested[kind]) is not None]
+        error, best = max(errors) if errors else None, self.best_batch(params, tokens)
+        if self.rates is not None:
+            return self._rated(self.rates, sizes, best, beyond, error)
+        law = self.law_at(params, tokens)
+        scatter = max([law.scatter, *errors])
         lost = float(law.given_up(params, tokens, np.asarray(batch_tokens, float)))
         return LossPrediction(
             loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
@@ -237,6 +304,32 @@ class TableFit(Fit):
             form=law.text,
             beyond=beyond,
             error=error,
+        )
+
+    def _rated(
+        self,
+        law: RatedLaw,
+        sizes: Mapping[str, float],
+        best: BestBatch,
+        beyond: dict[str, float],
+        error: float | None,
+    ) -> LossPrediction:
+        params, tokens, batch = (sizes[name] for name in SIZES)
+        lr = sizes.get("lr") or float(law.best_lr(params, tokens, batch))
+        (loss,) = law.predictions(params, tokens, batch, lr, self.level)
+        least = float(law.valley(params, tokens)[2].min())
+        return LossPrediction(
+            loss=loss,
+            best_batch=best,
+            given_up=max((loss.value or least) - least, 0.0) if best.value is not None else None,
+            form=law.text(params, tokens),
+            beyond=beyond,
+            error=error,
+            lr=sizes.get("lr"),
+            best_lr=best_lr(law, params, tokens, batch, self.level),
+            best_batch_at_lr=batch_at(law, params, tokens, lr, self.level)
+            if "lr" in sizes
+            else None,
         )
 
     def best_batch(self, params: float, tokens: float) -> BestBatch:
@@ -257,10 +350,21 @@ class TableFit(Fit):
             return best.unknown("too wide", SPANS)
         return best
 
+    def _range(self, name: str) -> Tested:
+        """What was measured of a size, or of the rate."""
+        if name != "lr":
+            return self.tested[name]
+        rates = self.rates.points.lr if self.rates else np.ones(1)
+        return Tested(float(rates.min()), float(rates.max()), 1.0)
+
+    def outside(self, sizes: Mapping[str, float]) -> dict[str, float]:
+        """How many times outside what was measured, by size; empty inside."""
+        return {n: f for n, x in sizes.items() if (f := _times(self._range(n), x)) > 1 + 1e-9}
+
     def check_tested(self, sizes: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
         for name, value in sizes.items():
-            seen = self.tested[name]
+            seen = self._range(name)
             times, reach = _times(seen, value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):
                 raise InputError(

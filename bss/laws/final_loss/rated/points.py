@@ -1,0 +1,119 @@
+"""Final losses with the rate that each was trained at, one row per (N, D, B, rate)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.final_loss.forms.form import CentredPoints
+from bss.laws.final_loss.points import cells_of_sizes
+
+FEWEST = 12  # rows of three rates or more, from which the rate is in the law
+MIXED = 100.0  # a gap between the rates of one (N, D), from which they cannot be of one kind
+VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
+WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .7
+
+
+@dataclass(frozen=True)
+class RatedPoints:
+    """Mean final losses of the runs of one (N, D, B, rate), [n] each.
+
+    Attributes:
+        params, tokens, batch: N, D, and B in tokens.
+        lr: the peak rate, per step.
+        loss: in nats.
+        count: runs that were averaged.
+    """
+
+    params: np.ndarray
+    tokens: np.ndarray
+    batch: np.ndarray
+    lr: np.ndarray
+    loss: np.ndarray
+    count: np.ndarray
+
+    @cached_property
+    def cell(self) -> np.ndarray:
+        """[n], which (N, D) a row is of, counted from 0."""
+        return cells_of_sizes(self.params, self.tokens)
+
+    @cached_property
+    def excess(self) -> np.ndarray:
+        """[n], nats above the least loss of the cell."""
+        least = np.full(self.cell.max() + 1, np.inf)
+        np.minimum.at(least, self.cell, self.loss)
+        return self.loss - least[self.cell]
+
+    @property
+    def weight(self) -> np.ndarray:
+        """[n], by the distance from the cell's best, never by a residual."""
+        return 1 / np.sqrt(1 + (self.excess / (WIDE * (self.loss - self.excess))) ** 2)
+
+    @cached_property
+    def logs(self) -> np.ndarray:
+        """[n, 4], logarithms of N, D, B and the rate."""
+        return np.log(np.stack([self.params, self.tokens, self.batch, self.lr], axis=1))
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """[4], the middle of the logarithms."""
+        return (self.logs.min(axis=0) + self.logs.max(axis=0)) / 2
+
+    @property
+    def design(self) -> CentredPoints:
+        """As forms see them."""
+        models, budgets = (np.ptp(self.logs[:, :2], axis=0) > np.log(VARIED)).tolist()
+        ones = np.ones(len(self.loss))
+        logs = self.logs - self.centres
+        return CentredPoints(logs, self.centres, self.loss, self.cell, (models, budgets), ones)
+
+
+def rated_points(runs: pd.DataFrame) -> tuple[RatedPoints | None, list[str]]:
+    """The rows with their rates, if these vary enough for a law; and warnings.
+
+    Args:
+        runs: as `bss.laws.final_loss.table.runs_of` gives them: params, tokens, batch_tokens, rate
+            (0 where there is none), loss and how many runs were averaged, count.
+
+    Raises:
+        InputError: rates per step and per token are mixed.
+    """
+    names = ("params", "tokens", "batch_tokens", "rate", "loss", "count")
+    N, D, B, lr, loss, count = (runs[name].to_numpy(float) for name in names)
+    points = RatedPoints(N, D, B, lr, loss, count)
+    if not (points.lr > 0).all():
+        return None, []
+    _refuse_mixed(points)
+    several = int((_counts(runs, ["params", "tokens", "batch_tokens"]) > 1).sum())
+    if not several:
+        confounded = "each batch has one rate of its own: batch and rate are confounded, so its "
+        confounded += "best batch is that of this coupling; train two rates at one batch or more"
+        return None, [confounded] if (_counts(runs, ["params", "tokens"]) > 1).any() else []
+    if len(points.loss) < FEWEST or len(np.unique(points.lr)) < 3:
+        return None, []
+    texts = []
+    if several == 1:
+        texts.append(
+            "rates were tried at one batch of one (params, tokens) only: how the best rate "
+            "follows the batch rests on what is usual; try two rates at another batch"
+        )
+    return points, texts
+
+
+def _counts(runs: pd.DataFrame, by: list[str]) -> np.ndarray:
+    """How many rates each group of rows has."""
+    return np.array([len(set(rows["rate"])) for _, rows in runs.groupby(by)])
+
+
+def _refuse_mixed(points: RatedPoints) -> None:
+    for cell in range(points.cell.max() + 1):
+        rates = np.unique(points.lr[points.cell == cell])
+        gaps = rates[1:] / rates[:-1]
+        if len(gaps) and gaps.max() > MIXED:
+            i = int(gaps.argmax())
+            raise InputError(
+                f"lr: {rates[i]:.3g} and {rates[i + 1]:.3g} in one (params, tokens): rates per "
+                "step and per token mixed? give all per step, or leave the others out"
+            )
