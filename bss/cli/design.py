@@ -13,7 +13,14 @@ from bss.cli.kinds import read_fit
 from bss.cli.output import Output, Table, add_output_arguments, drawing, measured_tokens, number
 from bss.cli.output import progress as shown
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
+from bss.design.candidates import Candidates, read_candidates
+from bss.design.design import Design, design
+from bss.design.goals import Goal
+from bss.design.replay import Replayed, replayed
 from bss.errors import InputError, check
+from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.table import final_losses, read_losses
+from bss.laws.fitting.estimate import Estimate, Options
 from bss.units import parse_tokens
 from bss.values import to_dict
 
@@ -51,9 +58,6 @@ def run(options: argparse.Namespace) -> Output:
         bss design LOSSES.csv --pick 2
         bss design LOSSES.csv --goal exponent --cost hours --speed 2e16FLOP/s --json
     """
-    from bss.design.candidates import read_candidates
-    from bss.design.design import design
-
     if (options.fit is None) == (options.replay is None):
         raise InputError("FIT-or-TABLE: give a fit or a table, or --replay TABLE, one of them")
     if options.replay is not None:
@@ -76,44 +80,42 @@ def run(options: argparse.Namespace) -> Output:
     return Output(told.to_dict(), [design_table(told)], notes, figure=figure, first=_first(told))
 
 
-def _fit(options: argparse.Namespace):
+def _fit(options: argparse.Namespace) -> TableFit:
     """The fit that was given, or that of the table."""
-    from bss import laws
-    from bss.laws.fitting.estimate import Options
-
     if options.fit.suffix == ".json":
         return read_fit(options.fit, "design", ("table",))
     table = _losses(options.fit, options)
     with shown() as report:
-        return laws.fit_table(table, options=Options(RESAMPLES), progress=report)
+        return fit_table(table, options=Options(RESAMPLES), progress=report)
 
 
 def _losses(path: Path, options: argparse.Namespace) -> pd.DataFrame:
-    from bss.laws.final_loss.table import final_losses, read_losses
-
     if not path.is_dir():
         return read_losses(path, reading(options))
     return final_losses(read_run_table(path, reading(options), only_finished=True)[0])
 
 
-def _first(told) -> str:
-    unit, counted = _unit(told)
-    before, after = (estimate(at, unit, 3) for at in (told.before, told.after))
-    if not told.runs:
-        return f"{told.goal}: {before}{counted}; no run is worth its price"
+def _first(told: Design) -> str:
+    unit, counted, digits = _unit(told)
+    before, after = (estimate(at, unit, digits) for at in (told.before, told.after))
     many = f"{len(told.runs)} runs" if len(told.runs) > 1 else "1 run"
     return f"{told.goal}: {before}{counted}; after {many} expected: {after}"
 
 
-def _unit(told) -> tuple[float, str]:
-    batch = told.goal.startswith("B_opt")
-    unit = (told.seq_len or 1.0) if batch else 1.0
-    return unit, f" {'sequences' if told.seq_len else 'tokens'}" * batch
+def _unit(told: Design) -> tuple[float, str, int]:
+    """Of the goal, its name, and digits."""
+    if not told.goal.startswith("B_opt"):
+        return 1.0, "", 5 if told.goal.startswith("loss") else 3
+    return told.seq_len or 1.0, " sequences" if told.seq_len else " tokens", 3
 
 
-def design_table(told) -> Table:
+def _ends(at: Estimate, unit: float, digits: int) -> str:
+    return " – ".join(number(end / unit, digits) for end in (at.low, at.high) if end is not None)
+
+
+def design_table(told: Design) -> Table:
     """A row for each run, in their order."""
-    unit, _ = _unit(told)
+    unit, _, digits = _unit(told)
     size = told.seq_len or 1.0
     cells = {
         "params": lambda at: measured_tokens(at.params),
@@ -122,9 +124,8 @@ def design_table(told) -> Table:
         "lr": lambda at: number(at.lr, 3),
         "seeds": lambda at: at.seeds,
         told.unit: lambda at: f"{at.cost:.3g}",
-        "of spent": lambda at: f"{at.share:.2%}",
-        "interval after": lambda at: f"{number(at.after.low / unit, 3)} – "
-        f"{number(at.after.high / unit, 3)}",
+        "of spent": lambda at: f"{100 * at.share:.2g}%",
+        "interval after": lambda at: _ends(at.after, unit, digits),
         "what for": lambda at: at.why,
     }
     return Table.of(f"runs to do next, for {told.goal}", told.runs, cells)
@@ -132,10 +133,6 @@ def design_table(told) -> Table:
 
 def _replay(options: argparse.Namespace) -> Output:
     """What each way of choosing would have come to on a finished table."""
-    from bss.design.candidates import Candidates
-    from bss.design.goals import Goal
-    from bss.design.replay import replayed
-
     table = _losses(options.replay, options)
     table = table.loc[np.isfinite(table["loss"])].reset_index(drop=True)
     known = table[["params", "tokens"]].to_numpy(float)
@@ -153,7 +150,7 @@ def _replay(options: argparse.Namespace) -> Output:
     return Output(payload, [replay_table(all_of_them, f"{goal.text}, {share:.3g} of all")], notes)
 
 
-def replay_table(runs: Sequence, title: str) -> Table:
+def replay_table(runs: Sequence[Replayed], title: str) -> Table:
     """A row for each method: medians over seeds."""
     methods = dict.fromkeys(one.method for one in runs)
     rows = []
@@ -162,7 +159,15 @@ def replay_table(runs: Sequence, title: str) -> Table:
         names = ("runs", "spent", "rmse", "r2", "width")
         middle = {n: float(np.median([getattr(one, n) for one in of])) for n in names}
         rows.append((method, *(number(middle[n], 3) for n in names), number(of[0].judged)))
-    columns = ("chosen by", "runs", "of all cost", "rms error", "R² within (N, D)", "width", "judged")
+    columns = (
+        "chosen by",
+        "runs",
+        "of all cost",
+        "rms error",
+        "R² within (N, D)",
+        "width",
+        "judged",
+    )
     return Table(title, columns, rows)
 
 
@@ -184,5 +189,5 @@ def _asked(table: pd.DataFrame, conditions: Sequence[str]) -> np.ndarray:
         assert found
         x, bound = table[found[1]].to_numpy(float), parse_tokens(found[3], field="--judge")
         asked |= x >= bound if found[2] == ">=" else x <= bound
-    check(asked.any(), "--judge", ", ".join(conditions), "sizes that some run has")
+    check(bool(asked.any()), "--judge", ", ".join(conditions), "sizes that some run has")
     return asked

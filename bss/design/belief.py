@@ -49,24 +49,20 @@ class Belief:
         lr = None if grid.lr is None or runs.lr is None else np.concatenate([grid.lr, runs.lr])
         both = [np.concatenate(pair) for pair in zip(grid[:3], runs[:3], strict=True)]
         forms = law.posterior(*both, lr)
-        K = len(forms)
-        joint, middle = np.zeros((R + len(runs.params),) * 2), np.zeros((K, R + len(runs.params)))
-        noise = np.zeros(len(runs.params))
-        for k, form in enumerate(forms):
-            value, rows = goal.linear(
-                grid.batch_tokens, form.mean[:G], form.covariance[:G, :G], shape
-            )
-            across = rows @ form.covariance[:G]
-            joint[:R, :R] += form.weight * (across[:, :G] @ rows.T)
-            joint[:R, R:] += form.weight * across[:, G:]
-            joint[R:, R:] += form.weight * form.covariance[G:, G:]
-            noise += form.weight * form.noise[G:] ** 2
-            middle[k] = np.concatenate([np.full(R, value), form.mean[G:]])
         weights = np.array([form.weight for form in forms])
-        joint[R:, :R] = joint[:R, R:].T
-        mean = weights @ middle
-        apart = np.sqrt(weights)[:, None] * (middle - mean)
-        return cls(float(mean[0]), joint + apart.T @ apart, apart, np.sqrt(noise))
+        means = np.array([form.mean for form in forms])
+        mean = weights @ means
+        apart = np.sqrt(weights)[:, None] * (means - mean)
+        losses = apart.T @ apart
+        for form in forms:
+            losses += form.weight * form.covariance
+        value, rows = goal.linear(grid.batch_tokens, mean[:G], losses[:G, :G], shape)
+        joint = np.zeros((R + len(mean) - G,) * 2)
+        joint[:R, :R] = rows @ losses[:G, :G] @ rows.T
+        joint[:R, R:] = rows @ losses[:G, G:]
+        joint[R:, :R], joint[R:, R:] = joint[:R, R:].T, losses[G:, G:]
+        noise = np.sqrt(weights @ [form.noise[G:] ** 2 for form in forms])
+        return cls(value, joint, np.concatenate([apart[:, :G] @ rows.T, apart[:, G:]], 1), noise)
 
     @property
     def variance(self) -> float:

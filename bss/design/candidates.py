@@ -40,8 +40,9 @@ class Candidates:
     @classmethod
     def of(cls, table: pd.DataFrame, rates: bool, unit: str, speed: str | None) -> "Candidates":
         """Of a table with params, tokens, batch_tokens, lr where rates vary, and seeds or 1."""
-        columns = (table[name].to_numpy(float) for name in ("params", "tokens", "batch_tokens"))
-        runs = Runs(*columns, table["lr"].to_numpy(float) if rates else None)
+        names = ("params", "tokens", "batch_tokens")
+        params, tokens, batch = (table[name].to_numpy(float) for name in names)
+        runs = Runs(params, tokens, batch, table["lr"].to_numpy(float) if rates else None)
         seeds = table["seeds"].to_numpy(float) if "seeds" in table else np.ones(len(table))
         return cls(runs, seeds, seeds * cost_of(runs, unit, speed), unit)
 
@@ -70,7 +71,7 @@ def cost_of(runs: Runs, unit: str, speed: str | None = None) -> np.ndarray:
 
 
 def read_candidates(text: str, seq_len: float | None, reading: Reading) -> pd.DataFrame:
-    """The candidates of a grid or of a file: what it says of params, tokens, batch_tokens, lr, seeds.
+    """What a grid or a file says of params, tokens, batch_tokens, lr and seeds of candidates.
 
     Args:
         text: axes joined by commas, each a value, values with | between them, or two ends with ..
@@ -86,8 +87,8 @@ def read_candidates(text: str, seq_len: float | None, reading: Reading) -> pd.Da
         table, origin = read_table(Path(text), reading)
         size = "batch_tokens" if "batch_tokens" in table else "batch"
         need(table, origin, "params", "tokens", size)
-        table = pd.DataFrame({name: positive(table, name, origin) for name in AXES if name in table})
-        return _in_tokens(table, _length(table, origin, seq_len))
+        known = {name: positive(table, name, origin) for name in AXES if name in table}
+        return _in_tokens(pd.DataFrame(known), _length(table, origin, seq_len))
     axes: dict[str, list[float]] = {}
     for part in text.split(","):
         name, equals, values = part.strip().partition("=")

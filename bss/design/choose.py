@@ -7,7 +7,6 @@ worth its price once every worth is below 0 (derived here). Under a budget runs 
 narrowing over cost.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +14,9 @@ import numpy as np
 from bss.design.belief import Belief
 from bss.errors import InputError
 
-CHECKS = 1 / 3
-"""Of the runs that are picked, those that check the law."""
-CHECKS_OF_MANY = 1 / 8
-DOUBTED = 0.5  # standard deviations that forms lie apart, from which a run is worth a check
+CHECKS, CHECKS_OF_MANY = 3, 8
+"""Of so many runs one checks the law: of those that are picked, and of those of a budget."""
+DOUBTED = 0.5  # standard deviations that forms lie apart, from which a run is a check of them
 MOVES = 1e-3  # log of the interval's width, below which no candidate moves a goal
 EXCHANGES = 20
 
@@ -31,12 +29,14 @@ class Choice:
         run: its index.
         checks: whether it is there to check the law.
         doubt: how many standard deviations of its outcome the forms lie apart.
+        worth: whether it narrows the goal by more than its price; a check is not asked.
         before, after: the goal's interval before it and after it, with those above done.
     """
 
     run: int
     checks: bool
     doubt: float
+    worth: bool
     before: tuple[float, float]
     after: tuple[float, float]
 
@@ -44,14 +44,14 @@ class Choice:
 def narrowest(
     belief: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float, pick: int
 ) -> tuple[list[Choice], str]:
-    """The runs to do next, at most so many, and why there are no more; the checks come last.
+    """The runs to do next, checks last, and from where on nothing is worth its price.
 
     Args:
         belief: of the goal and of candidates [m], with nothing added.
         cost: [m].
         seeds: [m], runs of each.
         spent: cost of what was done already.
-        pick: how many at most.
+        pick: how many, where there are as many candidates.
 
     Raises:
         InputError: no candidate moves the goal.
@@ -62,52 +62,45 @@ def narrowest(
             f"--goal: no candidate moves it, the best by {most:.2%} of its interval; give others, "
             "nearer to what is asked"
         )
-    picks, why = _greedy(belief, cost, seeds, spent, pick - int(pick * CHECKS))
+    pick = min(pick, len(cost))
+    picks = _best(belief, cost, seeds, spent, [], pick - pick // CHECKS)
     picks = _exchanged(belief, cost, seeds, spent, picks)
-    now, checks = belief.after(picks, seeds), 0
-    while len(picks) < pick and not why:
-        worth = np.where(np.isin(np.arange(len(cost)), picks), 0.0, now.doubt(seeds))
-        worth = np.where(worth < DOUBTED, 0.0, worth) / cost
-        if worth.max() <= 0:
-            more, why = _greedy(now, cost, seeds, spent + cost[picks].sum(), 1)
-            picks += more
-        else:
-            picks.append(int(worth.argmax()))
-            checks += 1
+    checks: list[int] = []
+    while len(picks) < pick:
         now = belief.after(picks, seeds)
-    return _told(belief, seeds, picks, len(picks) - checks), why
+        doubt = now.doubt(seeds)
+        doubt[now.added] = 0.0
+        worth = np.where(doubt < DOUBTED, 0.0, doubt) / cost
+        if worth.max() > 0:
+            checks.append(int(worth.argmax()))
+            picks = [*picks, checks[-1]]
+        else:
+            picks = _best(belief, cost, seeds, spent, picks, len(picks) + 1)
+    return _told(belief, cost, seeds, spent, picks, checks)
 
 
 def _worth(now: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float) -> np.ndarray:
-    worth = now.narrowing(seeds) - 0.5 * np.log1p(cost / spent)
+    """[m], what each run is worth after those that were added."""
+    paid = spent + cost[now.added].sum()
+    worth = now.narrowing(seeds) - 0.5 * np.log1p(cost / paid)
     worth[now.added] = -np.inf
     return worth
 
 
-def _greedy(
-    belief: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float, pick: int
-) -> tuple[list[int], str]:
-    picks: list[int] = []
-    now = belief.after(belief.added, seeds)
-    while len(picks) < pick:
-        worth = _worth(now, cost, seeds, spent + cost[picks].sum())
-        run = int(worth.argmax())
-        if worth[run] <= 0:
-            return picks, _enough(now, cost, seeds, spent + float(cost[picks].sum()))
-        picks.append(run)
+def _best(
+    belief: Belief,
+    cost: np.ndarray,
+    seeds: np.ndarray,
+    spent: float,
+    picks: list[int],
+    count: int,
+) -> list[int]:
+    """The picks, and up to so many the run that is worth most each time."""
+    now = belief.after(picks, seeds)
+    while len(now.added) < count:
+        run = int(_worth(now, cost, seeds, spent).argmax())
         now.add(run, float(seeds[run]))
-    return picks, ""
-
-
-def _enough(now: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float) -> str:
-    """Why nothing more is worth its price, by the best that is left."""
-    run = int(_worth(now, cost, seeds, spent).argmax())
-    narrows, price = -np.expm1(-now.narrowing(seeds)[run]), cost[run] / spent
-    return (
-        f"nothing left is worth its price: the best narrows the interval by {narrows:.2%} for "
-        f"{price:.2%} of what all runs cost, which would narrow it by "
-        f"{1 - (1 + price) ** -0.5:.2%} if it were spent on all of them once more"
-    )
+    return now.added
 
 
 def _exchanged(
@@ -115,50 +108,69 @@ def _exchanged(
 ) -> list[int]:
     """One run for another as long as that makes all of them worth more together."""
     for i in range(EXCHANGES if len(picks) > 1 else 0):
-        others = picks[: i % len(picks)] + picks[i % len(picks) + 1 :]
-        now = belief.after(others, seeds)
-        worth = _worth(now, cost, seeds, spent + cost[others].sum())
+        out = picks[i % len(picks)]
+        others = [run for run in picks if run != out]
+        worth = _worth(belief.after(others, seeds), cost, seeds, spent)
         run = int(worth.argmax())
-        if worth[run] > worth[picks[i % len(picks)]] + 1e-9:
+        if worth[run] > worth[out] + 1e-9:
             picks = [*others, run]
     return picks
 
 
-def _told(belief: Belief, seeds: np.ndarray, picks: list[int], narrow: int) -> list[Choice]:
-    """Each run with the interval before and after it, in their order."""
-    now, told = belief.after([], seeds), []
-    for i, run in enumerate(picks):
-        before, doubt = now.interval, float(now.doubt(seeds)[run])
-        now.add(run, float(seeds[run]))
-        told.append(Choice(run, i >= narrow, doubt, before, now.interval))
-    return told
-
-
-def within(
+def _told(
     belief: Belief,
     cost: np.ndarray,
-    budget: float,
-    by: Callable[[Belief, np.ndarray], np.ndarray] = Belief.narrowing,
-    checks: float = CHECKS_OF_MANY,
-) -> list[int]:
-    """The runs [m] that are done under a budget, one seed each, by what they are worth over cost.
+    seeds: np.ndarray,
+    spent: float,
+    picks: list[int],
+    checks: list[int],
+) -> tuple[list[Choice], str]:
+    """Each run with the interval before and after it, and from where on none is worth its price."""
+    now, told, enough = belief.after([], seeds), [], ""
+    for run in picks:
+        worth = _worth(now, cost, seeds, spent)[run] > 0
+        if not worth and not enough and run not in checks:
+            enough = _enough(now, cost, seeds, spent, run)
+        before, doubt = now.interval, float(now.doubt(seeds)[run])
+        now.add(run, float(seeds[run]))
+        told.append(Choice(run, run in checks, doubt, bool(worth), before, now.interval))
+    if not enough and len(picks) < len(cost):
+        worth = _worth(now, cost, seeds, spent)
+        enough = _enough(now, cost, seeds, spent, int(worth.argmax())) if worth.max() <= 0 else ""
+    return told, enough
+
+
+def _enough(now: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float, run: int) -> str:
+    """What the best run that is left does, where it is not worth its price."""
+    price = float(cost[run] / (spent + cost[now.added].sum()))
+    narrows, usual = -np.expm1(-now.narrowing(seeds)[run]), 1 - (1 + price) ** -0.5
+    after = f"after {len(now.added)} of them" if now.added else "as it is"
+    return (
+        f"when to stop: {after} nothing is worth its price: the best run narrows the interval by "
+        f"{100 * narrows:.2g}%, and its cost, spent on all runs once more, by {100 * usual:.2g}%"
+    )
+
+
+def within(belief: Belief, cost: np.ndarray, budget: float, *, of_law: bool = False) -> list[int]:
+    """The runs [m] that are done under a budget, one seed each.
 
     Args:
-        belief: of the goal and of candidates [m].
+        belief: of the goal and of candidates [m], with nothing added.
         cost: [m].
         budget: in the unit of the cost.
-        by: what a run is worth: narrowing of the goal, or information.
-        checks: of the runs, those that check the law.
+        of_law: choose by what a run tells of the law alone (D-optimality), not by the narrowing of
+            the goal over the cost, with a run in eight that checks the law.
     """
-    now, picks, left, one = belief.after([], cost), [], budget, np.ones(len(cost))
-    possible = cost <= left
+    now, one, picks = belief.after([], cost), np.ones(len(cost)), []
+    possible = cost <= budget
     while possible.any():
-        check = int((len(picks) + 1) * checks) > int(len(picks) * checks)
-        worth = np.where(possible, (now.doubt(one) if check else by(now, one)) / cost, -np.inf)
+        checks = len(picks) % CHECKS_OF_MANY == CHECKS_OF_MANY - 1
+        worth = (now.doubt(one) if checks else now.narrowing(one)) / cost
+        worth = np.where(possible, now.information(one) if of_law else worth, -np.inf)
         run = int(worth.argmax())
         picks.append(run)
         now.add(run)
-        left -= cost[run]
+        budget -= cost[run]
         possible[run] = False
-        possible &= cost <= left
+        possible &= cost <= budget
     return picks

@@ -30,6 +30,7 @@ class NextRun:
         cost: of all its seeds.
         share: that over what all runs of the fit cost.
         purpose: "narrow" the goal's interval, or "check" the law.
+        worth: whether it narrows the goal by more than its price; a check is not asked.
         why: for people.
         before, after: the goal's interval before it, and after it and those above it.
     """
@@ -42,6 +43,7 @@ class NextRun:
     cost: float
     share: float
     purpose: Literal["narrow", "check"]
+    worth: bool
     why: str
     before: Estimate
     after: Estimate
@@ -58,7 +60,7 @@ class Design:
         candidates: how many were looked at.
         before, after: the goal's interval without and with the runs.
         runs: to do, in their order.
-        stopped: why there are no more; empty where as many as were asked for are worth their price.
+        stopped: from where on nothing is worth its price; empty where more would be.
         seq_len: tokens per sequence, if there is one.
         measured: the runs of the fit, to draw them.
     """
@@ -106,13 +108,17 @@ def design(
             a rate where those of the fit do not vary, or a goal that no candidate moves.
     """
     check(pick >= 1, "--pick", pick, "1 or more")
-    law = Law.of(fit)
+    law, least = Law.of(fit), fit.seq_len or 1.0
     cells = np.array([[at.params, at.tokens] for at in fit.optima])
     aim = Goal.parse(goal, cells)
     given = candidates if candidates is not None else pd.DataFrame(index=[0])
     options = Candidates.of(_completed(fit, given), law.space.rates is not None, cost, speed)
     for params, tokens in {*zip(options.runs.params, options.runs.tokens, strict=True)}:
         fit.check_tested({"params": float(params), "tokens": float(tokens)})
+    smallest = float(options.runs.batch_tokens.min())
+    check(
+        smallest >= least, "--candidates", f"a batch of {smallest:g} tokens", "a sequence or more"
+    )
     done, count = _done(fit)
     spent = float(cost_of(done, cost, speed) @ count)
     belief = Belief.of(law, aim, options.runs)
@@ -136,13 +142,17 @@ def _completed(fit: TableFit, given: pd.DataFrame) -> pd.DataFrame:
     if "batch_tokens" not in given:
         seen = fit.tested["batch_tokens"]
         octaves = np.arange(-1, np.round(np.log2(seen.high / seen.low)) + 2)
-        given = given.merge(pd.DataFrame({"batch_tokens": seen.low * 2**octaves}), how="cross")
+        batches = seen.low * 2**octaves
+        batches = batches[batches >= (fit.seq_len or 1.0)]
+        given = given.merge(pd.DataFrame({"batch_tokens": batches}), how="cross")
     check(
         fit.rates is not None or "lr" not in given,
         "--candidates", "lr", "none: rates of the fit do not vary, its losses are of tuned ones",
     )  # fmt: skip
     if fit.rates is not None and "lr" not in given:
-        best = fit.rates.best_lr(*(given[n].to_numpy() for n in ("params", "tokens", "batch_tokens")))
+        best = fit.rates.best_lr(
+            *(given[n].to_numpy() for n in ("params", "tokens", "batch_tokens"))
+        )
         given = given.assign(best=best).merge(pd.DataFrame({"times": OCTAVE}), how="cross")
         given["lr"] = [float(f"{rate:.2g}") for rate in given["best"] * given["times"]]
     return given
@@ -152,25 +162,33 @@ def _done(fit: TableFit) -> tuple[Runs, np.ndarray]:
     """The runs of a fit, and how many each stands for."""
     points = fit.points if fit.rates is None else fit.rates.points
     count = points.count if fit.rates is not None else fit.points.count * fit.points.rates
-    runs = Runs(points.params, points.tokens, points.batch, points.lr)
+    lr = None if fit.rates is None else points.lr
+    runs = Runs(points.params, points.tokens, points.batch, lr)
     return runs, np.maximum(count, 1.0)
 
 
-def _next_run(
-    one: Choice, goal: Goal, value: float, options: Candidates, spent: float
-) -> NextRun:
+def _next_run(one: Choice, goal: Goal, value: float, options: Candidates, spent: float) -> NextRun:
     i, rates = one.run, options.runs.lr
     before, after = (_estimate(goal, value, ends) for ends in (one.before, one.after))
     narrows = 1 - (one.after[1] - one.after[0]) / (one.before[1] - one.before[0])
-    why = f"narrows the interval by {narrows:.0%}"
+    why = f"narrows the interval by {narrows:.0%}" + ", not worth it" * (not one.worth)
     if one.checks:
         why = f"checks the law: its forms lie {one.doubt:.1f} standard deviations of this run apart"
     cost = float(options.cost[i])
     return NextRun(
-        *(float(column[i]) for column in options.runs[:3]),
-        None if rates is None else float(rates[i]), int(options.seeds[i]), cost, cost / spent,
-        "check" if one.checks else "narrow", why, before, after,
-    )  # fmt: skip
+        params=float(options.runs.params[i]),
+        tokens=float(options.runs.tokens[i]),
+        batch_tokens=float(options.runs.batch_tokens[i]),
+        lr=None if rates is None else float(rates[i]),
+        seeds=int(options.seeds[i]),
+        cost=cost,
+        share=cost / spent,
+        purpose="check" if one.checks else "narrow",
+        worth=one.worth,
+        why=why,
+        before=before,
+        after=after,
+    )
 
 
 def _estimate(goal: Goal, value: float, ends: tuple[float, float]) -> Estimate:

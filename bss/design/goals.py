@@ -19,10 +19,9 @@ from bss.units import format_tokens, parse_tokens
 STEP = np.log(2) / 2
 FARTHER = 4.0  # times outside the batches measured, up to which a best one is looked for
 MARGIN = round(np.log(FARTHER) / STEP)  # points of the grid outside the batches measured
-FLAT = 0.004  # nats per log²: the least curvature of a valley, a quarter of the published
+FLAT = 0.008  # nats per log²: the least curvature of a valley, half of the published
 PLACES, SHARES = np.sqrt(3.0) * np.array([0, -1, 1]), np.array([4, 1, 1]) / 6
 DIFFERENCE = np.array([-1, 0, 1]) / (2 * STEP)
-NAMES = {"B_opt": "B_opt", "loss": "loss", "exponent": "exponent"}
 WRITE = "B_opt, B_opt:N,D, loss:N,D, exponent, exponent:N or exponent:D, as B_opt:350M,10B"
 
 
@@ -40,6 +39,11 @@ class Runs(NamedTuple):
     tokens: np.ndarray
     batch_tokens: np.ndarray
     lr: np.ndarray | None
+
+    def at(self, rows: np.ndarray | slice) -> "Runs":
+        """Some of them."""
+        lr = None if self.lr is None else self.lr[rows]
+        return Runs(self.params[rows], self.tokens[rows], self.batch_tokens[rows], lr)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ class Goal:
         """The points by which the optimum is found, cell by cell, and the grid's shape."""
         low, high = np.log(space.batches)
         batches = _steps(low - np.log(FARTHER), high + np.log(FARTHER))
-        rates = None if space.rates is None else _steps(*(np.log(space.rates) + [-2 * STEP, STEP]))
+        slow, fast = np.log(space.rates or (1.0, 1.0))
+        rates = None if space.rates is None else _steps(slow - 2 * STEP, fast + STEP)
         shape = len(batches), 1 if rates is None else len(rates)
         points = shape[0] * shape[1]
         N, D = (np.repeat(size, points) for size in zip(*self.cells, strict=True))
@@ -109,7 +114,7 @@ class Goal:
     def linear(
         self, batches: np.ndarray, mean: np.ndarray, covariance: np.ndarray, shape: tuple[int, int]
     ) -> tuple[float, np.ndarray]:
-        """The goal by one form, and its functionals at the places [R, G]; logarithms of batches.
+        """The goal, and its functionals at the places [R, G]; of batches the logarithm.
 
         Args:
             batches: [G] of the grid, in tokens.

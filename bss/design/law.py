@@ -11,8 +11,10 @@ from bss.laws.final_loss.fit import fit_table
 from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.law import Posterior, RatedLaw
 from bss.laws.final_loss.rated.points import rated_points
+from bss.laws.final_loss.table import runs_of
 from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.estimate import Options
+from bss.points.valley import MISFIT
 
 RESAMPLES = 40  # of a table of one rate, whose law has no other posterior
 
@@ -46,10 +48,29 @@ class Law:
             return cls.rated(fit.rates)
         seen = fit.tested["batch_tokens"]
         return cls(
-            lambda n, d, b, lr: fit.posterior(n, d, b),
+            lambda n, d, b, lr: _doubted(fit, n, d, b),
             lambda n, d, b, lr: fit.predict(n, d, b),
             Space((seen.low, seen.high), None),
         )
+
+
+def _doubted(
+    fit: TableFit, params: np.ndarray, tokens: np.ndarray, batch: np.ndarray
+) -> tuple[Posterior, ...]:
+    """Posteriors whose noise holds a part of the rise above the best batch.
+
+    By that part a form of a valley may be wrong (`bss.points.valley`), so that runs far from the
+    best batch do not seem to tell where it is.
+    """
+    least = {
+        at: float(fit.law_at(*at).valley(*at)[1].min())
+        for at in {*zip(params, tokens, strict=True)}
+    }
+    best = np.array([least[at] for at in zip(params, tokens, strict=True)])
+    return tuple(
+        one._replace(noise=np.hypot(one.noise, MISFIT * np.maximum(one.mean - best, 0)))
+        for one in fit.posterior(params, tokens, batch)
+    )
 
 
 def fit_quickly(table: pd.DataFrame) -> Law:
@@ -58,8 +79,7 @@ def fit_quickly(table: pd.DataFrame) -> Law:
     Raises:
         InputError: as `bss.laws.fit_table` does.
     """
-    columns = {"rate": table["lr"] if "lr" in table else 0.0, "count": 1.0}
-    points, _ = rated_points(table.assign(**columns))
+    points, _ = rated_points(runs_of(table))
     if points is not None:
         return Law.rated(fit_rated(points))
     return Law.of(fit_table(table, options=Options(resamples=RESAMPLES)))

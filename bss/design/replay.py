@@ -1,9 +1,9 @@
 """A design on a table whose runs are all known: what it would have chosen, and what came of it.
 
-A small random part is done first, the cheaper a run the more often; then the law is fitted and a
-third of what is left of the budget is chosen by it, three times. What came of it is told by the
-runs that were not done, and by the goal's interval, beside runs chosen at random, by an even grid,
-and by what they tell of the law (D-optimality), each at the same cost (derived here).
+A small random part is done first, some of it the cheaper the more often; then the law is fitted
+and a part of what is left of the budget is chosen by it, three times. What came of it is told by
+the runs that were not done, and by the goal's interval, beside runs chosen at random, by an even
+grid, and by what they tell of the law (D-optimality), each at the same cost (derived here).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,15 +14,16 @@ import pandas as pd
 
 from bss.design.belief import Belief
 from bss.design.candidates import Candidates
-from bss.design.choose import CHECKS_OF_MANY, within
-from bss.design.goals import Goal, Runs
+from bss.design.choose import within
+from bss.design.goals import Goal
 from bss.design.law import Law, fit_quickly
 from bss.laws.fitting.bootstrap import rms
 
 METHODS = ("design", "D-optimal", "random", "grid")
-START, START_ROWS = 0.1, 60
-"""Share of the budget that random runs take first, and how many they are at most."""
-REFITS = 3
+START, CHEAP = 0.15, 40
+"""Share of the budget that random runs take first, and how many of them are drawn by cost."""
+STAGES = (0.1, 0.3, 1.0)  # of what is left, chosen by each fit; later ones know more
+THIN = 3  # of a grid, at most
 NEAR = 0.1
 """Nats above the best of their (N, D), up to which runs are judged."""
 SEEDS = (0, 1, 2, 3, 4)
@@ -88,44 +89,50 @@ def replayed(
     """
     cost = candidates.cost
     for method in methods:
-        for seed in seeds:
+        for seed in seeds if method != "grid" else (0,):
             progress(f"{method}, seed {seed}")
             generator, budget = np.random.default_rng(seed), share * float(cost.sum())
             if method in ("random", "grid"):
-                rows = (_random if method == "random" else _even)(cost, budget, generator)
+                order = generator.permutation(len(cost))
+                grid = method == "grid"
+                rows = _even(table, cost, budget) if grid else _affordable(order, cost, budget)
                 law = fit_quickly(table.iloc[rows])
             else:
                 rows, law = _chosen(table, candidates, goal, budget, method, generator)
             spent = float(cost[rows].sum() / cost.sum())
             result = _judged(table, asked, rows, law)
-            none = Runs(*(None if x is None else x[:0] for x in candidates.runs))
-            belief = Belief.of(law, goal, none)
-            yield Replayed(
-                method, seed, len(rows), spent, *result, belief.value, *belief.interval
-            )
+            belief = Belief.of(law, goal, candidates.runs.at(slice(0)))
+            yield Replayed(method, seed, len(rows), spent, *result, belief.value, *belief.interval)
 
 
-def _random(cost: np.ndarray, budget: float, generator: np.random.Generator) -> list[int]:
-    return _affordable(generator.permutation(len(cost)), cost, budget)
+def _even(table: pd.DataFrame, cost: np.ndarray, budget: float) -> list[int]:
+    """Every k-th batch and rate of each (N, D), with the least k up to `THIN` that can be paid.
+
+    Where none can, the costliest (N, D) are left out, as who extrapolates does.
+    """
+    cells = [rows for _, rows in table.groupby(["params", "tokens"])]
+    cells = sorted(cells, key=lambda rows: cost[rows.index[0]])
+    every = [[i for rows in cells for i in _thinned(rows, k)] for k in range(1, THIN + 1)]
+    whole = next((rows for rows in every if cost[rows].sum() <= budget), every[-1])
+    paid = np.cumsum(cost[whole]) <= budget
+    return np.array(whole)[paid].tolist()
 
 
-def _even(cost: np.ndarray, budget: float, generator: np.random.Generator) -> list[int]:
-    """Every k-th of the runs in the order of the table, with the least k that can be paid."""
-    shift = generator.random()
-    for k in range(1, len(cost) + 1):
-        rows = np.arange(int(shift * k), len(cost), k)
-        if cost[rows].sum() <= budget:
-            return rows.tolist()
-    return []
+def _thinned(rows: pd.DataFrame, k: int) -> list[int]:
+    """Rows of every k-th batch of a (N, D), and of each of them every k-th rate."""
+    batches = np.unique(rows["batch_tokens"])[k // 2 :: k]
+    each = [rows.loc[rows["batch_tokens"] == batch] for batch in batches]
+    by = "lr" if "lr" in rows else "loss"
+    return [i for one in each for i in one.sort_values(by).index[k // 2 :: k].tolist()]
 
 
 def _affordable(order: np.ndarray, cost: np.ndarray, budget: float) -> list[int]:
     """The runs in this order but for those that there is not enough left for."""
-    rows = []
+    rows, left = [], budget
     for i in order.tolist():
-        if cost[i] <= budget:
+        if cost[i] <= left:
             rows.append(i)
-            budget -= cost[i]
+            left -= float(cost[i])
     return rows
 
 
@@ -137,19 +144,18 @@ def _chosen(
     method: str,
     generator: np.random.Generator,
 ) -> tuple[list[int], Law]:
-    """By the law, which is fitted again `REFITS` times."""
+    """By the law, which is fitted again after each of `STAGES`."""
     cost = candidates.cost
     first = np.argsort(generator.exponential(size=len(cost)) * cost)
-    rows = _affordable(first, cost, START * budget)[:START_ROWS]
+    rows = _affordable(first, cost, START * budget)[:CHEAP]
+    others = generator.permutation(np.setdiff1d(np.arange(len(cost)), rows))
+    rows += _affordable(others, cost, START * budget - cost[rows].sum())
     law = fit_quickly(table.iloc[rows])
-    by = Belief.narrowing if method == "design" else Belief.information
-    checks = CHECKS_OF_MANY if method == "design" else 0.0
-    for i in range(REFITS):
+    for share in STAGES:
         left = budget - cost[rows].sum()
         others = np.setdiff1d(np.flatnonzero(cost <= left), rows)
-        runs = Runs(*(None if x is None else x[others] for x in candidates.runs))
-        belief = Belief.of(law, goal, runs)
-        picks = within(belief, cost[others], left / (REFITS - i), by, checks)
+        belief = Belief.of(law, goal, candidates.runs.at(others))
+        picks = within(belief, cost[others], share * left, of_law=method == "D-optimal")
         rows = [*rows, *others[picks].tolist()]
         law = fit_quickly(table.iloc[rows])
     return rows, law
@@ -165,10 +171,10 @@ def _judged(
     seen = table.loc[left]
     if seen.empty:
         return 0, float("nan"), float("nan")
-    lr = seen["lr"] if "lr" in seen else None
+    lr = seen.get("lr")
     expected = pd.Series(law.losses(seen["params"], seen["tokens"], seen["batch_tokens"], lr))
     both = pd.DataFrame({"loss": seen["loss"].to_numpy(), "expected": expected.to_numpy()})
     cells = [seen["params"].to_numpy(), seen["tokens"].to_numpy()]
-    within = both - both.groupby(cells).transform("mean")
-    missed = ((within["loss"] - within["expected"]) ** 2).sum() / (within["loss"] ** 2).sum()
-    return len(seen), rms(both["loss"] - both["expected"]), 1 - float(missed)
+    inside = (both - both.groupby(cells).transform("mean")).to_numpy()
+    missed = float(np.sum((inside[:, 0] - inside[:, 1]) ** 2) / np.sum(inside[:, 0] ** 2))
+    return len(seen), rms(both["loss"] - both["expected"]), 1 - missed
