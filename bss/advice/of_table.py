@@ -1,6 +1,7 @@
 """What the law of final losses says of constant batches, within what it was tested for."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from bss.advice.fit_advice import ALIKE, FAR, FitAdvice
+from bss.design.design import design
+from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
@@ -135,9 +138,15 @@ def _apart(at: CellOptimum, setting: Setting) -> float:
 
 
 def _runs(fit: TableFit, setting: Setting) -> tuple[str, ...]:
-    """Where the fit has a best batch that its own runs do not tell, the nearest first."""
+    """Where the fit has a best batch that its own runs do not tell, the nearest first.
+
+    Where they tell all, the runs that narrow it most for their price.
+    """
     nearest = np.argsort([_apart(at, setting) for at in fit.optima])
     open_ended = [text for cell in nearest if (text := _wanted(fit, int(cell)))]
+    if not open_ended:
+        with suppress(InputError):
+            return tuple(design(fit, f"B_opt:{setting.params:.0f},{setting.tokens:.0f}").lines)
     return tuple(open_ended[:MOST])
 
 

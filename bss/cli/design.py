@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.cells import estimate
 from bss.cli.kinds import read_fit
 from bss.cli.output import Output, Table, add_output_arguments, drawing, measured_tokens, number
 from bss.cli.output import progress as shown
@@ -75,9 +74,9 @@ def run(options: argparse.Namespace) -> Output:
         pick=options.pick,
     )
     notes = [f"spent so far: {told.spent:.3g} {told.unit}; {told.candidates} candidates; {METHOD}"]
-    notes += [told.stopped] * bool(told.stopped)
+    notes += [*[told.stopped] * bool(told.stopped), *told.notes]
     figure = drawing("design.design_figure", told)
-    return Output(told.to_dict(), [design_table(told)], notes, figure=figure, first=_first(told))
+    return Output(told.to_dict(), [design_table(told)], notes, figure=figure, first=told.first_line)
 
 
 def _fit(options: argparse.Namespace) -> TableFit:
@@ -95,27 +94,13 @@ def _losses(path: Path, options: argparse.Namespace) -> pd.DataFrame:
     return final_losses(read_run_table(path, reading(options), only_finished=True)[0])
 
 
-def _first(told: Design) -> str:
-    unit, counted, digits = _unit(told)
-    before, after = (estimate(at, unit, digits) for at in (told.before, told.after))
-    many = f"{len(told.runs)} runs" if len(told.runs) > 1 else "1 run"
-    return f"{told.goal}: {before}{counted}; after {many} expected: {after}"
-
-
-def _unit(told: Design) -> tuple[float, str, int]:
-    """Of the goal, its name, and digits."""
-    if not told.goal.startswith("B_opt"):
-        return 1.0, "", 5 if told.goal.startswith("loss") else 3
-    return told.seq_len or 1.0, " sequences" if told.seq_len else " tokens", 3
-
-
 def _ends(at: Estimate, unit: float, digits: int) -> str:
     return " – ".join(number(end / unit, digits) for end in (at.low, at.high) if end is not None)
 
 
 def design_table(told: Design) -> Table:
     """A row for each run, in their order."""
-    unit, _, digits = _unit(told)
+    unit, _, digits = told.shown
     size = told.seq_len or 1.0
     cells = {
         "params": lambda at: measured_tokens(at.params),

@@ -26,6 +26,8 @@ class Belief:
         covariance: [R + m, R + m] before anything is added.
         apart: [K, R + m], the forms from their mean, times the root of their weights.
         noise: [m], standard deviation of one run in nats.
+        added: runs, in their order.
+        goal: [R, m], covariances of the goal and of runs, after those.
     """
 
     value: float
@@ -33,12 +35,13 @@ class Belief:
     apart: np.ndarray
     noise: np.ndarray
     added: list[int] = field(default_factory=list)
+    goal: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         R = len(PLACES)
         self._factors = np.zeros((0, len(self.covariance)))
         self._variance = np.diag(self.covariance).copy()
-        self._goal = self.covariance[:R, R:].copy()
+        self.goal = self.covariance[:R, R:].copy()
         self._differ = self.apart[:, R:].copy()
 
     @classmethod
@@ -77,7 +80,7 @@ class Belief:
 
     def narrowing(self, seeds: np.ndarray) -> np.ndarray:
         """[m], log of the interval's width before over after each run, in so many seeds [m]."""
-        gain = SHARES @ self._goal**2 / self._single(seeds)
+        gain = SHARES @ self.goal**2 / self._single(seeds)
         return -0.5 * np.log1p(-np.minimum(gain / self.variance, 1 - 1e-9))
 
     def information(self, seeds: np.ndarray) -> np.ndarray:
@@ -88,6 +91,11 @@ class Belief:
         """[m], how many standard deviations of each run's outcome the forms lie apart."""
         between = (self._differ**2).sum(axis=0)
         return np.sqrt(between / np.maximum(self._single(seeds) - between, 1e-18))
+
+    def outcomes(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Variances [m] of the runs' outcomes before any was added, and covariances [m, m]."""
+        across = self.covariance[len(PLACES) :, len(PLACES) :]
+        return np.diag(across) + self.noise**2 / seeds, across
 
     def _single(self, seeds: np.ndarray) -> np.ndarray:
         return np.maximum(self._variance[len(PLACES) :], 0.0) + self.noise**2 / seeds
@@ -101,7 +109,7 @@ class Belief:
         self._differ = self._differ - np.outer(share, column[R:])
         self._factors = np.concatenate([self._factors, column[None]])
         self._variance -= column**2
-        self._goal -= np.outer(column[:R], column[R:])
+        self.goal -= np.outer(column[:R], column[R:])
         self.added.append(run)
 
     def after(self, runs: list[int], seeds: np.ndarray) -> "Belief":

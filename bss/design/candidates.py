@@ -17,7 +17,7 @@ from bss.units import parse_tokens
 
 AXES = ("params", "tokens", "batch", "batch_tokens", "lr", "seeds")
 WRITE = "as batch=32..512,lr=1e-3..8e-3,params=60M|120M,tokens=2B,seeds=2"
-MOST = 20_000
+MOST = 4000
 COSTS = ("tokens", "flops", "hours")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.design.belief import Belief
+from bss.design.goals import SHARES
 from bss.errors import InputError
 
 CHECKS, CHECKS_OF_MANY = 3, 8
@@ -95,12 +96,29 @@ def _best(
     picks: list[int],
     count: int,
 ) -> list[int]:
-    """The picks, and up to so many the run that is worth most each time."""
+    """The picks, and up to so many the run that is worth most each time; two at first.
+
+    As a second run at one place often tells what the first alone does not.
+    """
+    if not picks and count > 1:
+        picks = _pair(belief, cost, seeds, spent)
     now = belief.after(picks, seeds)
     while len(now.added) < count:
         run = int(_worth(now, cost, seeds, spent).argmax())
         now.add(run, float(seeds[run]))
     return now.added
+
+
+def _pair(belief: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float) -> list[int]:
+    """The two runs that are worth most together."""
+    goal, (single, across) = belief.goal, belief.outcomes(seeds)
+    square, product = SHARES @ goal**2, (goal * SHARES[:, None]).T @ goal
+    gain = np.outer(square, single) + np.outer(single, square) - 2 * across * product
+    gain /= np.maximum(np.outer(single, single) - across**2, 1e-30)
+    narrowing = -0.5 * np.log1p(-np.minimum(gain / belief.variance, 1 - 1e-9))
+    worth = narrowing - 0.5 * np.log1p((cost[:, None] + cost) / spent)
+    np.fill_diagonal(worth, -np.inf)
+    return [int(i) for i in np.unravel_index(worth.argmax(), worth.shape)]
 
 
 def _exchanged(

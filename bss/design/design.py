@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bss import values
+from bss.cells import estimate, number
 from bss.design.belief import LEVEL, Belief
 from bss.design.candidates import Candidates, cost_of
 from bss.design.choose import Choice, narrowest
@@ -15,6 +16,7 @@ from bss.design.law import Law
 from bss.errors import check
 from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.estimate import Estimate
+from bss.units import format_tokens
 
 OCTAVE = np.array([0.5, 1.0, 2.0])
 
@@ -48,6 +50,14 @@ class NextRun:
     before: Estimate
     after: Estimate
 
+    def text(self, seq_len: float | None) -> str:
+        """Where it is, for people."""
+        N, D = (format_tokens(int(float(f"{x:.4g}"))) for x in (self.params, self.tokens))
+        batch = number(self.batch_tokens / (seq_len or 1), 3) + " tokens" * (not seq_len)
+        rate = "" if self.lr is None else f", rate {self.lr:.2g}"
+        seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
+        return f"batch {batch}{rate} at {N} and {D} tokens{seeds}"
+
 
 @dataclass(frozen=True)
 class Design:
@@ -61,6 +71,7 @@ class Design:
         before, after: the goal's interval without and with the runs.
         runs: to do, in their order.
         stopped: from where on nothing is worth its price; empty where more would be.
+        notes: what must be said with it.
         seq_len: tokens per sequence, if there is one.
         measured: the runs of the fit, to draw them.
     """
@@ -73,14 +84,36 @@ class Design:
     after: Estimate
     runs: tuple[NextRun, ...]
     stopped: str
+    notes: tuple[str, ...]
     seq_len: float | None
     measured: Runs
+
+    @property
+    def shown(self) -> tuple[float, str, int]:
+        """The unit of the goal, its name, and to how many digits it is told."""
+        if not self.goal.startswith("B_opt"):
+            return 1.0, "", 5 if self.goal.startswith("loss") else 3
+        return self.seq_len or 1.0, " sequences" if self.seq_len else " tokens", 3
+
+    @property
+    def first_line(self) -> str:
+        """The goal now, and as it is expected after the runs."""
+        unit, noun, digits = self.shown
+        before, after = (estimate(at, unit, digits) for at in (self.before, self.after))
+        many = f"{len(self.runs)} run" + "s" * (len(self.runs) > 1)
+        return f"{self.goal}: {before}{noun}; after {many} expected: {after}"
+
+    @property
+    def lines(self) -> list[str]:
+        """Each run with what it is for."""
+        return [f"{one.text(self.seq_len)}: {one.why}" for one in self.runs]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, without the runs of the fit."""
         entry = values.to_dict(self)
         del entry["measured"]
-        return {"kind": "design"} | entry
+        said = "; ".join([f"next, for {self.first_line}", *self.lines])
+        return {"kind": "design", "says": said} | entry
 
 
 def design(
@@ -127,8 +160,17 @@ def design(
     before = _estimate(aim, belief.value, belief.interval)
     after = runs[-1].after if runs else before
     return Design(
-        aim.text, cost, spent, len(options.cost), before, after, runs, stopped, fit.seq_len, done
-    )
+        aim.text, cost, spent, len(options.cost), before, after, runs, stopped, _notes(fit),
+        fit.seq_len, done,
+    )  # fmt: skip
+
+
+def _notes(fit: TableFit) -> tuple[str, ...]:
+    """What the fit's design hides from it."""
+    if fit.rates is None and any(at.batch.status == "one rate" for at in fit.optima):
+        why = "all batches share a rate, so B_opt is that at this rate; two batches, each at half "
+        return (f"{why}and twice of it, would tell whether the best one moves it",)
+    return ()
 
 
 def _completed(fit: TableFit, given: pd.DataFrame) -> pd.DataFrame:

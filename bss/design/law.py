@@ -4,19 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bss.design.goals import Space
-from bss.laws.final_loss.fit import fit_table
-from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.law import Posterior, RatedLaw
-from bss.laws.final_loss.rated.points import rated_points
-from bss.laws.final_loss.table import runs_of
 from bss.laws.final_loss.values import TableFit
-from bss.laws.fitting.estimate import Options
 from bss.points.valley import MISFIT
-
-RESAMPLES = 40  # of a table of one rate, whose law has no other posterior
 
 
 @dataclass(frozen=True)
@@ -71,15 +63,3 @@ def _doubted(
         one._replace(noise=np.hypot(one.noise, MISFIT * np.maximum(one.mean - best, 0)))
         for one in fit.posterior(params, tokens, batch)
     )
-
-
-def fit_quickly(table: pd.DataFrame) -> Law:
-    """The law of a checked table of losses, with as few refits as its posterior needs.
-
-    Raises:
-        InputError: as `bss.laws.fit_table` does.
-    """
-    points, _ = rated_points(runs_of(table))
-    if points is not None:
-        return Law.rated(fit_rated(points))
-    return Law.of(fit_table(table, options=Options(resamples=RESAMPLES)))

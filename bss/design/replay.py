@@ -16,17 +16,24 @@ from bss.design.belief import Belief
 from bss.design.candidates import Candidates
 from bss.design.choose import within
 from bss.design.goals import Goal
-from bss.design.law import Law, fit_quickly
+from bss.design.law import Law
+from bss.laws.final_loss.fit import fit_table
+from bss.laws.final_loss.rated.fit import fit_rated
+from bss.laws.final_loss.rated.points import rated_points
+from bss.laws.final_loss.table import runs_of
 from bss.laws.fitting.bootstrap import rms
+from bss.laws.fitting.estimate import Options
 
 METHODS = ("design", "D-optimal", "random", "grid")
-START, CHEAP = 0.15, 40
-"""Share of the budget that random runs take first, and how many of them are drawn by cost."""
-STAGES = (0.1, 0.3, 1.0)  # of what is left, chosen by each fit; later ones know more
+START, CHEAP, FEWEST = 0.1, 60, 12
+"""Share of the budget that random runs take first, how many of them are drawn by cost, and how
+many are needed for a law, whatever they cost."""
+STAGES = (0.15, 0.4, 1.0)  # of what is left, chosen by each fit; later ones know more
 THIN = 3  # of a grid, at most
 NEAR = 0.1
 """Nats above the best of their (N, D), up to which runs are judged."""
 SEEDS = (0, 1, 2, 3, 4)
+RESAMPLES = 40  # of a table of one rate, whose law has no other posterior
 
 
 @dataclass(frozen=True)
@@ -122,8 +129,8 @@ def _thinned(rows: pd.DataFrame, k: int) -> list[int]:
     """Rows of every k-th batch of a (N, D), and of each of them every k-th rate."""
     batches = np.unique(rows["batch_tokens"])[k // 2 :: k]
     each = [rows.loc[rows["batch_tokens"] == batch] for batch in batches]
-    by = "lr" if "lr" in rows else "loss"
-    return [i for one in each for i in one.sort_values(by).index[k // 2 :: k].tolist()]
+    by = ["lr"] if "lr" in rows else []
+    return [i for one in each for i in one.sort_values([*by, "tokens"]).index[k // 2 :: k].tolist()]
 
 
 def _affordable(order: np.ndarray, cost: np.ndarray, budget: float) -> list[int]:
@@ -148,6 +155,7 @@ def _chosen(
     cost = candidates.cost
     first = np.argsort(generator.exponential(size=len(cost)) * cost)
     rows = _affordable(first, cost, START * budget)[:CHEAP]
+    rows = rows if len(rows) >= FEWEST else _affordable(first, cost, budget)[:FEWEST]
     others = generator.permutation(np.setdiff1d(np.arange(len(cost)), rows))
     rows += _affordable(others, cost, START * budget - cost[rows].sum())
     law = fit_quickly(table.iloc[rows])
@@ -178,3 +186,15 @@ def _judged(
     inside = (both - both.groupby(cells).transform("mean")).to_numpy()
     missed = float(np.sum((inside[:, 0] - inside[:, 1]) ** 2) / np.sum(inside[:, 0] ** 2))
     return len(seen), rms(both["loss"] - both["expected"]), 1 - missed
+
+
+def fit_quickly(table: pd.DataFrame) -> Law:
+    """The law of a checked table of losses, with as few refits as its posterior needs.
+
+    Raises:
+        InputError: as `bss.laws.fit_table` does.
+    """
+    points, _ = rated_points(runs_of(table))
+    if points is not None:
+        return Law.rated(fit_rated(points))
+    return Law.of(fit_table(table, options=Options(resamples=RESAMPLES)))
