@@ -50,13 +50,13 @@ class NextRun:
     before: Estimate
     after: Estimate
 
-    def text(self, seq_len: float | None) -> str:
-        """Where it is, for people."""
+    def said(self, seq_len: float | None) -> str:
+        """Where it is and what it is for, for people."""
         N, D = (format_tokens(int(float(f"{x:.4g}"))) for x in (self.params, self.tokens))
         batch = number(self.batch_tokens / (seq_len or 1), 3) + " tokens" * (not seq_len)
         rate = "" if self.lr is None else f", rate {self.lr:.2g}"
         seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""
-        return f"batch {batch}{rate} at {N} and {D} tokens{seeds}"
+        return f"batch {batch}{rate} at {N} and {D} tokens{seeds}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,13 @@ class Design:
         many = f"{len(self.runs)} run" + "s" * (len(self.runs) > 1)
         return f"{self.goal}: {before}{noun}; after {many} expected: {after}"
 
-    @property
-    def lines(self) -> list[str]:
-        """Each run with what it is for."""
-        return [f"{one.text(self.seq_len)}: {one.why}" for one in self.runs]
-
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, without the runs of the fit."""
         entry = values.to_dict(self)
         del entry["measured"]
-        said = "; ".join([f"next, for {self.first_line}", *self.lines])
+        said = "; ".join(
+            [f"next, for {self.first_line}", *(one.said(self.seq_len) for one in self.runs)]
+        )
         return {"kind": "design", "says": said} | entry
 
 

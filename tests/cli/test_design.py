@@ -65,23 +65,22 @@ def test_what_it_is_given(capsys, tmp_path):
 
 
 def planted():
-    """Losses of one (N, D): a lopsided valley at 24 sequences, eight seeds of each batch."""
+    """Losses of one (N, D): a lopsided valley at 24 sequences, six seeds of many batches."""
     draw, rows = np.random.default_rng(0), []
-    for batch in 2.0 ** np.arange(1, 9):
+    for batch in 2.0 ** np.arange(12):
         x = np.log(batch / 24)
         loss = 2 + 0.01 * (np.exp(0.9 * x) / 0.9 + np.exp(-0.6 * x) / 0.6)
-        rows += [(1e8, 1e9, batch, 512, loss + 0.003 * draw.standard_normal()) for _ in range(8)]
+        rows += [(1e8, 1e9, batch, 512, loss + 0.003 * draw.standard_normal()) for _ in range(6)]
     return pd.DataFrame(rows, columns=["params", "tokens", "batch", "seq_len", "loss"])
 
 
-def test_a_replay_narrows_more_than_random_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("bss.design.replay.SEEDS", (0, 1))
+def test_a_replay_narrows_more_than_random_runs(tmp_path, capsys):
     table = tmp_path / "losses.csv"
     planted().to_csv(table, index=False)
-    told = printed(capsys, "design", "--replay", str(table), "--budget", "40%")
+    told = printed(capsys, "design", "--replay", str(table), "--budget", "35%")
     by = {}
     for run in told["runs"]:
-        assert run["spent"] <= 0.4
+        assert run["spent"] <= 0.35
         by.setdefault(run["method"], []).append(run["width"])
     assert set(by) == {"design", "D-optimal", "random", "grid"}
     assert np.median(by["design"]) < np.median(by["random"])
