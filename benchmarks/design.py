@@ -20,7 +20,7 @@ import pandas as pd
 
 from bss.design.candidates import Candidates
 from bss.design.goals import Goal
-from bss.design.replay import METHODS, replayed
+from bss.design.replay import METHODS, fit_quickly, replayed
 from bss.laws.final_loss.table import final_losses, read_losses
 from bss.tables import Reading, read_runs
 
@@ -39,25 +39,30 @@ def main() -> None:
     options = parser.parse_args()
     table = read_losses(STEP_LAW, Reading({"lr": "peak_lr"}, 2048))
     asked = ((table["params"] > 1e9) | (table["tokens"] >= 80e9)).to_numpy()
-    rows = [ours(name) for name in OURS]
+    rows, whole = [ours(name) for name in OURS], fit_quickly(table)
     for share in options.shares:
-        rows += replay(table, share, asked, "steplaw_rates")
+        rows += replay(table, share, asked, whole, "steplaw_rates")
         options.to.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def replay(table: pd.DataFrame, share: float, asked: np.ndarray, name: str) -> list[dict[str, Any]]:
+def replay(
+    table: pd.DataFrame, share: float, asked: np.ndarray, whole: Any, name: str
+) -> list[dict[str, Any]]:
     """A row a method: medians over the seeds, and each of them."""
     candidates = Candidates.of(table, "lr" in table, "flops", None)
     goal = Goal.parse("B_opt", table[["params", "tokens"]].to_numpy(float))
     rows = []
     for method in METHODS:
         start, methods = time.perf_counter(), (method,)
-        runs = [*replayed(table, candidates, goal, share, asked=asked, methods=methods)]
-        each = pd.DataFrame([dataclasses.asdict(one) | {"width": one.width} for one in runs])
+        runs = [
+            *replayed(table, candidates, goal, share, asked=asked, methods=methods, whole=whole)
+        ]
+        each = pd.DataFrame([dataclasses.asdict(one) for one in runs])
+        each["own_width"] = each["high"] - each["low"]
         middle = each.drop(columns=["method", "seed"]).median().round(5).to_dict()
         rows.append({"table": name, "share": share, "chosen_by": method} | middle)
         rows[-1]["seconds"] = round(time.perf_counter() - start)
-        seeds = {n: each[n].round(5).tolist() for n in ("rmse", "r2", "width")}
+        seeds = {n: each[n].round(5).tolist() for n in ("rmse", "r2", "width", "own_width")}
         rows[-1]["seeds"] = seeds
         print(json.dumps(rows[-1]), flush=True)
     return rows

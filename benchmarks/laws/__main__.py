@@ -1,10 +1,11 @@
-"""What fits say of planted data, by laws that are not the package's.
+"""What the laws say of runs that they have not seen: public tables, and planted data.
 
-    python -m benchmarks.laws --planted                  # writes benchmarks/results/laws.json
-    python -m benchmarks.laws --planted --part tables    # only these, the others are kept
+    python -m benchmarks.laws                    # public tables, beside published scores
+    python -m benchmarks.laws --planted          # planted data, by laws that are not the package's
+    python -m benchmarks.laws --part tables      # only this part, the others are kept
 
-A part is a file with `measured(seeds)`, which gives numbers as a dict, and `lines(told)`, which
-prints them.
+What is found goes to benchmarks/results/laws.json. A part is a file with `measured(seeds)`, which
+gives numbers as a dict, and `lines(told)`, which prints them.
 """
 
 import argparse
@@ -16,22 +17,26 @@ from pathlib import Path
 from bss.files import write_json
 
 RESULT = Path(__file__).parents[1] / "results" / "laws.json"
-PARTS = ("tables", "curves")
+PUBLIC, PLANTED = ("rates",), ("tables", "curves")
 SEEDS = range(5)
 
 
 def main() -> None:
     """Measures the parts that are asked for, prints them and saves them beside the others."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--planted", action="store_true", required=True, help="planted data")
-    parser.add_argument("--part", choices=(*PARTS, "all"), default="all")
+    parser.add_argument("--planted", action="store_true", help="planted data")
+    parser.add_argument("--part", choices=(*PUBLIC, *PLANTED, "all"), default="all")
     options = parser.parse_args()
+    parts = (options.part,) if options.part != "all" else PLANTED if options.planted else PUBLIC
     found = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
-    for name in PARTS if options.part == "all" else (options.part,):
+    for name in parts:
         start, part = time.time(), importlib.import_module(f"benchmarks.laws.{name}")
         told = part.measured(SEEDS)
-        print(f"{name}, generator seeds {SEEDS[0]} to {SEEDS[-1]}", *part.lines(told), sep="\n")
-        found[name] = {"seeds": len(SEEDS), "minutes": round((time.time() - start) / 60, 1)} | told
+        if name in PLANTED:
+            print(f"{name}, generator seeds {SEEDS[0]} to {SEEDS[-1]}")
+            told = {"seeds": len(SEEDS), "minutes": round((time.time() - start) / 60, 1)} | told
+        print(*part.lines(told), sep="\n")
+        found[name] = told
         write_json(RESULT, found)
 
 

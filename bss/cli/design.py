@@ -129,7 +129,7 @@ def _replay(options: argparse.Namespace) -> Output:
         asked = _asked(table, options.judge)
         all_of_them = [*replayed(table, runs, goal, share, asked=asked, progress=report)]
     payload = {"kind": "replay", "goal": goal.text, "budget": share, "cost": options.cost,
-               "runs": [to_dict(one) | {"width": one.width} for one in all_of_them]}  # fmt: skip
+               "runs": [to_dict(one) for one in all_of_them]}  # fmt: skip
     notes = ["medians over seeds; width: of the goal's interval"
              + ", a logarithm of batches" * (goal.name == "B_opt")]  # fmt: skip
     return Output(payload, [replay_table(all_of_them, f"{goal.text}, {share:.3g} of all")], notes)

@@ -55,7 +55,6 @@ def run(options: argparse.Namespace) -> Output:
 
     Examples:
         bss predict --from FIT.json --loss 1.9
-        bss predict --from TABLE.json --runs LOSSES.csv --extrapolate
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
     fit = read_fit(options.fit, "predict")

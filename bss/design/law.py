@@ -34,8 +34,10 @@ class Law:
         return cls(law.posterior, law.losses, space)
 
     @classmethod
-    def of(cls, fit: TableFit) -> "Law":
+    def of(cls, fit: TableFit | RatedLaw) -> "Law":
         """Of a fit; where its rates do not vary, lr is ignored."""
+        if isinstance(fit, RatedLaw):
+            return cls.rated(fit)
         if fit.rates is not None:
             return cls.rated(fit.rates)
         seen = fit.tested["batch_tokens"]

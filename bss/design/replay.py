@@ -7,20 +7,22 @@ grid, and by what they tell of the law (D-optimality), each at the same cost (de
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from bss.design.belief import Belief
+from bss.design.belief import NORMAL, Belief
 from bss.design.candidates import Candidates
 from bss.design.choose import within
 from bss.design.goals import Goal
 from bss.design.law import Law
 from bss.laws.final_loss.fit import fit_table
 from bss.laws.final_loss.rated.fit import fit_rated
+from bss.laws.final_loss.rated.law import RatedLaw
 from bss.laws.final_loss.rated.points import rated_points
 from bss.laws.final_loss.table import runs_of
+from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
 
@@ -49,6 +51,8 @@ class Replayed:
         rmse: of their losses, in nats.
         r2: of them, with the mean of each (N, D) removed from both.
         value, low, high: the goal and its interval, a logarithm where it is a batch.
+        width: of an interval by the departures and the widening that a law of all runs has, as few
+            runs tell those badly, and by luck.
     """
 
     method: str
@@ -61,11 +65,7 @@ class Replayed:
     value: float
     low: float
     high: float
-
-    @property
-    def width(self) -> float:
-        """Of the interval."""
-        return self.high - self.low
+    width: float
 
 
 def replayed(
@@ -77,6 +77,7 @@ def replayed(
     asked: np.ndarray,
     seeds: tuple[int, ...] = SEEDS,
     methods: tuple[str, ...] = METHODS,
+    whole: RatedLaw | TableFit | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Replayed]:
     """Each method with each seed.
@@ -89,12 +90,13 @@ def replayed(
         asked: [n], whether a run's (N, D) is among those judged.
         seeds: of what is random.
         methods: of choosing.
+        whole: the law of all runs; None to fit it.
         progress: is told what is being done.
 
     Raises:
         InputError: so few runs can be afforded that there is no law of them.
     """
-    cost = candidates.cost
+    cost, whole = candidates.cost, whole or fit_quickly(table)
     for method in methods:
         for seed in seeds if method != "grid" else (0,):
             progress(f"{method}, seed {seed}")
@@ -107,9 +109,18 @@ def replayed(
             else:
                 rows, law = _chosen(table, candidates, goal, budget, method, generator)
             spent = float(cost[rows].sum() / cost.sum())
-            result = _judged(table, asked, rows, law)
-            belief = Belief.of(law, goal, candidates.runs.at(slice(0)))
-            yield Replayed(method, seed, len(rows), spent, *result, belief.value, *belief.interval)
+            result, none = _judged(table, asked, rows, Law.of(law)), candidates.runs.at(slice(0))
+            belief, alike = (Belief.of(x, goal, none) for x in (Law.of(law), _alike(law, whole)))
+            yield Replayed(
+                method,
+                seed,
+                len(rows),
+                spent,
+                *result,
+                belief.value,
+                *belief.interval,
+                2 * NORMAL * alike.variance**0.5,
+            )
 
 
 def _even(table: pd.DataFrame, cost: np.ndarray, budget: float) -> list[int]:
@@ -150,7 +161,7 @@ def _chosen(
     budget: float,
     method: str,
     generator: np.random.Generator,
-) -> tuple[list[int], Law]:
+) -> tuple[list[int], RatedLaw | TableFit]:
     """By the law, which is fitted again after each of `STAGES`."""
     cost = candidates.cost
     first = np.argsort(generator.exponential(size=len(cost)) * cost)
@@ -162,7 +173,7 @@ def _chosen(
     for share in STAGES:
         left = budget - cost[rows].sum()
         others = np.setdiff1d(np.flatnonzero(cost <= left), rows)
-        belief = Belief.of(law, goal, candidates.runs.at(others))
+        belief = Belief.of(Law.of(law), goal, candidates.runs.at(others))
         picks = within(belief, cost[others], share * left, of_law=method == "D-optimal")
         rows = [*rows, *others[picks].tolist()]
         law = fit_quickly(table.iloc[rows])
@@ -188,7 +199,7 @@ def _judged(
     return len(seen), rms(both["loss"] - both["expected"]), 1 - missed
 
 
-def fit_quickly(table: pd.DataFrame) -> Law:
+def fit_quickly(table: pd.DataFrame) -> RatedLaw | TableFit:
     """The law of a checked table of losses, with as few refits as its posterior needs.
 
     Raises:
@@ -196,5 +207,12 @@ def fit_quickly(table: pd.DataFrame) -> Law:
     """
     points, _ = rated_points(runs_of(table))
     if points is not None:
-        return Law.rated(fit_rated(points))
-    return Law.of(fit_table(table, options=Options(resamples=RESAMPLES)))
+        return fit_rated(points)
+    return fit_table(table, options=Options(resamples=RESAMPLES))
+
+
+def _alike(fit: RatedLaw | TableFit, whole: RatedLaw | TableFit) -> Law:
+    """A fit with what a law of all runs says of departures from it and of its intervals."""
+    if isinstance(fit, RatedLaw) and isinstance(whole, RatedLaw):
+        fit = replace(fit, departures=whole.departures, widened=whole.widened)
+    return Law.of(fit)

@@ -16,6 +16,7 @@ NEAR = 0.03  # nats above the best, up to which a batch tells how the best rate 
 MOST = 6  # batches of a (N, D) that do
 FEWEST = 4  # (N, D) from which they are drawn with replacement
 OFF = (0.5, 2.0)
+CLOSE = np.log(1.5)  # by which batches are farther than the nearest, that tell what was tried
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,16 @@ def _rate(law: RatedLaw, value: float, draws: np.ndarray, level: float) -> Estim
     return _inside(interval(value, best, level=level), law.grid[1], "rates")
 
 
+def _bracketed(law: RatedLaw, rows: np.ndarray, batch: float, best: Estimate) -> Estimate:
+    """Without a value where no rates on both sides of it were tried at a batch of a (N, D)."""
+    apart = np.abs(np.log(law.points.batch[rows] / batch))
+    tried = law.points.lr[rows[apart <= apart.min() + CLOSE]]
+    if best.value is None or tried.min() < best.value < tried.max():
+        return best
+    said = f"unidentified: {best.value:.3g} is outside the rates tried at such a batch"
+    return replace(best, value=None, note=f"{said}, {tried.min():.3g} to {tried.max():.3g}")
+
+
 def _inside(best: Estimate, grid: np.ndarray, what: str) -> Estimate:
     """Without an end, or a value, where these are those of the search."""
     low = best.low if (best.low or 0) > grid[0] * 1.001 else None
@@ -147,7 +158,7 @@ def _of_cell(
         params,
         tokens,
         batch,
-        _rate(law, lr, draws[:, 0], level),
+        _bracketed(law, rows, batch, _rate(law, lr, draws[:, 0], level)),
         (off_lr[0], off_lr[1]),
         (off_batch[0], off_batch[1]),
         (float(at_rate[1] / at_rate[0]), float(at_rate[2] / at_rate[0])),
@@ -160,11 +171,12 @@ def _followed(
     """Of one (N, D): logs of N, D, B [m, 3] of batches near the best, and of their best rates [m],
     and draws of these [R, m]; None where fewer than two are told."""
     points = law.points
-    tried = np.log([points.lr[rows].min(), points.lr[rows].max()])
     batches, rates = np.unique(points.batch[rows]), np.log(law.grid[1])
+    at = [np.log(points.lr[rows[points.batch[rows] == batch]]) for batch in batches]
+    low, high = (np.array([end(x) for x in at]) for end in (min, max))
     tuned = law.losses(params, tokens, batches[:, None], law.grid[1])
     best, above = vertex(rates, tuned), tuned.min(axis=1) - tuned.min()
-    able = np.flatnonzero((above < NEAR) & (tried[0] < best) & (best < tried[1]))
+    able = np.flatnonzero((above < NEAR) & (low < best) & (best < high))
     if len(able) < 2:
         return None
     able = np.sort(able[np.argsort(above[able])[:MOST]])

@@ -11,6 +11,7 @@ beside the scatter of single runs, which grows with their excess. Far from all r
 B and η are chosen by left-out cells (constants derived here).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ LENGTHS = (0.7, 1.5)
 AMPLITUDES = (0.25, 0.5, 1.0, 2.0)
 RUN, GROWS = 0.005, 0.06
 """Nats: of one run about its law near the best, and the excess at which it is 1.4 times that."""
+CLIFF = 5.0  # times that excess, from which a row tells nothing
 SAME = 0.03  # log N of one model
 
 
@@ -37,18 +39,23 @@ class Departure:
 
     def covariance(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """[n, m] nats² of errors at logarithms [n, 4] and [m, 4]."""
-        n, d, b, e = ((one[:, None, i] - other[None, :, i]) for i in range(4))
-        near = (n / OF_CELL[0]) ** 2 + (d / OF_CELL[1]) ** 2
-        alike = (n / OF_SHAPE[0]) ** 2 + (d / OF_SHAPE[1]) ** 2
-        alike += (b**2 + e**2) / self.length**2
-        both = CELL**2 * np.exp(-near / 2) + SHAPE**2 * np.exp(-alike / 2)
-        return self.amplitude**2 * (MODEL**2 * (np.abs(n) < SAME) + both)
+        of_shape = np.concatenate([OF_SHAPE, [self.length, self.length]])
+        alike = SHAPE**2 * _near(one / of_shape, other / of_shape)
+        alike += CELL**2 * _near(one[:, :2] / OF_CELL, other[:, :2] / OF_CELL)
+        alike += MODEL**2 * (np.abs(np.subtract.outer(one[:, 0], other[:, 0])) < SAME)
+        return self.amplitude**2 * alike
+
+
+def _near(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """[n, m], exp(-½ |x - y|²) of [n, k] and [m, k]."""
+    half = (one**2).sum(axis=1)[:, None] / 2 + (other**2).sum(axis=1) / 2
+    return np.exp(one @ other.T - half)
 
 
 def scatter(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
     """Nats by which the mean of `count` runs differs, at an excess over the best of its (N, D)."""
-    grown = 1 + (np.maximum(excess, 0.0) / GROWS) ** 2
-    return RUN * np.sqrt(grown / count)
+    far = np.maximum(excess, 0.0) / GROWS
+    return RUN * np.sqrt((1 + far**2 + (far / CLIFF) ** 6) / count)
 
 
 class Seen(NamedTuple):
@@ -74,36 +81,46 @@ class Seen(NamedTuple):
 
 def precision_of(departure: Departure, logs: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """[n, n], the inverse of the covariance of errors and scatter at rows."""
-    from scipy.linalg import solve_triangular
-
     covariance = departure.covariance(logs, logs)
     covariance[np.diag_indices(len(noise))] += noise**2
-    lower = np.linalg.cholesky(covariance)
-    inverse = solve_triangular(lower, np.eye(len(noise)), lower=True)
-    return inverse.T @ inverse
+    return _inverse(covariance)
+
+
+def _inverse(covariance: np.ndarray) -> np.ndarray:
+    """Of a positive definite matrix, which is overwritten."""
+    from scipy.linalg import get_lapack_funcs  # a fit is read without it
+
+    factor, invert = get_lapack_funcs(("potrf", "potri"), (covariance,))
+    upper, _ = invert(factor(covariance.T, overwrite_a=1)[0], overwrite_c=1)
+    return np.triu(upper) + np.triu(upper, 1).T
 
 
 def left_out(
     precision: np.ndarray,
     missed: np.ndarray,
-    slopes: np.ndarray,
-    prior: np.ndarray,
+    turned: Sequence[np.ndarray],
+    inner: Sequence[np.ndarray],
     out: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """What the others expect rows `out` [n] to miss the law by, and its variance with a run's.
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """What the others expect rows `out` to miss K laws by, and its variances with a run's.
 
     By blocks of the precision of all rows, without inverting that of the rest.
 
     Args:
         precision: [n, n] of all rows.
-        missed: [n] nats, measured less a law that was fitted to the others.
-        slopes: [n, P].
-        prior: [P], precisions of the parameters.
+        missed: [K, n] nats, measured less a law that was fitted to the others.
+        turned: of each law, [n, P], the precision times its slopes.
+        inner: of each law, [P, P], the precision of its parameters by all rows and before any.
         out: [n], True of the rows that are left out.
+
+    Returns:
+        [K, m], and [m] of each law.
     """
-    block = precision[np.ix_(out, out)]
-    expected = -np.linalg.solve(block, precision[out] @ np.where(out, 0.0, missed))
-    turned = precision @ slopes
-    inner = slopes.T @ turned + np.diag(prior)
-    block = block - turned[out] @ np.linalg.solve(inner, turned[out].T)
-    return expected, np.diag(np.linalg.inv(block))
+    left = _inverse(precision[np.ix_(out, out)])
+    expected = -(np.where(out, 0.0, missed) @ precision[:, out]) @ left
+    variances = []
+    for here, known in zip((x[out] for x in turned), inner, strict=True):
+        across = left @ here
+        spread = np.linalg.inv(known - here.T @ across)
+        variances.append(np.diag(left) + ((across @ spread) * across).sum(axis=1))
+    return expected, variances

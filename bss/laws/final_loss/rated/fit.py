@@ -57,12 +57,12 @@ def fit_rated(points: RatedPoints, names: Sequence[str] | None = None) -> RatedL
     design, folds = points.design, folds_of(points)
     fits = {name: best_fit(form, points) for name, form in forms.items()}
     thetas = {n: _without(forms[n], points, fit, folds) for n, fit in fits.items()}
-    noise, judged = scatter(points.excess, points.count), {}
-    for departure in (Departure(s, x) for s in AMPLITUDES for x in LENGTHS):
-        precision = precision_of(departure, design.logs, noise)
-        judged[departure] = {
-            n: _judged(forms[n], points, thetas[n], folds, precision) for n in forms
-        }
+    slopes = {n: slopes_of(forms[n], x.parameters[0], design.logs, design) for n, x in fits.items()}
+    laws = {n: [losses(forms[n], x, design.logs) for x in each] for n, each in thetas.items()}
+    judged = {
+        departure: _judged(departure, points, folds, laws, slopes)
+        for departure in (Departure(s, x) for s in AMPLITUDES for x in LENGTHS)
+    }
     wanted = _rows_by_use(points, folds)
     errors = {
         use: {
@@ -116,20 +116,25 @@ def _without(
 
 
 def _judged(
-    form: RatedForm,
+    departure: Departure,
     points: RatedPoints,
-    thetas: list[np.ndarray],
     folds: list[Fold],
-    precision: np.ndarray,
-) -> _Judged:
-    logs, expected, variance = points.design.logs, [], []
-    for theta, fold in zip(thetas, folds, strict=True):
-        law = losses(form, theta, logs)
-        slopes = slopes_of(form, theta, logs, points.design)
-        errors, spread = left_out(precision, points.loss - law, slopes, prior_of(form), fold.out)
-        expected.append(law[fold.out] + errors)
-        variance.append(spread)
-    return _Judged(expected, variance)
+    laws: dict[str, list[np.ndarray]],
+    slopes: dict[str, np.ndarray],
+) -> dict[str, _Judged]:
+    """Of each form, by its losses [n] without each fold, and its slopes [n, P]."""
+    precision = precision_of(departure, points.design.logs, scatter(points.excess, points.count))
+    turned = {name: precision @ x for name, x in slopes.items()}
+    inner = [x.T @ turned[name] + np.diag(prior_of(RATED[name])) for name, x in slopes.items()]
+    judged = {name: _Judged([], []) for name in laws}
+    for i, fold in enumerate(folds):
+        law = np.array([each[i] for each in laws.values()])
+        missed, spread = left_out(precision, points.loss - law, [*turned.values()], inner, fold.out)
+        means = law[:, fold.out] + missed
+        for one, mean, variance in zip(judged.values(), means, spread, strict=True):
+            one.expected.append(mean)
+            one.variance.append(variance)
+    return judged
 
 
 def _use_of(folds: list[Fold]) -> list[str]:

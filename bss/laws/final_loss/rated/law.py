@@ -213,14 +213,6 @@ class RatedLaw:
         batch, lr = (np.linspace(*at, n) for at, n in zip(ends, (BATCHES, RATES), strict=True))
         return np.exp(batch), np.exp(lr)
 
-    def _valley(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Batches, rates and losses [batches, rates] of the grid at N and D."""
-        key = round(np.log(params), 9), round(np.log(tokens), 9)
-        if key not in self._kept:
-            batch, lr = self.grid
-            self._kept[key] = self.losses(params, tokens, batch[:, None], lr)
-        return *self.grid, self._kept[key]
-
     def valley(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Batches [b], rates [r] and losses [b, r] over a grid of what was tried, at N and D."""
         key = round(np.log(params), 9), round(np.log(tokens), 9)

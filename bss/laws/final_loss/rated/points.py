@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FEWEST = 12  # rows of three rates or more, from which the rate is in the law
 MIXED = 100.0  # a gap between the rates of one (N, D), from which they cannot be of one kind
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
-WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .7
+WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class RatedPoints:
 
     @property
     def weight(self) -> np.ndarray:
-        """[n], by the distance from the cell's best, never by a residual."""
-        return 1 / np.sqrt(1 + (self.excess / (WIDE * (self.loss - self.excess))) ** 2)
+        """[n], by the distance from the cell's best, never by a residual; on a cliff next to none."""
+        return (1 + (self.excess / (WIDE * (self.loss - self.excess))) ** 2) ** -1.5
 
     @cached_property
     def logs(self) -> np.ndarray:
