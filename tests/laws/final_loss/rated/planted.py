@@ -5,10 +5,12 @@ B* = B_0·D^q, η* = E·N^x·D^y·B^p; a plain parabola in both, whose centre mo
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.points import rated_points
 from bss.laws.final_loss.table import check_losses, runs_of
 
@@ -92,3 +94,22 @@ def points_of(table):
     """As the law takes them."""
     points, _ = rated_points(runs_of(check_losses(table)))
     return points
+
+
+@cache
+def fitted(world, **table):
+    """The law fitted to a table of a world."""
+    return fit_rated(points_of(world.table(**table)))
+
+
+def octaves(law, world, params, tokens):
+    """By how many octaves its best batch and rate are off, and what they cost in nats."""
+    (batch, lr), (B, best) = law.best(params, tokens), world.best(params, tokens)
+    at = ((batch, lr / world.lr_unit), (B, best))
+    dearer, least = (world.loss(params, tokens, *one) for one in at)
+    return np.log2(batch / B), np.log2(lr / world.lr_unit / best), (dearer - least) / world.scale
+
+
+def holds(estimate, value):
+    """Whether an interval does; one without an end does not end there."""
+    return (estimate.low or 0) <= value <= (estimate.high or np.inf)
