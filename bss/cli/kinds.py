@@ -54,7 +54,7 @@ KINDS = {
         "TableFit",
         "bss.cli.of_table",
         "bss.advice.of_table",
-        ("params", "tokens", "batch", "seq_len"),
+        ("params", "tokens", "batch", "seq_len", "lr", "runs", "columns"),
         "best-batch",
     ),
     "curve": Kind(

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from bss.cells import estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, number, progress
 from bss.cli.plan import check_peak, parse_budget
+from bss.cli.predict import PredictedRun
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CurveFit
@@ -103,17 +104,6 @@ def parameters_table(fit: CurveFit) -> Table:
 
 EARLY = 0.02  # of the longest run: no losses are drawn before it
 OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
-
-
-class PredictedRun(NamedTuple):
-    """The loss at the end of a run, and what was measured there, if anything."""
-
-    run: str
-    tokens: int
-    loss: Estimate
-    measured: float | None
-    error: float | None
-    extrapolates: tuple[str, ...]
 
 
 def predicted(fit: CurveFit, options: argparse.Namespace) -> Output:

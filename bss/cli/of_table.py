@@ -5,22 +5,28 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from bss import laws
 from bss.cells import alike_text, estimate
 from bss.cli.fitting import add_fit_arguments, fit_options
 from bss.cli.output import Output, Table, drawing, measured_tokens, number, progress
+from bss.cli.predict import PredictedRun
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit
 from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.table import final_losses, read_losses
+from bss.laws.final_loss.rated.told import rates_table
+from bss.laws.final_loss.table import check_losses, final_losses, read_losses
 from bss.laws.final_loss.values import LossPrediction, OutlierRow
 from bss.laws.fitting.estimate import Alike, Estimate
+from bss.tables.reading import Reading
+from bss.tables.storage import read_table
 from bss.units import parse_tokens
 from bss.values import to_dict
 
+PICTURES = ("final_loss.table_figure", "rates_map.rates_figure")
 DIRECTIONS = {
     "tokens": ("the largest budgets", "beyond"),
     "params": ("the largest model", "beyond"),
@@ -67,12 +73,17 @@ def run(options: argparse.Namespace) -> Output:
         f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; "
         f"lack of fit: {lack.note}{judged}",
         _growth(fit),
+        *_rates_notes(fit),
         *(outlier_text(one, fit.seq_len) for one in fit.outliers),
         f"{fit.level:.0%} intervals: {fit.method}",
         *(f"warning: {text}" for text in fit.warnings),
     ]
     tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
-    return Output(fit.to_dict(), tables, notes, figure=drawing("final_loss.table_figure", fit))
+    if fit.best_rates is not None:
+        tables.insert(2, rates_table(fit.best_rates, fit.seq_len))
+    return Output(
+        fit.to_dict(), tables, notes, figure=drawing(PICTURES[fit.rates is not None], fit)
+    )
 
 
 def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
@@ -89,6 +100,10 @@ def left_out_table(fit: TableFit) -> Table:
         (what, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), fit.law(use).text)
         for kind, (what, use) in DIRECTIONS.items()
     ]
+    if fit.rates is not None:
+        told = fit.rates.left_out
+        rows += [(f"{what}, every rate", "–", number(told[kind], 2), fit.rates.text(use))
+                 for kind, (what, use) in DIRECTIONS.items()]  # fmt: skip
     rows += [
         (h.out, number(h.rmse, 2), number(h.near, 2), _weights(h.weights)) for h in fit.hold_out
     ]
@@ -126,6 +141,19 @@ def optima_table(fit: TableFit) -> Table:
         "": lambda at: at.batch.why,
     }
     return Table.of(f"{title}; elsewhere by the {fit.best.source}", fit.optima, cells)
+
+
+def _rates_notes(fit: TableFit) -> list[str]:
+    """The law of the rate, and how the best one grows."""
+    if fit.rates is None or fit.best_rates is None:
+        return []
+    powers = fit.best_rates.exponents.items()
+    parts = [f"{name}^{estimate(power)}" for name, power in powers if power.value is not None]
+    grows = f"the best rate grows as {' · '.join(parts)}" if parts else "the best rate is not told"
+    return [
+        f"with the rate: {fit.rates.text('inside')}, each with what it misses near its rows",
+        f"{grows}; `--lr-coupling from:FIT` takes that of B",
+    ]
 
 
 def outlier_text(one: OutlierRow, seq_len: float | None) -> str:
@@ -171,7 +199,14 @@ def _sizes(batch: Estimate, unit: float) -> str:
 
 
 def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
-    """The answer at --params, --tokens and --batch; without --batch at the best one."""
+    """The answer at --params, --tokens and --batch; without --batch at the best one.
+
+    Or of every run of --runs, at its own rate.
+    """
+    if options.runs is not None:
+        return of_runs(fit, options)[0]
+    if options.columns is not None:
+        raise InputError("--columns: is of --runs; name a table, or leave it out")
     for name in ("params", "tokens"):
         if getattr(options, name) is None:
             raise InputError(f"--{name}: missing; a table fit is asked at --params and --tokens")
@@ -186,7 +221,8 @@ def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
         raise InputError("--seq-len: missing; the table has none, so say what a sequence holds")
     else:
         size = parse_tokens(options.batch, field="--batch") * seq_len
-    prediction = fit.prediction(params, tokens, size, extrapolate=options.extrapolate)
+    how = {"extrapolate": options.extrapolate}
+    prediction = fit.prediction(params, tokens, size, options.lr, **how)
     seen = {name: to_dict(size) for name, size in fit.tested.items()}
     payload = {
         "kind": "prediction",
@@ -203,6 +239,69 @@ def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
     return Output(payload, [table], _notes(prediction), figure=figure)
 
 
+def of_runs(
+    fit: TableFit, options: argparse.Namespace
+) -> tuple[Output, list[PredictedRun], pd.DataFrame]:
+    """The final loss of each run of the table that the options name, and this table."""
+    for name in ("params", "tokens", "batch", "lr"):
+        if getattr(options, name, None) is not None:
+            raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
+    how = Reading.parse(options.columns, getattr(options, "seq_len", None) or _length(fit))
+    frame, origin = read_table(options.runs, how)
+    table = check_losses(frame if "loss" in frame else frame.assign(loss=float("nan")), origin)
+    rated = fit.rates is not None and "lr" in table
+    columns = ["params", "tokens", "batch_tokens", *(["lr"] if rated else [])]
+    outside = [
+        fit.outside(dict(zip(columns, row, strict=True)))
+        for row in table[columns].itertuples(index=False, name=None)
+    ]
+    for i in (i for i, beyond in enumerate(outside) if beyond and not options.extrapolate):
+        fit.check_tested({name: float(table[name].iloc[i]) for name in columns})
+    losses, runs = fit.predictions(*(table[name].to_numpy(float) for name in columns)), []
+    if "run" not in table:
+        table = table.assign(run=[str(i + 1) for i in range(len(table))])
+    ends = zip(table["run"], table["tokens"], losses, table["loss"], outside, strict=True)
+    for name, tokens, loss, measured, beyond in ends:
+        known = float(measured) if np.isfinite(measured) else None
+        error = None if known is None else (loss.value or 0.0) - known
+        runs.append(PredictedRun(str(name), int(tokens), loss, known, error, tuple(beyond)))
+    return _runs_output(fit, runs, table, columns), runs, table
+
+
+def _length(fit: TableFit) -> int | None:
+    return None if fit.seq_len is None else int(fit.seq_len)
+
+
+def _runs_output(
+    fit: TableFit, runs: list[PredictedRun], table: pd.DataFrame, columns: list[str]
+) -> Output:
+    known = [one for one in runs if one.error is not None]
+    errors, losses = (np.array([getattr(x, n) for x in known]) for n in ("error", "measured"))
+    rmse = float(np.sqrt(np.mean(errors**2))) if known else None
+    spread = float(np.sum((losses - losses.mean()) ** 2)) if len(known) > 1 else 0.0
+    r2 = 1 - float(np.sum(errors**2)) / spread if spread else None
+    rows = table[columns].to_numpy(float).tolist()
+    entries = [
+        {"run": one.run, **dict(zip(columns, row, strict=True)), "loss": to_dict(one.loss),
+         "measured": one.measured, "error": one.error, "outside": list(one.extrapolates)}
+        for one, row in zip(runs, rows, strict=True)
+    ]  # fmt: skip
+    payload = {"kind": "prediction", "of": "table", "predictions": entries, "rmse": rmse, "r2": r2}
+    cells = {
+        "run": lambda one: one.run,
+        f"predicted ({fit.level:.0%})": lambda one: estimate(one.loss),
+        "measured": lambda one: number(one.measured),
+        "error": lambda one: "–" if one.error is None else f"{one.error:+.4f}",
+        "outside": lambda one: ", ".join(one.extrapolates),
+    }
+    notes = [] if "lr" in columns else ["warning: losses are those of tuned rates"]
+    if known:
+        share = "" if r2 is None else f", R² {r2:.3f}"
+        notes.append(f"rms error {rmse:.2g} nats over {len(known)} runs{share}")
+    title = "predicted final losses, nats, each at its own rate"
+    return Output(payload, [Table.of(title, runs, cells)], notes)
+
+
 def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table:
     """The loss of the run that was asked, and the best batch beside it."""
     unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
@@ -212,6 +311,11 @@ def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table
         (f"best batch, {noun}", estimate(best, unit, 3)),
         *((f"batches within {one.rise:g} nats", _span(one, unit)) for one in best.alike),
     ]
+    if prediction.best_lr is not None:
+        rows.append(("best rate at this batch", estimate(prediction.best_lr, 1, 3)))
+    if prediction.best_batch_at_lr is not None:
+        at_lr = estimate(prediction.best_batch_at_lr, unit, 3)
+        rows.append((f"best batch at this rate, {noun}", at_lr))
     if prediction.given_up is not None:
         rows.append(("given up against the best batch, nats", f"{prediction.given_up:.2g}"))
     title = f"{prediction.form}; {prediction.loss.level:.0%} intervals"

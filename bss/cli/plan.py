@@ -3,8 +3,11 @@
 import argparse
 import math
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
+from bss.cells import estimate
+from bss.cli.kinds import read_fit
 from bss.cli.output import Output, Table, add_output_arguments, drawing, number
 from bss.errors import InputError
 from bss.exports import EXPORTS, export
@@ -34,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rate", default="wsd", help=f"{', '.join(RATES)}, or module:ATTRIBUTE; wsd by default")
     add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
     add("--buckets", help="ladder of bucket sizes, as 8,32")
-    add("--lr-coupling", default="none", help=f"{', '.join(LR_RULES)}, or module:ATTRIBUTE")
+    text = (
+        f"{', '.join(LR_RULES)}, a power, module:ATTRIBUTE, or from:FIT of a table whose rates vary"
+    )
+    add("--lr-coupling", default="none", help=text)
     add("--beta2", type=float, help="of Adam's second moment, per step")
     add("--beta2-half-life", help="of Adam's second moment, in tokens; in place of --beta2")
     add("--weight-decay", type=float, help="decoupled, of a step")
@@ -106,7 +112,7 @@ def resolve_options(options: argparse.Namespace) -> Plan:
     if given and options.beta2 is not None:
         raise InputError("--beta2: per step, or --beta2-half-life in tokens; leave one of them out")
     coupling = Coupling(
-        lr=options.lr_coupling,
+        lr=fitted_coupling(options.lr_coupling),
         reference_batch=schedule.batch.batches[0],
         weight_decay=options.weight_decay,
         beta2=options.beta2,
@@ -114,6 +120,23 @@ def resolve_options(options: argparse.Namespace) -> Plan:
     )
     rate = schedule.learning_rate(options.lr)
     return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
+
+
+def fitted_coupling(rule: str) -> str:
+    """A rule, or the power of B that the best rate of a fit follows, of `from:FIT`; it is told.
+
+    Raises:
+        InputError: the fit's runs do not tell it.
+    """
+    if not rule.startswith("from:"):
+        return rule
+    fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
+    power = fit.best_rates and fit.best_rates.exponents["B"]
+    if power is None or power.value is None:
+        why = "its table has no batch of several rates" if power is None else power.note
+        raise InputError(f"--lr-coupling {rule}: {why}; name a rule, as sqrt")
+    print(f"rate ∝ B^{estimate(power)}, {power.level:.0%} interval: {rule}", file=sys.stderr)
+    return f"{power.value:.4g}"
 
 
 def warn_of(plan: Plan, *, second_moment: bool = True) -> None:

@@ -4,12 +4,24 @@ import argparse
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number, option
 from bss.cli.reading import add_columns_argument
 from bss.errors import InputError
+from bss.laws.fitting.estimate import Estimate
+
+
+class PredictedRun(NamedTuple):
+    """The loss at the end of a run, and what was measured there, if anything."""
+
+    run: str
+    tokens: int
+    loss: Estimate
+    measured: float | None
+    error: float | None
+    extrapolates: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +41,11 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     add("--from", dest="fit", type=Path, required=True, help=text)
     add("--tokens", help="budget, as 30B")
     add("--batch", help='sequences, as 256; of a curve fit also a schedule, as "0:8 2M:16"')
-    add("--lr", type=float, help="of a curve fit: peak learning rate")
+    add("--lr", type=float, help="of a curve or table fit: peak learning rate")
     add("--warmup", help="of a curve fit: tokens, or a percentage of the budget")
     add("--decay", help="of a curve fit: tokens, or a percentage of the budget")
     add("--shape", help="of a curve fit: how the rate decays, as linear or cosine")
-    add("--runs", type=Path, help="of a curve fit: a table with batch and lr; loss is optional")
+    add("--runs", type=Path, help="of a curve or table fit: a table of runs; loss is optional")
     add_columns_argument(parser)
     add("--extrapolate", action="store_true", help="answer beyond what the fit was tested for")
 

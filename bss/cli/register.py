@@ -1,20 +1,20 @@
-"""bss register: predictions of a curve fit, written down before the runs are trained."""
+"""bss register: predictions of a curve or table fit, written down before the runs are trained."""
 
 import argparse
 import dataclasses
 import datetime
 import math
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.cli.kinds import read_fit
-from bss.cli.of_curve import PredictedRun, of_runs, of_schedule
+from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments
-from bss.cli.predict import add_schedule_arguments
+from bss.cli.predict import PredictedRun, add_schedule_arguments
 from bss.cli.score import PREDICTIONS
 from bss.errors import InputError
 from bss.predictions.registration import Prediction, Registration, digest, register
@@ -43,15 +43,18 @@ def run(options: argparse.Namespace) -> Output:
         bss register NAME --from CURVE.json --runs TABLE.csv --seed 7
         bss register NAME --from CURVE.json --batch 8 --tokens 1M --lr 2e-3 --ids a1,b2
     """
-    fit = read_fit(options.fit, "register", ("curve",))
+    fit = read_fit(options.fit, "register", ("curve", "table"))
+    commands = import_module(KINDS[fit.KIND].commands)
     baselines = _baselines(options.baseline or ())
+    if not options.runs and fit.KIND == "table":
+        raise InputError("--runs: missing; of a table fit a table of runs is registered")
     if not options.runs:
-        output, prediction = of_schedule(fit, options)
+        output, prediction = commands.of_schedule(fit, options)
         predictions = [_of_schedule(prediction, options.ids, baselines)]
     elif options.ids:
         raise InputError("--ids: the runs of --runs have names; leave one of them out")
     else:
-        output, runs, table = of_runs(fit, options)
+        output, runs, table = commands.of_runs(fit, options)
         predictions = _of_runs(runs, table, baselines)
     path = register(
         Registration(
@@ -120,9 +123,8 @@ def _of_runs(
 
 def _schedule(table: pd.DataFrame) -> str:
     """What two runs of one schedule share."""
-    columns = [
-        name for name in ("schedule", "ending", "tokens", "batch", "lr", "peak_lr") if name in table
-    ]
+    names = ("schedule", "ending", "params", "tokens", "batch", "lr", "peak_lr")
+    columns = [name for name in names if name in table]
     return str(table[columns].to_csv(index=False))
 
 

@@ -34,15 +34,16 @@ def table_figure(fit: TableFit) -> Figure:
     for ax, params in zip(axes, shown, strict=False):
         for row, at in enumerate(at for at in fit.optima if at.params == params):
             _valley(ax, fit, at, row, looks[at.tokens])
-        style.panel_title(ax, f"N = {_three_digits(params)}", **WHERE)
+        style.panel_title(ax, f"N = {three_digits(params)}", **WHERE)
         ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=_limits(fit))
         style.tokens_axis(ax.xaxis, most=5)
     _errors(axes[len(shown)], fit)
-    entries = [style.handle(_three_digits(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
+    entries = [style.handle(three_digits(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
     return style.side_legend(figure, entries, "D (tokens)")
 
 
-def _three_digits(count: float) -> str:
+def three_digits(count: float) -> str:
+    """A count for people."""
     return format_tokens(int(float(f"{count:.3g}")))
 
 
@@ -108,7 +109,7 @@ def prediction_figure(
     top = max(float(loss.min()) + HIGHEST, (prediction.loss.high or value) + 0.01)
     ax.set(xscale="log", xlim=_limits(fit), ylim=(loss.min() - 0.3 * HIGHEST, top))
     ax.set(xlabel="batch (tokens)", ylabel="final loss (nats)")
-    style.panel_title(ax, f"N = {_three_digits(params)}, D = {_three_digits(tokens)}")
+    style.panel_title(ax, f"N = {three_digits(params)}, D = {three_digits(tokens)}")
     style.tokens_axis(ax.xaxis)
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 

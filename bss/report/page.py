@@ -16,8 +16,10 @@ from matplotlib.figure import Figure
 from bss import plots
 from bss.errors import InputError
 from bss.files import write_text
+from bss.laws.final_loss.rated.told import rates_table
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
+from bss.plots.rates_map import rates_figure
 from bss.plots.style import svg
 from bss.points.batches import alike
 from bss.points.curve import evaluated
@@ -96,6 +98,9 @@ def _content(results: Reported) -> dict[str, Any]:
         },
         "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
         "optima": tables.optima_table(final) if final and final.status == "converged" else None,
+        "best_rates": rates_table(final.best_rates, final.seq_len)
+        if final and final.best_rates
+        else None,
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
@@ -146,6 +151,8 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
         figures["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
     if results.table_fit is not None:
         figures["final"] = table_figure(results.table_fit)
+        if results.table_fit.best_rates is not None:
+            figures["rates"] = rates_figure(results.table_fit)
     if results.schedule is not None:
         plan, decayed = _plans(results.schedule)
         figures["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)

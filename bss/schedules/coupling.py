@@ -15,7 +15,21 @@ from dataclasses import dataclass
 from bss.errors import InputError, check
 from bss.registry import Registry, attempt
 
-LR_RULES: Registry[Callable[[float], float]] = Registry(
+
+class PowersToo(Registry[Callable[[float], float]]):
+    """Rules by name; a number, as "0.34", is the power of B/B_ref."""
+
+    def __missing__(self, name: str) -> Callable[[float], float]:
+        """The power that a number says."""
+        try:
+            power = float(name)
+        except ValueError:
+            return super().__missing__(name)
+        check(-4 < power < 4, self.kind, power, "a power between -4 and 4")
+        return lambda ratio: ratio**power
+
+
+LR_RULES = PowersToo(
     "coupling lr",
     {"none": lambda ratio: 1.0, "sqrt": math.sqrt, "linear": lambda ratio: ratio},
     Callable,
@@ -52,7 +66,7 @@ class Coupling:
 
     Attributes:
         lr: the rule of the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear"
-            B/B_ref, or a user's own.
+            B/B_ref, a number as "0.34" that power, or a user's own.
         reference_batch: B_ref in sequences, the batch at which the scheduled rate and the weight
             decay are meant as given; needed by every rule but "none".
         weight_decay: λ at the reference batch; without it 0, and nothing says that it is set.

@@ -14,10 +14,10 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws.final_loss.forms import FAMILY, FORMS, VALLEY, Form
-from bss.laws.final_loss.forms.form import CentredPoints
+from bss.laws.final_loss.forms.form import CentredPoints, losses
 from bss.laws.final_loss.left_out import Fold, LeftOut, cells_in_turn, ends, reported
 from bss.laws.final_loss.points import USES, uses
-from bss.laws.final_loss.solved import best_fit, design_weight, losses, solved
+from bss.laws.final_loss.solved import best_fit, design_weight, solved
 from bss.laws.fitting.solve import Solution
 
 INNER = 6  # groups of cells by which weights are made

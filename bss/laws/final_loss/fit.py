@@ -25,6 +25,7 @@ from bss.laws.final_loss.left_out import LeftOut, error_of, errors_of, folds_of,
 from bss.laws.final_loss.points import LossPoints, uses
 from bss.laws.final_loss.rated.best import best_rates
 from bss.laws.final_loss.rated.fit import fit_rated
+from bss.laws.final_loss.rated.hidden import hidden, of_optima
 from bss.laws.final_loss.rated.points import rated_points
 from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable_rows, with_draws
 from bss.laws.final_loss.table import loss_points, runs_of
@@ -83,9 +84,11 @@ def fit_table(
         fitted[name] = with_draws(FORMS[name], design, mean.fits[name], options)
     fit = _assembled(points, design, cells, mean, fitted, usable, options.level)
     told = _warnings(points, design, usable, mean, fit.lack_of_fit)
-    texts = (*warnings, *of_rates, *traps, *told)
+    off, untuned = (np.zeros(len(fit.optima)), []) if best_of_sweeps else hidden(points)
+    texts = (*warnings, *of_rates, *untuned, *traps, *told)
     how = {"level": options.level, "resamples": options.resamples, "warnings": texts}
-    fit = replace(fit, outliers=tuple(named), **how)
+    optima = of_optima(fit.optima, off)
+    fit = replace(fit, outliers=tuple(named), optima=optima, rate_off=float(off.max()), **how)
     if rated is None:
         return fit
     progress(f"the rate, {len(rated.loss)} rows")

@@ -13,7 +13,7 @@ from scipy import stats
 
 from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS, Form
-from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
+from bss.laws.final_loss.forms.form import FLOOR, CentredPoints, losses
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.fitting.estimate import SPANS, Estimate, Options, interval, too_wide
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
@@ -91,13 +91,6 @@ def best_fit(form: Form, design: CentredPoints) -> Solution:
     starts = form.starts(design, weight)
     each = np.repeat(weight[None], len(starts), axis=0)
     return solved(form, design, starts, each, rounds=ROUNDS).best()
-
-
-def losses(form: Form, theta: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Nats at logarithms [..., 3] about the reference, by θ [P]; or [R, ...] by θ [R, P]."""
-    parts = np.moveaxis(theta, -1, 0)
-    parts = parts.reshape(*parts.shape, *(1,) * (logs.ndim - 1)) if parts.ndim > 1 else parts
-    return form.loss(parts, *np.moveaxis(logs, -1, 0))
 
 
 def freedom(form: Form, design: CentredPoints) -> float:

@@ -12,6 +12,7 @@ from bss.laws.final_loss.elsewhere import CellOptimum, Elsewhere
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
 from bss.laws.final_loss.rated.best import BestRates, batch_at, best_lr
+from bss.laws.final_loss.rated.hidden import COST, widened
 from bss.laws.final_loss.rated.law import Posterior, RatedLaw
 from bss.laws.fitting.estimate import SPANS, BestBatch, Estimate, Fit, too_wide
 
@@ -21,8 +22,8 @@ METHOD = (
     "valleys and of their power law"
 )
 SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
-RATED_ONLY = ("rates", "best_rates")
-"""Fields that only a table of several rates has."""
+RATED_ONLY = ("rates", "best_rates", "rate_off")
+"""Fields that only some tables have."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class TableFit(Fit):
         seq_len: tokens per sequence, if there is one.
         rates: the law of (N, D, B, rate); None where the table's rates do not vary.
         best_rates: what it says of rates.
+        rate_off: logarithm of the factor by which rates that were not tuned may be off; else 0.
     """
 
     form: str
@@ -176,6 +178,7 @@ class TableFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
     rates: RatedLaw | None = field(default=None, kw_only=True)
     best_rates: BestRates | None = field(default=None, kw_only=True)
+    rate_off: float = field(default=0.0, kw_only=True)
 
     KIND = "table"
     SCHEMA = 3
@@ -183,7 +186,7 @@ class TableFit(Fit):
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Points as their count; themselves under `design`."""
         counts = {"points": len(self.points.loss), "design": plain["points"]}
-        kept = {n: x for n, x in plain.items() if x is not None or n not in RATED_ONLY}
+        kept = {n: x for n, x in plain.items() if x or n not in RATED_ONLY}
         return super().encoded(kept | counts)
 
     @classmethod
@@ -295,7 +298,7 @@ class TableFit(Fit):
         if self.rates is not None:
             return self._rated(self.rates, sizes, best, beyond, error)
         law = self.law_at(params, tokens)
-        scatter = max([law.scatter, *errors])
+        scatter = float(np.hypot(max([law.scatter, *errors]), COST * self.rate_off**2))
         lost = float(law.given_up(params, tokens, np.asarray(batch_tokens, float)))
         return LossPrediction(
             loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
@@ -305,6 +308,22 @@ class TableFit(Fit):
             beyond=beyond,
             error=error,
         )
+
+    def predictions(
+        self,
+        params: np.ndarray,
+        tokens: np.ndarray,
+        batch_tokens: np.ndarray,
+        lr: np.ndarray | None = None,
+    ) -> list[Estimate]:
+        """Of runs [m], each with the interval of a new run; without `lr` at tuned rates."""
+        if self.rates is None:
+            rows = zip(params, tokens, batch_tokens, strict=True)
+            return [self.prediction(*row, extrapolate=True).loss for row in rows]
+        self.predict(params, tokens, batch_tokens, lr)
+        if lr is None:
+            lr = self.rates.best_lr(params, tokens, batch_tokens)
+        return self.rates.predictions(params, tokens, batch_tokens, lr, self.level)
 
     def _rated(
         self,
@@ -322,7 +341,7 @@ class TableFit(Fit):
             loss=loss,
             best_batch=best,
             given_up=max((loss.value or least) - least, 0.0) if best.value is not None else None,
-            form=law.text(params, tokens),
+            form=law.text(law.use(params, tokens)),
             beyond=beyond,
             error=error,
             lr=sizes.get("lr"),
@@ -343,6 +362,7 @@ class TableFit(Fit):
                 return at.batch
         least = self.seq_len or 1.0
         best = self.best.at(self.law_at(params, tokens), params, tokens, self.level, least)
+        best = widened(best, self.rate_off)
         if all(at.batch.value is None for at in self.optima):
             why = "so is that of every (params, tokens) measured"
             return replace(best, low=None, high=None).unknown(self.optima[0].batch.status, why)

@@ -116,3 +116,10 @@ class Form:
     def starts(self, design: CentredPoints, weight: np.ndarray) -> np.ndarray:
         """[K, P] from which the fit descends, for rows of this weight [n]."""
         raise NotImplementedError
+
+
+def losses(form: Form, theta: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Nats at logarithms [..., 3], or 4, about the reference, by θ [P]; or [R, ...] by θ [R, P]."""
+    parts = np.moveaxis(theta, -1, 0)
+    parts = parts.reshape(*parts.shape, *(1,) * (logs.ndim - 1)) if parts.ndim > 1 else parts
+    return form.loss(parts, *np.moveaxis(logs, -1, 0))

@@ -87,11 +87,13 @@ def precision_of(departure: Departure, logs: np.ndarray, noise: np.ndarray) -> n
 
 
 def _inverse(covariance: np.ndarray) -> np.ndarray:
-    """Of a positive definite matrix, which is overwritten."""
-    from scipy.linalg.lapack import dpotrf, dpotri
+    """Of a positive definite matrix."""
+    from scipy.linalg import get_lapack_funcs  # a fit is read without it
 
-    upper, _ = dpotri(dpotrf(covariance.T, overwrite_a=1)[0], overwrite_c=1)
-    return np.triu(upper) + np.triu(upper, 1).T
+    lower = np.linalg.cholesky(covariance)
+    (invert,) = get_lapack_funcs(("potri",), (lower,))
+    inverse, _ = invert(lower, lower=1)
+    return np.tril(inverse) + np.tril(inverse, -1).T
 
 
 def left_out(

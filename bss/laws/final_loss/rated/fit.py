@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bss.laws.final_loss.averaged import weighed
+from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.left_out import Fold, cells_in_turn, ends
 from bss.laws.final_loss.points import USES, uses
 from bss.laws.final_loss.rated.departure import (
@@ -25,7 +26,7 @@ from bss.laws.final_loss.rated.departure import (
 from bss.laws.final_loss.rated.forms import RATED, RatedForm
 from bss.laws.final_loss.rated.law import RatedLaw, prior_of, slopes_of
 from bss.laws.final_loss.rated.points import RatedPoints
-from bss.laws.final_loss.solved import ROUNDS, losses, solved
+from bss.laws.final_loss.solved import ROUNDS, solved
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.solve import Solution
 

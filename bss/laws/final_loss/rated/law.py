@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.laws.final_loss.forms.form import CentredPoints
+from bss.laws.final_loss.forms.form import CentredPoints, losses
 from bss.laws.final_loss.points import USES, uses
 from bss.laws.final_loss.rated.departure import Departure, Seen, precision_of, scatter
 from bss.laws.final_loss.rated.forms import RATED, RatedForm
 from bss.laws.final_loss.rated.points import RatedPoints
-from bss.laws.final_loss.solved import losses
 from bss.laws.fitting.estimate import Estimate
 
 STEP = 1e-5  # of a parameter, over which slopes are taken
@@ -92,9 +91,9 @@ class RatedLaw:
         """For which use a question at N and D is."""
         return uses(np.log([[params, tokens]]), self.points.logs[:, :2])[0]
 
-    def text(self, params: float, tokens: float) -> str:
-        """The forms with their weights at N and D, the heaviest first."""
-        ordered = sorted(self.weights[self.use(params, tokens)].items(), key=lambda x: -x[1])
+    def text(self, use: str) -> str:
+        """The forms with their weights for a use, the heaviest first."""
+        ordered = sorted(self.weights[use].items(), key=lambda x: -x[1])
         return ", ".join(f"{name} {weight:.0%}" for name, weight in ordered if weight)
 
     def losses(

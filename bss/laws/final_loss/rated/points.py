@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.final_loss.forms.form import CentredPoints
 from bss.laws.final_loss.points import cells_of_sizes
+
+if TYPE_CHECKING:
+    import pandas as pd  # which reading a fit does not load
 
 FEWEST = 12  # rows of three rates or more, from which the rate is in the law
 MIXED = 100.0  # a gap between the rates of one (N, D), from which they cannot be of one kind
@@ -70,7 +73,7 @@ class RatedPoints:
         return CentredPoints(logs, self.centres, self.loss, self.cell, (models, budgets), ones)
 
 
-def rated_points(runs: pd.DataFrame) -> tuple[RatedPoints | None, list[str]]:
+def rated_points(runs: "pd.DataFrame") -> tuple[RatedPoints | None, list[str]]:
     """The rows with their rates, if these vary enough for a law; and warnings.
 
     Args:
@@ -102,7 +105,7 @@ def rated_points(runs: pd.DataFrame) -> tuple[RatedPoints | None, list[str]]:
     return points, texts
 
 
-def _counts(runs: pd.DataFrame, by: list[str]) -> np.ndarray:
+def _counts(runs: "pd.DataFrame", by: list[str]) -> np.ndarray:
     """How many rates each group of rows has."""
     return np.array([len(set(rows["rate"])) for _, rows in runs.groupby(by)])
 

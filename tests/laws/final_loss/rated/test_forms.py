@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.rated.fit import best_fit
 from bss.laws.final_loss.rated.forms import DRAWN, RATED, ROWS
 from bss.laws.final_loss.rated.law import slopes_of
 from bss.laws.final_loss.rated.points import RatedPoints
-from bss.laws.final_loss.solved import losses
 from tests.laws.final_loss.rated.planted import World, points_of
 
 FORMS = pytest.mark.parametrize("name", ["functional-4", "bowl"])

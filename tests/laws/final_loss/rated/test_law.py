@@ -6,13 +6,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.points import USES
 from bss.laws.final_loss.rated import law as rated_law
 from bss.laws.final_loss.rated.best import drawn
 from bss.laws.final_loss.rated.departure import Departure, scatter
 from bss.laws.final_loss.rated.forms import RATED
 from bss.laws.final_loss.rated.law import Posterior, RatedLaw, slopes_of, vertex
-from bss.laws.final_loss.solved import losses
 from tests.laws.final_loss.rated.planted import World, points_of
 from tests.laws.final_loss.rated.test_forms import law_of
 
@@ -85,8 +85,8 @@ def test_each_use_has_its_own(law):
     other = dataclasses.replace(law, weights=heavier)
     assert other.losses(4e8, 2e10, 5e5, 2e-3) == law.losses(4e8, 2e10, 5e5, 2e-3)
     assert other.losses(4e8, 2e11, 5e5, 2e-3) != law.losses(4e8, 2e11, 5e5, 2e-3)
-    assert law.text(4e8, 2e10) == "bowl 70%, functional-3 30%"
-    assert other.text(4e8, 2e11) == "functional-3 100%"
+    assert law.text("inside") == "bowl 70%, functional-3 30%"
+    assert other.text("beyond") == "functional-3 100%"
     shaped = law.losses(np.array([[4e8], [2e8]]), np.array([2e10, 6e11]), 5e5, 2e-3)
     assert shaped.shape == (2, 2)
     assert shaped[1, 1] == pytest.approx(law.losses(2e8, 6e11, 5e5, 2e-3), rel=1e-12)

@@ -1,0 +1,118 @@
+"""Learning rates on the command line: predictions at each run's own, a coupling from a fit."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bss.predictions.registration import read_registration
+from tests.cli.called import printed, refused
+
+PUBLISHED = Path(__file__).parents[2] / "bss/laws/published/steplaw_rates.json"
+ONE_RATE = "bss/laws/published/steplaw_dense.json"
+HEAD = "run,params,tokens,batch,seq_len,peak_lr"
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory):
+    """The published fit with every eighth of its rows: quick to ask, and its law as it is."""
+    entry = json.loads(PUBLISHED.read_text())
+    points = entry["rates"]["points"]
+    points |= {name: values[::8] for name, values in points.items()}
+    file = tmp_path_factory.mktemp("rates") / "fit.json"
+    file.write_text(json.dumps(entry))
+    return str(file)
+
+
+@pytest.fixture
+def table(rates, tmp_path):
+    """A table of runs, from its lines."""
+
+    def written(*lines):
+        file = tmp_path / "runs.csv"
+        file.write_text("\n".join((HEAD, *lines)) + "\n")
+        return ("--from", rates, "--runs", str(file), "--columns", "lr=peak_lr")
+
+    return written
+
+
+def test_every_run_is_predicted_at_its_own_rate(table, capsys):
+    runs = table("a,429260800,20B,256,2048,2e-3", "b,429260800,20B,256,2048,4e-4")
+    told = printed(capsys, "predict", *runs)
+    a, b = told["predictions"]
+    assert (a["run"], a["lr"], a["outside"]) == ("a", 2e-3, [])
+    # Measured between these rates at batch 256: 2.338 to 2.352 nats; a fifth of the rate costs.
+    assert a["loss"]["low"] < 2.339 < a["loss"]["high"]
+    assert a["loss"]["high"] - a["loss"]["low"] < 0.03
+    assert b["loss"]["value"] > a["loss"]["value"] + 0.01 and a["loss"]["level"] == 0.9
+
+
+def test_what_is_outside_is_named_or_refused(table, capsys):
+    runs = table("far,429260800,20B,256,2048,5e-2", "in,429260800,20B,256,2048,2e-3")
+    assert "lr: 0.05 is" in refused(capsys, "predict", *runs)
+    told = printed(capsys, "predict", *runs, "--extrapolate")
+    assert [one["outside"] for one in told["predictions"]] == [["lr"], []]
+
+
+def test_errors_are_told_beside_losses(rates, tmp_path, capsys):
+    file = tmp_path / "runs.csv"
+    file.write_text(
+        f"{HEAD},loss\na,429260800,20B,256,2048,2e-3,2.341\nb,429260800,20B,64,2048,2e-3,2.37\n"
+    )
+    told = printed(
+        capsys, "predict", "--from", rates, "--runs", str(file), "--columns", "lr=peak_lr"
+    )
+    errors = [one["error"] for one in told["predictions"]]
+    assert told["rmse"] == pytest.approx((sum(x**2 for x in errors) / 2) ** 0.5)
+    assert errors[0] == pytest.approx(told["predictions"][0]["loss"]["value"] - 2.341)
+
+
+def test_one_run_is_told_its_best_rate_and_its_best_batch(rates, capsys):
+    asked = ("--from", rates, "--params", "430M", "--tokens", "20B", "--batch", "256")
+    free = printed(capsys, "predict", *asked)
+    slow = printed(capsys, "predict", *asked, "--lr", "5e-4")
+    assert free["best_lr"]["low"] < free["best_lr"]["value"] < free["best_lr"]["high"]
+    assert slow["given_up"] > free["given_up"] and slow["lr"] == 5e-4
+    # At a lower rate a smaller batch is best.
+    assert slow["best_batch_at_lr"]["value"] < free["best_batch"]["value"]
+
+
+def test_what_makes_no_sense_is_one_line(rates, capsys):
+    at = ("--params", "430M", "--tokens", "20B", "--batch", "256", "--lr", "1e-3")
+    told = refused(capsys, "predict", "--from", ONE_RATE, *at, "--seq-len", "2048")
+    assert "no batch of several rates" in told
+    assert "--columns" in refused(capsys, "predict", "--from", rates, "--columns", "lr=x", *at)
+
+
+def test_a_plan_takes_the_power_that_a_fit_tells(rates, capsys):
+    plan = (
+        "plan",
+        "--tokens",
+        "100M",
+        "--seq-len",
+        "1024",
+        "--batch",
+        "0:64 50M:128",
+        "--lr",
+        "1e-3",
+    )
+    told = printed(capsys, *plan, "--lr-coupling", f"from:{rates}")
+    power = json.loads(PUBLISHED.read_text())["best_rates"]["exponents"]["B"]["value"]
+    first, second = (segment["lr_start"] for segment in told["segments"])
+    assert second / first == pytest.approx(2**power, rel=1e-3)
+    assert "no batch of several rates" in refused(
+        capsys, *plan, "--lr-coupling", f"from:{ONE_RATE}"
+    )
+
+
+def test_predictions_of_a_table_are_registered(rates, table, tmp_path, capsys):
+    runs = table("a,429260800,20B,256,2048,2e-3", "b,429260800,20B,64,2048,1e-3")
+    where = ("--predictions", str(tmp_path / "written"))
+    told = printed(capsys, "register", "rates", *runs, *where)
+    assert told["registration"]["runs"] == 2
+    kept = read_registration(tmp_path / "written" / "rates.json")
+    assert [one.runs for one in kept.predictions] == [("a",), ("b",)]
+    assert [one.peak_lr for one in kept.predictions] == [2e-3, 1e-3]
+    assert kept.fit["kind"] == "table"
+    one_run = ("--from", rates, "--batch", "256", "--tokens", "20B", "--ids", "c")
+    assert "--runs: missing" in refused(capsys, "register", "other", *one_run, *where)
