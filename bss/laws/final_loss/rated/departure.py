@@ -24,7 +24,7 @@ OF_SHAPE = np.array([2.0, 2.0])
 """Lengths in log N and log D."""
 LENGTHS = (0.7, 1.5)
 AMPLITUDES = (0.25, 0.5, 1.0, 2.0)
-RUN, GROWS = 0.005, 0.06
+RUN, GROWS = 0.005, 0.025
 """Nats: of one run about its law near the best, and the excess at which it is 1.4 times that."""
 CLIFF = 5.0  # times that excess, from which a row tells nothing
 SAME = 0.03  # log N of one model

@@ -25,7 +25,7 @@ def test_every_row_counts_with_its_rate_and_repetitions_as_one():
     assert len(points.loss) == 16 and (points.count == 3).all() and not warnings
     assert points.cell.max() == 0 and points.design.varies == (False, False)
     means = table.groupby(["batch", "lr"])["loss"].mean()
-    np.testing.assert_allclose(np.sort(points.loss), np.sort(means.to_numpy()))
+    np.testing.assert_allclose(np.sort(points.loss), np.sort(np.asarray(means, float)))
     assert set(points.batch / SEQ_LEN) == set(table["batch"])
 
 
