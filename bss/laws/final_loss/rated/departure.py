@@ -24,8 +24,9 @@ OF_SHAPE = np.array([2.0, 2.0])
 """Lengths in log N and log D."""
 LENGTHS = (0.7, 1.5)
 AMPLITUDES = (0.25, 0.5, 1.0, 2.0)
-RUN, GROWS = 0.005, 0.025
+RUN, GROWS = 0.005, 0.06
 """Nats: of one run about its law near the best, and the excess at which it is 1.4 times that."""
+UNSEEN = 0.03  # the same of a run that is not among the rows
 CLIFF = 5.0  # times that excess, from which a row tells nothing
 SAME = 0.03  # log N of one model
 
@@ -56,6 +57,11 @@ def scatter(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
     """Nats by which the mean of `count` runs differs, at an excess over the best of its (N, D)."""
     far = np.maximum(excess, 0.0) / GROWS
     return RUN * np.sqrt((1 + far**2 + (far / CLIFF) ** 6) / count)
+
+
+def unseen(excess: np.ndarray) -> np.ndarray:
+    """Nats by which a run differs whose excess is only expected: a valley may lie elsewhere."""
+    return RUN * np.hypot(1.0, np.maximum(excess, 0.0) / UNSEEN)
 
 
 class Seen(NamedTuple):
