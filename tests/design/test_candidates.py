@@ -88,4 +88,4 @@ def test_grid_holds_the_batches_measured_and_beyond():
     assert len(runs.params) == 2 * shape[0] * shape[1]
     assert runs.batch_tokens.min() == pytest.approx(1e5 / 4)
     assert runs.batch_tokens.max() >= 4 * 8e5 * (1 - 1e-9)
-    assert runs.lr.min() == pytest.approx(5e-4)
+    assert runs.lr is not None and runs.lr.min() == pytest.approx(5e-4)
