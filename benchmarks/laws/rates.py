@@ -80,11 +80,11 @@ def judged(name: str) -> list[dict[str, Any]]:
     start, sizes = time.process_time(), runs()[["params", "tokens"]].to_numpy(float).T
     together = {MODEL: sizes[0] > 1e9, BUDGETS: sizes[1] >= 8e10, NOTHING: sizes[0] < 0}
     out = together[name] if name in together else cells() == int(name)
-    points, _ = rated_points(runs()[~out])
+    points, _ = rated_points(runs().loc[~out])
     assert points is not None
     law = fit_rated(points)
     asked = np.unique(cells()[out if out.any() else ~out])
-    rows = [{"out": name, **of_cell(law, runs()[cells() == cell])} for cell in asked]
+    rows = [{"out": name, **of_cell(law, runs().loc[cells() == cell])} for cell in asked]
     seconds = (time.process_time() - start) / len(rows)
     made = {"cpu_seconds": round(seconds, 1), "commit": commit()}
     return [row | made for row in rows]
@@ -137,33 +137,32 @@ def cost(b: np.ndarray, e: np.ndarray, loss: np.ndarray, b_at: float, e_at: floa
 
 def summary(table: pd.DataFrame) -> dict[str, Any]:
     """The marks of a table of results, beside what made it."""
-    alone = table[~table["out"].isin([NOTHING, MODEL, BUDGETS])]
-    cheap = table[(table["inside"] == 1) & (table["cost"] <= DEAR)]["out"]
-    seen = int((cheap == NOTHING).sum())
+    of = {str(name): table[name].to_numpy() for name in table}
+    alone = ~np.isin(of["out"], [NOTHING, MODEL, BUDGETS])
+    cheap = (of["inside"] == 1) & (of["cost"] <= DEAR)
+    pooled = {
+        name: float(np.sqrt(np.average(of["rmse"][rows] ** 2, weights=of["near"][rows])))
+        for name, rows in {
+            "rmse": alone, MODEL: of["out"] == MODEL, BUDGETS: of["out"] == BUDGETS
+        }.items()
+    }  # fmt: skip
     return {
         "command": "python -m benchmarks.laws --part rates",
-        "commit": sorted(set(table["commit"])),
+        "commit": sorted(set(of["commit"])),
         "date": datetime.date.today().isoformat(),
         "device": machine(),
-        "core_minutes": round(float(table["cpu_seconds"].sum()) / 60, 1),
-        "cells": len(alone),
-        "rmse": _pooled(alone),
-        "worst cell": float(alone["rmse"].max()),
-        MODEL: _pooled(table[table["out"] == MODEL]),
-        BUDGETS: _pooled(table[table["out"] == BUDGETS]),
-        "covered": float(alone["covered"].sum() / alone["rows"].sum()),
-        "covered near the best": float(alone["covered_near"].sum() / alone["near"].sum()),
-        "r2 of cells, median": float(alone["r2"].median()),
-        "r2 of cells, least": float(alone["r2"].min()),
-        "cells whose best is inside": int(alone["inside"].sum()),
-        "cells of cheap optima": seen,
-        "cells of cheap optima, not seen": int(cheap.isin(alone["out"]).sum()),
+        "core_minutes": round(float(of["cpu_seconds"].sum()) / 60, 1),
+        "cells": int(alone.sum()),
+        **pooled,
+        "worst cell": float(of["rmse"][alone].max()),
+        "covered": float(of["covered"][alone].sum() / of["rows"][alone].sum()),
+        "covered near the best": float(of["covered_near"][alone].sum() / of["near"][alone].sum()),
+        "R² of cells, median": float(np.median(of["r2"][alone])),
+        "R² of cells, least": float(of["r2"][alone].min()),
+        "cells whose best is inside": int(of["inside"][alone].sum()),
+        "cells of cheap optima": int((cheap & (of["out"] == NOTHING)).sum()),
+        "cells of cheap optima, not seen": int((cheap & alone).sum()),
     }
-
-
-def _pooled(rows: pd.DataFrame) -> float:
-    """Root mean square error over rows near the best of their cells."""
-    return float(np.sqrt((rows["near"] * rows["rmse"] ** 2).sum() / rows["near"].sum()))
 
 
 def lines(told: dict[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ LENGTHS = (0.7, 1.5)
 AMPLITUDES = (0.25, 0.5, 1.0, 2.0)
 RUN, GROWS = 0.005, 0.06
 """Nats: of one run about its law near the best, and the excess at which it is 1.4 times that."""
+UNSEEN = 0.03  # the same of a run that is not among the rows
 CLIFF = 5.0  # times that excess, from which a row tells nothing
 SAME = 0.03  # log N of one model
 
@@ -58,6 +59,11 @@ def scatter(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
     return RUN * np.sqrt((1 + far**2 + (far / CLIFF) ** 6) / count)
 
 
+def unseen(excess: np.ndarray) -> np.ndarray:
+    """Nats by which a run differs whose excess is only expected: a valley may lie elsewhere."""
+    return RUN * np.hypot(1.0, np.maximum(excess, 0.0) / UNSEEN)
+
+
 class Seen(NamedTuple):
     """Rows that were seen: their logarithms [n, 4], and the precision [n, n] of what they miss."""
 
@@ -87,12 +93,13 @@ def precision_of(departure: Departure, logs: np.ndarray, noise: np.ndarray) -> n
 
 
 def _inverse(covariance: np.ndarray) -> np.ndarray:
-    """Of a positive definite matrix, which is overwritten."""
+    """Of a positive definite matrix."""
     from scipy.linalg import get_lapack_funcs  # a fit is read without it
 
-    factor, invert = get_lapack_funcs(("potrf", "potri"), (covariance,))
-    upper, _ = invert(factor(covariance.T, overwrite_a=1)[0], overwrite_c=1)
-    return np.triu(upper) + np.triu(upper, 1).T
+    lower = np.linalg.cholesky(covariance)
+    (invert,) = get_lapack_funcs(("potri",), (lower,))
+    inverse, _ = invert(lower, lower=1)
+    return np.tril(inverse) + np.tril(inverse, -1).T
 
 
 def left_out(

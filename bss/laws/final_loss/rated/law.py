@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from bss.laws.final_loss.forms.form import CentredPoints, losses
 from bss.laws.final_loss.points import USES, uses
-from bss.laws.final_loss.rated.departure import Departure, Seen, precision_of, scatter
+from bss.laws.final_loss.rated.departure import Departure, Seen, precision_of, scatter, unseen
 from bss.laws.final_loss.rated.forms import RATED, RatedForm
 from bss.laws.final_loss.rated.points import RatedPoints
 from bss.laws.fitting.estimate import Estimate
@@ -148,7 +148,7 @@ class RatedLaw:
         pairs, which = np.unique(np.stack([x.ravel() for x in sizes]), axis=1, return_inverse=True)
         least = np.array([self.valley(*pair.tolist())[2].min() for pair in pairs.T])
         wider = np.array([self.widened[self.use(*pair.tolist())] for pair in pairs.T])
-        return scatter(loss - least[which.ravel()]) * wider[which.ravel()]
+        return unseen(loss - least[which.ravel()]) * wider[which.ravel()]
 
     def predictions(
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike, level: float

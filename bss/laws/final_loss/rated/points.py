@@ -51,7 +51,7 @@ class RatedPoints:
 
     @property
     def weight(self) -> np.ndarray:
-        """[n], by the distance from the cell's best, never by a residual; on a cliff next to none."""
+        """[n], by the distance from the cell's best, never by a residual; on a cliff almost 0."""
         return (1 + (self.excess / (WIDE * (self.loss - self.excess))) ** 2) ** -1.5
 
     @cached_property

@@ -4,16 +4,20 @@ L = L_0 + A·N^-a + C·D^-c + h·log²(B/B*) + H·log²(η/η*) + c·η/B + wall
 B* = B_0·D^q, η* = E·N^x·D^y·B^p; a plain parabola in both, whose centre moves (derived here).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.points import rated_points
 from bss.laws.final_loss.table import check_losses, runs_of
 
 N_0, D_0, B_0 = 4e8, 2e10, 2.0**19
 SEQ_LEN = 1024
+Numbers = Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,12 @@ class World:
 
     def table(
         self,
-        models=(1.2e8, 4e8, 1.2e9),
-        budgets=(5e9, 2e10, 6e10),
-        octaves=(-2.25, -0.75, 0.75, 2.25),
-        rates=(-1.6, -0.5, 0.6, 1.7),
-        seeds=1,
-        seed=0,
+        models: Numbers = (1.2e8, 4e8, 1.2e9),
+        budgets: Numbers = (5e9, 2e10, 6e10),
+        octaves: Numbers = (-2.25, -0.75, 0.75, 2.25),
+        rates: Numbers = (-1.6, -0.5, 0.6, 1.7),
+        seeds: int = 1,
+        seed: int = 0,
     ):
         """Batches these octaves off the best, rates these octaves off one set for a batch."""
         generator, rows = np.random.default_rng(seed), []
@@ -85,10 +89,35 @@ class World:
                             loss = clean + self.scale * self.noise * generator.standard_normal()
                             rows.append((N, D, batch, SEQ_LEN, s, lr * self.lr_unit, loss))
         names = ["params", "tokens", "batch", "seq_len", "seed", "lr", "loss"]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=pd.Index(names))
 
 
 def points_of(table):
     """As the law takes them."""
     points, _ = rated_points(runs_of(check_losses(table)))
+    assert points is not None
     return points
+
+
+@cache
+def fitted(world, **table):
+    """The law fitted to a table of a world."""
+    return fit_rated(points_of(world.table(**table)))
+
+
+def octaves(law, world, params, tokens):
+    """By how many octaves its best batch and rate are off, and what they cost in nats."""
+    (batch, lr), (B, best) = law.best(params, tokens), world.best(params, tokens)
+    at = ((batch, lr / world.lr_unit), (B, best))
+    dearer, least = (world.loss(params, tokens, *one) for one in at)
+    return np.log2(batch / B), np.log2(lr / world.lr_unit / best), (dearer - least) / world.scale
+
+
+def width(estimate):
+    """Of an interval as a factor; infinite without an end."""
+    return estimate.high / estimate.low if estimate.low and estimate.high else np.inf
+
+
+def holds(estimate, value):
+    """Whether an interval does; one without an end does not end there."""
+    return (estimate.low or 0) <= value <= (estimate.high or np.inf)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.rated.fit import best_fit
 from bss.laws.final_loss.rated.forms import DRAWN, RATED, ROWS
 from bss.laws.final_loss.rated.law import slopes_of
 from bss.laws.final_loss.rated.points import RatedPoints
-from bss.laws.final_loss.solved import losses
 from tests.laws.final_loss.rated.planted import World, points_of
 
-FORMS = pytest.mark.parametrize("name", list(RATED))
+FORMS = pytest.mark.parametrize("name", ["functional-4", "bowl"])
 RARE = {"L_0": 1.6, "k": 0.6, "A": -1.0, "a": 0.5, "G": -1.2, "g": 0.6, "B_star": 0.2, "E": -0.3}
 """Parameters that are drawn to nothing, of a law that is recovered."""
 
@@ -57,8 +57,8 @@ def test_slopes_are_the_derivatives(points, name):
     theta = law_of(form)
     logs = design.logs[::7]
     with jax.enable_x64(True):
-        exact = jax.jacfwd(lambda x: form.loss(x, *logs.T, xp=jax.numpy))(theta)
-        far = form.errors(theta, {"logs": logs, "loss": 0 * logs[:, 0], "weight": 1.0})
+        exact = jax.jit(jax.jacfwd(lambda x: form.loss(x, *logs.T, xp=jax.numpy)))(theta)
+        far = jax.jit(form.errors)(theta, {"logs": logs, "loss": 0 * logs[:, 0], "weight": 1.0})
     np.testing.assert_allclose(slopes_of(form, theta, logs, design), exact, atol=1e-7)
     np.testing.assert_allclose(far[: len(logs)], losses(form, theta, logs), rtol=1e-12)
     drawn = DRAWN * (theta - form.usual[0]) / form.usual[1]

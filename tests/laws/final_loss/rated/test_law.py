@@ -2,17 +2,18 @@
 
 import dataclasses
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 
+from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.points import USES
 from bss.laws.final_loss.rated import law as rated_law
 from bss.laws.final_loss.rated.best import drawn
 from bss.laws.final_loss.rated.departure import Departure, scatter
 from bss.laws.final_loss.rated.forms import RATED
 from bss.laws.final_loss.rated.law import Posterior, RatedLaw, slopes_of, vertex
-from bss.laws.final_loss.solved import losses
 from tests.laws.final_loss.rated.planted import World, points_of
 from tests.laws.final_loss.rated.test_forms import law_of
 
@@ -29,7 +30,7 @@ def law():
     by_use = dict.fromkeys(USES, WEIGHTS)
     thetas = {name: law_of(RATED[name]) for name in WEIGHTS}
     wider = {"inside": 1.2, "beyond": 2.0, "below": 1.0}
-    nothing = {"cell": None, "params": None, "tokens": None}
+    nothing: dict[str, float | None] = {"cell": None, "params": None, "tokens": None}
     return RatedLaw(thetas, by_use, {}, departures, wider, nothing, True, points_of(table))
 
 
@@ -60,7 +61,7 @@ def test_each_form_with_its_departure_is_a_gaussian_given_the_rows(law, monkeypa
 def test_predictions_are_those_of_the_mixture(law):
     (first, second), quantile = law.posterior(*ASKED), NormalDist().inv_cdf(0.9)
     mean = 0.3 * first.mean + 0.7 * second.mean
-    said = law.predictions(*ASKED, 0.8)
+    said: Any = law.predictions(*ASKED, 0.8)
     np.testing.assert_allclose([x.value for x in said], mean)
     parts = [(one.weight, one.covariance.diagonal() + one.noise**2) for one in (first, second)]
     between = 0.3 * (first.mean - mean) ** 2 + 0.7 * (second.mean - mean) ** 2
@@ -68,7 +69,7 @@ def test_predictions_are_those_of_the_mixture(law):
     np.testing.assert_allclose([x.high - x.value for x in said], spread * quantile)
     np.testing.assert_allclose([x.value - x.low for x in said], spread * quantile)
     # One asked alone, or with others of another size and use, is the same.
-    several = law.predictions(
+    several: Any = law.predictions(
         np.array([4e8, 4e9, 4e8]), np.array([2e10, 2e11, 2e10]), ASKED[2], ASKED[3], 0.8
     )
     assert several[1].high - several[1].low > 2 * (said[1].high - said[1].low)
@@ -85,8 +86,8 @@ def test_each_use_has_its_own(law):
     other = dataclasses.replace(law, weights=heavier)
     assert other.losses(4e8, 2e10, 5e5, 2e-3) == law.losses(4e8, 2e10, 5e5, 2e-3)
     assert other.losses(4e8, 2e11, 5e5, 2e-3) != law.losses(4e8, 2e11, 5e5, 2e-3)
-    assert law.text(4e8, 2e10) == "bowl 70%, functional-3 30%"
-    assert other.text(4e8, 2e11) == "functional-3 100%"
+    assert law.text("inside") == "bowl 70%, functional-3 30%"
+    assert other.text("beyond") == "functional-3 100%"
     shaped = law.losses(np.array([[4e8], [2e8]]), np.array([2e10, 6e11]), 5e5, 2e-3)
     assert shaped.shape == (2, 2)
     assert shaped[1, 1] == pytest.approx(law.losses(2e8, 6e11, 5e5, 2e-3), rel=1e-12)

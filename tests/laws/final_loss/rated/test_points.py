@@ -1,5 +1,7 @@
 """Which tables have a law of the rate, and what is said of those that have not."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,10 +11,10 @@ from bss.laws.final_loss.rated.points import WIDE, rated_points
 from bss.laws.final_loss.table import check_losses, runs_of
 from tests.laws.final_loss.rated.planted import SEQ_LEN, World, points_of
 
-ONE = {"models": (4e8,), "budgets": (2e10,)}
+ONE: dict[str, Any] = {"models": (4e8,), "budgets": (2e10,)}
 
 
-def taken(table):
+def taken(table) -> Any:
     """Points or None, and warnings."""
     return rated_points(runs_of(check_losses(table)))
 
@@ -23,7 +25,7 @@ def test_every_row_counts_with_its_rate_and_repetitions_as_one():
     assert len(points.loss) == 16 and (points.count == 3).all() and not warnings
     assert points.cell.max() == 0 and points.design.varies == (False, False)
     means = table.groupby(["batch", "lr"])["loss"].mean()
-    np.testing.assert_allclose(np.sort(points.loss), np.sort(means))
+    np.testing.assert_allclose(np.sort(points.loss), np.sort(np.asarray(means, float)))
     assert set(points.batch / SEQ_LEN) == set(table["batch"])
 
 

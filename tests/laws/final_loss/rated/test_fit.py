@@ -1,0 +1,204 @@
+"""The law with a learning rate on planted tables, by a law that is none of its forms."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws import TableFit, fit_table
+from bss.laws.final_loss.rated.best import batch_at, best_lr, best_rates
+from bss.laws.final_loss.rated.fit import fit_rated, folds_of
+from bss.laws.final_loss.table import check_losses
+from bss.laws.fitting.estimate import Options
+from tests.laws.final_loss.rated.planted import World, fitted, holds, octaves, points_of, width
+
+PLAIN = World()
+ONE: dict[str, Any] = {"models": (4e8,), "budgets": (2e10,)}
+ASKED = [(N, D) for N in (2e8, 4e8, 1.2e9) for D in (8e9, 2e10, 6e10)]
+CELLS = 9
+
+
+def best_of(law) -> Any:
+    return best_rates(law, [None] * (law.points.cell.max() + 1), 0.9)
+
+
+def test_best_batch_and_rate_at_measured_sizes_and_between_them():
+    off = np.array([octaves(fitted(PLAIN), PLAIN, *sizes) for sizes in ASKED])
+    assert np.abs(off[:, 0]).max() < 0.12 and np.abs(off[:, 1]).max() < 0.2
+    assert off[:, 2].max() < 5e-4
+
+
+def test_rates_are_told_with_intervals_that_hold():
+    told = best_of(fitted(PLAIN))
+    true = [PLAIN.tuned(at.params, at.tokens, at.batch) for at in told.optima]
+    assert all(at.lr.value is not None for at in told.optima)
+    assert sum(holds(at.lr, x) for at, x in zip(told.optima, true, strict=True)) >= CELLS - 1
+    assert max(width(at.lr) for at in told.optima) < 1.3
+    for name, x in zip("NDB", (PLAIN.x, PLAIN.y, PLAIN.p), strict=True):
+        assert told.exponents[name].value == pytest.approx(x, abs=0.05)
+        assert holds(told.exponents[name], x)
+        assert told.exponents[name].high - told.exponents[name].low < 0.15
+
+
+def test_what_being_off_costs():
+    for at in best_of(fitted(PLAIN)).optima:
+        for i, factor in enumerate((0.5, 2.0)):
+            rates = PLAIN.width * np.log(factor) ** 2
+            batches = PLAIN.height * np.log(factor) ** 2
+            assert at.off_lr[i].value == pytest.approx(rates, abs=0.006)
+            assert at.off_batch[i].value == pytest.approx(batches, abs=0.006)
+            assert at.off_lr[i].low < at.off_lr[i].value < at.off_lr[i].high
+            # At another rate the best batch is where its own rate is nearer: b of the least of
+            # height·b² + width·(log factor - p·b)².
+            moved = PLAIN.width * PLAIN.p / (PLAIN.height + PLAIN.width * PLAIN.p**2)
+            assert np.log(at.batch_at[i]) == pytest.approx(moved * np.log(factor), abs=0.12)
+
+
+def test_at_a_given_batch_or_rate():
+    law = fitted(PLAIN)
+    lr = best_lr(law, 4e8, 2e10, 3e5, 0.9)
+    assert lr.value == pytest.approx(PLAIN.tuned(4e8, 2e10, 3e5), rel=0.06)
+    assert holds(lr, PLAIN.tuned(4e8, 2e10, 3e5))
+    moved = PLAIN.width * PLAIN.p / (PLAIN.height + PLAIN.width * PLAIN.p**2)
+    batch: Any = batch_at(law, 4e8, 2e10, 2 * PLAIN.E, 0.9)
+    assert np.log(batch.value / 2.0**19) == pytest.approx(moved * np.log(2), abs=0.12)
+    far = best_lr(law, 4e8, 2e10, 1e9, 0.9)  # its best rate is above all that were tried
+    assert far.value is None and far.note.startswith("unidentified")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [World(floor=0.3, scale=0.9), World(floor=0.3, scale=2.5)])
+def test_intervals_of_losses_in_small_and_large_units(world):
+    generator, law = np.random.default_rng(5), fitted(world)
+    N, D = np.exp(generator.uniform(np.log([1.2e8, 5e9]), np.log([1.2e9, 6e10]), (200, 2))).T
+    B = world.best_batch(D) * 2 ** generator.uniform(-2, 2, 200)
+    lr = world.best_lr(N, D, B) * 2 ** generator.uniform(-1.5, 1.5, 200)
+    loss = world.loss(N, D, B, lr)
+    said: Any = law.predictions(N, D, B, lr, 0.9)
+    measured = loss + world.scale * world.noise * generator.standard_normal(200)
+    assert np.sqrt(np.mean((np.array([x.value for x in said]) - loss) ** 2)) < 0.005 * world.scale
+    assert np.mean([holds(x, y) for x, y in zip(said, measured, strict=True)]) > 0.84
+    assert np.median([x.high - x.low for x in said]) < 0.04
+
+
+@pytest.mark.slow
+def test_a_law_is_the_same_in_other_units_of_the_rate():
+    one, other = fitted(PLAIN), fitted(World(lr_unit=500.0))
+    assert one.weights["inside"] == pytest.approx(other.weights["inside"], abs=1e-3)
+    for sizes in ASKED[::4]:
+        batch, lr = one.best(*sizes)
+        assert other.best(*sizes) == pytest.approx((batch, 500 * lr), rel=1e-3)
+        at = (*sizes, batch, 2 * lr)
+        assert one.losses(*at) == pytest.approx(other.losses(*at[:3], 1000 * lr), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_repeated_seeds_are_worth_as_much_as_less_noise():
+    noisy = World(noise=0.02)
+    once, often = fitted(noisy), fitted(noisy, seeds=8)
+    assert len(once.points.loss) == len(often.points.loss) and (often.points.count == 8).all()
+    off = [np.array([octaves(law, noisy, *sizes) for sizes in ASKED]) for law in (once, often)]
+    assert off[1][:, 2].mean() < 0.5 * off[0][:, 2].mean()
+    assert off[1][:, 2].max() < 2e-3
+
+
+@pytest.mark.slow
+def test_noise_of_large_rates_moves_the_best_one():
+    world = World(gradient_noise=0.01)
+    off = np.array([octaves(fitted(world), world, *sizes) for sizes in ASKED])
+    assert np.abs(off).max(axis=0) == pytest.approx([0, 0, 0], abs=0.2) and off[:, 2].max() < 5e-4
+    # The rate that is best follows the batch more than without it.
+    exponent = best_of(fitted(world)).exponents["B"]
+    steps = np.log2([world.tuned(4e8, 2e10, 2.0**b) for b in (18, 20)])
+    assert exponent.value == pytest.approx(np.diff(steps)[0] / 2, abs=0.05)
+
+
+@pytest.mark.slow
+def test_a_cliff_at_large_rates_spoils_nothing():
+    world = World(cliff=2.0)
+    table = {"rates": (-1.8, -0.9, 0.0, 0.9, 1.8), "octaves": (-1.5, 0.0, 1.5)}
+    law = fitted(world, **table)
+    assert law.points.excess.max() > 1.0  # nats
+    off = np.array([octaves(law, world, *sizes) for sizes in ASKED])
+    assert np.abs(off[:, :2]).max() < 0.35 and off[:, 2].max() < 0.002
+
+
+@pytest.mark.slow
+def test_rates_all_on_one_side_of_the_best_tell_no_best():
+    for rates in ((-4.0, -3.0, -2.0, -1.2), (1.2, 2.0, 3.0, 4.0)):
+        told = best_of(fitted(PLAIN, rates=rates))
+        for at in told.optima:
+            assert at.lr.value is None and at.lr.note.startswith("unidentified: ")
+        assert all(x.value is None for x in told.exponents.values())
+
+
+@pytest.mark.parametrize("octaves_tried", [(-2.25, -0.75, 0.75, 2.25), (-1.5, 0.0, 1.5)])
+def test_one_cell_of_a_few_rows(octaves_tried):
+    table = {"octaves": octaves_tried, "rates": (-1.6, -0.5, 0.6, 1.7)}
+    law: Any = fitted(PLAIN, **ONE, **table)
+    batch, lr, cost = octaves(law, PLAIN, 4e8, 2e10)
+    assert abs(batch) < 0.2 and abs(lr) < 0.15 and cost < 1e-3
+    assert law.left_out["cell"] < 0.03 and law.left_out["params"] is law.left_out["tokens"] is None
+    told = best_of(law)
+    assert holds(told.optima[0].lr, PLAIN.tuned(4e8, 2e10, told.optima[0].batch))
+    assert told.exponents["B"].value == pytest.approx(PLAIN.p, abs=0.1)
+    assert told.exponents["N"].value is told.exponents["D"].value is None
+
+
+def test_folds():
+    points = points_of(PLAIN.table())
+    kinds = [fold.kind for fold in folds_of(points)]
+    assert kinds.count("cell") == 8 and {"params", "tokens"} < set(kinds)
+    covered = np.sum([fold.out for fold in folds_of(points) if fold.kind == "cell"], axis=0)
+    assert (covered == 1).all()
+    one = points_of(PLAIN.table(**ONE))
+    assert [fold.out.sum() for fold in folds_of(one)] == [4, 4, 4, 4]
+    two = points_of(PLAIN.table(**ONE, octaves=(-1.0, 1.0), rates=np.linspace(-1.5, 1.5, 6)))
+    assert folds_of(two) == []
+    law = fit_rated(two, ["bowl"])
+    assert law.weights["inside"] == {"bowl": 1.0} and law.widened["inside"] == 1.0
+    assert law.left_out == {"cell": None, "params": None, "tokens": None}
+
+
+def test_an_unknown_form_is_refused():
+    with pytest.raises(InputError, match="form: 'parabola'"):
+        fit_rated(points_of(PLAIN.table(**ONE)), ["parabola"])
+
+
+READ = """
+import json, sys
+from bss.laws import TableFit
+fit = TableFit.from_dict(json.load(open(sys.argv[1])))
+assert "jax" not in sys.modules
+one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)
+print(json.dumps([one.loss.value, one.loss.low, one.best_lr.value]), "jax" in sys.modules)
+"""
+
+
+def test_a_fit_is_read_back_without_jax(tmp_path):
+    coupled = PLAIN.table(**ONE, rates=(0.0,))
+    tuned = PLAIN.table(**ONE, octaves=(-1.5, 1.5), rates=(-1.6, -0.5, 0.6, 1.7))
+    table = check_losses(pd.concat([coupled, tuned]))
+    fit: Any = fit_table(table, options=Options(8))
+    assert fit.rates is not None and len(fit.rates.points.loss) == 12
+    printed = json.loads(json.dumps(fit.to_dict()))
+    again: Any = TableFit.from_dict(printed)
+    assert json.loads(json.dumps(again.to_dict())) == printed
+    assert again.rates.losses(4e8, 2e10, 5e5, 3e-3) == fit.rates.losses(4e8, 2e10, 5e5, 3e-3)
+    assert again.best_rates == fit.best_rates
+    one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)
+    assert again.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True) == one
+    assert one.lr == 3e-3 and one.best_batch_at_lr.value > 2.0**19  # its rate is high
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(printed))
+    told = subprocess.run(
+        [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True
+    ).stdout
+    numbers, _, jax = told.strip().rpartition(" ")
+    assert json.loads(numbers) == [one.loss.value, one.loss.low, one.best_lr.value]
+    assert jax == "False"
