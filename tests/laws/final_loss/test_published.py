@@ -12,11 +12,14 @@ from bss.laws.final_loss.table import read_losses
 from bss.laws.fitting.estimate import Options
 from bss.policies import policy_named
 from bss.policies.policy import Basis, Limits
+from bss.tables.reading import Reading
 from experiments.critical_batch.best_batch import pooled_scatter, vertex
 from tests.laws.golden import assert_golden
 
 PUBLISHED = Path(__file__).parents[3] / "results/published/steplaw_dense_best.csv"
 COMMITTED = Path(__file__).parents[3] / "bss/laws/published/steplaw_dense.json"
+RATES = PUBLISHED.with_name("steplaw_rates.csv")
+RATED = COMMITTED.with_name("steplaw_rates.json")
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +118,18 @@ def test_a_schedule_grows_along_the_budget(fit):
 
 def test_the_published_fit_keeps_its_numbers(fit):
     assert_golden("final_loss", fit.to_dict(), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_the_published_fit_with_rates_comes_out_again():
+    reading = Reading.parse("lr=peak_lr", 2048)
+    made = fit_table(read_losses(RATES, reading), options=Options(100))
+    kept = TableFit.from_dict(json.loads(RATED.read_text()))
+    assert made.rates and kept.rates and made.best_rates and kept.best_rates
+    assert made.rates.left_out == pytest.approx(kept.rates.left_out, rel=1e-2)
+    assert made.rates.departures == kept.rates.departures
+    for name, power in kept.best_rates.exponents.items():
+        assert made.best_rates.exponents[name].value == pytest.approx(power.value, abs=0.01)
+    for here, there in zip(made.best_rates.optima, kept.best_rates.optima, strict=True):
+        assert here.batch == pytest.approx(there.batch, rel=0.02)
+        assert here.lr.value == pytest.approx(there.lr.value, rel=0.02)
