@@ -55,7 +55,7 @@ def choose(study: Study, base: RunConfig, trainer: Trainer) -> Rates:
     if study.chosen:
         ended = Ended.read(study.chosen)
         return {
-            arm: ended.rate(arm.batch, arm.beta1) if len(arm.rates) > 1 else arm.rates[0]
+            arm: arm.rates[0] if len(arm.rates) == 1 else ended.rate(arm.batch, arm.beta1)
             for arm in study.arms
         }
     shorter = overlay(base, {"schedule.tokens": study.choosing_tokens})
