@@ -11,8 +11,9 @@
 | cuts  | batch × 4 beside rates cut, from one checkpoint    | 1M to 1.9M      | 6 arms, 8 seeds  |
 
 Rates are chosen on seeds 0 and 1, decayed, at 500K tokens; seeds 5 and more are judged, which no
-pilot saw. All are of 99k parameters, on two cores, with beta2 .95 per step but for `late`, which
-has the half-life of configs/es_wsd.py. What is expected: results/predictions/momentum.json.
+pilot saw. The choice was made and is read from the results; --config.chosen= trains it again. All
+are of 99k parameters, on two cores, with beta2 .95 per step but for `late`, which has the half-life
+of configs/es_wsd.py. What is expected: results/predictions/momentum.json.
 """
 
 from collections.abc import Iterable, Sequence
@@ -60,6 +61,7 @@ BASE = {
     "forks": [fork("4 → 8", 0.5, grow=2), fork("4 → 8, beta1 .81", 0.5, grow=2, beta1=0.81)],
     "choosing": (0, 1),
     "choosing_tokens": 500_000,
+    "chosen": "results/momentum/finals.csv",
     "seeds": tuple(range(5, 13)),
     "together": 4,
     "decay": 0.2,
@@ -83,6 +85,7 @@ SIZES = {
         "forks": [fork("4 → 8", 0.5, grow=2)],
         "choosing": (0,),
         "choosing_tokens": 20_000,
+        "chosen": "",
         "seeds": (5, 6),
         "setup.model": "pico",
         "setup.schedule": {"tokens": 20_000, "warmup": 2_000},

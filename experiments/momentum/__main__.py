@@ -25,6 +25,7 @@ from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
+from experiments.momentum.statements import Ended
 from experiments.momentum.study import KEPT, Arm, Fork, Study
 from experiments.momentum.tables import tables
 from experiments.study import base_run
@@ -51,6 +52,12 @@ def experiment(study: Study) -> None:
 
 def choose(study: Study, base: RunConfig, trainer: Trainer) -> Rates:
     """The rate of each arm with the lowest decayed held-out loss, averaged over the seeds."""
+    if study.chosen:
+        ended = Ended.read(study.chosen)
+        return {
+            arm: arm.rates[0] if len(arm.rates) == 1 else ended.rate(arm.batch, arm.beta1)
+            for arm in study.arms
+        }
     shorter = overlay(base, {"schedule.tokens": study.choosing_tokens})
     tried = {
         (arm, rate): [decayed(run_of(shorter, arm, rate, s), study.decay) for s in study.choosing]

@@ -6,6 +6,7 @@ results/predictions/momentum.json has them in words, and how they are tested.
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,11 @@ class Ended:
     """results/momentum/finals.csv, its decayed losses by what was trained."""
 
     finals: pd.DataFrame
+
+    @classmethod
+    def read(cls, file: str | Path) -> "Ended":
+        """From finals.csv, in which a batch is a text."""
+        return cls(pd.read_csv(file, dtype={"batch": str}))
 
     @cached_property
     def tried(self) -> pd.Series:

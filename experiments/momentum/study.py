@@ -64,6 +64,7 @@ class Study(SweepStudy):
         forks: what leaves it.
         choosing: seeds on which an arm's rate is chosen, by decayed held-out losses.
         choosing_tokens: of their runs. The other seeds are judged.
+        chosen: finals.csv that has these runs already; empty to train them.
         together: how many seeds are trained at a time.
         decay: last part of the tokens decayed to zero, in branches; 0 for none.
     """
@@ -73,6 +74,7 @@ class Study(SweepStudy):
     forks: tuple[Fork, ...] = ()
     choosing: tuple[int, ...] = ()
     choosing_tokens: int = 500_000
+    chosen: str = ""
     together: int = 4
     decay: float = 0.2
 

@@ -14,7 +14,7 @@ DIGESTS = {
     "es_wsd": "3e17e2be9226cc9d",
     "irreducible_loss": "ced893d7826c6f86",
     "late_switch": "622b39b7fddd2867",
-    "momentum": "720c5c3d4f2e36da",
+    "momentum": "bba81df442feabd4",
     "optimal_schedule": "b5b2fe6a5e76685c",
     "predictions": "972ecdff01e40377",
     "second_moment": "42ec456ef87ba1ab",

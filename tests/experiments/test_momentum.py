@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -14,9 +15,18 @@ from bss.predictions.ancestry import check_first
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
-from experiments.momentum.__main__ import experiment, judged
+from experiments.momentum.__main__ import choose, experiment, judged
 from experiments.momentum.cuts import equal_cut, equal_cuts
-from experiments.momentum.statements import BATCHES, BETAS, KEPT, LONG, MIDDLE, SHORT, statements
+from experiments.momentum.statements import (
+    BATCHES,
+    BETAS,
+    KEPT,
+    LONG,
+    MIDDLE,
+    SHORT,
+    Ended,
+    statements,
+)
 from experiments.momentum.study import Study
 
 EXCESS = {1: 0.02, 2: 0.0, 4: 0.01, 8: 0.05, 16: 0.15, 32: 0.35}
@@ -182,3 +192,12 @@ def test_a_cut_beyond_those_tried_is_drawn_on_and_one_the_other_way_is_none():
     assert equal_cut([2.0, 1.9, 1.8], 1.7) == pytest.approx(8)
     assert math.isnan(equal_cut([2.0, 1.9, 1.8], 2.1))
     assert equal_cut([2.0, 1.9, 1.95], 1.93) == pytest.approx(2**0.7)
+
+
+def test_the_rates_that_were_chosen_are_read_from_the_results():
+    study, unused = study_of("long"), cast(Any, None)
+    rates = {(arm.batch, arm.beta1): rate for arm, rate in choose(study, unused, unused).items()}
+    tried = Ended.read(study.chosen).tried.to_dict()
+    for (batch, beta1), rate in rates.items():
+        assert rate == min((4e-3, 8e-3), key=lambda rate: tried[str(batch), beta1, rate])
+    assert set(rates.values()) == {4e-3, 8e-3}
