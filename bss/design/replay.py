@@ -17,7 +17,7 @@ from bss.design.candidates import Candidates
 from bss.design.choose import within
 from bss.design.goals import Goal
 from bss.design.law import Law
-from bss.laws.final_loss.fit import fit_table
+from bss.laws import fit_table
 from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.law import RatedLaw
 from bss.laws.final_loss.rated.points import rated_points

@@ -25,6 +25,7 @@ def test_table_fits_predict():
         "params",
         "tokens",
         "batch_tokens",
+        "lr",
     ]
 
 
