@@ -232,8 +232,7 @@ def _next_run(one: Choice, goal: Goal, value: float, options: Candidates, spent:
 
 def _estimate(goal: Goal, value: float, ends: tuple[float, float]) -> Estimate:
     """In tokens for a batch, as it is otherwise."""
-    # Ends that nothing tells are as good as infinite: they are told as too wide.
-    three = (
-        np.clip([value, *ends], -600.0, 600.0) if goal.name == "B_opt" else np.array([value, *ends])
-    )
-    return Estimate(*(np.exp(three) if goal.name == "B_opt" else three).tolist(), level=LEVEL)
+    three = np.array([value, *ends])
+    if goal.name == "B_opt":  # ends that nothing tells are as good as infinite
+        three = np.exp(np.clip(three, -600.0, 600.0))
+    return Estimate(*three.tolist(), level=LEVEL)
