@@ -14,7 +14,7 @@ from bss.design.choose import Choice, narrowest
 from bss.design.goals import Goal, Runs
 from bss.design.law import Law
 from bss.errors import check
-from bss.laws.final_loss.values import TableFit
+from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.units import format_tokens
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.design.goals import Space
+from bss.laws import TableFit
 from bss.laws.final_loss.rated.law import Posterior, RatedLaw
-from bss.laws.final_loss.values import TableFit
 from bss.points.valley import MISFIT
 
 

@@ -17,12 +17,11 @@ from bss.design.candidates import Candidates
 from bss.design.choose import within
 from bss.design.goals import Goal
 from bss.design.law import Law
-from bss.laws import fit_table
+from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.law import RatedLaw
 from bss.laws.final_loss.rated.points import rated_points
 from bss.laws.final_loss.table import runs_of
-from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
 
