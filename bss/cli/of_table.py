@@ -15,10 +15,10 @@ from bss.cli.output import Output, Table, drawing, measured_tokens, number, prog
 from bss.cli.predict import PredictedRun
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
-from bss.laws import TableFit
+from bss.laws import TableFit, check_losses
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.rated.told import rates_table
-from bss.laws.final_loss.table import check_losses, final_losses, read_losses
+from bss.laws.final_loss.table import final_losses, read_losses
 from bss.laws.final_loss.values import LossPrediction, OutlierRow
 from bss.laws.fitting.estimate import Alike, Estimate
 from bss.tables.reading import Reading

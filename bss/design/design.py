@@ -234,5 +234,5 @@ def _estimate(goal: Goal, value: float, ends: tuple[float, float]) -> Estimate:
     """In tokens for a batch, as it is otherwise."""
     three = np.array([value, *ends])
     if goal.name == "B_opt":  # ends that nothing tells are as good as infinite
-        three = np.exp(np.clip(three, -600.0, 600.0))
+        three = np.exp(np.clip(three, value - 6, value + 6))
     return Estimate(*three.tolist(), level=LEVEL)
