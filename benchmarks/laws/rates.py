@@ -86,6 +86,7 @@ def judged(name: str) -> list[dict[str, Any]]:
     rows = [{"out": name, **of_cell(law, runs().loc[cells() == cell])} for cell in asked]
     seconds = (time.process_time() - start) / len(rows)
     made = {"cpu_seconds": round(seconds, 1), "commit": commit()}
+    made |= {"date": datetime.date.today().isoformat(), "device": machine()}
     return [row | made for row in rows]
 
 
@@ -147,9 +148,7 @@ def summary(table: pd.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "command": "python -m benchmarks.laws --part rates",
-        "commit": sorted(set(of["commit"])),
-        "date": datetime.date.today().isoformat(),
-        "device": machine(),
+        **{name: sorted(set(of[name])) for name in ("commit", "date", "device")},
         "core_minutes": round(float(of["cpu_seconds"].sum()) / 60, 1),
         "cells": int(alone.sum()),
         **pooled,
