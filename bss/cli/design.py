@@ -130,7 +130,7 @@ def _replay(options: argparse.Namespace) -> Output:
         all_of_them = [*replayed(table, runs, goal, share, asked=asked, progress=report)]
     payload = {"kind": "replay", "goal": goal.text, "budget": share, "cost": options.cost,
                "runs": [to_dict(one) for one in all_of_them]}  # fmt: skip
-    notes = ["medians over seeds; width: of the goal's interval"
+    notes = ["medians over seeds; width: of the goal's interval, with departures as in all runs"
              + ", a logarithm of batches" * (goal.name == "B_opt")]  # fmt: skip
     return Output(payload, [replay_table(all_of_them, f"{goal.text}, {share:.3g} of all")], notes)
 
