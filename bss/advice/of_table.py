@@ -13,8 +13,8 @@ from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
+from bss.laws.final_loss.facts import Tested
 from bss.laws.final_loss.points import SAME_BUDGET
-from bss.laws.final_loss.values import Tested
 from bss.laws.fitting.estimate import Alike, Estimate
 from bss.rules import Setting
 from bss.units import format_tokens

@@ -18,6 +18,7 @@ from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.units import format_tokens
 
+UNTOLD = 6.0  # of log B from its value, from where an end is told by nothing
 OCTAVE = np.array([0.5, 1.0, 2.0])
 
 
@@ -65,6 +66,7 @@ class Design:
 
     Attributes:
         goal: in words.
+        quantity: B_opt, loss or exponent.
         unit: of costs: tokens, flops or hours.
         spent: what all runs of the fit cost.
         candidates: how many were looked at.
@@ -77,6 +79,7 @@ class Design:
     """
 
     goal: str
+    quantity: str
     unit: str
     spent: float
     candidates: int
@@ -91,8 +94,8 @@ class Design:
     @property
     def shown(self) -> tuple[float, str, int]:
         """The unit of the goal, its name, and to how many digits it is told."""
-        if not self.goal.startswith("B_opt"):
-            return 1.0, "", 5 if self.goal.startswith("loss") else 3
+        if self.quantity != "B_opt":
+            return 1.0, "", 5 if self.quantity == "loss" else 3
         return self.seq_len or 1.0, " sequences" if self.seq_len else " tokens", 3
 
     @property
@@ -157,8 +160,8 @@ def design(
     before = _estimate(aim, belief.value, belief.interval)
     after = runs[-1].after if runs else before
     return Design(
-        aim.text, cost, spent, len(options.cost), before, after, runs, stopped, _notes(fit),
-        fit.seq_len, done,
+        aim.text, aim.name, cost, spent, len(options.cost), before, after, runs, stopped,
+        _notes(fit), fit.seq_len, done,
     )  # fmt: skip
 
 
@@ -231,8 +234,8 @@ def _next_run(one: Choice, goal: Goal, value: float, options: Candidates, spent:
 
 
 def _estimate(goal: Goal, value: float, ends: tuple[float, float]) -> Estimate:
-    """In tokens for a batch, as it is otherwise."""
-    three = np.array([value, *ends])
-    if goal.name == "B_opt":  # ends that nothing tells are as good as infinite
-        three = np.exp(np.clip(three, value - 6, value + 6))
-    return Estimate(*three.tolist(), level=LEVEL)
+    """In tokens for a batch, whose ends are none where nothing tells them; as it is otherwise."""
+    if goal.name != "B_opt":
+        return Estimate(float(value), *map(float, ends), level=LEVEL)
+    low, high = (float(np.exp(end)) if abs(end - value) < UNTOLD else None for end in ends)
+    return Estimate(float(np.exp(value)), low, high, level=LEVEL)

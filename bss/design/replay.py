@@ -100,13 +100,7 @@ def replayed(
         for seed in seeds if method != "grid" else (0,):
             progress(f"{method}, seed {seed}")
             generator, budget = np.random.default_rng(seed), share * float(cost.sum())
-            if method in ("random", "grid"):
-                order = generator.permutation(len(cost))
-                grid = method == "grid"
-                rows = _even(table, cost, budget) if grid else _affordable(order, cost, budget)
-                law = fit_quickly(table.iloc[rows])
-            else:
-                rows, law = _chosen(table, candidates, goal, budget, method, generator)
+            rows, law = _done(table, candidates, goal, budget, method, generator)
             spent = float(cost[rows].sum() / cost.sum())
             result, none = _judged(table, asked, rows, Law.of(law)), candidates.runs.at(slice(0))
             belief, alike = (Belief.of(x, goal, none) for x in (Law.of(law), _alike(law, whole)))
@@ -120,6 +114,25 @@ def replayed(
                 *belief.interval,
                 2 * NORMAL * alike.variance**0.5,
             )
+
+
+def _done(
+    table: pd.DataFrame,
+    candidates: Candidates,
+    goal: Goal,
+    budget: float,
+    method: str,
+    generator: np.random.Generator,
+) -> tuple[list[int], RatedLaw | TableFit]:
+    """The runs that a method does for so much, and the law of them."""
+    cost = candidates.cost
+    if method == "grid":
+        rows = _even(table, cost, budget)
+    elif method == "random":
+        rows = _affordable(generator.permutation(len(cost)), cost, budget)
+    else:
+        return _chosen(table, candidates, goal, budget, method, generator)
+    return rows, fit_quickly(table.iloc[rows])
 
 
 def _even(table: pd.DataFrame, cost: np.ndarray, budget: float) -> list[int]:

@@ -41,7 +41,7 @@ def _intervals(ax: Axes, told: Design) -> None:
     names = ["now", *(f"{i + 1}. {run.purpose}" for i, run in enumerate(told.runs))]
     ax.set_yticks(range(len(each)), names)
     ax.set(ylim=(len(each) - 0.5, -0.5), xlabel=told.goal)
-    if told.goal.startswith("B_opt"):
+    if told.quantity == "B_opt":
         ax.set(xscale="log", xlabel=f"{told.goal} (tokens)")
         style.tokens_axis(ax.xaxis, most=4)
     style.panel_title(ax, "expected 90% interval")

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
+from bss.laws.final_loss.facts import LossPrediction
 from bss.laws.final_loss.fitted import MeanLaw
-from bss.laws.final_loss.values import LossPrediction
 from bss.plots import style
 from bss.units import format_tokens
 

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bss.laws import TableFit
+from bss.laws.final_loss.fitted import vertex
 from bss.laws.final_loss.rated.best import BestRate
-from bss.laws.final_loss.rated.law import vertex
 from bss.plots import style
 from bss.plots.final_loss import three_digits
 

@@ -318,7 +318,10 @@ def test_a_process_that_is_interrupted_leaves_with_130(tmp_path):
     """It waits for a pipe that is opened for it, so that it is known where it is."""
     os.mkfifo(tmp_path / "fit.json")
     command = [sys.executable, "-m", "bss", *shlex.split(f"{ADVISE} --from {tmp_path}/fit.json")]
+    # Whoever started the tests may ignore interrupts, and a process inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     with open(tmp_path / "fit.json", "w"):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.ndimage import median_filter
 
+from bss.laws.final_loss.facts import OutlierRow
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.values import OutlierRow
 from bss.laws.fitting.bootstrap import robust_scale
 from bss.points.batch_means import BatchMeans
 from bss.points.valley import FEWEST, FEWEST_TO_DOUBT, MISFIT, Valley, valleys

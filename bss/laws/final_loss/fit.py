@@ -18,6 +18,7 @@ from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_l
 from bss.laws.final_loss.best import best_batches, exponents
 from bss.laws.final_loss.cells import Cell, cells_of, without_outliers
 from bss.laws.final_loss.elsewhere import CellOptimum
+from bss.laws.final_loss.facts import SIZES, HoldOut, LackOfFit, Tested
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.forms import FAMILY, FORMS
 from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
@@ -26,10 +27,10 @@ from bss.laws.final_loss.points import LossPoints, uses
 from bss.laws.final_loss.rated.best import best_rates
 from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.rated.hidden import hidden, of_optima
-from bss.laws.final_loss.rated.points import rated_points
+from bss.laws.final_loss.rated.points import RatedPoints, rated_points
 from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable_rows, with_draws
 from bss.laws.final_loss.table import loss_points, runs_of
-from bss.laws.final_loss.values import SIZES, HoldOut, LackOfFit, TableFit, Tested
+from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.estimate import Options
 from bss.points.design import equal_steps
@@ -64,8 +65,7 @@ def fit_table(
             kind of table, or a wrong hold_out or drop.
     """
     options = options or Options(resamples=300)
-    kept = without(table, drop)
-    points, warnings = loss_points(kept)
+    points, warnings = loss_points(kept := without(table, drop))
     best_of_sweeps = "rates_tried" in kept
     rated, of_rates = (None, []) if best_of_sweeps else rated_points(runs_of(kept))
     traps = _equal_steps(points)
@@ -89,12 +89,15 @@ def fit_table(
     how = {"level": options.level, "resamples": options.resamples, "warnings": texts}
     optima = of_optima(fit.optima, off)
     fit = replace(fit, outliers=tuple(named), optima=optima, rate_off=float(off.max()), **how)
-    if rated is None:
-        return fit
-    progress(f"the rate, {len(rated.loss)} rows")
-    law = fit_rated(rated)
+    return fit if rated is None else _with_rates(fit, rated, progress)
+
+
+def _with_rates(fit: TableFit, points: RatedPoints, progress: Callable[[str], None]) -> TableFit:
+    """The fit with the law of every row's own rate."""
+    progress(f"the rate, {len(points.loss)} rows")
+    law = fit_rated(points)
     batches = [at.batch.value for at in fit.optima]
-    return replace(fit, rates=law, best_rates=best_rates(law, batches, options.level))
+    return replace(fit, rates=law, best_rates=best_rates(law, batches, fit.level))
 
 
 def _assembled(

@@ -160,15 +160,21 @@ class MeanLaw:
         return np.exp(np.linspace(low - SEARCH, high + SEARCH, GRID))
 
 
-def _least(batch: np.ndarray, loss: np.ndarray) -> np.ndarray:
-    """The batch [...] where losses [..., G] are least; 0 or infinite at an end of the grid."""
-    b, at = np.log(batch), loss.argmin(axis=-1)
-    inner = np.clip(at, 1, GRID - 2)[..., None] + np.array([-1, 0, 1])
+def vertex(x: np.ndarray, loss: np.ndarray) -> np.ndarray:
+    """[...], where losses [..., n] at ascending x [n] are least, by the parabola through three."""
+    at = loss.argmin(axis=-1)
+    inner = np.clip(at, 1, len(x) - 2)[..., None] + np.array([-1, 0, 1])
     left, middle, right = np.moveaxis(np.take_along_axis(loss, inner, -1), -1, 0)
     bend = left - 2 * middle + right
-    shift = np.clip(np.where(bend > 0, (left - right) / np.maximum(2 * bend, 1e-300), 0), -1, 1)
-    best = np.exp(b[inner[..., 1]] + shift * (b[1] - b[0]))
-    return np.where(at == 0, 0.0, np.where(at == GRID - 1, np.inf, best))
+    shift = np.where(bend > 0, (left - right) / np.maximum(2 * bend, 1e-300), 0.0)
+    found = x[inner[..., 1]] + np.clip(shift, -1, 1) * (x[1] - x[0])
+    return np.where((at == 0) | (at == len(x) - 1), x[at], found)
+
+
+def _least(batch: np.ndarray, loss: np.ndarray) -> np.ndarray:
+    """The batch [...] where losses [..., G] are least; 0 or infinite at an end of the grid."""
+    at, best = loss.argmin(axis=-1), np.exp(vertex(np.log(batch), loss))
+    return np.where(at == 0, 0.0, np.where(at == len(batch) - 1, np.inf, best))
 
 
 def _wall(batch: np.ndarray, above: np.ndarray, i: int, step: int) -> float | None:

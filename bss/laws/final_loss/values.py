@@ -9,6 +9,14 @@ from numpy.typing import ArrayLike
 
 from bss.errors import InputError
 from bss.laws.final_loss.elsewhere import CellOptimum, Elsewhere
+from bss.laws.final_loss.facts import (
+    SIZES,
+    HoldOut,
+    LackOfFit,
+    LossPrediction,
+    OutlierRow,
+    Tested,
+)
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
 from bss.laws.final_loss.rated.best import BestRates, batch_at, best_lr
@@ -21,109 +29,7 @@ METHOD = (
     "variance 1, percentiles over the forms by their weights; best batches: posterior of the "
     "valleys and of their power law"
 )
-SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
-RATED_ONLY = ("rates", "best_rates", "rate_off")
-"""Fields that only some tables have."""
-
-
-@dataclass(frozen=True)
-class HoldOut:
-    """Errors at rows that the whole procedure, the weights of the forms with it, has not seen.
-
-    Attributes:
-        out: what was left out, as tokens>=80B.
-        rows: how many.
-        rmse, near: root mean square error, and of rows near the best of their cell, in nats.
-        weights: of the forms, made without them.
-    """
-
-    out: str
-    rows: int
-    rmse: float
-    near: float | None
-    weights: dict[str, float]
-
-
-@dataclass(frozen=True)
-class LackOfFit:
-    """Whether the law misses the losses by more than repetitions of a run differ.
-
-    Attributes:
-        rmse: standard deviation of the losses about the law, in nats.
-        noise: of a loss over repetitions; None where the table has neither seeds nor loss_se.
-        p: of the F test that they are one; None without noise.
-        note: what was not tested, or what was found.
-    """
-
-    rmse: float
-    noise: float | None
-    p: float | None
-    note: str
-
-
-@dataclass(frozen=True)
-class OutlierRow:
-    """A row that lies far from the valley through the others of its (N, D).
-
-    Attributes:
-        params, tokens, batch_tokens: of the row.
-        above: the valley, in nats; negative below.
-        times: the scatter of one run.
-        moves: the factor by which the best batch of the valley is another without it, less 1.
-    """
-
-    params: float
-    tokens: float
-    batch_tokens: float
-    above: float
-    times: float
-    moves: float
-
-
-@dataclass(frozen=True)
-class Tested:
-    """What the fit has seen of a size, and how far beyond it was put to a test.
-
-    Attributes:
-        low, high: measured.
-        reach: times the largest that a left-out fold asked for; 1 where none did.
-    """
-
-    low: float
-    high: float
-    reach: float
-
-
-@dataclass(frozen=True)
-class LossPrediction:
-    """What the law says of one run.
-
-    Attributes:
-        loss: in nats, with the interval of a new run.
-        best_batch: B_opt there in tokens with the batches as good, or why it has no value.
-        given_up: the loss above that of B_opt, in nats; None where B_opt has no value.
-        form: which forms said it, with their weights.
-        beyond: how many times outside what was measured, by size; empty inside.
-        error: root mean square error at left-out runs of this kind, in nats.
-        lr: the rate asked; None for the best one, or of a table whose rates do not vary.
-        best_lr: at the batch asked; None of such a table.
-        best_batch_at_lr: in tokens, at the rate asked.
-    """
-
-    loss: Estimate
-    best_batch: BestBatch
-    given_up: float | None
-    form: str
-    beyond: dict[str, float]
-    error: float | None
-    lr: float | None = None
-    best_lr: Estimate | None = None
-    best_batch_at_lr: Estimate | None = None
-
-    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Rates only where the table's vary."""
-        names = ("lr", "best_lr", "best_batch_at_lr")
-        return {n: x for n, x in plain.items() if n not in names or x is not None}
+RATED_ONLY = ("rates", "best_rates", "rate_off")  # fields that only some tables have
 
 
 @dataclass(frozen=True)
@@ -379,20 +285,16 @@ class TableFit(Fit):
 
     def outside(self, sizes: Mapping[str, float]) -> dict[str, float]:
         """How many times outside what was measured, by size; empty inside."""
-        return {n: f for n, x in sizes.items() if (f := _times(self._range(n), x)) > 1 + 1e-9}
+        return {n: f for n, x in sizes.items() if (f := self._range(n).times(x)) > 1 + 1e-9}
 
     def check_tested(self, sizes: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
         for name, value in sizes.items():
             seen = self._range(name)
-            times, reach = _times(seen, value), seen.reach if value > seen.high else 1.0
+            times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):
                 raise InputError(
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
                     "the largest; ask with --extrapolate, or measure there"
                 )
-
-
-def _times(seen: Tested, value: float) -> float:
-    return max(value / seen.high, seen.low / value, 1.0)

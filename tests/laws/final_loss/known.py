@@ -3,10 +3,11 @@
 import numpy as np
 
 from bss.laws.final_loss.elsewhere import LAW, VERTICES, CellOptimum, Elsewhere, PowerOfBest
+from bss.laws.final_loss.facts import LackOfFit, Tested
 from bss.laws.final_loss.fitted import FittedForm, MeanLaw
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import check_losses, loss_points
-from bss.laws.final_loss.values import LackOfFit, TableFit, Tested
+from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.points.valley import Valley
 from tests.laws.final_loss.test_fit import BATCHES, REFERENCE, THETA, planted

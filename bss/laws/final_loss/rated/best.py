@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bss.laws.final_loss.rated.law import Posterior, RatedLaw, vertex
+from bss.laws.final_loss.fitted import vertex
+from bss.laws.final_loss.rated.law import Posterior, RatedLaw
 from bss.laws.fitting.estimate import SPANS, Estimate, interval, tails, too_wide
 
 DRAWS = 200

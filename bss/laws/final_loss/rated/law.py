@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bss.laws.final_loss.fitted import vertex
 from bss.laws.final_loss.forms.form import CentredPoints, losses
 from bss.laws.final_loss.points import USES, uses
 from bss.laws.final_loss.rated.departure import Departure, Seen, precision_of, scatter, unseen
@@ -125,29 +126,27 @@ class RatedLaw:
         """
         logs = self.logs(params, tokens, batch, lr)
         use = uses(logs[:1, :2], self.points.design.logs[:, :2])[0]
-        wider, noise, told = self.widened[use], self.noise(params, tokens, batch, lr), []
-        seen = self._seen(use)
+        seen, wider, means, told = self._seen(use), self.widened[use], [], []
         across = seen.across(logs)
         left = seen.left(logs, across)
-        for name, weight in self.weights[use].items():
-            if weight:
-                form, theta = RATED[name], self.thetas[name]
-                mean = losses(form, theta, logs) + across @ self._missed[name]
-                rows, spread = self._parameters(use, name)
-                slopes = slopes_of(form, theta, logs, self.points.design) - across @ rows
-                covariance = (left + slopes @ spread @ slopes.T) * wider**2
-                told.append(Posterior(weight, mean, covariance, noise))
-        return tuple(told)
+        shares = {name: weight for name, weight in self.weights[use].items() if weight}
+        for name in shares:
+            form, theta = RATED[name], self.thetas[name]
+            means.append(losses(form, theta, logs) + across @ self._missed[name])
+            rows, spread = self._parameters(use, name)
+            slopes = slopes_of(form, theta, logs, self.points.design) - across @ rows
+            told.append((left + slopes @ spread @ slopes.T) * wider**2)
+        weights = [*shares.values()]
+        noise = self._noise(logs, np.tensordot(weights, np.array(means), 1))
+        parts = zip(weights, means, told, strict=True)
+        return tuple(Posterior(*part, noise) for part in parts)
 
-    def noise(
-        self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike
-    ) -> np.ndarray:
-        """[m] nats, standard deviation of a single run."""
-        loss = self.losses(params, tokens, batch, lr).ravel()
-        sizes = np.broadcast_arrays(params, tokens, batch, lr)[:2]
-        pairs, which = np.unique(np.stack([x.ravel() for x in sizes]), axis=1, return_inverse=True)
-        least = np.array([self.valley(*pair.tolist())[2].min() for pair in pairs.T])
-        wider = np.array([self.widened[self.use(*pair.tolist())] for pair in pairs.T])
+    def _noise(self, logs: np.ndarray, loss: np.ndarray) -> np.ndarray:
+        """[m] nats, standard deviation of a single run at points of these expected losses [m]."""
+        sizes = np.exp(logs[:, :2] + self.points.centres[:2])
+        pairs, which = np.unique(sizes, axis=0, return_inverse=True)
+        least = np.array([self.valley(*pair)[2].min() for pair in pairs.tolist()])
+        wider = np.array([self.widened[self.use(*pair)] for pair in pairs.tolist()])
         return unseen(loss - least[which.ravel()]) * wider[which.ravel()]
 
     def predictions(
@@ -239,14 +238,3 @@ class RatedLaw:
         tuned = loss.min(axis=1)
         b = float(np.exp(vertex(np.log(batch), tuned)))
         return b, float(self.best_lr(params, tokens, b))
-
-
-def vertex(x: np.ndarray, loss: np.ndarray) -> np.ndarray:
-    """[...], where losses [..., n] at ascending x [n] are least, by the parabola through three."""
-    at = loss.argmin(axis=-1)
-    inner = np.clip(at, 1, len(x) - 2)[..., None] + np.array([-1, 0, 1])
-    left, middle, right = np.moveaxis(np.take_along_axis(loss, inner, -1), -1, 0)
-    bend = left - 2 * middle + right
-    shift = np.where(bend > 0, (left - right) / np.maximum(2 * bend, 1e-300), 0.0)
-    found = x[inner[..., 1]] + np.clip(shift, -1, 1) * (x[1] - x[0])
-    return np.where((at == 0) | (at == len(x) - 1), x[at], found)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bss.laws.final_loss.fitted import vertex
 from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.points import USES
 from bss.laws.final_loss.rated import law as rated_law
 from bss.laws.final_loss.rated.best import drawn
 from bss.laws.final_loss.rated.departure import Departure, scatter
 from bss.laws.final_loss.rated.forms import RATED
-from bss.laws.final_loss.rated.law import Posterior, RatedLaw, slopes_of, vertex
+from bss.laws.final_loss.rated.law import Posterior, RatedLaw, slopes_of
 from tests.laws.final_loss.rated.planted import World, points_of
 from tests.laws.final_loss.rated.test_forms import law_of
 
@@ -103,7 +104,7 @@ def test_valley_best_and_tuned_agree(law):
     around = law.losses(4e8, 2e10, 5e5, law.best_lr(4e8, 2e10, 5e5) * np.array([0.9, 1, 1.1]))
     assert around.argmin() == 1
     # A cell's own noise is that of its best, and grows away from it.
-    noise = law.noise(4e8, 2e10, best, rate * np.array([1.0, 4.0]))
+    noise = law.posterior(4e8, 2e10, best, rate * np.array([1.0, 4.0]))[0].noise
     assert noise[0] == pytest.approx(1.2 * 0.005, rel=0.01) and noise[1] > 1.5 * noise[0]
 
 
