@@ -6,6 +6,7 @@ one device.
 """
 
 import atexit
+import dataclasses
 import json
 import os
 import random
@@ -104,8 +105,8 @@ def execution_in(tiny_shards):
 
 @pytest.fixture
 def tiny_execution(execution_in, tmp_path):
-    """The execution of a test's own."""
-    return execution_in(tmp_path / "runs")
+    """The execution of a test's own, step by step: a test says behind which one it stops."""
+    return dataclasses.replace(execution_in(tmp_path / "runs"), steps=1)
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,8 @@ class SharedExecution:
             than a 20th of that. 0 saves at every step.
         step_limit: seconds that a step, or an evaluation, may take before its devices are taken to
             hang, and the process leaves; 0 for any.
+        steps: the most that a run's device takes by itself before the host looks; 0 for as many as
+            take seconds on a CPU, and one elsewhere. One of several devices takes one.
         evaluation_bucket: sequences evaluated at once on each device.
         repeatable: on GPUs only operations that give the same bits every time; some are slower.
             CPUs and TPUs have no others.
@@ -64,6 +66,7 @@ class SharedExecution:
     whole_gradient: bool = False
     checkpoint_seconds: float = 60.0
     step_limit: float = 1800.0
+    steps: int = 0
     evaluation_bucket: int = 32
     repeatable: bool = False
     attention: str = "auto"
@@ -87,7 +90,7 @@ class Execution(SharedExecution):
     registration: str = ""
 
     def __post_init__(self) -> None:
-        least = {"devices": 0, "fsdp": 1, "checkpoint_seconds": 0, "step_limit": 0}
+        least = {"devices": 0, "fsdp": 1, "checkpoint_seconds": 0, "step_limit": 0, "steps": 0}
         check_least("execution", self, **least, evaluation_bucket=1)
         if _ELSEWHERE.match(self.runs):
             raise InputError(

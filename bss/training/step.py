@@ -173,6 +173,20 @@ def make_step(
     return in_its_dtype(run.model, step)
 
 
+def many_steps(
+    take: Callable[[jax.Array, State], tuple[State, Any]], most: int, state: Any, steps: jax.Array
+) -> tuple[Any, Any]:
+    """The state and metrics [most] behind so many steps, each `take(k, state)`, in one program."""
+    shapes = jax.eval_shape(take, jnp.int32(0), state)[1]
+    empty = jax.tree.map(lambda x: jnp.zeros((most, *x.shape), x.dtype), shapes)
+
+    def one(k: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        state, metrics = take(k, carry[0])
+        return state, jax.tree.map(lambda x_K, x: x_K.at[k].set(x), carry[1], metrics)
+
+    return jax.lax.fori_loop(0, steps, one, (state, empty))
+
+
 def init_state(run: RunConfig) -> State:
     """A fresh state from the run's seed. Traceable, so that it compiles as one program."""
     params = run.model.init(run.seed)

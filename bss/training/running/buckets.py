@@ -19,7 +19,7 @@ from bss.training.config import RunConfig
 from bss.training.devices.mesh import replicated, sequence_sharding, shardings_of
 from bss.training.devices.processes import agreeing, wish_shapes
 from bss.training.optimizers.base import StepSettings
-from bss.training.step import Step
+from bss.training.step import Metrics, State, Step, many_steps
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 _compilations: Counter[int] = Counter()
@@ -48,6 +48,21 @@ def check_split(buckets: Iterable[int], mesh: Mesh) -> None:
             )
 
 
+def _repeated(step: Step, most: int) -> Any:
+    """Steps of one batch: (state, their buckets, buckets a step, settings [K], steps) -> as one."""
+
+    def take(state: State, sequences_NxbxT1: Any, count: Any, settings_K: Any, steps: Any):
+        capacity = len(sequences_NxbxT1) // most
+
+        def one(k: jax.Array, state: State) -> tuple[State, Metrics]:
+            own = jax.lax.dynamic_slice_in_dim(sequences_NxbxT1, k * count, capacity)
+            return step(state, own, count, jax.tree.map(lambda x: x[k], settings_K))
+
+        return many_steps(one, most, state, steps)
+
+    return take
+
+
 class Programs:
     """The programs of a run, by bucket.
 
@@ -63,11 +78,13 @@ class Programs:
         run: RunConfig,
         mesh: Mesh,
         options: dict[str, Any] | None = None,
+        most: int = 1,
     ):
         """Starts compiling a step, from `make_step`, for the shapes and dtypes of a state.
 
         The state's shapes come with shardings. `capacity` is by bucket the most of it that one step
-        accumulates; `options` are the compiler's.
+        accumulates; `options` are the compiler's. Where a program takes several steps, `most` at
+        once, their buckets lie behind one another, and how many steps it takes comes last.
 
         Raises:
             InputError: where a bucket cannot be split over the devices of the mesh.
@@ -79,16 +96,20 @@ class Programs:
         state = shardings_of(abstract_state)
         shardings = (state, split, whole, whole, *(x.sharding for x in wishes))
         outputs = (state, whole)
+        if most > 1:
+            step, shardings = _repeated(step, most), (*shardings, whole)
         jitted = jax.jit(step, in_shardings=shardings, out_shardings=outputs, donate_argnums=0)
-        scalar = jax.ShapeDtypeStruct((), jnp.float32)
-        shares = jax.ShapeDtypeStruct((len(run.averages),), jnp.float32)
+        each = (most,) if most > 1 else ()
+        scalar = jax.ShapeDtypeStruct(each, jnp.float32)
+        shares = jax.ShapeDtypeStruct((*each, len(run.averages)), jnp.float32)
 
         def build(bucket: int, capacity: int):
-            sequences = jax.ShapeDtypeStruct((capacity, bucket, run.data.seq_len + 1), jnp.int32)
+            shape = most * capacity, bucket, run.data.seq_len + 1
+            sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
             count = jax.ShapeDtypeStruct((), jnp.int32)
             settings = StepSettings(scalar, scalar, scalar, scalar, shares)
             arguments = abstract_state, sequences, count, settings, *wishes
-            return jitted.lower(*arguments).compile(options)
+            return jitted.lower(*arguments, *[count][: most > 1]).compile(options)
 
         pool = ThreadPoolExecutor(1, "compile")
         self._futures: dict[int, Future] = {

@@ -24,10 +24,8 @@ from bss.training.record.checkpoint import abstract
 from bss.training.record.ledger import Ledger
 from bss.training.running.prefetch import Dispatch, traced
 from bss.training.source import Source
-from bss.training.step import Metrics, State, make_step
-
-STEPS = 64
-"""The most that one dispatch takes."""
+from bss.training.running.stretches import STEPS, Stretches
+from bss.training.step import Metrics, State, make_step, many_steps
 
 
 def fleet_key(run: RunConfig, execution: Execution) -> Hashable:
@@ -58,12 +56,13 @@ class Dispatches:
         settings_F: which of the distinct settings it has.
     """
 
-    def __init__(self, ledgers: Sequence[Ledger], sources: Mapping[Any, Source]):
+    def __init__(
+        self, ledgers: Sequence[Ledger], sources: Mapping[Any, Source], stretches: Stretches
+    ):
         """Of runs of one `fleet_key`, with the sources of their data."""
         first = ledgers[0]
-        self.run, self.plan, self._first_step = first.run, first.plan, first.first_step
+        self.run, self.plan, self._stretches = first.run, first.plan, stretches
         self._ladder = first.execution.ladder(first.run)
-        self._events = first.rows | first.forks | {first.plan.tokens}
         data = [ledger.run.data for ledger in ledgers]
         rules = [(ledger.run.optimizer, ledger.run.schedule) for ledger in ledgers]
         plans = {rule: ledger.plan for rule, ledger in zip(rules, ledgers, strict=True)}
@@ -73,11 +72,7 @@ class Dispatches:
         self.settings_F = np.array([[*plans].index(rule) for rule in rules])
 
     def __iter__(self) -> Iterator[Dispatch]:
-        step = self._first_step
-        while step < self.plan.steps:
-            dispatch = self._from(step)
-            yield dispatch
-            step += len(dispatch.ends)
+        return map(self._of, self._stretches)
 
     def shapes(self, batch: int) -> tuple[jax.ShapeDtypeStruct, StepSettings]:
         """Of the sequences and the settings of a dispatch of that batch."""
@@ -88,12 +83,9 @@ class Dispatches:
         settings = StepSettings(scalar, scalar, scalar, scalar, shares)
         return jax.ShapeDtypeStruct(sequences, jnp.int32), settings
 
-    def _from(self, first: int) -> Dispatch:
-        """As many steps from one on as come before the next event; batches change at events."""
-        plan, batch = self.plan, self.plan.at(first).batch
-        start, ends = plan.tokens_at(first), [plan.tokens_at(first + 1)]
-        while len(ends) < STEPS and ends[-1] not in self._events:
-            ends.append(plan.tokens_at(first + len(ends) + 1))
+    def _of(self, steps: range) -> Dispatch:
+        plan, first, batch = self.plan, steps[0], self.plan.at(steps[0]).batch
+        start, ends = plan.tokens_at(first), [plan.tokens_at(k + 1) for k in steps]
         shape = self.shapes(batch)[0].shape
         position, count = start // plan.seq_len, (ends[-1] - start) // plan.seq_len
         read = [s.batch(position, count, STEPS * shape[2], shape[3]) for s in self._sources]
@@ -132,15 +124,12 @@ def compile_steps(
     def take(states: State, sequences_UxKxNxbxT1: Any, settings_KxV: StepSettings, steps: Any):
         buckets = sequences_UxKxNxbxT1.shape[2]
 
-        def one(k: Any, carry: tuple[State, Metrics]) -> tuple[State, Metrics]:
-            states, metrics_KxF = carry
+        def one(k: jax.Array, states: State) -> tuple[State, Metrics]:
             own = jax.tree.map(lambda x: x[k][settings_F], settings_KxV)
             read = sequences_UxKxNxbxT1[:, k][data_F]
-            states, metrics_F = jax.vmap(step, (0, 0, None, 0))(states, read, buckets, own)
-            return states, jax.tree.map(lambda x, new: x.at[k].set(new), metrics_KxF, metrics_F)
+            return jax.vmap(step, (0, 0, None, 0))(states, read, buckets, own)
 
-        empty = jnp.zeros((STEPS, len(data_F)))
-        return jax.lax.fori_loop(0, steps, one, (states, Metrics(empty, empty, empty)))
+        return many_steps(one, STEPS, states, steps)
 
     whole, count = replicated(mesh), jax.ShapeDtypeStruct((), jnp.int32)
     jitted = jax.jit(take, in_shardings=whole, out_shardings=whole, donate_argnums=0)

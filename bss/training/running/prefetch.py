@@ -13,6 +13,7 @@ from bss.schedules.plan import Plan, StepSpec
 from bss.training.average import shares
 from bss.training.optimizers.base import StepSettings
 from bss.training.running.bucketing import Ladder
+from bss.training.running.stretches import Stretches
 from bss.training.source import Source
 
 T = TypeVar("T")
@@ -39,24 +40,33 @@ class Dispatch(NamedTuple):
 
 def step_inputs(
     plan: Plan,
-    first: int,
+    stretches: Stretches,
     source: Source,
     ladder: Ladder,
     half_lives: tuple[str, ...] = (),
 ) -> Iterator[Dispatch]:
-    """The steps of a plan from `first` on, one by one: sequences, how many buckets, settings.
+    """The steps of a plan, a stretch at a time: sequences, how many buckets a step has, settings.
 
     A step takes the sequences from its position on: position is tokens over sequence length,
     whatever the batch was before. `half_lives` are those of the weight averages.
     """
-    capacity = ladder.capacity(plan)
-    for index in range(first, plan.steps):
-        spec, end_tokens = plan.at(index), plan.tokens_at(index + 1)
-        position, bucket = spec.tokens // plan.seq_len, ladder.bucket(spec.batch)
-        sequences_NxbxT1 = source.batch(position, spec.batch, capacity[bucket], bucket)
-        buckets, settings = spec.batch // bucket, traced(spec, end_tokens, half_lives)
-        arguments = sequences_NxbxT1, np.int32(buckets), settings
-        yield Dispatch((end_tokens,), spec.batch, buckets, bucket, arguments)
+    capacity, most = ladder.capacity(plan), stretches.most
+    for steps in stretches:
+        start, batch = plan.tokens_at(steps[0]), plan.at(steps[0]).batch
+        bucket, position, count = ladder.bucket(batch), start // plan.seq_len, batch * len(steps)
+        sequences = source.batch(position, count, most * capacity[bucket], bucket)
+        ends = tuple(plan.tokens_at(k + 1) for k in steps)
+        each = [traced(plan.at(k), end, half_lives) for k, end in zip(steps, ends, strict=True)]
+        arguments = sequences, np.int32(batch // bucket), *_together(each, most)
+        yield Dispatch(ends, batch, batch // bucket, bucket, arguments)
+
+
+def _together(each: list[StepSettings], most: int) -> tuple[Any, ...]:
+    """A step's settings; of several those of each, filled up behind the last, and their number."""
+    if most == 1:
+        return (each[0],)
+    filled = each + [each[-1]] * (most - len(each))
+    return jax.tree.map(lambda *x: np.stack(x), *filled), np.int32(len(each))
 
 
 def traced(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> StepSettings:

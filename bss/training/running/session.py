@@ -16,6 +16,7 @@ from bss.training.record.seals import text_hash
 from bss.training.running.buckets import Programs
 from bss.training.running.fleet import Dispatches, compile_steps, stack
 from bss.training.running.prefetch import Dispatch, step_inputs
+from bss.training.running.stretches import STEPS, Stretches, steps_at_once
 from bss.training.source import Source
 from bss.training.step import State, make_step, state_shapes
 
@@ -26,7 +27,8 @@ class Session:
     Attributes:
         ledgers: the runs' books.
         state: of a run; of a fleet, on a leading axis.
-        inputs: the steps that are left.
+        stretches: how many of the steps that are left are taken at once.
+        inputs: of these.
         programs: those that take them, by their names in the inputs.
         held_out: the evaluation.
     """
@@ -57,17 +59,21 @@ class Session:
         mates = text_hash(" ".join(ids)) if len(ids) > 1 else ""
         for ledger in self.ledgers:
             ledger.note_execution(mesh, attention, len(ids), mates)
+        events = frozenset(lead.rows | lead.forks | {plan.tokens})
+        most = STEPS if fleet else steps_at_once(execution, mesh)
+        self.stretches = Stretches(plan, lead.first_step, events, most)
         if fleet:
             self.state, shapes, self._pick = stack([state for _, state in restored], mesh)
-            self.inputs = Dispatches(self.ledgers, sources)
+            self.inputs = Dispatches(self.ledgers, sources, self.stretches)
             self.programs = compile_steps(self.inputs, shapes, mesh, options, attention)
         else:
             ((_, self.state),) = restored
             shapes, self._pick = state_shapes(run, mesh), lambda state, _: state
             ladder = execution.ladder(run)
-            self.inputs = step_inputs(plan, lead.first_step, source, ladder, run.averages)
+            self.inputs = step_inputs(plan, self.stretches, source, ladder, run.averages)
             step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
-            self.programs = Programs(step, shapes, ladder.capacity(plan), run, mesh, options)
+            of_run = shapes, ladder.capacity(plan), run, mesh
+            self.programs = Programs(step, *of_run, options, most)
         bucket = execution.evaluation_bucket
         self.held_out.compile(Evaluation(run, mesh, shapes, bucket, options, attention, fleet))
         if on_gpus(mesh) and isinstance(self.programs, Programs):

@@ -74,11 +74,12 @@ def test_a_finished_run_is_a_no_op(tiny_run, whole, monkeypatch):
     assert train(shorter, execution) == status
 
 
+@pytest.mark.parametrize(("steps", "stops"), [(1, [1, 31, 50]), (3, [2, 9, 14])])
 def test_interrupted_anywhere_and_resumed_is_bit_identical(
-    tiny_run, tiny_execution, whole, stop_after, assert_same_outcome
+    tiny_run, tiny_execution, whole, stop_after, assert_same_outcome, steps, stops
 ):
-    execution = dataclasses.replace(tiny_execution, forks=whole[0].forks)
-    stops, interruptions = [1, 31, 50], 0  # within a batch, and about the changes
+    execution = dataclasses.replace(tiny_execution, forks=whole[0].forks, steps=steps)
+    interruptions = 0  # within a batch, and about the changes
     for asked in stops:
         try:
             train(tiny_run, execution, stop=stop_after(asked))

@@ -11,13 +11,15 @@ from bss.sweeps.grid import overlay
 from bss.training.devices.mesh import make_mesh
 from bss.training.running.bucketing import Ladder
 from bss.training.running.prefetch import prefetch, step_inputs
+from bss.training.running.stretches import Stretches
 from bss.training.source import TextSource
 
 
 def consumed(run, shards, first=0) -> np.ndarray:
     plan = run.plan()
     source = TextSource(shards, run.data, make_mesh(1))
-    prefetched, taken = prefetch(step_inputs(plan, first, source, Ladder((1, 2, 4)))), []
+    stretches = Stretches(plan, first)
+    prefetched, taken = prefetch(step_inputs(plan, stretches, source, Ladder((1, 2, 4)))), []
     for item in prefetched:
         used = np.asarray(item.arguments[0])[: item.buckets]
         taken.append(used.reshape(-1, run.data.seq_len + 1))
