@@ -17,7 +17,7 @@ from configs.overlays import SETUP, sized
 BASE = {
     "title": "E(S) of a small language model under WSD",
     "seeds": (0,),
-    "batches": (1, 2, 3, 4, 6, 8, 12, 16, 32),
+    "batches": (1, 2, 4, 8, 16, 32),
     "targets": 6,
     "stages": 4,
     "decay": 0.2,
@@ -29,8 +29,8 @@ BASE = {
     "engine": "local",
     "setup": SETUP,
     "setup.optimizer.beta2": 0.95,
-    "setup.schedule": {"tokens": 1_500_000, "warmup": 50_000},
-    "setup.evaluation": {"per_efold": 20, "first": 100_000},
+    "setup.schedule": {"tokens": 1_200_000, "warmup": 50_000},
+    "setup.evaluation": {"test_tokens": 65_536, "per_efold": 20, "first": 100_000},
     "setup.engine": {"runs": "runs/{size}", "checkpoint_seconds": 30.0},
 }
 SIZES = {
