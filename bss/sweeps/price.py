@@ -5,6 +5,7 @@ The time is that of the compiled programs (`bss.sweeps.programs`) at the rates t
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,21 @@ def price(runs: Sequence[RunConfig], engine: EngineConfig | None = None) -> Pric
         flops += held_out * run.model.forward_flops_per_token(run.data.seq_len)
     seconds = _expected(runs, engine) if engine and engine.machine else None
     return Price(len(runs), trained, evaluated, flops, seconds)
+
+
+ERROR = 0.01
+"""Nats that a held-out loss is to be known to; what runs share cancels where they are compared."""
+
+
+def evaluation(run: RunConfig, error: float) -> str:
+    """What a run's held-out losses cost and are worth, given their standard error, for people."""
+    tokens, seq_len = run.evaluation.tokens, run.data.seq_len
+    spent = _held_out(run) * run.model.forward_flops_per_token(seq_len)
+    needed = math.ceil(tokens * (error / ERROR) ** 2 / seq_len) * seq_len
+    return (
+        f"{format_tokens(tokens)} held-out tokens tell a loss to {error:.2g} nats and take "
+        f"{spent / price([run]).flops:.0%} of the FLOPs; {format_tokens(needed)} tell it to {ERROR}"
+    )
 
 
 def _held_out(run: RunConfig) -> int:

@@ -1,4 +1,5 @@
-"""Accumulation equals the full batch; unused rows do not matter; settings are not compiled in."""
+"""Accumulation equals the full batch; unused rows do not matter; settings are not compiled in;
+many steps in one call are the steps one by one."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +7,9 @@ import numpy as np
 import pytest
 
 from bss.models.transformer import network
+from bss.training.devices.mesh import make_mesh, replicated
 from bss.training.optimizers.base import StepSettings
+from bss.training.running.buckets import Programs
 from bss.training.step import Sums, accumulate, init_state, make_step
 
 BATCH = 12
@@ -95,3 +98,26 @@ def test_learning_rate_and_betas_reuse_one_program(tiny_run, start, sequences):
         fast, other = step(state, shaped, np.int32(2), settings(lr=1e-3, beta2=0.9))
     assert float(other.update_norm) > 5 * float(metrics.update_norm)
     assert largest_error(slow.params, fast.params) > 0
+
+
+def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, start, sequences):
+    """Of batches of one bucket and of two, where a program has room for three; fewer than most."""
+    shapes = jax.eval_shape(lambda: init_state(tiny_run))
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(make_mesh(1))), shapes
+    )
+    programs = Programs(make_step(tiny_run), shapes, {4: 3}, tiny_run, make_mesh(1), most=5)
+    single = jax.jit(make_step(tiny_run))
+    each = [settings(lr=1e-3 * (1 + k)) for k in range(5)]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *each)
+    for count in (1, 2):
+        rows = np.resize(sequences, (5 * 3 * 4, sequences.shape[1])).reshape(15, 4, -1)
+        state, losses = start, []
+        for k in range(4):
+            own = np.concatenate([rows[k * count : (k + 1) * count], rows[: 3 - count]])
+            state, metrics = single(state, own, np.int32(count), each[k])
+            losses.append(metrics.loss)
+        copy = jax.tree.map(jnp.array, start)
+        many, told = programs.get(4)(copy, rows, np.int32(count), stacked, np.int32(4))
+        jax.tree.map(np.testing.assert_array_equal, many, state)
+        np.testing.assert_array_equal(told.loss[:4], losses)

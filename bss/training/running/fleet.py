@@ -23,8 +23,8 @@ from bss.training.optimizers.base import StepSettings
 from bss.training.record.checkpoint import abstract
 from bss.training.record.ledger import Ledger
 from bss.training.running.prefetch import Dispatch, traced
-from bss.training.source import Source
 from bss.training.running.stretches import STEPS, Stretches
+from bss.training.source import Source
 from bss.training.step import Metrics, State, make_step, many_steps
 
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bss.models.transformer import layers
 from bss.models.transformer.attention import reference
 from bss.models.transformer.config import TransformerConfig
 from bss.models.transformer.network import init, logits, loss_sum, rope
@@ -271,3 +272,16 @@ def test_gradients_accumulate_inside_a_loop_with_a_traced_count():
 
     _, whole = loss_and_gradient(TINY, params, tokens)
     assert_trees_close(accumulated(params, jnp.asarray(tokens[:, None]), 3), whole)
+
+
+@pytest.mark.parametrize(("rows", "fan_in", "fan_out"), [(512, 24, 8), (512, 8, 24), (16, 24, 8)])
+def test_gradients_of_a_product_are_those_of_plain_matmul(rows, fan_in, fan_out):
+    """Whichever side CPUs are fast at: of many rows and few, of wide inputs and narrow ones."""
+    draw = np.random.default_rng(0)
+    x, w, y = (
+        draw.normal(size=shape).astype(np.float32)
+        for shape in ((rows, fan_in), (fan_in, fan_out), (rows, fan_out))
+    )
+    ours = jax.grad(lambda x, w: jnp.sum(layers.matmul(x, w) * y), (0, 1))(x, w)
+    for one, plain in zip(ours, (y @ w.T, x.T @ y), strict=True):
+        np.testing.assert_allclose(one, plain, rtol=1e-5, atol=1e-4)
