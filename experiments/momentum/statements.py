@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.tables import Tables
+
 CHOOSING = (0, 1)
 SHORT, MIDDLE, LONG = 500_000, 1_000_000, 2_000_000
 BATCHES, LARGE = (1, 2, 4, 8, 16, 32), (4, 8, 16, 32)
@@ -31,7 +33,7 @@ class Ended:
     @classmethod
     def read(cls, file: str | Path) -> "Ended":
         """From finals.csv, in which a batch is a text."""
-        return cls(pd.read_csv(file, dtype={"batch": str}))
+        return cls(Tables(Path(file).parent).read(Path(file).name).astype({"batch": str}))
 
     @cached_property
     def tried(self) -> pd.Series:

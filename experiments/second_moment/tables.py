@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bss.contests.contrasts import half_interval
-from bss.files import read_json, write_json
+from bss.files import write_json
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
@@ -21,6 +21,7 @@ from experiments.second_moment.losses import (
     of_beta2,
 )
 from experiments.second_moment.slower import cells, envelope
+from experiments.tables import Tables
 
 GRID = 40
 TARGETS = 6
@@ -146,10 +147,10 @@ def write_laws(part: Part, folder: Path) -> None:
 
 def read_laws(part: Part, folder: Path) -> tuple[pd.DataFrame, Laws]:
     """The points and laws of `write_laws`, which writes them first where they are not there."""
-    if not (folder / "fits.json").is_file():
+    kept = Tables(folder)
+    if "fits.json" not in kept:
         write_laws(part, folder)
-    entry = read_json(folder / "fits.json", "delete it, and it is made again")
-    return pd.read_csv(folder / "points.csv"), from_dict(Laws, entry, strict=False)
+    return kept.read("points.csv"), from_dict(Laws, kept.json("fits.json"), strict=False)
 
 
 def reached(measured: pd.DataFrame) -> pd.DataFrame:
