@@ -25,7 +25,7 @@ from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
-from experiments.momentum.statements import Ended
+from experiments.momentum.claims import Ended
 from experiments.momentum.study import KEPT, Arm, Fork, Study
 from experiments.momentum.tables import tables
 from experiments.study import base_run
