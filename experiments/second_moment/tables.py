@@ -131,10 +131,13 @@ def short(batch: str, part: Part) -> str:
 
 def e_of_s(part: Part, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
     """Points at evenly spaced targets, the lowest of which most batches reach."""
-    warmup = part.config["setup"]["schedule"]["warmup"]
-    runs = at_one_rate(part).runs
-    targets = default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
-    return points(runs, targets, column=column, kind=kind)
+    return points(*targets_of(part, column), column=column, kind=kind)
+
+
+def targets_of(part: Part, column: str) -> tuple[pd.DataFrame, tuple[float, ...]]:
+    """The runs of the part at one rate, and their automatic targets, highest first."""
+    runs, warmup = at_one_rate(part).runs, part.config["setup"]["schedule"]["warmup"]
+    return runs, default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
 
 
 def write_laws(part: Part, folder: Path) -> None:
