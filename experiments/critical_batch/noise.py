@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bss.contests.claims import Asked, Claim, Question, judged
-from bss.contests.contrasts import measured_seeds
+from bss.contests.contrasts import Effect
 from bss.contests.effects import beyond
-from bss.contests.scatter import shared
+from bss.contests.scatter import Scatter, scaled, shared
 from bss.laws.critical.judged import exponent, largest, over_groups, residuals
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
@@ -69,11 +69,17 @@ def _ratios(known: pd.DataFrame) -> list[Asked]:
         here = cells.setdefault(row["batch"], {}).setdefault((row["size"], row["seq_len"]), [])
         here.append(math.log(row["noise_scale"] / row["B_crit"]))
     groups = {
-        batch: [float(np.mean(logs)) for logs in cells[batch].values()] for batch in sorted(cells)
+        batch: np.array([np.mean(logs) for logs in cells[batch].values()])
+        for batch in sorted(cells)
     }
+    about = shared({batch: logs - logs.mean() for batch, logs in groups.items()})
     family = []
-    for batch, effect in measured_seeds(groups).items():
-        note = f"ratio {math.exp(effect.estimate):.2f}, {effect.n} models or contexts"
+    for batch, logs in groups.items():
+        n = len(logs)
+        own = Scatter(float(logs.var(ddof=1)), n - 1) if n > 1 else None
+        one, many = (scaled(scatter, 1 / n) for scatter in (own, about.get(batch)))
+        effect = Effect(float(logs.mean()), n, one, many)
+        note = f"ratio {math.exp(effect.estimate):.2f}, {len(logs)} models or contexts"
         note = f"McCandlish et al.; {note}"
         family.append(IS_BEND.asked(f"batch {batch}", within_factor(effect), TABLE, note))
     return family
