@@ -36,6 +36,7 @@ EXPERIMENTS = (
     "critical_batch",
     "critical_theory",
     "predictions",
+    "momentum",
 )
 HEAD = """# Claims, and what was measured of them
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from bss.contests.claims import Claim
 from bss.contests.power import deviation_of, power, seeds_for
-from bss.files import read_json
+from experiments.tables import Tables
 
 ROOT = Path(__file__).parents[1]
 PAPERS = {
@@ -129,9 +129,9 @@ class Cost(NamedTuple):
 @cache
 def _cost(folder: Path) -> Cost | None:
     """What a seed of an experiment costs; None where its record does not tell."""
-    if not (folder / "experiment.json").is_file():
+    if "experiment.json" not in Tables(folder):
         return None
-    record = read_json(folder / "experiment.json", "run the experiment first")
+    record = Tables(folder).json("experiment.json")
     config = record["config"]
     seeds = config.get("seeds")
     if not seeds or not record.get("training_seconds"):

@@ -16,7 +16,6 @@ from bss.sweeps.sweep import prepared_run
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import say
-from bss.training.execution import Execution
 from bss.values import to_dict
 
 
@@ -93,7 +92,7 @@ class SweepStudy:
     @contextmanager
     def training(self, forks: Sequence[int] = ()) -> Iterator[tuple[RunConfig, Trainer]]:
         """The run that its runs change, on shards prepared where missing, and what trains them."""
-        base, execution = base_run(self.setup)
+        base, execution = prepared_run(self.setup)
         with Trainer(self.open_engine(), execution, forks) as trainer:
             yield base, trainer
 
@@ -165,11 +164,6 @@ class TunedStudy(PricedStudy):
     def rates(self) -> dict[int, tuple[float, ...]]:
         """The rates of each batch of the grid."""
         return {entry.batch: entry.rates for entry in self.grid}
-
-
-def base_run(setup: Setup) -> tuple[RunConfig, Execution]:
-    """The run that a sweep overlays, on shards that are prepared first where missing."""
-    return prepared_run(setup)
 
 
 def batch_unit(setup: Setup) -> int:

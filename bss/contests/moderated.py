@@ -7,8 +7,9 @@ One contrast a question is registered before its seeds are trained; several are 
 """
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -34,17 +35,28 @@ def moderated(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[
     Raises:
         InputError: fewer than two seeds are shared by a pair.
     """
-    typical = prior(losses.dropna(axis=1))
-    family = {}
-    for a, b in pairs:
-        apart = (losses.loc[a] - losses.loc[b]).dropna().to_numpy(float)  # type: ignore[index]
-        if len(apart) < 2:
-            raise InputError(f"{a} less {b}: {len(apart)} shared seeds; train 2 or more of both")
-        own = Scatter(float(np.var(apart, ddof=1)), len(apart) - 1)
-        error = shrunk(own, Scatter(2 * typical.variance, typical.freedom), losses.shape[0])
-        of_mean = Scatter(error.variance / len(apart), error.freedom)
-        family[a, b] = Effect(float(apart.mean()), len(apart), of_mean)
-    return judge(family, single=True)
+    return weighted(losses, {(a, b): {a: 1.0, b: -1.0} for a, b in pairs})
+
+
+def weighted(
+    losses: pd.DataFrame,
+    family: Mapping[K, Mapping[Any, float]],
+    less: Mapping[K, float] = MappingProxyType({}),
+) -> dict[K, Contrast]:
+    """Weighted sums of losses, less what was registered of each, 0 by default; as `moderated`."""
+    typical, measured = prior(losses.dropna(axis=1)), {}
+    for key, weights in family.items():
+        parts = np.array([*weights.values()])
+        sums = (losses.loc[[*weights]].T @ parts).dropna().to_numpy(float) - less.get(key, 0.0)
+        if len(sums) < 2:
+            names = " and ".join(map(str, weights))
+            raise InputError(f"{names}: {len(sums)} shared seeds; train 2 or more of each")
+        own = Scatter(float(np.var(sums, ddof=1)), len(sums) - 1)
+        prior_of = Scatter(float(parts @ parts) * typical.variance, typical.freedom)
+        error = shrunk(own, prior_of, losses.shape[0])
+        of_mean = Scatter(error.variance / len(sums), error.freedom)
+        measured[key] = Effect(float(sums.mean()), len(sums), of_mean)
+    return judge(measured, single=True)
 
 
 def prior(losses: pd.DataFrame) -> Scatter:

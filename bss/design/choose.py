@@ -63,9 +63,8 @@ def narrowest(
             f"--goal: no candidate moves it, the best by {most:.2%} of its interval; give others, "
             "nearer to what is asked"
         )
-    pick = min(pick, len(cost))
-    picks = _best(belief, cost, seeds, spent, [], pick - pick // CHECKS)
-    picks = _exchanged(belief, cost, seeds, spent, picks)
+    offered, pick = _Offered(belief, cost, seeds, spent), min(pick, len(cost))
+    picks = offered.exchanged(offered.best([], pick - pick // CHECKS))
     checks: list[int] = []
     while len(picks) < pick:
         now = belief.after(picks, seeds)
@@ -76,97 +75,87 @@ def narrowest(
             checks.append(int(worth.argmax()))
             picks = [*picks, checks[-1]]
         else:
-            picks = _best(belief, cost, seeds, spent, picks, len(picks) + 1)
-    return _told(belief, cost, seeds, spent, picks, checks)
+            picks = offered.best(picks, len(picks) + 1)
+    return offered.told(picks, checks)
 
 
-def _worth(now: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float) -> np.ndarray:
-    """[m], what each run is worth after those that were added."""
-    paid = spent + cost[now.added].sum()
-    worth = now.narrowing(seeds) - 0.5 * np.log1p(cost / paid)
-    worth[now.added] = -np.inf
-    return worth
+@dataclass(frozen=True)
+class _Offered:
+    """What is chosen among: see `narrowest`."""
 
+    belief: Belief
+    cost: np.ndarray
+    seeds: np.ndarray
+    spent: float
 
-def _best(
-    belief: Belief,
-    cost: np.ndarray,
-    seeds: np.ndarray,
-    spent: float,
-    picks: list[int],
-    count: int,
-) -> list[int]:
-    """The picks, and up to so many the run that is worth most each time; two at first.
+    def price(self, now: Belief, run: int | slice = slice(None)) -> np.ndarray:
+        """Of a run or of all, as a share of what is spent with those that were added."""
+        return self.cost[run] / (self.spent + self.cost[now.added].sum())
 
-    As a second run at one place often tells what the first alone does not.
-    """
-    if not picks and count > 1:
-        picks = _pair(belief, cost, seeds, spent)
-    now = belief.after(picks, seeds)
-    while len(now.added) < count:
-        run = int(_worth(now, cost, seeds, spent).argmax())
-        now.add(run, float(seeds[run]))
-    return now.added
+    def worth(self, now: Belief) -> np.ndarray:
+        """[m], what each run is worth after those that were added."""
+        worth = now.narrowing(self.seeds) - 0.5 * np.log1p(self.price(now))
+        worth[now.added] = -np.inf
+        return worth
 
+    def best(self, picks: list[int], count: int) -> list[int]:
+        """The picks, and up to so many the run that is worth most each time; two at first.
 
-def _pair(belief: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float) -> list[int]:
-    """The two runs that are worth most together."""
-    goal, (single, across) = belief.goal, belief.outcomes(seeds)
-    square, product = SHARES @ goal**2, (goal * SHARES[:, None]).T @ goal
-    gain = np.outer(square, single) + np.outer(single, square) - 2 * across * product
-    gain /= np.maximum(np.outer(single, single) - across**2, 1e-30)
-    narrowing = -0.5 * np.log1p(-np.minimum(gain / belief.variance, 1 - 1e-9))
-    worth = narrowing - 0.5 * np.log1p((cost[:, None] + cost) / spent)
-    np.fill_diagonal(worth, -np.inf)
-    return [int(i) for i in np.unravel_index(worth.argmax(), worth.shape)]
+        As a second run at one place often tells what the first alone does not.
+        """
+        now = self.belief.after(picks or (self.pair() if count > 1 else []), self.seeds)
+        while len(now.added) < count:
+            run = int(self.worth(now).argmax())
+            now.add(run, float(self.seeds[run]))
+        return now.added
 
+    def pair(self) -> list[int]:
+        """The two runs that are worth most together."""
+        goal, (single, across) = self.belief.goal, self.belief.outcomes(self.seeds)
+        square, product = SHARES @ goal**2, (goal * SHARES[:, None]).T @ goal
+        gain = np.outer(square, single) + np.outer(single, square) - 2 * across * product
+        gain /= np.maximum(np.outer(single, single) - across**2, 1e-30)
+        narrowing = -0.5 * np.log1p(-np.minimum(gain / self.belief.variance, 1 - 1e-9))
+        worth = narrowing - 0.5 * np.log1p((self.cost[:, None] + self.cost) / self.spent)
+        np.fill_diagonal(worth, -np.inf)
+        return [int(i) for i in np.unravel_index(worth.argmax(), worth.shape)]
 
-def _exchanged(
-    belief: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float, picks: list[int]
-) -> list[int]:
-    """One run for another as long as that makes all of them worth more together."""
-    for i in range(EXCHANGES if len(picks) > 1 else 0):
-        out = picks[i % len(picks)]
-        others = [run for run in picks if run != out]
-        worth = _worth(belief.after(others, seeds), cost, seeds, spent)
-        run = int(worth.argmax())
-        if worth[run] > worth[out] + 1e-9:
-            picks = [*others, run]
-    return picks
+    def exchanged(self, picks: list[int]) -> list[int]:
+        """One run for another as long as that makes all of them worth more together."""
+        for i in range(EXCHANGES if len(picks) > 1 else 0):
+            out = picks[i % len(picks)]
+            others = [run for run in picks if run != out]
+            worth = self.worth(self.belief.after(others, self.seeds))
+            run = int(worth.argmax())
+            if worth[run] > worth[out] + 1e-9:
+                picks = [*others, run]
+        return picks
 
+    def told(self, picks: list[int], checks: list[int]) -> tuple[list[Choice], str]:
+        """Each run with the interval before and after it, and where none is worth its price."""
+        now, told, enough = self.belief.after([], self.seeds), [], ""
+        for run in picks:
+            worth = self.worth(now)[run] > 0
+            if not worth and not enough and run not in checks:
+                enough = self.enough(now, run)
+            before, doubt = now.interval, float(now.doubt(self.seeds)[run])
+            now.add(run, float(self.seeds[run]))
+            told.append(Choice(run, run in checks, doubt, bool(worth), before, now.interval))
+        if not enough and len(picks) < len(self.cost):
+            worth = self.worth(now)
+            enough = self.enough(now, int(worth.argmax())) if worth.max() <= 0 else ""
+        return told, enough
 
-def _told(
-    belief: Belief,
-    cost: np.ndarray,
-    seeds: np.ndarray,
-    spent: float,
-    picks: list[int],
-    checks: list[int],
-) -> tuple[list[Choice], str]:
-    """Each run with the interval before and after it, and from where on none is worth its price."""
-    now, told, enough = belief.after([], seeds), [], ""
-    for run in picks:
-        worth = _worth(now, cost, seeds, spent)[run] > 0
-        if not worth and not enough and run not in checks:
-            enough = _enough(now, cost, seeds, spent, run)
-        before, doubt = now.interval, float(now.doubt(seeds)[run])
-        now.add(run, float(seeds[run]))
-        told.append(Choice(run, run in checks, doubt, bool(worth), before, now.interval))
-    if not enough and len(picks) < len(cost):
-        worth = _worth(now, cost, seeds, spent)
-        enough = _enough(now, cost, seeds, spent, int(worth.argmax())) if worth.max() <= 0 else ""
-    return told, enough
-
-
-def _enough(now: Belief, cost: np.ndarray, seeds: np.ndarray, spent: float, run: int) -> str:
-    """What the best run that is left does, where it is not worth its price."""
-    price = float(cost[run] / (spent + cost[now.added].sum()))
-    narrows, usual = -np.expm1(-now.narrowing(seeds)[run]), 1 - (1 + price) ** -0.5
-    after = f"after {len(now.added)} of them" if now.added else "as it is"
-    return (
-        f"when to stop: {after} nothing is worth its price: the best run narrows the interval by "
-        f"{100 * narrows:.2g}%, and its cost, spent on all runs once more, by {100 * usual:.2g}%"
-    )
+    def enough(self, now: Belief, run: int) -> str:
+        """What the best run that is left does, where it is not worth its price."""
+        narrows = -np.expm1(-now.narrowing(self.seeds)[run])
+        usual = 1 - (1 + float(self.price(now, run))) ** -0.5
+        after = f"after {len(now.added)} of them" if now.added else "as it is"
+        return (
+            f"when to stop: {after} nothing is worth its price: the best run narrows the interval "
+            f"by {100 * narrows:.2g}%, and its cost, spent on all runs once more, by "
+            f"{100 * usual:.2g}%"
+        )
 
 
 def within(belief: Belief, cost: np.ndarray, budget: float, *, of_law: bool = False) -> list[int]:

@@ -99,8 +99,8 @@ def replayed(
     for method in methods:
         for seed in seeds if method != "grid" else (0,):
             progress(f"{method}, seed {seed}")
-            generator, budget = np.random.default_rng(seed), share * float(cost.sum())
-            rows, law = _done(table, candidates, goal, budget, method, generator)
+            budget, generator = share * float(cost.sum()), np.random.default_rng(seed)
+            rows, law = _Spending(table, candidates, goal, budget, generator).done(method)
             spent = float(cost[rows].sum() / cost.sum())
             result, none = _judged(table, asked, rows, Law.of(law)), candidates.runs.at(slice(0))
             belief, alike = (Belief.of(x, goal, none) for x in (Law.of(law), _alike(law, whole)))
@@ -116,23 +116,44 @@ def replayed(
             )
 
 
-def _done(
-    table: pd.DataFrame,
-    candidates: Candidates,
-    goal: Goal,
-    budget: float,
-    method: str,
-    generator: np.random.Generator,
-) -> tuple[list[int], RatedLaw | TableFit]:
-    """The runs that a method does for so much, and the law of them."""
-    cost = candidates.cost
-    if method == "grid":
-        rows = _even(table, cost, budget)
-    elif method == "random":
-        rows = _affordable(generator.permutation(len(cost)), cost, budget)
-    else:
-        return _chosen(table, candidates, goal, budget, method, generator)
-    return rows, fit_quickly(table.iloc[rows])
+@dataclass(frozen=True)
+class _Spending:
+    """A budget for some runs of a table, with what is random in choosing them."""
+
+    table: pd.DataFrame
+    candidates: Candidates
+    goal: Goal
+    budget: float
+    generator: np.random.Generator
+
+    def done(self, method: str) -> tuple[list[int], RatedLaw | TableFit]:
+        """The runs that a method does, and the law of them."""
+        cost = self.candidates.cost
+        if method == "grid":
+            rows = _even(self.table, cost, self.budget)
+        elif method == "random":
+            rows = _affordable(self.generator.permutation(len(cost)), cost, self.budget)
+        else:
+            return self.chosen(of_law=method == "D-optimal")
+        return rows, fit_quickly(self.table.iloc[rows])
+
+    def chosen(self, *, of_law: bool) -> tuple[list[int], RatedLaw | TableFit]:
+        """By the law, which is fitted again after each of `STAGES`."""
+        cost, budget = self.candidates.cost, self.budget
+        first = np.argsort(self.generator.exponential(size=len(cost)) * cost)
+        rows = _affordable(first, cost, START * budget)[:CHEAP]
+        rows = rows if len(rows) >= FEWEST else _affordable(first, cost, budget)[:FEWEST]
+        others = self.generator.permutation(np.setdiff1d(np.arange(len(cost)), rows))
+        rows += _affordable(others, cost, START * budget - cost[rows].sum())
+        law = fit_quickly(self.table.iloc[rows])
+        for share in STAGES:
+            left = budget - cost[rows].sum()
+            others = np.setdiff1d(np.flatnonzero(cost <= left), rows)
+            belief = Belief.of(Law.of(law), self.goal, self.candidates.runs.at(others))
+            picks = within(belief, cost[others], share * left, of_law=of_law)
+            rows = [*rows, *others[picks].tolist()]
+            law = fit_quickly(self.table.iloc[rows])
+        return rows, law
 
 
 def _even(table: pd.DataFrame, cost: np.ndarray, budget: float) -> list[int]:
@@ -164,32 +185,6 @@ def _affordable(order: np.ndarray, cost: np.ndarray, budget: float) -> list[int]
             rows.append(i)
             left -= float(cost[i])
     return rows
-
-
-def _chosen(
-    table: pd.DataFrame,
-    candidates: Candidates,
-    goal: Goal,
-    budget: float,
-    method: str,
-    generator: np.random.Generator,
-) -> tuple[list[int], RatedLaw | TableFit]:
-    """By the law, which is fitted again after each of `STAGES`."""
-    cost = candidates.cost
-    first = np.argsort(generator.exponential(size=len(cost)) * cost)
-    rows = _affordable(first, cost, START * budget)[:CHEAP]
-    rows = rows if len(rows) >= FEWEST else _affordable(first, cost, budget)[:FEWEST]
-    others = generator.permutation(np.setdiff1d(np.arange(len(cost)), rows))
-    rows += _affordable(others, cost, START * budget - cost[rows].sum())
-    law = fit_quickly(table.iloc[rows])
-    for share in STAGES:
-        left = budget - cost[rows].sum()
-        others = np.setdiff1d(np.flatnonzero(cost <= left), rows)
-        belief = Belief.of(Law.of(law), goal, candidates.runs.at(others))
-        picks = within(belief, cost[others], share * left, of_law=method == "D-optimal")
-        rows = [*rows, *others[picks].tolist()]
-        law = fit_quickly(table.iloc[rows])
-    return rows, law
 
 
 def _judged(

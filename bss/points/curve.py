@@ -19,7 +19,7 @@ from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError, check
 from bss.points.rates import peak_rate
-from bss.tables import POINTS, loss_column
+from bss.tables import POINTS, SETTINGS, loss_column
 
 EFOLDS = 0.25
 # Linear interpolation in log tokens is then within 0.1% of the crossing: the loss's slope halves
@@ -118,9 +118,10 @@ def points(
         kind: of the losses: "stable", "averaged" or "annealed".
 
     Returns:
-        The columns POINTS and run. `batch` is E/S in sequences, the run's where that is constant;
-        `resolution` the spacing of evaluations around the crossing, in log tokens. A target that
-        was not reached has the run's last step and tokens and `reached` False.
+        The columns POINTS and run, and those of SETTINGS that the runs have. `batch` is E/S in
+        sequences, the run's where that is constant; `resolution` the spacing of evaluations
+        around the crossing, in log tokens. A target that was not reached has the run's last step
+        and tokens and `reached` False.
 
     Raises:
         InputError: no targets, one that is not positive, or one that no run reaches.
@@ -140,7 +141,8 @@ def points(
     _warn(curves, max(targets), sparse_too=column != "loss" and kind != "annealed")
     pairs = itertools.product(curves.values(), sorted(set(targets), reverse=True))
     rows = [_row(*curve, float(target), kind) for curve, target in pairs]
-    return pd.DataFrame(rows, columns=["run", *POINTS])
+    settings = (name for name in SETTINGS if name in runs)
+    return pd.DataFrame(rows, columns=["run", *POINTS, *settings])
 
 
 def default_targets(
@@ -197,8 +199,9 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict:
     numbers = ("params", "seed", "data_seed")
     return {
         "run": first["run"],
-        **{name: first.get(name, "") for name in ("model", "hyper")},
+        "model": first.get("model", ""),
         **{name: first.get(name, math.nan) for name in numbers},
+        **{name: first[name] for name in SETTINGS if name in first},
         "peak_lr": peak_rate(run),
         "budget_tokens": int(curve.tokens[-1]),
         "target_loss": target,

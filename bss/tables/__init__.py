@@ -1,12 +1,13 @@
 """The tables that rooms exchange, and the reading and checking of users' CSV and Parquet files."""
 
 from bss.tables.points import POINTS, read_points
-from bss.tables.reading import Reading
+from bss.tables.reading import SETTINGS, Reading
 from bss.tables.runs import check_runs, loss_column, read_runs
 from bss.tables.storage import write_table
 
 __all__ = [
     "POINTS",
+    "SETTINGS",
     "Reading",
     "check_runs",
     "loss_column",

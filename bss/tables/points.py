@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from bss.tables.columns import Origin, counts, need, numbers, positive, refuse_duplicates
-from bss.tables.reading import Reading
+from bss.tables.reading import SETTINGS, Reading
 from bss.tables.storage import read_table
 
 POINTS = (
     "model", "params", "budget_tokens", "target_loss", "kind", "batch", "steps",
-    "tokens_to_target", "reached", "resolution", "seq_len", "seed", "data_seed", "peak_lr", "hyper",
+    "tokens_to_target", "reached", "resolution", "seq_len", "seed", "data_seed", "peak_lr",
 )  # fmt: skip
 """Columns of a table of steps and tokens to a target loss; one row for a target of a run."""
 
@@ -26,7 +26,7 @@ def read_points(
     Args:
         path: CSV (lines that begin with # are comments) or Parquet, with target_loss, batch, and
             steps or tokens_to_target. The published file's `params_m` (millions) becomes params,
-            and `tokens` budget_tokens.
+            and `tokens` budget_tokens. Those of SETTINGS that are there tell runs apart.
         reading: what it calls its columns, and the sequence length that it lacks.
         kind: "stable", "averaged" or "annealed", where the file has no such column.
 
@@ -49,7 +49,7 @@ def read_points(
     defaults = {"kind": kind, "reached": True}
     for column in POINTS:
         if column not in points:
-            points[column] = defaults.get(column, "" if column in ("model", "hyper") else np.nan)
+            points[column] = defaults.get(column, "" if column == "model" else np.nan)
     points["target_loss"] = positive(points, "target_loss", origin)
     for column in ("params", "budget_tokens", "steps", "tokens_to_target", "seq_len", "peak_lr"):
         points[column] = positive(points, column, origin, missing_ok=True)
@@ -59,7 +59,7 @@ def read_points(
     points["reached"] = _booleans(pd.Series(points["reached"]), origin)
     _derive_to_target(points, origin)
     key = ["model", "params", "target_loss", "kind", "batch", "seq_len"]
-    key += ["seed", "data_seed", "peak_lr", "hyper"]
+    key += ["seed", "data_seed", "peak_lr", *(name for name in SETTINGS if name in points)]
     refuse_duplicates(points, key, origin)
     extra = [column for column in points if column not in POINTS]
     return points.reindex(columns=[*POINTS, *extra])

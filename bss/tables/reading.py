@@ -20,9 +20,12 @@ COUNTS = (
 )  # fmt: skip
 """Columns that may be written with a suffix, as 350M, 1.5B or 2^20."""
 
+SETTINGS = ("beta1", "beta2", "beta2_half_life", "average", "hyper")
+"""Columns that a table of points may have of what else a run was tried with; the last in words."""
+
 COLUMNS = (
-    *COUNTS, "run", "model", "params_m", "loss", "eval_loss", "lr", "peak_lr", "seed", "data_seed",
-    "target_loss", "kind", "reached", "resolution", "hyper",
+    *COUNTS, *SETTINGS, "run", "model", "params_m", "loss", "eval_loss", "lr", "peak_lr", "seed",
+    "data_seed", "target_loss", "kind", "reached", "resolution",
 )  # fmt: skip
 """Columns that the readers of tables know."""
 

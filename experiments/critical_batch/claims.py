@@ -15,7 +15,6 @@ import pandas as pd
 from bss.contests.claims import Asked, Claim, Question, judged
 from bss.contests.contrasts import Effect
 from bss.contests.effects import apart
-from bss.files import read_json
 from bss.laws import CriticalFit
 from bss.laws.critical.judged import (
     exponent,
@@ -47,7 +46,7 @@ from experiments.critical_batch.statements import (
     within_factor,
 )
 from experiments.critical_batch.study import Study
-from experiments.tables import HINT, Tables
+from experiments.tables import Tables
 
 FITS, SCHEDULES = "results/critical_batch/fits.json", "results/critical_batch/schedules.csv"
 MISFITS = "S = a + b/B misses in a pattern"
@@ -90,13 +89,13 @@ def claims(results: Path) -> list[Claim]:
 
 def fits_of(results: Path) -> dict[str, CriticalFit]:
     """The committed fits, by design."""
-    entries = read_json(results / "fits.json", HINT)
+    entries = Tables(results).json("fits.json")
     return {name: CriticalFit.from_dict(entry) for name, entry in entries.items()}
 
 
 def study_of(results: Path) -> Study:
     """What was asked in a results directory."""
-    return from_dict(Study, read_json(results / "experiment.json", HINT)["config"])
+    return from_dict(Study, Tables(results).config)
 
 
 def beta2_of(results: Path) -> str:

@@ -26,40 +26,30 @@ from experiments.study import say
 
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
 BATCH = [*CELL, "batch"]
+BETAS = ["beta1", "beta2", "beta2_half_life"]
+"""What the optimizer was tried with, beside the rate; a half-life of 0 is none."""
 LENGTHEN = 1.5
 
 
 def curves(trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
-    """The run table of trials, each up to the stop it has here, with size and betas."""
+    """The run table of trials, each up to the stop it has here, with size and BETAS."""
     table = run_table(runs, [trial.run for trial in trials])
     by_run = {trial.run.id: trial for trial in trials}
     of = [by_run[run] for run in table["run"]]
-    table = table.assign(size=[trial.model for trial in of], hyper=[betas(trial) for trial in of])
+    betas = {name: [getattr(trial.run.optimizer, name) for trial in of] for name in BETAS}
+    table = table.assign(size=[trial.model for trial in of], **betas)
     stops = np.array([trial.run.schedule.tokens for trial in of])
     return table.loc[table["tokens"].to_numpy() <= stops].reset_index(drop=True)
 
 
-def betas(trial: Trial) -> str:
-    """Both betas of a trial as text."""
-    optimizer = trial.run.optimizer
-    half_life = optimizer.beta2_half_life
-    beta2 = f"half-life {half_life}" if half_life else f"{optimizer.beta2:.6g}"
-    return f"beta1 {optimizer.beta1:g}, beta2 {beta2}"
-
-
-def averaged(setting: str, half_life: str) -> str:
-    """The name of a setting whose loss is that of one weight average."""
-    return f"{setting}, average {half_life}"
-
-
 def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
-    """Every run once for each of its averages: `averaged` is its loss, `hyper` names it too."""
+    """Every run once for each of its averages: `averaged` is its loss, `average` the half-life."""
     return pd.concat(
         [
             table.assign(
                 trial=table["run"],
                 run=table["run"] + f" {half_life}",
-                hyper=[averaged(setting, half_life) for setting in table["hyper"]],
+                average=half_life,
                 averaged=table[str(HeldOutColumn(half_life=half_life))],
             )
             for half_life in half_lives
@@ -80,7 +70,7 @@ def target_loss(reference: pd.DataFrame, budget: int) -> float | None:
         if last["tokens"] >= budget:
             curve = smooth_curve(run, "averaged")
             at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
-            losses.setdefault((first["peak_lr"], first["hyper"]), []).append(at)
+            losses.setdefault((first["peak_lr"], *first[[*BETAS, "average"]]), []).append(at)
     most = max(map(len, losses.values()), default=0)
     return min((sum(v) / most for v in losses.values() if len(v) == most), default=None)
 
@@ -89,8 +79,8 @@ def measure(study: Study, trials: Sequence[Trial], runs: Path) -> pd.DataFrame:
     """Points of every trial, budget and average; a cell whose reference failed is told, left out.
 
     Returns:
-        The columns of points, with size, trial (the run), lowest_loss of that average; `hyper`
-        names betas and average, `budget_tokens` is D.
+        The columns of points with BETAS and average, size, trial (the run), lowest_loss of that
+        average; `budget_tokens` is D.
 
     Raises:
         InputError: no cell has a target.
@@ -129,10 +119,12 @@ def minima(measured: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         CELL, batch, trials (settings that finished), steps and tokens_to_target (geometric means
-        over seeds; where not reached, the most taken), peak_lr, hyper, reached, seeds, bracketed (a
-        higher and a lower rate were tried), seed_noise (standard deviation of log steps).
+        over seeds; where not reached, the most taken), peak_lr, BETAS, average (of points that
+        have one), reached, seeds, bracketed (a higher and a lower rate were tried), seed_noise
+        (standard deviation of log steps).
     """
-    setting = [*BATCH, "peak_lr", "hyper"]
+    tried_with = ["peak_lr", *BETAS, *(["average"] if "average" in measured else [])]
+    setting = [*BATCH, *tried_with]
     counts = ("steps", "tokens_to_target")
     reached = measured.loc[measured["reached"]]
     reached = reached.assign(**{name: np.log(reached[name]) for name in counts})
@@ -148,12 +140,12 @@ def minima(measured: pd.DataFrame) -> pd.DataFrame:
     farthest = measured.sort_values("tokens_to_target", ascending=False, kind="stable")
     ranked = pd.concat([means.assign(reached=True), farthest.assign(reached=False, seeds=0)])
     tried = measured.drop_duplicates(setting).groupby(BATCH, sort=False, as_index=False)
-    tried = tried.agg(trials=("hyper", "size"), low=("peak_lr", "min"), high=("peak_lr", "max"))
+    tried = tried.agg(trials=("peak_lr", "size"), low=("peak_lr", "min"), high=("peak_lr", "max"))
     best = tried.merge(ranked.drop_duplicates(BATCH), on=BATCH, how="left")
     inside = (best["low"] < best["peak_lr"]) & (best["peak_lr"] < best["high"])
     best["bracketed"] = best["reached"] & inside
-    columns = ["trials", *counts, "peak_lr", "hyper", "reached", "seeds", "bracketed", "seed_noise"]
-    return best.reindex(columns=[*BATCH, *columns])
+    told = ["reached", "seeds", "bracketed", "seed_noise"]
+    return best.reindex(columns=[*BATCH, "trials", *counts, *tried_with, *told])
 
 
 def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
@@ -213,13 +205,13 @@ def repeats(study: Study, trials: Sequence[Trial], measured: pd.DataFrame) -> li
 
 
 def best_trial(trials: Sequence[Trial], row: dict[str, Any]) -> Trial:
-    """The trial at the first seed whose rate and betas are those of a row of `minima`."""
+    """The trial at the first seed whose rate and BETAS are those of a row of `minima`."""
     return next(
         trial
         for trial in trials
         if _serves(trial, row)
         and trial.run.optimizer.lr == row["peak_lr"]
-        and row["hyper"] in [averaged(betas(trial), part) for part in trial.run.averages]
+        and all(getattr(trial.run.optimizer, name) == row[name] for name in BETAS)
     )
 
 

@@ -21,6 +21,7 @@ from experiments.critical_batch.measure import fit_design
 from experiments.critical_batch.noise import known_scales
 from experiments.critical_batch.published import published_fit, published_points
 from experiments.critical_batch.statements import PUBLISHED, WAYS, alone
+from experiments.tables import Tables
 
 SYMBOLS = {"params": "N", "tokens": "D"}
 TITLES = {
@@ -168,7 +169,7 @@ def exponents_beside(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
 
 def schedules(results: Path) -> pd.DataFrame:
     """Steps of each schedule over those of the first, and `bound`: where they are one."""
-    compared, table = study_of(results).schedules, pd.read_csv(results / "schedules.csv")
+    compared, table = study_of(results).schedules, Tables(results).read("schedules.csv")
     least = min(compared.lengths if compared else ()) * 1.001
     annealed = table["schedule"].isin(["cosine", "WSD"])
     below = annealed & table["reached"] & (table["relative"] <= least)
@@ -186,7 +187,7 @@ def schedules_beside(table: pd.DataFrame) -> pd.DataFrame:
 
 def ratio_noise(results: Path, table: pd.DataFrame, seeds: int = 3) -> float:
     """The standard deviation over seeds of a log ratio of one run to the mean of several."""
-    listed = pd.read_csv(results / "critical.csv")
+    listed = Tables(results).read("critical.csv")
     same = (listed["model"] == table["model"].iloc[0]) & (
         listed["tokens"] == table["budget_tokens"].iloc[0]
     )

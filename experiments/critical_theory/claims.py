@@ -4,8 +4,7 @@ Nothing is sampled: the scatter about a line comes from budgets and batches that
 claim that an exponent is the theory's asks whether it is within 0.04 of it.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,11 @@ def quoted(table: pd.DataFrame, points: pd.DataFrame) -> list[Claim]:
         table: a row a task and procedure, the quoted procedure first.
         points: critical batches by task, procedure and budget.
     """
-    rows = table.to_dict("records")
-    pinned = key_of(rows[0], PROCEDURE)
-    first = [row for row in rows if key_of(row, PROCEDURE) == pinned]
-    theory = {key_of(row, TASK): row["theory"] for row in first}
-    rows = first + [
-        row
-        for row in rows
-        if row["average"] == "tail"
-        and not math.isclose(row["theory"], theory[key_of(row, TASK)], abs_tol=1e-9)
-    ]
+    first = first_rows(table)
+    theory = table.merge(first[[*TASK, "theory"]], on=TASK)["theory_y"].to_numpy()
+    alike = np.isclose(table["theory"], theory, 1e-9, 1e-9)
+    tails = table.loc[(table["average"] == "tail") & ~alike]
+    rows = pd.concat([first, tails]).to_dict("records")
     measured = slopes({i: _last(points, row) for i, row in enumerate(rows)})
     note = "exponent {:.3f}, theory {:.3f}; exact, so the error is the scatter about a line"
     family = []
@@ -85,9 +79,9 @@ def varied(table: pd.DataFrame) -> Iterator[Claim]:
         yield HOLDS.claim(where, effect, TABLE, note.replace("-", "−"))
 
 
-def key_of(row: dict[str, Any], columns: Sequence[str] = (*TASK, *PROCEDURE)) -> tuple:
-    """What tells a task, a procedure or both from others."""
-    return tuple(row[column] for column in columns)
+def first_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the quoted procedure, that of the first."""
+    return table.merge(table[PROCEDURE].head(1), on=PROCEDURE)
 
 
 def task_name(row: dict[str, Any]) -> str:
@@ -95,11 +89,15 @@ def task_name(row: dict[str, Any]) -> str:
     return f"a = {row['capacity']:g}, b = {row['source']:g}"
 
 
-def _last(points: pd.DataFrame, row: dict[str, Any]) -> Line:
+def _of(points: pd.DataFrame, row: Mapping[Any, Any]) -> pd.DataFrame:
+    """The critical batches of a task and procedure."""
+    return points.merge(pd.DataFrame([row])[[*TASK, *PROCEDURE]])
+
+
+def _last(points: pd.DataFrame, row: Mapping[Any, Any]) -> Line:
     """Budgets and critical batches of a task and procedure, the last ones."""
-    here = [at for at in points.to_dict("records") if key_of(at) == key_of(row)]
-    last = sorted(here, key=lambda at: at["data"])[-LAST_POINTS:]
-    return np.array([at["data"] for at in last]), np.array([at["cbs"] for at in last])
+    last = _of(points, row).sort_values("data").tail(LAST_POINTS)
+    return last["data"].to_numpy(), last["cbs"].to_numpy()
 
 
 def _question(row: dict[str, Any]) -> Question:
@@ -111,11 +109,10 @@ def _question(row: dict[str, Any]) -> Question:
 
 def curves(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, CriticalTable]:
     """The tasks under the quoted procedure, by their powers, as the figure takes them."""
-    rows = table.to_dict("records")
     tables = {}
-    for row in (row for row in rows if key_of(row, PROCEDURE) == key_of(rows[0], PROCEDURE)):
-        here = [p for p in points.to_dict("records") if key_of(p) == key_of(row)]
-        drawn = tuple(CriticalPoint(p["data"], p["risk"], p["cbs"]) for p in here)
+    for row in first_rows(table).to_dict("records"):
+        here = _of(points, row)[["data", "risk", "cbs"]].itertuples(index=False, name=None)
+        drawn = tuple(CriticalPoint(*at) for at in here)
         exponent = (row[name] for name in ("exponent", "low", "high", "theory"))
         tables[task_name(row)] = CriticalTable(drawn, *exponent)
     return tables

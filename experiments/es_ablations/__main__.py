@@ -27,13 +27,13 @@ from bss.sweeps.grid import overlay, seeded
 from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup, planned_run
+from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.es_ablations.study import Study, Variation
 from experiments.es_wsd.measure import fit_laws
 from experiments.main import run_experiment
-from experiments.study import base_run
 
 LEAST_BATCHES = 4
 
@@ -49,7 +49,7 @@ def experiment(study: Study) -> None:
     with study.training() as (base, trainer):
         for i, variation in enumerate(study.variations, 1):
             title = f"{i}/{len(study.variations)} {variation.name}"
-            planned = list(contenders(study, variation, base_run(sized(study, variation))[0]))
+            planned = list(contenders(study, variation, prepared_run(sized(study, variation))[0]))
             trained[variation.name] = trainer.contend(planned, title, switches(planned))
         ladders = repeat_on_ladders(study, base, trainer)
     measured = {

@@ -41,7 +41,7 @@ def claims(results: Path) -> list[Claim]:
     """Every claim, from a results directory of this experiment, and the demo's beside it."""
     tables, demo = Tables(results), Tables(results.parent / "demo")
     config, contest, points = tables.config, tables.contest(), tables.read("points.csv")
-    laws = read_laws(results / "fits.json")
+    laws = read_laws(results)
     return [
         *contenders(contest, curves.betas(config["setup"])),
         *equal_steps(contest),

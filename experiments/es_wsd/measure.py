@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from bss.contests.contest import Contest
-from bss.files import read_json
 from bss.held_out import HeldOutColumn
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
@@ -22,6 +21,7 @@ from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope
 from bss.values import from_dict
 from experiments.es_wsd.study import Study
+from experiments.tables import Tables
 
 OPTIMUM = ["target_loss", "batch", "low", "high", "bound"]
 
@@ -87,9 +87,9 @@ class Laws:
         return {law: self.fits[law] for law in order if law in known}
 
 
-def read_laws(path: Path) -> dict[str, Laws]:
-    """The laws of each E(S), from a fits.json."""
-    entries = read_json(path, "run the experiment again")
+def read_laws(results: Path) -> dict[str, Laws]:
+    """The laws of each E(S), from the fits.json of a directory of results."""
+    entries = Tables(results).json("fits.json")
     return {name: from_dict(Laws, entry, strict=False) for name, entry in entries.items()}
 
 

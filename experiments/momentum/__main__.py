@@ -21,14 +21,14 @@ from bss.predictions.registration import digest
 from bss.sweeps.branching import branch, decay_branch, decayed, late_switch
 from bss.sweeps.grid import overlay
 from bss.sweeps.results import Results
+from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
-from experiments.momentum.statements import Ended
+from experiments.momentum.claims import Ended
 from experiments.momentum.study import KEPT, Arm, Fork, Study
 from experiments.momentum.tables import tables
-from experiments.study import base_run
 
 Rates = Mapping[Arm, float]
 """The rate that was chosen for each arm."""
@@ -37,7 +37,7 @@ Rates = Mapping[Arm, float]
 def experiment(study: Study) -> None:
     """Runs a part and writes its tables."""
     results = Results(study)
-    base, execution = base_run(study.setup)
+    base, execution = prepared_run(study.setup)
     if study.registration:
         check_first(study.file, outcomes(Path(study.setup.engine.runs), ()))
         execution = replace(execution, registration=digest(study.file))

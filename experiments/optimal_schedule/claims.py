@@ -6,7 +6,7 @@ data.
 """
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from bss.contests.claims import Asked, Claim, Question, judged
 from bss.contests.contrasts import judge
 from bss.contests.effects import Line, apart, beyond, exact, less, slopes
 from bss.theory.exponents import Powers
+from experiments.late_switch.claims import BOTH, EARLIER, HARDER, STAGES
 from experiments.tables import Tables
 
 TABLES = "results/optimal_schedule/"
@@ -216,11 +217,7 @@ def times(table: pd.DataFrame) -> Iterator[Asked]:
         "derived",
         unit=OF_EXPONENT,
     )
-    harder = Question(
-        "Harder tasks catch up faster",
-        "paper",
-        unit="of the exponent of the steps to catch up, hard less easy",
-    )
+    harder = replace(HARDER, unit="of the exponent of the steps to catch up, hard less easy")
     source = f"{TABLES}catch_up_times.csv"
     lines = {powers: _line(rows, "steps_before", "wait") for powers, rows in _tasks(table).items()}
     measured = slopes(lines)
@@ -237,12 +234,8 @@ def times(table: pd.DataFrame) -> Iterator[Asked]:
 def early_and_late(table: pd.DataFrame) -> Iterator[Asked]:
     """Late switches, early ones, constants and stages at equal data."""
     earlier, throughout, several = (
-        Question(statement, "secondary", unit="log of the ratio of risks")
-        for statement in (
-            "A late switch ends lower than an earlier one",
-            "A late switch ends lower than each of its two batches throughout",
-            "Several stages end lower than one late switch",
-        )
+        replace(asked, unit="log of the ratio of risks", matters=0.0)
+        for asked in (EARLIER, BOTH, STAGES)
     )
     pairs = (
         (earlier, "switch at 70%", "switch at 30%"),

@@ -22,11 +22,11 @@ from bss.predictions.ancestry import check_first
 from bss.predictions.registration import Registration, digest, read_registration
 from bss.predictions.score import LAW, Score, score, score_entry
 from bss.sweeps.results import Results
+from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
 from experiments.predictions.study import Study, registered_runs
-from experiments.study import base_run
 
 
 def experiment(study: Study) -> None:
@@ -35,7 +35,7 @@ def experiment(study: Study) -> None:
     registration = read_registration(file)
     check_first(file, outcomes(Path(runs), ()))
     results = Results(study)
-    base, execution = base_run(study.setup)
+    base, execution = prepared_run(study.setup)
     planned = registered_runs(study, base, registration)
     execution = replace(execution, registration=digest(file))
     with Trainer(study.open_engine(), execution) as trainer:

@@ -13,6 +13,7 @@ from bss.laws.fitting.estimate import Options
 from bss.predictions.draw import Drawn
 from bss.predictions.registration import Registration, digest, predictions, register
 from bss.provenance import commit
+from bss.sweeps.sweep import prepared_run
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
 from experiments.predictions.study import (
@@ -25,12 +26,12 @@ from experiments.predictions.study import (
     equal_steps,
     runs_of,
 )
-from experiments.study import base_run, say
+from experiments.study import say
 
 
 def experiment(study: Study) -> None:
     """Registers the predictions of a study."""
-    base, _ = base_run(study.setup)
+    base, _ = prepared_run(study.setup)
     drawn = study.drawn
     finals, pilots = constants(study), curves(study)
     steps = {one.name: equal_steps(finals, one) for one in drawn}

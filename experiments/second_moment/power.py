@@ -17,6 +17,7 @@ import pandas as pd
 from bss.contests.contrasts import contrasts
 from bss.tables import write_table
 from experiments.study import say
+from experiments.tables import Tables
 
 EFFECT = 0.010
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -56,7 +57,7 @@ def power(deviations: np.ndarray, seeds: int, tables: int = TABLES, draw: int = 
 
 def main(results: Path) -> None:
     """Writes the table, and says it."""
-    runs = pd.read_csv(results / "late_switch/every_rate.csv")
+    runs = Tables(results / "late_switch").read("every_rate.csv")
     deviations = {ending: scatter(runs, ending) for ending in ("constant", "averaged", "decay")}
     rows = [
         {"ending": ending, "seeds": seeds, "small": a, "large": b, "told_apart": p}

@@ -19,11 +19,11 @@ from bss.contests.contrasts import Effect, measured_seeds, over_seeds
 from bss.laws.es.compare import compare
 from bss.points.censored import Bound, best_batches, by_target
 from bss.points.crossings import growth
-from bss.points.curve import default_targets, points
+from bss.points.curve import points
 from experiments.es_wsd import curves
 from experiments.second_moment.growing import LOSSES, RULE, named
 from experiments.second_moment.losses import STEP, TOKENS, Part, place
-from experiments.second_moment.tables import TARGETS, at_one_rate
+from experiments.second_moment.tables import e_of_s, targets_of
 
 TARGET, BESIDE = 1.63, (1.65, 1.70)
 KINDS = {"stable": LOSSES["constant"], "averaged": LOSSES["averaged"]}
@@ -79,12 +79,6 @@ def curves_of(part: Part) -> Iterator[Claim]:
         yield ELASTIC.claim(f"{where}, at least", effect, POINTS, note, bound="at least")
 
 
-def targets_of(part: Part, column: str) -> tuple[pd.DataFrame, tuple[float, ...]]:
-    """The runs of the part at one rate, and their automatic targets, highest first."""
-    runs, warmup = at_one_rate(part).runs, part.config["setup"]["schedule"]["warmup"]
-    return runs, default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
-
-
 def left_out(part: Part) -> pd.DataFrame:
     """Errors in nats of three stages and of the hyperbola at left-out interior batches.
 
@@ -93,8 +87,7 @@ def left_out(part: Part) -> pd.DataFrame:
     """
     rows, laws = [], ("piecewise", "hyperbola")
     for kind, column in KINDS.items():
-        runs, targets = targets_of(part, column)
-        for seed, alone in points(runs, targets, column=column, kind=kind).groupby("seed"):
+        for seed, alone in e_of_s(part, column, kind).groupby("seed"):
             table = compare(alone, laws).table
             rows.append((kind, seed, *(curves.left_out(table, law) for law in laws)))
     return pd.DataFrame(rows, columns=pd.Index(["kind", "seed", *laws]))
@@ -138,7 +131,7 @@ def _effects(table: pd.DataFrame) -> dict[Question, tuple[str, Effect, Bound, in
         pair = max(sides, key=lambda pair: curves.surety(sides[pair].effect))
         about = f"batch {pair[0]} against {pair[1]}, the surest of {len(sides)}"
         bound = "at least" if sides[pair].least else ""
-        found[curves.CROSS] = about, sides[pair].effect, bound, len(sides)
+        found[CROSS] = about, sides[pair].effect, bound, len(sides)
     if larger:
         pair = max(larger, key=lambda pair: curves.surety(larger[pair]))
         about = f"batch {pair[0]} less {pair[1]}, the surest of {len(larger)}"
@@ -219,4 +212,4 @@ def tuned_crossing(part: Part) -> Claim:
     note = f"log tokens of 1 over 2 {told.replace('-', '−')}; the less sure side is judged; {AFTER}"
     condition = f"batch 1 against 2, rate tuned for each target, {RULE}, 0.5M tokens"
     table = "results/second_moment/rules_h100/runs.parquet"
-    return curves.CROSS.claim(condition, effect, table, note)
+    return CROSS.claim(condition, effect, table, note)

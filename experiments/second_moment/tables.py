@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bss.contests.contrasts import half_interval
-from bss.files import read_json, write_json
+from bss.files import write_json
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
@@ -21,6 +21,7 @@ from experiments.second_moment.losses import (
     of_beta2,
 )
 from experiments.second_moment.slower import cells, envelope
+from experiments.tables import Tables
 
 GRID = 40
 TARGETS = 6
@@ -130,10 +131,13 @@ def short(batch: str, part: Part) -> str:
 
 def e_of_s(part: Part, column: str = "eval_loss", kind: str = "stable") -> pd.DataFrame:
     """Points at evenly spaced targets, the lowest of which most batches reach."""
-    warmup = part.config["setup"]["schedule"]["warmup"]
-    runs = at_one_rate(part).runs
-    targets = default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
-    return points(runs, targets, column=column, kind=kind)
+    return points(*targets_of(part, column), column=column, kind=kind)
+
+
+def targets_of(part: Part, column: str) -> tuple[pd.DataFrame, tuple[float, ...]]:
+    """The runs of the part at one rate, and their automatic targets, highest first."""
+    runs, warmup = at_one_rate(part).runs, part.config["setup"]["schedule"]["warmup"]
+    return runs, default_targets(runs, TARGETS, warmup_tokens=warmup, column=column)
 
 
 def write_laws(part: Part, folder: Path) -> None:
@@ -146,10 +150,10 @@ def write_laws(part: Part, folder: Path) -> None:
 
 def read_laws(part: Part, folder: Path) -> tuple[pd.DataFrame, Laws]:
     """The points and laws of `write_laws`, which writes them first where they are not there."""
-    if not (folder / "fits.json").is_file():
+    kept = Tables(folder)
+    if "fits.json" not in kept:
         write_laws(part, folder)
-    entry = read_json(folder / "fits.json", "delete it, and it is made again")
-    return pd.read_csv(folder / "points.csv"), from_dict(Laws, entry, strict=False)
+    return kept.read("points.csv"), from_dict(Laws, kept.json("fits.json"), strict=False)
 
 
 def reached(measured: pd.DataFrame) -> pd.DataFrame:

@@ -68,5 +68,5 @@ def test_seeds_that_a_pair_does_not_share_are_left_out_and_one_is_refused():
     one = moderated(losses, [("c0", "c1")])["c0", "c1"]
     assert (one.n, one.pooled_p, one.p == one.p_adjusted) == (6, None, True)
     losses.loc["c0", 2:] = np.nan
-    with pytest.raises(InputError, match="c0 less c1: 0 shared seeds; train 2 or more of both"):
+    with pytest.raises(InputError, match="c0 and c1: 0 shared seeds; train 2 or more of each"):
         moderated(losses, [("c0", "c1")])

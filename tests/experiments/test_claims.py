@@ -62,10 +62,11 @@ def test_each_entry_validates(committed):
         assert to_dict(from_dict(Claim, dict(entry), strict=False)) == entry
 
 
-def test_nothing_is_shown_that_both_tests_do_not_show(committed):
+def test_nothing_is_shown_that_its_tests_do_not_all_show(committed):
     for entry in committed:
         if entry["verdict"] in ("shown", "opposite shown"):
-            assert max(entry["p_adjusted"], entry["pooled_p_adjusted"]) < 0.05, entry["condition"]
+            pooled = entry["pooled_p_adjusted"] or 0.0  # none where one test judges
+            assert max(entry["p_adjusted"], pooled) < 0.05, entry["condition"]
             assert entry["p_adjusted"] >= entry["p"]
 
 

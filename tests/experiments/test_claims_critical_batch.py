@@ -51,7 +51,7 @@ def fitted(points, in_size, in_data, scatter=0.01):
             pd.DataFrame(
                 {
                     "batch": BATCHES, "steps": steps, "reached": True, "kind": "stable",
-                    "seq_len": 32.0, "peak_lr": np.nan, "hyper": "", "model": f"{size:g}",
+                    "seq_len": 32.0, "peak_lr": np.nan, "model": f"{size:g}",
                     "params": size, "budget_tokens": tokens, "target_loss": 2.0,
                 }
             )

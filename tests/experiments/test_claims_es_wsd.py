@@ -168,7 +168,7 @@ def test_the_committed_tables_decide_what_both_tests_show():
 
 
 def test_the_committed_curves_neither_cross_nor_rise_surely():
-    laws = read_laws(RESULTS / "fits.json")
+    laws = read_laws(RESULTS)
     made = curves.claims(pd.read_csv(RESULTS / "points.csv"), laws, CONFIG)
     assert {one.verdict for one in made} == {"undecided", "not testable here"}
     rises = [one for one in made if one.statement == "B_opt rises as the loss falls"]
@@ -208,6 +208,6 @@ def test_a_law_that_agrees_with_the_best_batch_claims_nothing():
 
 @pytest.mark.slow
 def test_the_hyperbola_predicts_best_in_every_seed():
-    laws = read_laws(RESULTS / "fits.json")
+    laws = read_laws(RESULTS)
     found = curves.law(pd.read_csv(RESULTS / "points.csv"), laws, CONFIG)
     assert [one.verdict for one in found] == 6 * ["shown"]

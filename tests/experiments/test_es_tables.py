@@ -26,7 +26,7 @@ def test_a_bound_has_one_end():
 
 
 def test_the_law_that_predicts_best_comes_first():
-    laws = measure.read_laws(RESULTS / "es_wsd" / "fits.json")["stable, shared"]
+    laws = measure.read_laws(RESULTS / "es_wsd")["stable, shared"]
     found = laws.identified
     names = [row["law"] for row in laws.comparison.table if row["law"] in found]
     assert list(found) == names and "piecewise" not in found  # which is not identified

@@ -4,20 +4,22 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bss.errors import InputError
 from bss.files import read_json
 from bss.predictions.ancestry import check_first
+from bss.predictions.registration import digest
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
 from experiments.momentum.__main__ import choose, experiment, judged
-from experiments.momentum.cuts import equal_cut, equal_cuts
-from experiments.momentum.statements import (
+from experiments.momentum.claims import (
     BATCHES,
     BETAS,
     KEPT,
@@ -25,10 +27,16 @@ from experiments.momentum.statements import (
     MIDDLE,
     SHORT,
     Ended,
+    claims,
     statements,
 )
+from experiments.momentum.claims import (
+    judged as judged_statements,
+)
+from experiments.momentum.cuts import equal_cut, equal_cuts
 from experiments.momentum.study import Study
 
+RESULTS = Path(__file__).parents[2] / "results"
 EXCESS = {1: 0.02, 2: 0.0, 4: 0.01, 8: 0.05, 16: 0.15, 32: 0.35}
 OWN = {1: 0.9, 2: 0.9, 4: 0.7, 8: 0.8, 16: 0.7, 32: 0.6}
 
@@ -77,9 +85,9 @@ def finals() -> pd.DataFrame:
 
 def test_the_statements_are_those_of_planted_losses():
     found = {
-        (question, says): (series.mean(), len(series))
-        for question, contrasts in statements(finals()).items()
-        for says, series in contrasts.items()
+        (question, says): (effect.estimate, effect.n)
+        for question, family in statements(finals()).items()
+        for says, effect in judged_statements(family).items()
     }
     assert {n for _, n in found.values()} == {4}
     means = {key: mean for key, (mean, _) in found.items()}
@@ -106,6 +114,24 @@ def test_the_statements_are_those_of_planted_losses():
     registered = read_json(study_of("grid").file, "")["predictions"]
     told = {one["name"]: len(one["statements"]) for one in registered}
     assert told == {question: len(found) for question, found in statements(finals()).items()}
+
+
+def test_the_claims_are_of_the_predictions_some_of_whose_runs_have_ended(tmp_path):
+    assert not [*claims(RESULTS / "momentum")]  # no judged run is decayed yet
+    for name in ("momentum", "predictions"):
+        (tmp_path / name).mkdir()
+    registration = tmp_path / "predictions/momentum.json"
+    registration.write_text((RESULTS / "predictions/momentum.json").read_text())
+    table, draw = finals().assign(registration=digest(registration)), np.random.default_rng(0)
+    table["test_loss"] += 0.002 * draw.standard_normal(len(table))
+    rows = table[(table["stop"] != LONG) & ((table["batch"] != "6") | (table["seed"] < 5))]
+    rows.to_csv(tmp_path / "momentum/finals.csv", index=False)
+    found = {one.condition: one for one in claims(tmp_path / "momentum")}
+    assert len(found) == 19 and {one.effect.pooled_p for one in found.values()} == {None}
+    verdicts = {says: one.verdict for says, one in found.items()}
+    assert verdicts["batch 32: .8 or less"] == verdicts["own: 4 is below 1"] == "shown"
+    for says in ("by steps, not by batch", "4 → 8 less 6"):
+        assert verdicts[says] == "not testable here"
 
 
 def test_the_registration_is_that_of_the_first_commit():

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.tables.reading import SETTINGS
 
 LEAST_BATCHES = 3
 UNITS = ("sequences", "tokens")
@@ -111,7 +112,8 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
         if reached.empty:
             censored[size] = max(here["steps"].tolist())
             continue
-        settings = reached.groupby(["peak_lr", "hyper"], dropna=False)["steps"]
+        tried = ["peak_lr", *(name for name in SETTINGS if name in reached)]
+        settings = reached.groupby(tried, dropna=False)["steps"]
         logs = [np.log(steps.to_numpy(float)) for _, steps in settings]
         most = max(len(log) for log in logs)
         best = min((log for log in logs if len(log) == most), key=lambda log: float(log.mean()))

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.tables.reading import SETTINGS
 
-IDENTITY = ("model", "batch", "seed", "data_seed", "peak_lr", "hyper")
+IDENTITY = ("model", "batch", "seed", "data_seed", "peak_lr", *SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def design(points: pd.DataFrame) -> Design:
 
     Args:
         points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run or
-            the columns that tell runs apart (model, seed, data_seed, peak_lr, hyper).
+            the columns of IDENTITY.
 
     Raises:
         InputError: several models, kinds or sequence lengths, no reached target, or fewer than

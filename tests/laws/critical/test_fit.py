@@ -43,7 +43,7 @@ def planted(a=1000.0, kappa=2000.0, alpha=1.0, batches=BATCHES, noise=0.0, **col
     steps = a * (1 + (kappa / batches) ** alpha)
     steps = steps * np.exp(noise * generator.standard_normal(len(batches)))
     size = {"model": f"{a:g}", "params": a * 1e4, "budget_tokens": a * 2e5, "target_loss": 3.0}
-    columns = {"kind": "stable", "seq_len": 512.0, "peak_lr": np.nan, "hyper": ""} | size | columns
+    columns = {"kind": "stable", "seq_len": 512.0, "peak_lr": np.nan} | size | columns
     return pd.DataFrame({"batch": batches, "steps": steps, "reached": True, **columns})
 
 

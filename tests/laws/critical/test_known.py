@@ -76,7 +76,6 @@ def table():
         target_loss=3.0,
         kind="x",
         seq_len=32.0,
-        hyper="",
     )
     return pd.concat([one, one.assign(params=1.5e6, target_loss=2.5)], ignore_index=True)
 
