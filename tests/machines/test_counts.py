@@ -139,7 +139,8 @@ FUSED = """
 }
 %narrowed (x: f32[8,16]) -> bf16[8,16] {
   %x.1 = f32[8,16]{1,0} parameter(0)
-  ROOT %convert = bf16[8,16]{1,0} convert(%x.1)
+  %square = f32[8,16]{1,0} multiply(%x.1, %x.1)
+  ROOT %convert = bf16[8,16]{1,0} convert(%square)
 }
 ENTRY %main (x: f32[8,16], w: bf16[16,4]) -> bf16[8,4] {
   %x = f32[8,16]{1,0} parameter(0)
