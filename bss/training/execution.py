@@ -57,7 +57,8 @@ class SharedExecution:
             as `package.module:ATTRIBUTE`, or "auto" for the first of these that the device, the
             model and its sequences allow.
         unroll: layers of a stacked model in one turn of the loop over them; 0 for all of them on
-            GPUs, where a loop copies what it keeps, and 1 elsewhere.
+            GPUs whose memory is known, where a loop copies what it keeps, and 1 elsewhere and with
+            `fsdp`.
         keep: what a model with `remat` keeps of its layers for the backward pass, rather than
             compute it again: "nothing" but their inputs, what "attention" or all "products" gave,
             "all", or "auto": on GPUs all where there is room for it, else nothing.
@@ -129,17 +130,16 @@ class Execution(SharedExecution):
     def layers_of(self, run: RunConfig, mesh: Mesh) -> Layers:
         """How the layers of a run's model are computed.
 
-        What is kept may take half of what is left of a GPU beside the state and two gradients. Of
-        split weights nothing is kept unless it is asked for, as weights would be kept whole.
+        What is kept may take half of what is left of a GPU beside the state and two gradients.
+        Where weights are split they are whole in one layer at a time, so there is a loop.
         """
         if not hasattr(run.model, "scan_layers"):
             return ONE_BY_ONE
-        target = target_of(mesh.devices.flat[0].device_kind) if on_gpus(mesh) else None
+        device = mesh.devices.flat[0]
+        target = target_of(device.device_kind) if on_gpus(mesh) and self.fsdp == 1 else None
         unroll = self.unroll or (0 if target else 1)
-        if self.keep != "auto":
-            return Layers(unroll, self.keep)
-        if target is None or self.fsdp > 1:
-            return Layers(unroll)
+        if target is None or self.keep != "auto":
+            return Layers(unroll, "nothing" if self.keep == "auto" else self.keep)
         held = _BYTES_HELD + 4 * len(run.averages)
         left = target.pool(memory_fraction()) - held * run.model.counts().total
         return Layers(unroll, "all", round(left / 2))

@@ -39,12 +39,12 @@ def test_on_a_gpu_all_is_kept_where_half_of_what_is_left_holds_it():
 @pytest.mark.parametrize(
     ("execution", "kind", "expected"),
     [
-        (Execution(fsdp=8), H100, Layers(0)),
+        (Execution(fsdp=8), H100, ONE_BY_ONE),
         (Execution(), "a GPU that no table has", ONE_BY_ONE),
         (Execution(unroll=2, keep="products", fsdp=8), H100, Layers(2, "products")),
     ],
 )
-def test_what_is_asked_for_is_done_and_split_weights_are_not_kept(execution, kind, expected):
+def test_what_is_asked_for_is_done_and_split_weights_are_taken_in_a_loop(execution, kind, expected):
     assert execution.layers_of(RUN, mesh(kind)) == expected
 
 
