@@ -33,6 +33,7 @@ def as_it_is(params: Any) -> Any:
 
 
 Keep = Literal["nothing", "attention", "products", "all"]
+"""What layers keep for the backward pass, each more than the one before."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Layers:
       keep: of layers that are to be computed again in the backward pass, what is kept besides their
         inputs: "nothing", what "attention" or all "products" gave, or "all", so that nothing is
         computed again.
-      room: bytes that a program may keep on a device, about; where it would be more, it keeps
-        "nothing". None for any.
+      room: bytes that a program may keep on a device, about; where that would be more, it keeps
+        the most before it that is not. None for any.
     """
 
     unroll: int = 1

@@ -61,7 +61,7 @@ class SharedExecution:
             `fsdp`.
         keep: what a model with `remat` keeps of its layers for the backward pass, rather than
             compute it again: "nothing" but their inputs, what "attention" or all "products" gave,
-            "all", or "auto": on GPUs all where there is room for it, else nothing.
+            "all", or "auto": on those GPUs the most that there is room for, else nothing.
         trackers: who is told of every run's curve besides its directory: "tensorboard", "wandb",
             or one of a user's own as `package.module:ATTRIBUTE`.
     """

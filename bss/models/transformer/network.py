@@ -16,7 +16,7 @@ under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axi
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -135,12 +135,18 @@ class Transformer(nnx.Module):
 
     def _remat(self, step: Callable[..., Any], x_BxTxM, layers: Layers, prevent_cse: bool):
         """A block that keeps for the backward pass what it may."""
-        keep, tokens = layers.keep, x_BxTxM.size // self.config.d_model
-        if layers.room is not None and kept_bytes(self.config, tokens, keep) > layers.room:
-            keep = "nothing"
+        keep = most_kept(self.config, x_BxTxM.size // self.config.d_model, layers)
         if not self.config.remat or keep == "all":
             return step
         return jax.checkpoint(step, prevent_cse=prevent_cse, policy=_POLICIES[keep])
+
+
+def most_kept(config: Shape, tokens: int, layers: Layers) -> Keep:
+    """What is kept of the blocks of so many tokens: no more than is asked for and has room."""
+    choices = get_args(Keep)[: get_args(Keep).index(layers.keep) + 1]
+    if layers.room is not None:
+        choices = [keep for keep in choices if kept_bytes(config, tokens, keep) <= layers.room]
+    return choices[-1] if choices else "nothing"
 
 
 def kept_bytes(config: Shape, tokens: int, keep: Keep) -> int:

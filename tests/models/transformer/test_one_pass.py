@@ -16,7 +16,7 @@ from bss.models.transformer.attention import KERNELS, Kernel, reference
 from bss.models.transformer.config import TransformerConfig
 from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
 from bss.models.transformer.layers import Norm
-from bss.models.transformer.network import init, kept_bytes, loss_sum, rope
+from bss.models.transformer.network import init, kept_bytes, loss_sum, most_kept, rope
 from bss.training.config import DataConfig, RunConfig
 from bss.training.optimizers.base import StepSettings
 from bss.training.step import init_state, make_step
@@ -42,7 +42,7 @@ quick_jit = functools.partial(
         "xla_llvm_disable_expensive_passes": True,
     },
 )
-EVERY = [Layers(unroll, keep) for unroll, keep in ((2, "attention"), (0, "nothing"), (0, "all"))]
+EVERY = [Layers(2, "attention"), Layers(0, "nothing"), Layers(0, "all")]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_curve_is_the_same_up_to_rounding(dtype, tolerance, fused):
 
     def curve(*how, **layers):
         step, state = make_step(run, None, *how, **layers), init_state(run)
-        one = lambda state, bucket: step(state, bucket, np.int32(1), settings)  # noqa: E731
+        one = lambda state, bucket: step(state, bucket, jnp.int32(1), settings)  # noqa: E731
         return quick_jit(lambda: jax.lax.scan(one, state, sequences)[1].loss)()
 
     before, after = curve(), curve(fused, layers=Layers(0, "all"))
@@ -123,7 +123,13 @@ def test_what_is_kept_is_not_computed_again():
     kept = kept_bytes(PUBLISHED, tokens, "all")
     assert kept == 2 * 4 * tokens * (10 * width + 2 * hidden)
     assert products(Layers(keep="all", room=kept)) == products(Layers(keep="all"))
-    assert products(Layers(keep="all", room=kept - 1)) == products(Layers(keep="nothing"))
+    less = [Layers(keep="all", room=room) for room in (kept - 1, 2 * 4 * tokens * width, -1)]
+    assert [most_kept(PUBLISHED, tokens, one) for one in less] == [
+        "products",
+        "attention",
+        "nothing",
+    ]
+    assert products(less[-1]) == products(Layers(keep="nothing"))
 
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])
@@ -166,13 +172,10 @@ def test_a_loss_of_logits_read_once_is_the_same(monkeypatch, chunk):
         *(jnp.asarray(a, jnp.float32) for a in (x, head)),
         draw.integers(0, 29, (2, 9), np.int32),
     )
-    exact, found = (
-        jax.jit(
-            jax.value_and_grad(lambda x, w, t, once=once: cross_entropy(x, w, t, once), (0, 1))
-        )(*arrays)
-        for once in (False, True)
-    )
+    graded = jax.jit(jax.value_and_grad(cross_entropy, (0, 1)), static_argnums=3)
+    exact, found = (graded(*arrays, once) for once in (False, True))
     assert exact[0] > 1000 and error(found, exact) < 1e-6
-    total, losses = jax.jit(lambda *arrays: cross_entropies(*arrays, True))(*arrays)
-    assert total == jax.jit(lambda *arrays: cross_entropy(*arrays, True))(*arrays)
+    jitted = functools.partial(jax.jit, static_argnums=3)
+    total, losses = jitted(cross_entropies)(*arrays, True)
+    assert total == jitted(cross_entropy)(*arrays, True)
     assert losses.sum() == pytest.approx(float(total), rel=1e-6)
