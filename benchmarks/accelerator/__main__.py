@@ -170,11 +170,14 @@ def _resolved(case: Case, done: list[Row]) -> Case:
     """
     if case.settings.get("bucket", 0) is not None:
         return case
-    like = {name: case.settings[name] for name in ("model", "seq_len", "attention", "remat")}
+    names = ("model", "seq_len", "attention", "remat", "unroll", "keep")
+    like = {name: case.settings.get(name) for name in names}
     peaks = {
         row["bucket"]: row["peak_bytes"]
         for row in done
-        if row["what"] == "step" and "peak_bytes" in row and like.items() <= row.items()
+        if row["what"] == "step"
+        and "peak_bytes" in row
+        and like == {name: row.get(name) for name in names}
     }
     limit = next((row["limit_bytes"] for row in done if row.get("limit_bytes")), None)
     if limit is None or len(peaks) < 2:

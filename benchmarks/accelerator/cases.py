@@ -34,12 +34,14 @@ def full() -> Processes:
     """Every measurement of an accelerator: 8 to 10 minutes on an H100."""
     best = KERNELS[-1]
     return (
-        (Case("machine", {}, 5), *_beside("10M", 32, 10), _step("10M", 8, best, seconds=10)),
+        (Case("machine", {}, 5), *_loops("85M", 32, 14)),
+        *((one,) for one in _unrolled("85M", 32, 40)),
+        (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
+        _fleets("nano", 8, 64, (1, 16, 256), 20),
+        (*_beside("10M", 32, 10), _step("10M", 8, best, seconds=10)),
         (_step("85M", 8, best, seconds=18), *_beside("85M", 32, 14)),
         (_step("302M", 8, best, seconds=18), *_by_each("302M", 16, 18)),
         (Case("ramp", _model("10M", (16, 64), 1024, best), 30),),
-        (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
-        _fleets("nano", 8, 64, (1, 16, 64), 20),
         (
             *(Case("gradients", _model("10M", 64, 256, k), 12) for k in KERNELS),
             *_host_and_small("nano", (1, 8), 64, 8),
@@ -82,9 +84,24 @@ def _step(
     seq_len: int = 1024,
     remat: bool = True,
     seconds: float = 0,
+    **layers: Any,
 ) -> Case:
     """A training step; of no bucket, of the largest that is expected to fit."""
-    return Case("step", {**_model(model, bucket, seq_len, attention), "remat": remat}, seconds)
+    settings = {**_model(model, bucket, seq_len, attention), "remat": remat, **layers}
+    return Case("step", settings, seconds)
+
+
+def _loops(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
+    """Steps that take their layers in a loop, the one that keeps least first."""
+    each = ((1, "nothing"), (2, "nothing"), (1, "attention"))
+    how = ({"unroll": unroll, "keep": keep} for unroll, keep in each)
+    return tuple(_step(model, bucket, KERNELS[-1], seconds=seconds, **one) for one in how)
+
+
+def _unrolled(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
+    """Steps without a loop over layers, the one that moves fewest bytes first."""
+    how = ({"unroll": 0, "keep": keep} for keep in ("all", "nothing", "products"))
+    return tuple(_step(model, bucket, KERNELS[-1], seconds=seconds, **one) for one in how)
 
 
 def _by_each(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:

@@ -16,9 +16,12 @@ _NAMED_BY = (
     "seq_len",
     "attention",
     "remat",
+    "unroll",
+    "keep",
     "repeatable",
     "runs",
 )
+_LAYERS = ("unroll", "keep")
 _COLUMNS = ("model", "bucket x buckets", "attention", "remat", "tokens/s", "ms a step", "MFU")
 _COLUMNS += ("bound ms", "temporary GB", "peak GB", "measured GB", "compile s")
 
@@ -128,7 +131,7 @@ def _speed(row: Row) -> list[str]:
         row["model"],
         f"{row['bucket']} x {row.get('buckets', 1)}",
         row.get("attention", "PyTorch's"),
-        "yes" if row.get("remat") else "",
+        " ".join(["yes"] * bool(row.get("remat")) + [f"{k} {row[k]}" for k in _LAYERS if k in row]),
         f"{row['tokens_per_second']:,.0f}",
         f"{1e3 * row['seconds_per_step']:.3g}",
         "" if row["mfu"] is None else f"{row['mfu']:.1%}",

@@ -45,12 +45,15 @@ def _rate(function: Callable[[jax.Array], jax.Array], x: jax.Array, work: float)
 
 
 def step(
-    *, model: str, bucket: int, seq_len: int, attention: str, remat: bool = False
+    *, model: str, bucket: int, seq_len: int, attention: str, remat: bool = False, **layers: Any
 ) -> Iterator[Row]:
-    """A step of one bucket, and of two: a row each; what was compiled, where it cannot run."""
+    """A step of one bucket, and of two: a row each; what was compiled, where it cannot run.
+
+    `layers` are `unroll` and `keep` of its execution.
+    """
     run = run_of(model, seq_len, remat=remat)
     device = jax.local_devices()[0]
-    trainer = Trainer(run, bucket, Execution(attention=attention))
+    trainer = Trainer(run, bucket, Execution(attention=attention, **layers))
     before = memory_of(device).get("peak_bytes_in_use", 0)  # to choose kernels takes memory too
     row = _compiled(trainer, bucket * seq_len)
     for buckets in (1, BUCKETS):

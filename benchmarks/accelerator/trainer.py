@@ -66,7 +66,8 @@ class Trainer:
         shapes = abstract(jax.eval_shape(lambda: init_state(run)), whole)
         self.state_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
         start, options = time.perf_counter(), compiler_options(execution, self.mesh)
-        step = make_step(run, self.mesh, execution.attention_of(run, self.mesh))
+        layers = execution.layers_of(run, self.mesh)
+        step = make_step(run, self.mesh, execution.attention_of(run, self.mesh), layers=layers)
         programs = Programs(step, shapes, {bucket: BUCKETS}, run, self.mesh, options)
         self.program = programs.get(bucket)
         self.compile_seconds = time.perf_counter() - start

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from bss.cli.output import Output, Table, add_output_arguments, emit, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
 from bss.machines.absent import Machine, known, machine
+from bss.models.family import Keep
 
 if TYPE_CHECKING:
     from bss.sweeps.programs import Job
@@ -30,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="find the fastest bucket that fits, with and without remat",
     )
     add("--attention", metavar="KERNEL", help="cudnn, splash, reference, or one of your own")
+    add("--unroll", type=int, metavar="N", help="layers in one turn of their loop; 0 for all")
+    add("--keep", choices=get_args(Keep), help="what of a layer is not computed again")
     add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
     one = "with --fsdp, whole gradients on every device, which meet once a step"
     add("--whole-gradient", action="store_true", default=None, help=one)
@@ -57,7 +60,8 @@ def run(options: argparse.Namespace) -> Output:
 
     named_by = options.config or str(options.run_file)
     jobs = list(jobs(read_config(options.config)) if options.config else _of_file(options.run_file))
-    own = {name: getattr(options, name) for name in ("attention", "fsdp", "whole_gradient")}
+    names = "attention", "unroll", "keep", "fsdp", "whole_gradient"
+    own = {name: getattr(options, name) for name in names}
     changes = {name: value for name, value in own.items() if value is not None}
     jobs = [job.under(**changes) for job in jobs]
     examined: list[tuple[Job, Examined]] = []

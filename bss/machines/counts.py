@@ -55,7 +55,9 @@ class Counted:
     Attributes:
         flops: of matrix products.
         bytes: read from and written to main memory.
-        source: of both.
+        product_bytes: of them those of matrix products, with what is fused to them.
+        attention_bytes: those of attention where a kernel computes it.
+        source: of FLOPs and bytes.
         collectives: by kind, those inside loops apart.
         kernels: how often each custom call or generated kernel is executed, by name.
         uncounted: custom calls among them whose FLOPs are not known here, so not in `flops`.
@@ -64,6 +66,8 @@ class Counted:
 
     flops: float
     bytes: float
+    product_bytes: float
+    attention_bytes: float
     source: str
     collectives: tuple[Collective, ...]
     kernels: dict[str, int]
@@ -73,7 +77,7 @@ class Counted:
 
 def count(program: Program) -> Counted:
     """Counts a compiled module by its own instructions."""
-    flops = moved = 0.0
+    flops, moved = 0.0, {"products": 0.0, "attention": 0.0, "rest": 0.0}
     kernels: Counter[str] = Counter()
     collectives: dict[tuple[str, bool], tuple[int, int]] = {}
     uncounted, channels = set(), set()
@@ -82,7 +86,8 @@ def count(program: Program) -> Counted:
         if done is None:
             uncounted.add(_kernel(one.instruction))
         flops += one.times * (done or 0)
-        moved += 0 if one.fused else one.times * _bytes(one, program)
+        if not one.fused:
+            moved[_kind(one.instruction, program)] += one.times * _bytes(one, program)
         if kernel := _kernel(one.instruction):
             kernels[kernel] += one.times
         kind, channel = _collective(one.instruction), _channel(one.instruction, program)
@@ -94,13 +99,27 @@ def count(program: Program) -> Counted:
     names = " ".join(kernels).lower()
     return Counted(
         flops,
-        moved,
+        sum(moved.values()),
+        moved["products"],
+        moved["attention"],
         "text of the compiled program",
         tuple(Collective(kind, *sums, inside) for (kind, inside), sums in collectives.items()),
         dict(kernels.most_common()),
         tuple(sorted(uncounted)),
         "cudnn" if "fmha" in names else "splash" if "splash" in names else "reference",
     )
+
+
+def _kind(one: Instruction, program: Program) -> str:
+    """ "products" of what makes one, fused or not; "attention" of its kernels; else "rest"."""
+    if any(re.match(name, _kernel(one) or "") for name, *_ in _ATTENTION):
+        return "attention"
+    if one.opcode == "fusion":
+        kinds = {_kind(inside, program) for inside in program.fused(one).values()}
+        return next((kind for kind in ("products", "attention") if kind in kinds), "rest")
+    called = one.attribute("custom_call_target") if one.opcode == "custom-call" else ""
+    is_product = one.opcode in ("dot", "convolution") or "gemm" in called or "matmul" in called
+    return "products" if is_product else "rest"
 
 
 def _collective(one: Instruction) -> str | None:

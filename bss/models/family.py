@@ -7,7 +7,7 @@ per multiply-add; norms, softmax and look-ups are not counted.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bss.errors import InputError
 from bss.registry import Chosen, Registry
@@ -30,6 +30,31 @@ STACK = "stack"
 def as_it_is(params: Any) -> Any:
     """The `Gather` where every device holds all parameters."""
     return params
+
+
+Keep = Literal["nothing", "attention", "products", "all"]
+"""What layers keep for the backward pass, each more than the one before."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """How a stack of layers is computed: the same up to rounding.
+
+    Attributes:
+      unroll: layers in one turn of the loop over them; 0 for all.
+      keep: of layers that are to be computed again in the backward pass, what is kept besides their
+        inputs: "nothing", what "attention" or all "products" gave, or "all", so that nothing is
+        computed again.
+      room: bytes that a program may keep on a device, about; where that would be more, it keeps
+        the most before it that is not. None for any.
+    """
+
+    unroll: int = 1
+    keep: Keep = "nothing"
+    room: int | None = None
+
+
+ONE_BY_ONE = Layers()
 
 
 @dataclass(frozen=True)
@@ -114,13 +139,16 @@ class ModelFamily(Chosen):
             )
         return "reference"
 
-    def loss_by(self, attention: str, gather: Gather = as_it_is) -> LossSums:
+    def loss_by(
+        self, attention: str, gather: Gather = as_it_is, layers: Layers = ONE_BY_ONE
+    ) -> LossSums:
         """Its `loss`, computed by an attention kernel: the same up to rounding.
 
         Args:
           attention: the kernel's name.
           gather: to be called on parameters where they are used, before anything else is done with
             them: a layer's in the layer, so that no more are whole at a time. Here on all at once.
+          layers: how they are computed; given where that is not as if it were not.
         """
         return lambda params, sequences_BxT1: self.loss(gather(params), sequences_BxT1)
 

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from bss.errors import InputError, check_least
-from bss.machines.slots import cores
+from bss.machines.slots import cores, memory_fraction
 from bss.machines.targets import target_of
+from bss.models.family import ONE_BY_ONE, Keep, Layers
 from bss.provenance import commit
 from bss.schedules.plan import Plan
 from bss.training.config import RunConfig
 from bss.training.devices.mesh import on_gpus
 from bss.training.running.bucketing import Ladder
+from bss.values import to_dict
 
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]+:/")  # one slash is left where it was made a path
 
@@ -54,6 +56,12 @@ class SharedExecution:
         attention: the kernel that computes it: "cudnn", "splash", "reference", one of a user's own
             as `package.module:ATTRIBUTE`, or "auto" for the first of these that the device, the
             model and its sequences allow.
+        unroll: layers of a stacked model in one turn of the loop over them; 0 for all of them on
+            GPUs whose memory is known, where a loop copies what it keeps, and 1 elsewhere and with
+            `fsdp`.
+        keep: what a model with `remat` keeps of its layers for the backward pass, rather than
+            compute it again: "nothing" but their inputs, what "attention" or all "products" gave,
+            "all", or "auto": on those GPUs the most that there is room for, else nothing.
         trackers: who is told of every run's curve besides its directory: "tensorboard", "wandb",
             or one of a user's own as `package.module:ATTRIBUTE`.
     """
@@ -70,6 +78,8 @@ class SharedExecution:
     evaluation_bucket: int = 32
     repeatable: bool = False
     attention: str = "auto"
+    unroll: int = 0
+    keep: Keep | Literal["auto"] = "auto"
     trackers: tuple[str, ...] = ()
 
 
@@ -90,8 +100,11 @@ class Execution(SharedExecution):
     registration: str = ""
 
     def __post_init__(self) -> None:
-        least = {"devices": 0, "fsdp": 1, "checkpoint_seconds": 0, "step_limit": 0, "steps": 0}
-        check_least("execution", self, **least, evaluation_bucket=1)
+        zero = ("devices", "checkpoint_seconds", "step_limit", "steps", "unroll")
+        least = dict.fromkeys(zero, 0) | {"fsdp": 1, "evaluation_bucket": 1}
+        check_least("execution", self, **least)
+        if self.keep not in (choices := ("auto", *get_args(Keep))):
+            raise InputError(f"execution.keep is {self.keep!r}; expected one of {choices}")
         if _ELSEWHERE.match(self.runs):
             raise InputError(
                 f"runs is {self.runs}, which is no directory; mount a volume (NFS, Lustre, "
@@ -113,6 +126,27 @@ class Execution(SharedExecution):
         """The attention kernel of a run's programs; InputError where that asked for cannot be."""
         seq_lens = {run.data.seq_len, run.evaluation.seq_len or run.data.seq_len}
         return run.model.choose_attention(self.attention, mesh.devices.flat[0], seq_lens)
+
+    def layers_of(self, run: RunConfig, mesh: Mesh) -> Layers:
+        """How the layers of a run's model are computed.
+
+        What is kept may take half of what is left of a GPU beside the state and two gradients.
+        Where weights are split they are whole in one layer at a time, so there is a loop.
+        """
+        if not hasattr(run.model, "scan_layers"):
+            return ONE_BY_ONE
+        device = mesh.devices.flat[0]
+        target = target_of(device.device_kind) if on_gpus(mesh) and self.fsdp == 1 else None
+        unroll = self.unroll or (0 if target else 1)
+        if target is None or self.keep != "auto":
+            return Layers(unroll, "nothing" if self.keep == "auto" else self.keep)
+        held = _BYTES_HELD + 4 * len(run.averages)
+        left = target.pool(memory_fraction()) - held * run.model.counts().total
+        return Layers(unroll, "all", round(left / 2))
+
+
+_BYTES_HELD = 20
+"""For each parameter: itself, two moments, the gradients so far, and those of a bucket."""
 
 
 def compiler_options(execution: Execution, mesh: Mesh) -> dict[str, Any]:
@@ -146,14 +180,19 @@ def peak_flops() -> float | None:
 
 
 def describe(
-    mesh: Mesh, execution: Execution, attention: str = "reference", fleet: int = 1
+    mesh: Mesh,
+    execution: Execution,
+    attention: str = "reference",
+    fleet: int = 1,
+    layers: Layers = ONE_BY_ONE,
 ) -> dict[str, Any]:
-    """What execution.json records; `attention` was chosen, `fleet` runs are trained side by side.
+    """What execution.json records; `attention` and `layers` were chosen, `fleet` runs share steps.
 
     Two executions repeat bit-identically if their records are equal but for NOT_COMPUTED.
     """
     device = jax.local_devices()[0]
     registered = {"registration": execution.registration} if execution.registration else {}
+    stacked = {} if layers == ONE_BY_ONE else {"layers": to_dict(layers)}
     return {
         "device": device.device_kind,
         "platform": device.platform,
@@ -171,6 +210,7 @@ def describe(
         "commit": commit(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         **registered,
+        **stacked,
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from bss.models.family import LossSums, ModelFamily, Params
+from bss.models.family import ONE_BY_ONE, Gather, Layers, LossSums, ModelFamily, Params, as_it_is
 from bss.training import average
 from bss.training.config import RunConfig
 from bss.training.devices.fsdp import shardings, sum_over_shards
@@ -129,12 +129,17 @@ def make_step(
     attention: str = "reference",
     *,
     whole_gradient: bool = False,
+    layers: Layers = ONE_BY_ONE,
 ) -> Step:
     """The step of a run: (state, sequences [N, b, T+1], count <= N, settings) -> state, metrics.
 
     Only the first `count` buckets of `sequences` are used. The devices of a mesh share each bucket.
-    `attention` names the kernel that computes it; `whole_gradient` as in `Execution`.
+    `attention` names the kernel that computes it; `whole_gradient` and `layers` as in `Execution`.
     """
+    how = {} if layers == ONE_BY_ONE else {"layers": layers}
+
+    def loss_by(gather: Gather = as_it_is) -> LossSums:
+        return run.model.loss_by(attention, gather, **how)
 
     def sum_buckets(
         loss: LossSums,
@@ -159,10 +164,10 @@ def make_step(
         return jax.lax.fori_loop(0, count, add, zero)
 
     if mesh is not None and splits_weights(mesh):
-        how = run.model, attention, mesh
-        sum_all = sum_over_shards(sum_buckets, *how, whole_gradient=whole_gradient)
+        of_shards = run.model, loss_by, mesh
+        sum_all = sum_over_shards(sum_buckets, *of_shards, whole_gradient=whole_gradient)
     else:
-        own = partial(sum_buckets, run.model.loss_by(attention))
+        own = partial(sum_buckets, loss_by())
         sum_all = sum_over_devices(own, mesh, WHOLE, mesh and sequence_split(mesh), WHOLE)
 
     def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):

@@ -63,6 +63,7 @@ def test_loops_over_layers_count_and_those_over_buckets_do_not():
     assert counted.flops == 6 * 2 * 4 * 16 * 8
     # A layer of the stack is read into the chip, and a product written, six times.
     assert counted.bytes == 6 * (8 * 16 * 2 + 4 + 4 * 16 * 4)
+    assert (counted.product_bytes, counted.attention_bytes) == (6 * 4 * 16 * 4, 0)
     assert counted.collectives == (
         Collective("all-reduce", 6 * 4 * 16 * 4, 6, True),
         Collective("all-reduce", 404, 1, False),
@@ -87,6 +88,7 @@ def test_batched_products_library_calls_and_kernels_that_are_not_known():
     assert counted.flops == 2 * 8 * 6 * 128 * 96 * 64 + 2 * 8 * 768 * 64
     assert counted.kernels == {"__cublas$gemm": 1, "fancy_kernel": 1}
     assert counted.uncounted == ("fancy_kernel",)
+    assert counted.bytes - counted.product_bytes == 4 * (8 * 6 * 128 * 64 + 8)
 
 
 # As XLA prints attention's kernels, of 4 sequences of 256 tokens and 2 heads of 64 dimensions; the
@@ -118,6 +120,41 @@ def test_kernels_of_attention_count_by_formula():
     assert counted.flops == ((2 + 5) + (2 + 4) + 3 / 4) * product
     assert counted.kernels["splash_mha_dkv_no_residuals"] == 1
     assert counted.uncounted == ("own",)
+    assert counted.bytes - counted.attention_bytes == 2 * 4 * 2 * 256 * 64 + 4 * 8
+    assert counted.product_bytes == 0
+
+
+# As XLA prints for a GPU a product with what is fused to it, in a computation of the fusion's own.
+FUSED = """
+%tile (a: bf16[8,16], b: bf16[16,4]) -> f32[8,4] {
+  %a = bf16[8,16]{1,0} parameter(0)
+  %b = bf16[16,4]{1,0} parameter(1)
+  ROOT %dot = f32[8,4]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+%gemm (a: bf16[8,16], b: bf16[16,4]) -> bf16[8,4] {
+  %a.1 = bf16[8,16]{1,0} parameter(0)
+  %b.1 = bf16[16,4]{1,0} parameter(1)
+  %nested = f32[8,4]{1,0} fusion(%a.1, %b.1), kind=kCustom, calls=%tile
+  ROOT %narrow = bf16[8,4]{1,0} convert(%nested)
+}
+%narrowed (x: f32[8,16]) -> bf16[8,16] {
+  %x.1 = f32[8,16]{1,0} parameter(0)
+  %square = f32[8,16]{1,0} multiply(%x.1, %x.1)
+  ROOT %convert = bf16[8,16]{1,0} convert(%square)
+}
+ENTRY %main (x: f32[8,16], w: bf16[16,4]) -> bf16[8,4] {
+  %x = f32[8,16]{1,0} parameter(0)
+  %w = bf16[16,4]{1,0} parameter(1)
+  %half = bf16[8,16]{1,0} fusion(%x), kind=kLoop, calls=%narrowed
+  ROOT %y = bf16[8,4]{1,0} fusion(%half, %w), kind=kCustom, calls=%gemm
+}
+"""
+
+
+def test_what_is_fused_to_a_product_moves_with_it():
+    counted = count(Program(FUSED))
+    assert counted.product_bytes == 2 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert counted.bytes - counted.product_bytes == (4 + 2) * 8 * 16
 
 
 def test_without_loops_it_agrees_with_the_compiler_and_loops_multiply():

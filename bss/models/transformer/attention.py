@@ -111,10 +111,13 @@ class Kernel:
             is mixed, [B, T, H, D]; H/K queries share a key head. It must have gradients.
         refuses: why it cannot be used, from the device, the dtype of activations, the dimensions of
             a head and the length of the sequences; "" where it can.
+        fused: whether what lies between the products of a block is written for a compiler that
+            makes one pass over memory of many operations, as GPUs' does (`one_pass`).
     """
 
     attend: Attend
     refuses: Callable[[Any, str, int, int], str] = lambda device, dtype, head_dim, seq_len: ""
+    fused: bool = False
 
 
 def _cudnn_refuses(device: Any, dtype: str, head_dim: int, seq_len: int) -> str:
@@ -142,7 +145,7 @@ SPLASH_BLOCK = 128
 KERNELS = Registry(
     "execution.attention",
     {
-        "cudnn": Kernel(cudnn, _cudnn_refuses),
+        "cudnn": Kernel(cudnn, _cudnn_refuses, fused=True),
         "splash": Kernel(splash, _splash_refuses),
         "reference": Kernel(reference),
     },

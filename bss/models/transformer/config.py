@@ -4,7 +4,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bss.models.family import Gather, Logits, LossSums, Params, TargetLosses, as_it_is
+from bss.models.family import (
+    ONE_BY_ONE,
+    Gather,
+    Layers,
+    Logits,
+    LossSums,
+    Params,
+    TargetLosses,
+    as_it_is,
+)
 from bss.models.transformer.shape import Shape
 from bss.models.transformer.sizes import size
 
@@ -32,9 +41,11 @@ class TransformerConfig(Shape):
         """See `network.loss_sum`; there are no auxiliary terms."""
         return self.loss_by("reference")(params, sequences_BxT1)
 
-    def loss_by(self, attention: str, gather: Gather = as_it_is) -> LossSums:
+    def loss_by(
+        self, attention: str, gather: Gather = as_it_is, layers: Layers = ONE_BY_ONE
+    ) -> LossSums:
         """See `network.loss_sum`."""
-        how = attention, gather
+        how = attention, gather, layers
         return lambda params, tokens: (_network().loss_sum(self, params, tokens, *how), {})
 
     def target_losses_by(self, attention: str, gather: Gather = as_it_is) -> TargetLosses:

@@ -7,35 +7,42 @@ the width that its products need: a step of 85M took 1.05 times as long.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bss.models.family import LOGITS_AT_ONCE
 from bss.models.transformer.layers import matmul
 
 _LANES = 128
 """Products are fast where the vocabulary is a multiple of it."""
+_LEAST, _ZEROS = np.float32(np.finfo(np.float32).min), (np.float32(0), np.float32(0))
 
 
-def cross_entropy(x_BxTxM, head_MxV, targets_BxT) -> jax.Array:
+def cross_entropy(x_BxTxM, head_MxV, targets_BxT, fused: bool = False) -> jax.Array:
     """Cross-entropy of the targets in nats, summed, a float32 scalar.
 
     Args:
       x_BxTxM: activations.
       head_MxV: the float32 matrix that makes logits of them.
       targets_BxT: integer tokens.
+      fused: of a chunk, read the logits once for its loss, rather than for each sum; see
+        `attention.Kernel`.
     """
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
         logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
         normaliser_BxT = jax.nn.logsumexp(logits_BxTxV, axis=-1)
         return jnp.sum(normaliser_BxT - _picked(logits_BxTxV, targets_BxT))
-    return _in_chunks(x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
+    return _in_chunks(fused, x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
 
 
-def cross_entropies(x_BxTxM, head_MxV, targets_BxT) -> tuple[jax.Array, jax.Array]:
+def cross_entropies(
+    x_BxTxM, head_MxV, targets_BxT, fused: bool = False
+) -> tuple[jax.Array, jax.Array]:
     """As `cross_entropy`, bit by bit, and [B, T] of what it sums; without a gradient."""
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
@@ -43,7 +50,7 @@ def cross_entropies(x_BxTxM, head_MxV, targets_BxT) -> tuple[jax.Array, jax.Arra
         # Apart, so that the sum is compiled as where it is alone, and has its bits.
         return jnp.sum(_each(*parts)), _each(*jax.lax.optimization_barrier(parts))
     flat = x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1)
-    total, losses_Nx1 = _chunk_by_chunk(*flat)
+    total, losses_Nx1 = _chunk_by_chunk(fused, *flat)
     return total, losses_Nx1.reshape(targets_BxT.shape)
 
 
@@ -63,29 +70,29 @@ def _picked(logits_BxTxV, targets_BxT):
     return jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
 
 
-@jax.custom_vjp
-def _in_chunks(x_NxM, head_MxV, targets_N) -> jax.Array:
-    return _chunk_by_chunk(x_NxM, head_MxV, targets_N)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _in_chunks(fused: bool, x_NxM, head_MxV, targets_N) -> jax.Array:
+    return _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N)[0]
 
 
-def _chunk_by_chunk(x_NxM, head_MxV, targets_N):
+def _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N):
     """The loss, and that of each target, [N, 1]."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(total, x_nxM, targets_n):
-        losses_n = _losses(x_nxM, head_MxW, vocab, targets_n)[0]
+        losses_n = _losses(fused, x_nxM, head_MxW, vocab, targets_n)[0]
         return total + losses_n.sum(), losses_n[:, None]
 
     return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, vocab)
 
 
-def _with_gradients(x_NxM, head_MxV, targets_N):
+def _with_gradients(fused, x_NxM, head_MxV, targets_N):
     """The loss, and its gradients as what the backward pass takes."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(sums, x_nxM, targets_n):
         total, head_gradient_MxW = sums
-        losses_n, logits_nxW, normaliser_n = _losses(x_nxM, head_MxW, vocab, targets_n)
+        losses_n, logits_nxW, normaliser_n = _losses(fused, x_nxM, head_MxW, vocab, targets_n)
         one_hot_nxW = jax.nn.one_hot(targets_n, head_MxW.shape[1])
         gradient_nxW = jnp.exp(logits_nxW - normaliser_n[:, None]) - one_hot_nxW
         gradient_nxW = gradient_nxW.astype(x_nxM.dtype)
@@ -97,7 +104,7 @@ def _with_gradients(x_NxM, head_MxV, targets_N):
     return total, (x_gradient_NxM, head_gradient_MxW[:, :vocab])
 
 
-def _scaled(gradients, scale):
+def _scaled(_, gradients, scale):
     return *(gradient * scale.astype(gradient.dtype) for gradient in gradients), None
 
 
@@ -108,13 +115,34 @@ def _filled_up(head_MxV):
     return jnp.pad(head_MxV, ((0, 0), (0, -head_MxV.shape[1] % _LANES)))
 
 
-def _losses(x_nxM, head_MxW, vocab: int, targets_n):
+def _losses(fused: bool, x_nxM, head_MxW, vocab: int, targets_n):
     """Of each target its loss, its logits and the logarithm of what they are normalised by."""
     logits_nxW = matmul(x_nxM, head_MxW, jnp.float32)
     if (filled_up := head_MxW.shape[1]) > vocab:
         logits_nxW = jnp.where((jnp.arange(filled_up) < vocab)[None], logits_nxW, -jnp.inf)
-    normaliser_n = jax.nn.logsumexp(logits_nxW, axis=-1)
-    return normaliser_n - _picked(logits_nxW, targets_n), logits_nxW, normaliser_n
+    if fused:
+        normaliser_n, picked_n = _in_one_pass(logits_nxW, targets_n)
+    else:
+        normaliser_n = jax.nn.logsumexp(logits_nxW, axis=-1)
+        picked_n = _picked(logits_nxW, targets_n)
+    return normaliser_n - picked_n, logits_nxW, normaliser_n
+
+
+def _in_one_pass(logits_nxW, targets_n):
+    """The normaliser and the target's logit: sums below a largest so far, that are joined."""
+
+    def joined(one, other):
+        largest = jnp.maximum(one[0], other[0])
+        sums = (sum_ * jnp.exp(top - largest) for top, sum_, _ in (one, other))
+        return largest, sum(sums), one[2] + other[2]
+
+    is_target_nxW = jnp.arange(logits_nxW.shape[1])[None] == targets_n[:, None]
+    picked_nxW = jnp.where(is_target_nxW, logits_nxW, 0)
+    # Of two that are minus infinity no difference can be taken.
+    terms = jnp.maximum(logits_nxW, _LEAST), jnp.ones_like(logits_nxW), picked_nxW
+    none = _LEAST, *_ZEROS
+    largest_n, sum_n, picked_n = jax.lax.reduce(terms, none, joined, (1,))
+    return jnp.log(sum_n) + largest_n, picked_n
 
 
 def _each_chunk(add: Callable[..., Any], sums: Any, x_NxM, targets_N, vocab: int) -> Any:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from bss.models.transformer import one_pass
 from bss.models.transformer.shape import Shape
 
 _MANY_ROWS = 256
@@ -64,8 +65,10 @@ class Norm(nnx.Module):
         self.kind = kind
         self.scale = nnx.Param(jnp.ones(size))
 
-    def __call__(self, x):
-        """Same shape and dtype."""
+    def __call__(self, x, fused: bool = False):
+        """Same shape and dtype; `fused` as in `attention.Kernel`."""
+        if fused:
+            return one_pass.norm(self.kind, x, self.scale[...])
         wide = x.astype(jnp.float32)
         if self.kind == "layer":
             wide = wide - wide.mean(-1, keepdims=True)
@@ -85,13 +88,13 @@ class MLP(nnx.Module):
             self.gate = Linear(width, hidden, width**-0.5, rngs)
         self.down = Linear(hidden, width, (2 * config.num_layers * hidden) ** -0.5, rngs)
 
-    def __call__(self, x):
-        """What the MLP adds to the residual stream."""
+    def __call__(self, x, fused: bool = False):
+        """What the MLP adds to the residual stream; `fused` as in `attention.Kernel`."""
         hidden = self.up(x)
         if self.activation == "swiglu":
             hidden = jax.nn.silu(self.gate(x)) * hidden
         elif self.activation == "gelu":
-            hidden = jax.nn.gelu(hidden, approximate=False)
+            hidden = one_pass.gelu(hidden) if fused else jax.nn.gelu(hidden, approximate=False)
         else:
             hidden = jnp.square(jax.nn.relu(hidden))
         return self.down(hidden)

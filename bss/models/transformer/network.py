@@ -15,25 +15,25 @@ under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axi
 """
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
-from bss.models.family import STACK, Gather, Params, as_it_is
-from bss.models.transformer.attention import KERNELS, Attend
+from bss.models.family import ONE_BY_ONE, STACK, Gather, Keep, Layers, Params, as_it_is
+from bss.models.transformer.attention import KERNELS, Kernel
 from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
 from bss.models.transformer.layers import MLP, Linear, Norm, matmul
+from bss.models.transformer.one_pass import turned, waves
 from bss.models.transformer.shape import Shape
 
 
 def rope(x_BxTxHxD, theta: float):
     """Rotate each pair (i, i + D/2) of a head by position · theta^(-2i/D) (2104.09864, eq. 34)."""
     _, T, _, D = x_BxTxHxD.shape
-    angles = np.arange(T)[:, None] * theta ** (-np.arange(0, D, 2) / D)
-    cos, sin = (f(angles)[None, :, None, :].astype(np.float32) for f in (np.cos, np.sin))
+    cos, sin = waves(T, D, theta)
     low, high = jnp.split(x_BxTxHxD.astype(jnp.float32), 2, axis=-1)
     turned = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
     return turned.astype(x_BxTxHxD.dtype)
@@ -54,18 +54,23 @@ class Attention(nnx.Module):
             self.query_norm = Norm(config.norm, config.head_dim)
             self.key_norm = Norm(config.norm, config.head_dim)
 
-    def __call__(self, x_BxTxM, attend: Attend):
+    def __call__(self, x_BxTxM, kernel: Kernel):
         """What the attention adds to the residual stream."""
         B, T, _ = x_BxTxM.shape
         K, D = self.config.kv_heads, self.config.head_dim
-        q_BxTxHxD = self.query(x_BxTxM).reshape(B, T, -1, D)
-        k_BxTxKxD = self.key(x_BxTxM).reshape(B, T, K, D)
+        q_BxTxHxD: Any = self.query(x_BxTxM).reshape(B, T, -1, D)
+        k_BxTxKxD: Any = self.key(x_BxTxM).reshape(B, T, K, D)
         v_BxTxKxD = self.value(x_BxTxM).reshape(B, T, K, D)
-        if self.config.qk_norm:
-            q_BxTxHxD, k_BxTxKxD = self.query_norm(q_BxTxHxD), self.key_norm(k_BxTxKxD)
         theta = self.config.rope_theta
-        q_BxTxHxD, k_BxTxKxD = rope(q_BxTxHxD, theta) * D**-0.5, rope(k_BxTxKxD, theta)
-        return self.output(attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD).reshape(B, T, -1))
+        if self.config.qk_norm and kernel.fused:
+            how = self.config.norm, theta
+            q_BxTxHxD = turned(*how, D**-0.5, q_BxTxHxD, self.query_norm.scale[...])
+            k_BxTxKxD = turned(*how, 1.0, k_BxTxKxD, self.key_norm.scale[...])
+        else:
+            if self.config.qk_norm:
+                q_BxTxHxD, k_BxTxKxD = self.query_norm(q_BxTxHxD), self.key_norm(k_BxTxKxD)
+            q_BxTxHxD, k_BxTxKxD = rope(q_BxTxHxD, theta) * D**-0.5, rope(k_BxTxKxD, theta)
+        return self.output(kernel.attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD).reshape(B, T, -1))
 
 
 class Block(nnx.Module):
@@ -77,10 +82,10 @@ class Block(nnx.Module):
         self.mlp_norm = Norm(config.norm, config.d_model)
         self.mlp = MLP(config, rngs)
 
-    def __call__(self, x_BxTxM, attend: Attend):
+    def __call__(self, x_BxTxM, kernel: Kernel):
         """The residual stream after this block."""
-        x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM), attend)
-        return x_BxTxM + self.mlp(self.mlp_norm(x_BxTxM))
+        x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM, kernel.fused), kernel)
+        return x_BxTxM + self.mlp(self.mlp_norm(x_BxTxM, kernel.fused), kernel.fused)
 
 
 class Transformer(nnx.Module):
@@ -101,29 +106,73 @@ class Transformer(nnx.Module):
                 setattr(self, f"layer_{layer}", Block(config, rngs))
         self.final_norm = Norm(config.norm, width)
 
-    def __call__(self, tokens_BxT, attend: Attend, gather: Gather):
+    def __call__(self, tokens_BxT, kernel: Kernel, gather: Gather, layers: Layers):
         """The normalised end of the residual stream (B, T, d_model), and the head of its logits."""
         dtype = jnp.dtype(self.config.dtype)
         embedding_VxM = gather(self.embedding.get_value())
         # Cast behind the look-up, whose gradient is a sum too long for bfloat16.
-        x_BxTxM = self._blocks(embedding_VxM[tokens_BxT].astype(dtype), attend, gather)
+        x_BxTxM = embedding_VxM[tokens_BxT].astype(dtype)
+        x_BxTxM = self._blocks(x_BxTxM, kernel, gather, layers)
         head_MxV = embedding_VxM.T if self.config.tied else gather(self.head.kernel.get_value())
-        return self.final_norm(x_BxTxM), head_MxV
+        return self.final_norm(x_BxTxM, kernel.fused), head_MxV
 
-    def _blocks(self, x_BxTxM, attend: Attend, gather: Gather):
+    def _blocks(self, x_BxTxM, kernel: Kernel, gather: Gather, layers: Layers):
         def step(x_BxTxM, block_state):
             # Within what is computed again, so that the backward pass gathers again.
-            return nnx.merge(graphdef, gather(block_state))(x_BxTxM, attend), None
+            return nnx.merge(graphdef, gather(block_state))(x_BxTxM, kernel), None
 
         if self.config.scan_layers:
             graphdef, stacked = nnx.split(self.layers)
-            step = jax.checkpoint(step, prevent_cse=False) if self.config.remat else step
-            return jax.lax.scan(step, x_BxTxM, stacked)[0]
-        step = jax.checkpoint(step) if self.config.remat else step
+            unroll = min(layers.unroll, self.config.num_layers) or self.config.num_layers
+            # Of a loop the compiler does not see that what is in it is computed twice.
+            step = self._remat(step, x_BxTxM, layers, unroll == self.config.num_layers > 1)
+            return jax.lax.scan(step, x_BxTxM, stacked, unroll=unroll)[0]
+        step = self._remat(step, x_BxTxM, layers, True)
         for layer in range(self.config.num_layers):
             graphdef, state = nnx.split(getattr(self, f"layer_{layer}"))
             x_BxTxM, _ = step(x_BxTxM, state)
         return x_BxTxM
+
+    def _remat(self, step: Callable[..., Any], x_BxTxM, layers: Layers, prevent_cse: bool):
+        """A block that keeps for the backward pass what it may."""
+        keep = most_kept(self.config, x_BxTxM.size // self.config.d_model, layers)
+        if not self.config.remat or keep == "all":
+            return step
+        return jax.checkpoint(step, prevent_cse=prevent_cse, policy=_POLICIES[keep])
+
+
+def most_kept(config: Shape, tokens: int, layers: Layers) -> Keep:
+    """What is kept of the blocks of so many tokens: no more than is asked for and has room."""
+    choices = get_args(Keep)[: get_args(Keep).index(layers.keep) + 1]
+    if layers.room is not None:
+        choices = [keep for keep in choices if kept_bytes(config, tokens, keep) <= layers.room]
+    return choices[-1] if choices else "nothing"
+
+
+def kept_bytes(config: Shape, tokens: int, keep: Keep) -> int:
+    """Bytes of what all blocks keep of so many tokens, besides their inputs, by `Layers.keep`."""
+    width, kv_width = config.d_model, config.kv_heads * config.head_dim
+    hidden = (2 if config.activation == "swiglu" else 1) * config.d_ff
+    products = 2 * width + 2 * kv_width + width + hidden
+    # Besides: both norms' results, the stream between, queries and keys turned, the nonlinearity's.
+    rest = 4 * width + kv_width + config.d_ff
+    each = {"nothing": 0, "attention": width, "products": products, "all": products + rest}
+    return each[keep] * tokens * config.num_layers * jnp.dtype(config.dtype).itemsize
+
+
+def _keeps_attention(primitive, *_, **__) -> bool:
+    return "dot_product_attention_fwd" in primitive.name
+
+
+def _keeps_products(primitive, *_, **__) -> bool:
+    return primitive.name == "dot_general" or _keeps_attention(primitive)
+
+
+_POLICIES: dict[Keep, Callable[..., bool] | None] = {
+    "nothing": None,
+    "attention": _keeps_attention,
+    "products": _keeps_products,
+}
 
 
 @functools.cache
@@ -153,21 +202,21 @@ def loss_sum(
     are an attention kernel's name, one of `attention.KERNELS`, "reference" if not given, and what
     makes parameters whole, those of a layer within the layer.
     """
-    x_BxTxM, head_MxV = _ends(config, params, sequences_BxT1, *how)
-    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:])
+    x_BxTxM, head_MxV, fused = _ends(config, params, sequences_BxT1, *how)
+    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused)
 
 
 def target_losses(
     config: Shape, params: Params, sequences_BxT1, *how: Any
 ) -> tuple[jax.Array, jax.Array]:
     """As `loss_sum`, and [B, T] of what it sums; `how` as there."""
-    x_BxTxM, head_MxV = _ends(config, params, sequences_BxT1, *how)
-    return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:])
+    x_BxTxM, head_MxV, fused = _ends(config, params, sequences_BxT1, *how)
+    return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused)
 
 
 def logits(config: Shape, params: Params, sequences_BxT1, *how: Any) -> jax.Array:
     """Of the targets of `loss_sum`, float32 [B, T, vocab_size]; `how` as there."""
-    x_BxTxM, head_MxV = _ends(config, params, sequences_BxT1, *how)
+    x_BxTxM, head_MxV, _ = _ends(config, params, sequences_BxT1, *how)
     return matmul(x_BxTxM, head_MxV, jnp.float32)
 
 
@@ -177,9 +226,10 @@ def _ends(
     sequences_BxT1,
     attention: str = "reference",
     gather: Gather = as_it_is,
+    layers: Layers = ONE_BY_ONE,
 ):
-    transformer = nnx.merge(_graphdef(config), params)
-    return transformer(sequences_BxT1[:, :-1], KERNELS[attention].attend, gather)
+    transformer, kernel = nnx.merge(_graphdef(config), params), KERNELS[attention]
+    return *transformer(sequences_BxT1[:, :-1], kernel, gather, layers), kernel.fused
 
 
 _NAMES = {

@@ -36,7 +36,8 @@ class Shape(ModelFamily):
       rope_theta: base of RoPE's wavelengths, in positions.
       dtype: of activations; parameters, norms, softmax and logits are float32 always.
       scan_layers: `lax.scan` over stacked layers: compiles faster, runs slower on CPU.
-      remat: recompute each block's activations in the backward pass.
+      remat: recompute each block's activations in the backward pass, but for what `Layers.keep` of
+        the execution keeps.
 
     Raises:
       InputError: a size that is not a positive integer, heads that do not divide, an odd head

@@ -96,7 +96,8 @@ def examine(
     state = state_shapes(run, mesh)
     options = compiler_options(execution, mesh)
     attention = execution.attention_of(run, mesh)
-    step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
+    layers = execution.layers_of(run, mesh)
+    step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient, layers=layers)
     programs = Programs(step, state, capacity, run, mesh, options)
     flops = run.model.training_flops_per_token(run.data.seq_len)
     for bucket in capacity:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bss.errors import InputError
-from bss.models.family import Gather, ModelFamily, Params, as_it_is
+from bss.models.family import Gather, LossSums, ModelFamily, Params, as_it_is
 from bss.training.devices.mesh import DATA, FSDP, WHOLE, replicated, sequence_split, splits_weights
 
 
@@ -94,7 +94,7 @@ def on_devices(model: ModelFamily, mesh: Mesh) -> tuple[Gather, Gather]:
 def sum_over_shards(
     sum_buckets: Callable[..., Any],
     model: ModelFamily,
-    attention: str,
+    loss_by: Callable[[Gather], LossSums],
     mesh: Mesh,
     *,
     whole_gradient: bool,
@@ -105,12 +105,12 @@ def sum_over_shards(
         sum_buckets: of a loss, what it is differentiated by, sequences, a count, and what squares
             the norm of a gradient: to sums, of which one is called `gradients`.
         model: whose parameters are split.
-        attention: the kernel's name.
+        loss_by: its loss, by what makes parameters whole.
         mesh: the devices.
         whole_gradient: whether each device adds up a whole gradient, and they meet once a step;
             else they meet layer by layer in every bucket.
     """
-    loss = model.loss_by(attention, gather)
+    loss = loss_by(gather)
 
     def share(params: Params, sequences_NxbxT1: jax.Array, count: jax.Array) -> Any:
         shards = _shards(model, params)

@@ -9,6 +9,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from bss.models.family import ONE_BY_ONE, Layers
 from bss.schedules.plan import Plan
 from bss.training.config import RunConfig
 from bss.training.execution import NOT_COMPUTED, Execution, describe, peak_flops
@@ -108,12 +109,19 @@ class Ledger:
         """The plan's first step that is left; a trunk asked for less than it has, has none."""
         return self.plan.step_at(min(self.position.tokens, self.plan.tokens))
 
-    def note_execution(self, mesh: Mesh, attention: str, fleet: int = 1, mates: str = "") -> None:
+    def note_execution(
+        self,
+        mesh: Mesh,
+        attention: str,
+        fleet: int = 1,
+        mates: str = "",
+        layers: Layers = ONE_BY_ONE,
+    ) -> None:
         """Records where the run goes on; warns where that changes what is computed.
 
         `mates` is a name of the runs of its fleet: after a kill they go on together.
         """
-        record = describe(mesh, self.execution, attention, fleet)
+        record = describe(mesh, self.execution, attention, fleet, layers)
         before = self.directory.add_execution(record | ({"mates": mates} if mates else {}))
         matters, known = record.keys() - NOT_COMPUTED, before or {}
         changed = [k for k in record if k in matters and record[k] != known.get(k, record[k])]

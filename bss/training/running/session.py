@@ -6,6 +6,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from bss.models.family import ONE_BY_ONE
 from bss.training.config import DataConfig
 from bss.training.devices.mesh import on_gpus
 from bss.training.evaluation import Evaluation
@@ -55,10 +56,11 @@ class Session:
         source, options = sources[run.data], compiler_options(execution, mesh)
         self.held_out = HeldOut(run, source, Path(execution.data))
         attention = execution.attention_of(run, mesh)
+        layers = ONE_BY_ONE if fleet else execution.layers_of(run, mesh)
         ids = sorted(ledger.run.id for ledger in self.ledgers)
         mates = text_hash(" ".join(ids)) if len(ids) > 1 else ""
         for ledger in self.ledgers:
-            ledger.note_execution(mesh, attention, len(ids), mates)
+            ledger.note_execution(mesh, attention, len(ids), mates, layers)
         events = frozenset(lead.rows | lead.forks | {plan.tokens})
         most = STEPS if fleet else steps_at_once(execution, mesh)
         self.stretches = Stretches(plan, lead.first_step, events, most)
@@ -71,7 +73,8 @@ class Session:
             shapes, self._pick = state_shapes(run, mesh), lambda state, _: state
             ladder = execution.ladder(run)
             self.inputs = step_inputs(plan, self.stretches, source, ladder, run.averages)
-            step = make_step(run, mesh, attention, whole_gradient=execution.whole_gradient)
+            whole = execution.whole_gradient
+            step = make_step(run, mesh, attention, whole_gradient=whole, layers=layers)
             of_run = shapes, ladder.capacity(plan), run, mesh
             self.programs = Programs(step, *of_run, options, most)
         bucket = execution.evaluation_bucket

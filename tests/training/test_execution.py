@@ -1,0 +1,67 @@
+"""How the layers of a run are computed on a device: as asked, else as suits it and its memory."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from bss.machines.targets import target_of
+from bss.models.family import ONE_BY_ONE, Layers
+from bss.models.sizes import named
+from bss.training.config import DataConfig, RunConfig
+from bss.training.devices.mesh import make_mesh
+from bss.training.execution import Execution, describe
+from tests.models.bigram import Bigram
+
+RUN = RunConfig(named("85M"), DataConfig(seq_len=1024))
+H100 = "NVIDIA H100 80GB HBM3"
+GIVEN = 78.2e9
+
+
+def mesh(kind) -> Any:
+    device = SimpleNamespace(platform="cuda", device_kind=kind)
+    return SimpleNamespace(devices=np.array([device], object), size=1)
+
+
+def test_on_a_gpu_all_is_kept_where_half_of_what_is_left_holds_it():
+    layers = Execution().layers_of(RUN, mesh(H100))
+    assert (layers.unroll, layers.keep) == (0, "all")
+    target = target_of(H100)
+    assert target is not None and layers.room is not None
+    assert 2 * layers.room == pytest.approx(GIVEN - 20 * RUN.model.counts().total, rel=1e-3)
+    six = dataclasses.replace(RUN, averages=("4%",) * 6)
+    fewer = Execution().layers_of(six, mesh(H100)).room
+    assert fewer is not None and layers.room - fewer == pytest.approx(12 * RUN.model.counts().total)
+
+
+@pytest.mark.parametrize(
+    ("execution", "kind", "expected"),
+    [
+        (Execution(fsdp=8), H100, ONE_BY_ONE),
+        (Execution(), "a GPU that no table has", ONE_BY_ONE),
+        (Execution(unroll=2, keep="products", fsdp=8), H100, Layers(2, "products")),
+    ],
+)
+def test_what_is_asked_for_is_done_and_split_weights_are_taken_in_a_loop(execution, kind, expected):
+    assert execution.layers_of(RUN, mesh(kind)) == expected
+
+
+def test_a_cpu_takes_layers_one_by_one_unless_asked_and_records_what_it_did():
+    here = make_mesh()
+    assert Execution().layers_of(RUN, here) == ONE_BY_ONE
+    assert "layers" not in describe(here, Execution())
+    asked = Execution(unroll=3, keep="nothing").layers_of(RUN, here)
+    recorded = describe(here, Execution(), layers=asked)["layers"]
+    assert recorded == {"unroll": 3, "keep": "nothing", "room": None}
+    own = dataclasses.replace(RUN, model=Bigram(29))
+    assert Execution(unroll=3).layers_of(own, mesh(H100)) == ONE_BY_ONE
+
+
+def test_unknown_things_are_not_kept():
+    with pytest.raises(InputError, match=r"execution.keep is 'some'; expected one of"):
+        Execution(keep="some")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"execution.unroll is -1; expected 0 or more"):
+        Execution(unroll=-1)
