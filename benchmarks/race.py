@@ -5,6 +5,7 @@ a while slows all of them, and no two share a thread pool. A product of matrices
 and tells how fast the machine was.
 """
 
+import contextlib
 import importlib
 import json
 import math
@@ -16,14 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.record import busy_seconds
+from benchmarks.record import Others, cpu_of
+from bss.errors import InputError
 
 TURN_SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 0.4, 5, 60
-WARM_STEPS = 16
-"""Steps before the first turn, in two halves: the losses after them are compared."""
+ENVIRONMENT = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # as the workers of a sweep have it; here all
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # of a GPU's memory there must be some for others
+}
 
-Turn = Callable[[int], float]
-"""Takes so many steps, waits for the last, and returns its loss."""
+Turn = Callable[[int], Any]
+"""Takes so many steps, waits for the last, and tells something of them, as their last loss."""
 
 
 @dataclass(frozen=True)
@@ -35,50 +39,87 @@ class Variant:
         maker: "module:function" that makes its Turn of the settings.
         settings: what it is made of.
         unit: steps of a turn are a multiple of it.
-        environment: variables of its process.
+        warm: steps before the first turn, in two halves.
     """
 
     name: str
     maker: str
     settings: Mapping[str, Any]
     unit: int = 1
-    environment: Mapping[str, str] = field(default_factory=dict)
+    warm: int = 2
 
 
 PRODUCT = Variant("product", "benchmarks.race:product", {"side": 1024})
 
 
 class Entry:
-    """A variant's process."""
+    """A variant's process.
+
+    Attributes:
+        seconds: of a step, by turn; `cpu`, those of user and system; `told`, what its turn gave.
+        idle_cpu: CPU seconds that it took while others worked.
+    """
 
     def __init__(self, variant: Variant, cores: Sequence[int]):
-        """Starts it; `ready` waits until it is warm."""
-        self.variant = variant
+        """Starts it, and does not wait: what it compiles, all cores may compile."""
+        self.variant, self.idle_cpu = variant, 0.0
+        self.seconds, self.cpu, self.told = list[float](), list[list[float]](), list[Any]()
         count = str(len(cores))
         threads = {"NPROC": count, "OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.race"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **threads, **variant.environment},
+            env={**ENVIRONMENT, **os.environ, **threads},
             text=True,
         )
-        self.facts = self._ask({**asdict(variant), "cores": [*cores]})
+        self._tell({**asdict(variant), "cores": [*cores]})
 
-    def turn(self, steps: int) -> dict[str, Any]:
-        """Seconds and CPU seconds of so many steps, of each."""
-        return self._ask(steps)
+    def facts(self) -> dict[str, Any]:
+        """What it says once it is warm and pinned, or why it will not be."""
+        return self._answer()
+
+    def turn(self, steps: int) -> float:
+        """Takes steps, notes what they took; the CPU seconds of all of it.
+
+        Raises:
+            InputError: where its process has died.
+        """
+        self._tell(steps)
+        answer = self._answer()
+        if "error" in answer:
+            raise InputError(f"{self.variant.name}: {answer['error']}")
+        self.seconds.append(answer["seconds"])
+        self.cpu.append(answer["cpu"])
+        self.told.append(answer["told"])
+        self.idle_cpu += answer["idle_cpu"]
+        return steps * sum(answer["cpu"]) + answer["idle_cpu"]
+
+    def raced(self) -> dict[str, Any]:
+        """What its turns took; nothing where it had none."""
+        names = ("seconds", "cpu", "told", "idle_cpu")
+        return {name: getattr(self, name) for name in names} if self.seconds else {}
+
+    def forget(self) -> None:
+        """The turns so far."""
+        self.idle_cpu = 0.0
+        for one in (self.seconds, self.cpu, self.told):
+            one.clear()
 
     def end(self) -> None:
         """Closes its input, at which it leaves."""
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
 
-    def _ask(self, what: Any) -> dict[str, Any]:
-        assert self._process.stdin and self._process.stdout
-        print(json.dumps(what), file=self._process.stdin, flush=True)
+    def _tell(self, what: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it says why where it is asked next
+            print(json.dumps(what), file=self._process.stdin, flush=True)
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout
         answer = self._process.stdout.readline()
         return json.loads(answer) if answer else {"error": "its process died; see standard error"}
 
@@ -89,44 +130,48 @@ def race(
     """Times variants in turn on these cores, for about so many seconds, after all are warm.
 
     Returns:
-        `rounds`; `variants`, by name what each has told of itself and the lists `seconds` and `cpu`
-        (user and system) of a step in each round, or why it was not measured; `product_gflops` of
-        the rounds; `others_cpu`, the share of these cores that other processes took, or None.
+        `rounds`; `variants`, by name what each said of itself and `Entry.raced`, or why it was
+        "not_measured" or its "error"; `product_gflops` of the rounds; `others_cpu`, the share of
+        these cores that other processes took, or None.
     """
     entries = [Entry(variant, cores) for variant in (*variants, PRODUCT)]
-    told = {entry.variant.name: dict(entry.facts) for entry in entries}
-    print("\n".join(f"  {name}: {one}" for name, one in told.items()), file=sys.stderr)
-    racing = [entry for entry in entries if "seconds" in entry.facts]
-    steps = {entry.variant.name: _steps(entry) for entry in racing}
-    turn = sum(steps[e.variant.name] * e.facts["seconds"] for e in racing)
-    rounds = min(max(math.floor(seconds / turn), LEAST_ROUNDS), max(most, 1))
-    began, busy, own = time.perf_counter(), busy_seconds(cores), 0.0
-    for one in told.values():
-        one |= {"seconds": [], "cpu": []} if "seconds" in one else {}
-    for index in range(rounds):
-        for entry in racing[::-1] if index % 2 else racing:
-            name = entry.variant.name
-            answer = entry.turn(steps[name])
-            for key in ("seconds", "cpu"):
-                told[name][key].append(answer[key])
-            told[name]["loss"] = answer["loss"]
-            own += answer["whole_cpu"]
-    wall, after = time.perf_counter() - began, busy_seconds(cores)
-    for entry in entries:
-        entry.end()
-    products = told.pop(PRODUCT.name)["seconds"]
-    others = None if busy is None or after is None else (after - busy - own) / wall / len(cores)
+    try:
+        facts = {entry.variant.name: entry.facts() for entry in entries}
+        racing = [entry for entry in entries if "warm_seconds" in facts[entry.variant.name]]
+        steps = [_steps(entry) for entry in racing]
+        once = sum(max(TURN_SECONDS, least) for _, least in steps)
+        rounds = min(max(math.floor(seconds / once), min(LEAST_ROUNDS, most)), most)
+        with Others(cores) as others:
+            for index in range(rounds):
+                turns = [*zip(racing, steps, strict=True)]
+                for entry, (count, _) in turns[::-1] if index % 2 else turns:
+                    others.own += entry.turn(count)
+    finally:
+        for entry in entries:
+            entry.end()
     return {
         "rounds": rounds,
-        "variants": told,
-        "product_gflops": [round(2e-9 * 1024**3 / x, 1) for x in products],
-        "others_cpu": others and round(max(others, 0.0), 3),
+        "variants": {e.variant.name: facts[e.variant.name] | e.raced() for e in entries[:-1]},
+        "product_gflops": [round(2e-9 * 1024**3 / x, 1) for x in entries[-1].seconds],
+        "others_cpu": others.share,
     }
 
 
-def _steps(entry: Entry) -> int:
+def complete(found: dict[str, Any]) -> dict[str, Any]:
+    """What a race found; "not_measured" where a variant was not, as nothing is told of it alone."""
+    for name, one in found["variants"].items():
+        if why := one.get("not_measured") or one.get("error"):
+            return {**found, "not_measured": f"{name}: {why}"}
+    return found
+
+
+def _steps(entry: Entry) -> tuple[int, float]:
+    """How many steps of a variant are a turn, and the seconds of the fewest."""
     unit = entry.variant.unit
-    return unit * max(round(TURN_SECONDS / entry.facts["seconds"] / unit), 1)
+    entry.turn(unit)
+    seconds = unit * entry.seconds[0]
+    entry.forget()
+    return unit * max(round(TURN_SECONDS / seconds), 1), seconds
 
 
 def product(side: int) -> Turn:
@@ -135,10 +180,9 @@ def product(side: int) -> Turn:
 
     x = np.random.default_rng(0).normal(size=(side, side)).astype(np.float32)
 
-    def turn(count: int) -> float:
+    def turn(count: int) -> None:
         for _ in range(count):
-            y = x @ x
-        return float(y[0, 0])
+            _ = x @ x
 
     return turn
 
@@ -147,33 +191,29 @@ def main() -> None:
     """Makes the variant that the first line names; then a turn for each line."""
     output, job = os.fdopen(os.dup(1), "w", buffering=1), json.loads(sys.stdin.readline())
     os.dup2(2, 1)  # what compilers and others print
-    os.sched_setaffinity(0, job["cores"])
     module, _, name = job["maker"].partition(":")
     start = time.perf_counter()
     try:
         turn = getattr(importlib.import_module(module), name)(**job["settings"])
-        losses = [turn(WARM_STEPS // 2) for _ in range(2)]
-        facts = {"losses": losses, "start_seconds": round(time.perf_counter() - start, 2)}
-        facts |= {"seconds": _timed(turn, job["unit"])["seconds"]}
+        halves = [turn(job["warm"] // 2) for _ in range(2)]
+        answer = {"warm": halves, "warm_seconds": round(time.perf_counter() - start, 2)}
     except ModuleNotFoundError as error:
-        facts = {"not_measured": f"{error.name} is not installed"}
+        answer = {"not_measured": f"{error.name} is not installed"}
     except Exception as error:
-        facts = {"error": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
-    print(json.dumps(facts), file=output)
-    idle = time.process_time()
+        answer = {"error": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread), job["cores"])
+    print(json.dumps(answer), file=output)
+    after = cpu_of(os.getpid())
     for line in sys.stdin:
-        told = _timed(turn, int(line))
-        told["whole_cpu"] = time.process_time() - idle  # with what it took while others worked
-        idle = time.process_time()
-        print(json.dumps(told), file=output)
-
-
-def _timed(turn: Turn, steps: int) -> dict[str, Any]:
-    wall, before = time.perf_counter(), os.times()
-    loss = turn(steps)
-    wall, after = time.perf_counter() - wall, os.times()
-    cpu = [after.user - before.user, after.system - before.system]
-    return {"seconds": wall / steps, "cpu": [x / steps for x in cpu], "loss": loss}
+        steps, before, wall = int(line), cpu_of(os.getpid()), time.perf_counter()
+        told = turn(steps)
+        wall, idle = time.perf_counter() - wall, sum(before) - sum(after)
+        after = cpu_of(os.getpid())
+        cpu = [(late - early) / steps for late, early in zip(after, before, strict=True)]
+        answer = {"seconds": wall / steps, "cpu": cpu, "told": told, "idle_cpu": idle}
+        print(json.dumps(answer), file=output)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ import re
 import shutil
 import statistics
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from bss.files import write_json
-from bss.provenance import commit
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch")
@@ -22,6 +22,8 @@ Row = dict[str, Any]
 
 def head(command: str, device: str, **more: Any) -> Row:
     """Command, commit, date, device and versions, before what was measured."""
+    from bss.provenance import commit  # loads JAX, which PyTorch's process shall not
+
     return {
         "command": command,
         "commit": commit(),
@@ -49,11 +51,14 @@ def installed(package: str) -> str | None:
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
     """Of two variants' rounds: the median of the ratios of each round, and their quartiles."""
-    each = [a / b for a, b in zip(above, below, strict=True)]
-    low, middle, high = statistics.quantiles(each, n=4, method="inclusive") if len(each) > 1 else (
-        each * 3
-    )
-    return {"median": round(middle, 3), "low": round(low, 3), "high": round(high, 3)}
+    return spread([a / b for a, b in zip(above, below, strict=True)])
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The median of some rounds, and their quartiles, to four digits."""
+    each = [*values] * (1 if len(values) > 1 else 2)
+    low, middle, high = statistics.quantiles(each, n=4, method="inclusive")
+    return {name: float(f"{x:.4g}") for name, x in (("median", middle), ("low", low), ("high", high))}
 
 
 def told(one: Mapping[str, float] | None) -> str:
@@ -80,6 +85,44 @@ def busy_seconds(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> float
     ticks = os.sysconf("SC_CLK_TCK")
     # user, nice, system, idle, iowait, irq, softirq, steal
     return sum(sum(one[:8]) - one[3] - one[4] for one in told) / ticks
+
+
+def cpu_of(process: int) -> tuple[float, float]:
+    """CPU seconds, of user and system, of a process and all that it has started, ended or not."""
+    folder, ticks = Path(f"/proc/{process}"), os.sysconf("SC_CLK_TCK")
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        children = [one for task in folder.glob("task/*/children") for one in task.read_text().split()]
+    except OSError:  # it has just ended
+        return 0.0, 0.0
+    user, system, ended_user, ended_system = (int(x) / ticks for x in fields[11:15])
+    below = [cpu_of(int(one)) for one in children]
+    return (
+        user + ended_user + sum(one[0] for one in below),
+        system + ended_system + sum(one[1] for one in below),
+    )
+
+
+class Others:
+    """The share of some cores' time that others take while a block runs.
+
+    Attributes:
+        own: CPU seconds that the block took, which it is told.
+        share: of the cores' time; None where nobody tells.
+    """
+
+    def __init__(self, cores: Sequence[int]):
+        self.cores, self.own, self.share = cores, 0.0, None
+
+    def __enter__(self) -> "Others":
+        self._begun, self._before = time.perf_counter(), busy_seconds(self.cores)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall, after = time.perf_counter() - self._begun, busy_seconds(self.cores)
+        if self._before is not None and after is not None:
+            taken = after - self._before - self.own
+            self.share = round(max(taken, 0.0) / wall / len(self.cores), 3)
 
 
 def gpu_users() -> str:
