@@ -2,13 +2,15 @@
 
 import argparse
 import os
+import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import RESULTS, Row, gpu_users, head, save, table
+from benchmarks.race import Variant, race
+from benchmarks.record import RESULTS, Row, gpu_users, head, save, spread, table, told
 from bss.errors import InputError
 from bss.provenance import machine
 
@@ -53,7 +55,9 @@ class Benchmark:
         self.add(parser)
         options = parser.parse_args(arguments)
         try:
-            result = self._result(options, [prog, *(sys.argv[1:] if arguments is None else arguments)])
+            result = self._result(
+                options, [prog, *(sys.argv[1:] if arguments is None else arguments)]
+            )
         except InputError as error:
             print(f"benchmarks.{self.name}: {error}", file=sys.stderr)
             return 2
@@ -82,9 +86,9 @@ class Benchmark:
         """A result as text: its table, then what was not measured, and why."""
         rows = result["table"]
         lines = [cells for row in rows if "not_measured" not in row for cells in self.cells(row)]
-        told = [result["note"], *(note for row in rows for note in notes(row))]
+        under = [result["note"], *(note for row in rows for note in notes(row))]
         head = f"{result['device']}, {result['date'][:10]}, commit {result['commit'] or 'unknown'}"
-        return "\n".join([head, table(self.columns, lines), *filter(None, dict.fromkeys(told))])
+        return "\n".join([head, table(self.columns, lines), *filter(None, dict.fromkeys(under))])
 
 
 def notes(row: Row) -> list[str]:
@@ -94,15 +98,15 @@ def notes(row: Row) -> list[str]:
     on += f" on {cores} core{'s' * (cores > 1)}" if cores else ""
     if "not_measured" in row:
         return [f"{on}: not measured: {row['not_measured']}"]
-    told = []
+    found = []
     for name, one in row.get("variants", {}).items():
         for key in ("not_measured", "error"):
             if key in one:
                 what = name if key == "not_measured" else f"{on}, {name}"
-                told.append(f"{what}: {key.replace('_', ' ')}: {one[key]}")
+                found.append(f"{what}: {key.replace('_', ' ')}: {one[key]}")
     if (row.get("others_cpu") or 0) > DISTURBED:
-        told.append(f"{on}: others took {row['others_cpu']:.0%} of the cores' time")
-    return told
+        found.append(f"{on}: others took {row['others_cpu']:.0%} of the cores' time")
+    return found
 
 
 DISTURBED = 0.05
@@ -141,3 +145,42 @@ def _numbers(text: str) -> list[int]:
     if not counts or min(counts) < 1:
         raise InputError(f"--cores: {text!r}; write numbers from 1 on, as 1,2, or all")
     return counts
+
+
+def works(
+    name: str,
+    doc: str,
+    variants: Callable[[Any], list[Variant]],
+    seconds: float,
+    *,
+    cores: str = "all",
+    add: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+) -> Benchmark:
+    """A benchmark of works that are not compared with each other: seconds of each.
+
+    A turn tells a dict of numbers, by what they are, or nothing.
+    """
+
+    def measured(options: Any) -> Iterator[Row]:
+        for start, on in pinned(options.cores):
+            row = {"what": name, **start}
+            if "not_measured" not in row:
+                row |= race(variants(options), on, options.seconds, options.rounds)
+                for one in row["variants"].values():
+                    one |= {"median": spread(one["seconds"])} if "seconds" in one else {}
+            yield row
+
+    def cells(row: Row) -> list[list[str]]:
+        return [
+            [
+                *(work, str(row["cores"]), told(one["median"], ".3g")),
+                f"{statistics.median(map(sum, one['cpu'])):.3g}",
+                ", ".join(f"{what} {value:.3g}" for what, value in (one["told"][-1] or {}).items()),
+                *machine_cells(row),
+            ]
+            for work, one in row["variants"].items()
+            if "median" in one
+        ]
+
+    columns = ("work", "cores", "seconds", "CPU seconds", "besides", *MACHINE)
+    return Benchmark(name, doc, measured, columns, cells, seconds, cores, add)

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.record import Others, cpu_of
 from bss.errors import InputError
 
-TURN_SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 0.4, 5, 60
+TURN_SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 0.4, 3, 60
 ENVIRONMENT = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # as the workers of a sweep have it; here all
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # of a GPU's memory there must be some for others
@@ -39,14 +39,14 @@ class Variant:
         maker: "module:function" that makes its Turn of the settings.
         settings: what it is made of.
         unit: steps of a turn are a multiple of it.
-        warm: steps before the first turn, in two halves.
+        warm: steps before it says that it is ready; what they tell is in the results.
     """
 
     name: str
     maker: str
     settings: Mapping[str, Any]
     unit: int = 1
-    warm: int = 2
+    warm: int = 0
 
 
 PRODUCT = Variant("product", "benchmarks.race:product", {"side": 1024})
@@ -166,7 +166,7 @@ def complete(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steps(entry: Entry) -> tuple[int, float]:
-    """How many steps of a variant are a turn, and the seconds of the fewest."""
+    """How many steps of a variant are a turn, and the seconds of the fewest, taken to know that."""
     unit = entry.variant.unit
     entry.turn(unit)
     seconds = unit * entry.seconds[0]
@@ -195,8 +195,8 @@ def main() -> None:
     start = time.perf_counter()
     try:
         turn = getattr(importlib.import_module(module), name)(**job["settings"])
-        halves = [turn(job["warm"] // 2) for _ in range(2)]
-        answer = {"warm": halves, "warm_seconds": round(time.perf_counter() - start, 2)}
+        warm = turn(job["warm"]) if job["warm"] else None
+        answer = {"warm": warm, "warm_seconds": round(time.perf_counter() - start, 2)}
     except ModuleNotFoundError as error:
         answer = {"not_measured": f"{error.name} is not installed"}
     except Exception as error:

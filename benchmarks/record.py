@@ -58,12 +58,17 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     """The median of some rounds, and their quartiles, to four digits."""
     each = [*values] * (1 if len(values) > 1 else 2)
     low, middle, high = statistics.quantiles(each, n=4, method="inclusive")
-    return {name: float(f"{x:.4g}") for name, x in (("median", middle), ("low", low), ("high", high))}
+    return {
+        name: float(f"{x:.4g}") for name, x in (("median", middle), ("low", low), ("high", high))
+    }
 
 
-def told(one: Mapping[str, float] | None) -> str:
-    """A ratio for people: its median, its quartiles in brackets; a dash where there is none."""
-    return "–" if one is None else f"{one['median']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
+def told(one: Mapping[str, float] | None, digits: str = ".2f") -> str:
+    """A spread for people: its median, its quartiles in brackets; a dash where there is none."""
+    if one is None:
+        return "–"
+    middle, low, high = (format(one[name], digits) for name in ("median", "low", "high"))
+    return f"{middle} [{low}, {high}]"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -92,7 +97,9 @@ def cpu_of(process: int) -> tuple[float, float]:
     folder, ticks = Path(f"/proc/{process}"), os.sysconf("SC_CLK_TCK")
     try:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        children = [one for task in folder.glob("task/*/children") for one in task.read_text().split()]
+        children = [
+            one for task in folder.glob("task/*/children") for one in task.read_text().split()
+        ]
     except OSError:  # it has just ended
         return 0.0, 0.0
     user, system, ended_user, ended_system = (int(x) / ticks for x in fields[11:15])

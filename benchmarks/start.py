@@ -59,7 +59,9 @@ def _first_row(command: list[str], runs: Path) -> float:
         InputError: where it ends without one.
     """
     begun = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     while True:
         ended = process.poll() is not None
         if any(curve.stat().st_size for curve in runs.glob("*/curve.jsonl")):

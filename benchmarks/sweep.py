@@ -18,7 +18,7 @@ from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 
-MODEL, SEQ_LEN, RUNS, TOKENS = "nano", 64, 8, 2**18
+MODEL, SEQ_LEN, RUNS, TOKENS = "nano", 64, 8, 2**17
 BATCHES = (4, 32)
 WORKERS = "workers"
 ENGINES = {
@@ -86,7 +86,9 @@ def cells(row: Row) -> list[list[str]]:
     """A line for each way to train them."""
     speeds = {name: f"{one['median']:,.0f}" for name, one in row["tokens_per_second"].items()}
     start, behind = [row["what"], str(row["cores"])], machine_cells(row)
-    return [[*start, name, speed, told(row["ratios"][name]), *behind] for name, speed in speeds.items()]
+    return [
+        [*start, name, speed, told(row["ratios"][name]), *behind] for name, speed in speeds.items()
+    ]
 
 
 BENCHMARK = Benchmark(

@@ -1,5 +1,6 @@
 """Our step of one batch size, dispatched as the loop dispatches it."""
 
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
@@ -14,6 +15,7 @@ from bss.training.config import DataConfig, RunConfig
 from bss.training.devices.mesh import mesh_of, replicated
 from bss.training.execution import Execution
 from bss.training.optimizers.base import StepSettings
+from bss.training.running.bucketing import Ladder
 from bss.training.step import State, init_state, make_step
 
 SETTINGS = StepSettings(
@@ -21,12 +23,15 @@ SETTINGS = StepSettings(
 )  # type: ignore[call-arg]
 
 
-def ours(steps_a_dispatch: int, **fields: Any) -> Turn:
-    """Steps of one batch after the other, so many a dispatch; turns are multiples of them."""
+def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) -> Turn:
+    """Steps of one batch after the other, so many a dispatch; turns are multiples of them.
+
+    `buckets` as in `Execution`.
+    """
     shape = Shape(**fields)
     run = RunConfig(named(shape.model), DataConfig(seq_len=shape.seq_len))
     mesh = mesh_of(jax.local_devices()[:1])
-    bucket, whole = Execution().ladder(run).bucket(shape.batch), replicated(mesh)
+    bucket, whole = Ladder((*buckets,)).bucket(shape.batch), replicated(mesh)
     rows = batches(shape, run.model.vocab_size)
     rows = rows.reshape(-1, steps_a_dispatch, shape.batch // bucket, bucket, shape.seq_len + 1)
     state = jax.jit(lambda: init_state(run), out_shardings=whole)()
