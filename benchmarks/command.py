@@ -1,7 +1,6 @@
-"""The command line that benchmarks share: cores, seconds, where results go; mistakes in one line."""
+"""The command line that benchmarks share: cores, seconds, results; mistakes in one line."""
 
 import argparse
-import os
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.race import Variant, race
-from benchmarks.record import RESULTS, Row, gpu_users, head, save, spread, table, told
+from benchmarks.record import (
+    RESULTS,
+    Row,
+    gpu_users,
+    head,
+    present_cores,
+    save,
+    spread,
+    table,
+    told,
+)
 from bss.errors import InputError
 from bss.provenance import machine
 
@@ -34,10 +43,10 @@ class Benchmark:
     doc: str
     measured: Callable[[Any], Iterator[Row]]
     columns: tuple[str, ...]
-    cells: Callable[[Row], list[Sequence[str]]]
+    cells: Callable[[Row], Sequence[Sequence[str]]]
     seconds: float
     cores: str = "1"
-    add: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    add: Callable[[argparse.ArgumentParser], object] = lambda parser: None
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Measures, prints and saves; returns the status of the command."""
@@ -104,11 +113,15 @@ def notes(row: Row) -> list[str]:
             if key in one:
                 what = name if key == "not_measured" else f"{on}, {name}"
                 found.append(f"{what}: {key.replace('_', ' ')}: {one[key]}")
+    if (row.get("apart") or 0) > APART:
+        found.append(f"{on}: losses are apart by {row['apart']:.0%}: not the same model")
     if (row.get("others_cpu") or 0) > DISTURBED:
         found.append(f"{on}: others took {row['others_cpu']:.0%} of the cores' time")
     return found
 
 
+APART = 0.05
+"""Losses of one model after a few steps, by other seeds, are nearer than that."""
 DISTURBED = 0.05
 """A share of the cores' time that others take; above it the numbers say more of them."""
 
@@ -128,16 +141,16 @@ def pinned(counts: Sequence[int]) -> Iterator[tuple[Row, list[int]]]:
 
     A row of more than there are says so.
     """
-    present = sorted(os.sched_getaffinity(0))
+    present = present_cores()
     for count in counts:
         on = present[-count:]
-        short = f"this process may use {len(on)} core" if len(on) < count else ""
+        short = f"this process may use {len(on)}" if len(on) < count else ""
         yield {"cores": count, **({"not_measured": short} if short else {})}, on
 
 
 def _numbers(text: str) -> list[int]:
     if text == "all":
-        return [len(os.sched_getaffinity(0))]
+        return [len(present_cores())]
     try:
         counts = [int(one) for one in text.split(",")]
     except ValueError:
@@ -154,7 +167,7 @@ def works(
     seconds: float,
     *,
     cores: str = "all",
-    add: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    add: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
 ) -> Benchmark:
     """A benchmark of works that are not compared with each other: seconds of each.
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.record import Others, cpu_of
@@ -187,22 +187,28 @@ def product(side: int) -> Turn:
     return turn
 
 
-def main() -> None:
-    """Makes the variant that the first line names; then a turn for each line."""
-    output, job = os.fdopen(os.dup(1), "w", buffering=1), json.loads(sys.stdin.readline())
-    os.dup2(2, 1)  # what compilers and others print
+def _made(job: dict[str, Any]) -> tuple[Turn, dict[str, Any]]:
+    """A job's Turn, warm; and what its process says of it, or why there is none."""
     module, _, name = job["maker"].partition(":")
     start = time.perf_counter()
     try:
         turn = getattr(importlib.import_module(module), name)(**job["settings"])
         warm = turn(job["warm"]) if job["warm"] else None
-        answer = {"warm": warm, "warm_seconds": round(time.perf_counter() - start, 2)}
     except ModuleNotFoundError as error:
-        answer = {"not_measured": f"{error.name} is not installed"}
-    except Exception as error:
-        answer = {"error": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):
+        return lambda _: None, {"not_measured": f"{error.name} is not installed"}
+    except Exception as error:  # what one variant dies of must not cost the others
+        message = (str(error).splitlines() or [""])[0]
+        return lambda _: None, {"error": f"{type(error).__name__}: {message}"}
+    return turn, {"warm": warm, "warm_seconds": round(time.perf_counter() - start, 2)}
+
+
+def main() -> None:
+    """Makes the variant that the first line names; then a turn for each line."""
+    output, job = os.fdopen(os.dup(1), "w", buffering=1), json.loads(sys.stdin.readline())
+    os.dup2(2, 1)  # what compilers and others print
+    turn, answer = _made(job)
+    with contextlib.suppress(OSError, AttributeError):  # where nobody can, cores are as they come
+        for thread in os.listdir("/proc/self/task"):
             os.sched_setaffinity(int(thread), job["cores"])
     print(json.dumps(answer), file=output)
     after = cpu_of(os.getpid())

@@ -45,7 +45,8 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
     class Timed(loop.Steps):
         def _dispatch(self, item: Any) -> None:
             if not ends:  # a stage of seconds does not outlast what compiles beside it
-                self.session.programs.wait()
+                programs: Any = self.session.programs
+                programs.wait()
                 ends.append((0, 0, time.perf_counter()))
             super()._dispatch(item)
 

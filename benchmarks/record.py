@@ -1,4 +1,4 @@
-"""What every benchmark writes beside its numbers, and how it is told: JSON, a table, the machine."""
+"""What every benchmark writes beside its numbers, and how it is told."""
 
 import datetime
 import os
@@ -78,6 +78,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells.insert(1, ["-" * width for width in widths])
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells)
     return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def present_cores() -> list[int]:
+    """The cores that this process may use, in order."""
+    known = hasattr(os, "sched_getaffinity")
+    return sorted(os.sched_getaffinity(0)) if known else [*range(os.cpu_count() or 1)]
 
 
 def busy_seconds(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> float | None:

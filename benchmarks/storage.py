@@ -7,6 +7,7 @@ disk, and back. How fast text is encoded, `python -m benchmarks.encoding` says.
 """
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from benchmarks.command import works
@@ -23,7 +24,7 @@ def batches(model: str, seq_len: int, batch: int) -> Turn:
 
     schedule = ScheduleConfig(seq_len * batch, BatchSchedule.constant(batch))
     run, execution = run_on_sources(scratch(), model, seq_len, schedule)
-    source, position = open_source(run, execution.data, make_mesh(1)), 0
+    source, position = open_source(run, Path(execution.data), make_mesh(1)), 0
 
     def turn(count: int) -> None:
         nonlocal position

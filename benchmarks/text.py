@@ -31,7 +31,11 @@ def run_on_sources(
     data = DataConfig(content=shards.content_hash, seq_len=seq_len, repeat=True)
     evaluation = EvaluationConfig(8 * seq_len, first=schedule.tokens)
     run = RunConfig(named(model), data, schedule=schedule, evaluation=evaluation)
-    places = {"data": str(shards.directory), "compilation_cache": str(folder / "compiled")}
-    execution = Execution(str(folder / "runs"), checkpoint_seconds=1e9, **places)
+    execution = Execution(
+        str(folder / "runs"),
+        data=str(shards.directory),
+        compilation_cache=str(folder / "compiled"),
+        checkpoint_seconds=1e9,
+    )
     use_compilation_cache(execution)
     return run, execution

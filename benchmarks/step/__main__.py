@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-import os
+import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,14 @@ from collections.abc import Iterator, Sequence
 from benchmarks import step
 from benchmarks.command import MACHINE, Benchmark, machine_cells, pinned
 from benchmarks.race import Variant, race
-from benchmarks.record import Row, installed, ratio, told
+from benchmarks.record import Row, installed, present_cores, ratio, told
 from benchmarks.step.shapes import SHAPES, TINY, Shape, named
 from bss import install
 from bss.machines.slots import gpus
 
-OURS = {"1 step": 1, "8 steps": 8}
-"""Ours, by steps a dispatch."""
 RIVALS = ("eager", "compile", "max-autotune", "flax")
 WITHOUT = {"not_measured": f"torch is not installed; {install('torch')}"}
-WARM = max(OURS.values())
+WARM = 8
 """Steps before the first turn; the losses after them are compared."""
 
 
@@ -28,7 +26,7 @@ def measured(options: argparse.Namespace) -> Iterator[Row]:
     for name in named(options.shapes):
         shape = (SHAPES | TINY)[name]
         if shape.gpu:
-            on = sorted(os.sched_getaffinity(0))
+            on = present_cores()
             why = {} if gpus() else {"not_measured": "no NVIDIA GPU is here"}
             yield {"shape": name, **(why or _raced(shape, on, options))}
             continue
@@ -42,24 +40,42 @@ def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
     ours, rivals = _variants(shape, options.max_autotune)
     races = [[*ours, one] for one in rivals] if shape.gpu else [[*ours, *rivals]]
     without = {} if installed("torch") else dict.fromkeys(("eager", "compile"), WITHOUT)
-    row: Row = {"variants": without}
+    names, row = [one.name for one in ours], Row(variants=without, ratios={})
     for variants in races:
         found = race(variants, on, options.seconds, options.rounds)
-        told = found["variants"] | row["variants"]
-        ratios = _ratios(found["variants"]) | row.get("ratios", {}) if shape.gpu else {}
-        row = {**found, "variants": told, "ratios": ratios or _ratios(told)}
+        row["ratios"] |= _ratios(names, found["variants"])
+        row = {**found, "variants": found["variants"] | row["variants"], "ratios": row["ratios"]}
+    row["ours"] = names
+    row["apart"] = _apart(row["variants"])
     for one in row["variants"].values():
         if one.get("seconds"):
             one["tokens_per_second"] = round(shape.tokens / statistics.median(one["seconds"]))
     return row
 
 
-def _ratios(variants: Row) -> Row:
+def _apart(variants: Row) -> float | None:
+    """How far the losses after the same few steps are apart: seeds alone, if all train one model.
+
+    Infinite where one is not finite.
+    """
+    losses = [one["warm"] for one in variants.values() if "warm" in one]
+    if not all(map(math.isfinite, losses)):
+        return math.inf
+    return round(max(losses) / min(losses) - 1, 4) if losses else None
+
+
+def _of_ours(shape: Shape) -> dict[str, int]:
+    """Names of ours, and their steps a dispatch; a GPU's memory has room for one."""
+    several = {} if shape.gpu else {f"{shape.several} steps": shape.several}
+    return {"1 step": 1, **several}
+
+
+def _ratios(names: Sequence[str], variants: Row) -> Row:
     """How many times as fast as each rival, of each of ours, by "OURS / RIVAL"."""
     times = {name: one["seconds"] for name, one in variants.items() if one.get("seconds")}
     return {
         f"{ours} / {rival}": ratio(times[rival], times[ours])
-        for ours in OURS
+        for ours in names
         for rival in RIVALS
         if ours in times and rival in times
     }
@@ -68,10 +84,9 @@ def _ratios(variants: Row) -> Row:
 def _variants(shape: Shape, max_autotune: bool) -> tuple[list[Variant], list[Variant]]:
     """Ours and the rivals."""
     fields, module = dataclasses.asdict(shape), "benchmarks.step"
-    steps = {name: count for name, count in OURS.items() if count == 1 or not shape.gpu}
     ours = [
         Variant(name, f"{module}.ours:ours", {"steps_a_dispatch": count, **fields}, count, WARM)
-        for name, count in steps.items()
+        for name, count in _of_ours(shape).items()
     ]
     modes = [mode for mode in RIVALS[:-1] if mode != "max-autotune" or max_autotune]
     rivals = [
@@ -92,7 +107,7 @@ def cells(row: Row) -> list[Sequence[str]]:
             *(told(row["ratios"].get(f"{ours} / {rival}")) for rival in RIVALS),
             *machine_cells(row),
         )
-        for ours in OURS
+        for ours in row["ours"]
         if row["variants"].get(ours, {}).get("seconds")
     ]
 

@@ -19,8 +19,12 @@ from bss.training.running.bucketing import Ladder
 from bss.training.step import State, init_state, make_step
 
 SETTINGS = StepSettings(
-    *map(np.float32, (LR, 1 - BETAS[0], 1 - BETAS[1], DECAY)), np.zeros(0, np.float32)
-)  # type: ignore[call-arg]
+    np.float32(LR),
+    np.float32(1 - BETAS[0]),
+    np.float32(1 - BETAS[1]),
+    np.float32(DECAY),
+    np.zeros(0, np.float32),
+)
 
 
 def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) -> Turn:
@@ -36,10 +40,11 @@ def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) 
     rows = rows.reshape(-1, steps_a_dispatch, shape.batch // bucket, bucket, shape.seq_len + 1)
     state = jax.jit(lambda: init_state(run), out_shardings=whole)()
     sequences = cycle([jax.device_put(one, whole) for one in rows])
+    loss: Any = np.nan
     program = dispatch(run, mesh, state, rows.shape[1:])
 
     def turn(steps: int) -> float:
-        nonlocal state
+        nonlocal state, loss
         for _ in range(steps // steps_a_dispatch):
             state, loss = program(state, next(sequences))
         jax.block_until_ready(state)
@@ -64,7 +69,7 @@ def dispatch(run: RunConfig, mesh: Any, state: State, shape: tuple[int, ...]) ->
     def several(state: State, sequences_KxNxbxT1: Any, count: Any, settings_K: StepSettings):
         def take(k: Any, carry: Any):
             own = jax.tree.map(lambda x: x[k], settings_K)
-            state, metrics = step(carry[0], sequences_KxNxbxT1[k], N, own)
+            state, metrics = step(carry[0], sequences_KxNxbxT1[k], jnp.int32(N), own)
             return state, metrics.loss
 
         return jax.lax.fori_loop(0, count, take, (state, jnp.zeros(())))

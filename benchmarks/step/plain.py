@@ -4,6 +4,7 @@ Products, norms and attention are the libraries' own; nothing is accumulated and
 parameters, moments and tokens.
 """
 
+import math
 from itertools import cycle
 
 import jax
@@ -117,8 +118,10 @@ def plain(**fields) -> Turn:
         updates, moments = optimizer.update(gradients, moments, params)
         return optax.apply_updates(params, updates), moments, loss
 
+    loss: jax.Array | float = math.nan
+
     def turn(steps: int) -> float:
-        nonlocal params, moments
+        nonlocal params, moments, loss
         for _ in range(steps):
             params, moments, loss = step(params, moments, next(sequences))
         jax.block_until_ready(params)

@@ -23,12 +23,14 @@ class Shape:
         model: a named size.
         seq_len: targets of a sequence.
         batch: sequences of a step.
+        several: steps of a dispatch that has several; fewer where one takes long.
         gpu: whether it is measured on a GPU, in bfloat16; else on CPU cores, in float32.
     """
 
     model: str
     seq_len: int
     batch: int
+    several: int = 8
     gpu: bool = False
 
     @property
@@ -41,11 +43,12 @@ SHAPES = {
     "d 64 B 8": Shape("nano", 64, 8),
     "d 64 B 1": Shape("nano", 64, 1),
     "d 128 B 32": Shape("micro", 128, 32),
-    "d 256 B 16": Shape("mini", 256, 16),
+    "d 256 B 16": Shape("mini", 256, 16, several=2),
     "85M": Shape("85M", 1024, 32, gpu=True),
     "302M": Shape("302M", 1024, 32, gpu=True),
 }
 TINY = {"pico": Shape("pico", 16, 2)}
+"""For tests."""
 
 
 def named(text: str) -> list[str]:

@@ -4,6 +4,7 @@ RoPE, QK-norm, no biases, an untied head, one matrix for queries, keys and value
 under bfloat16 autocast, as the size says. Gradients are clipped, as ours are.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import cycle
@@ -134,6 +135,7 @@ def rival(mode: str, **fields) -> Turn:
     step, wait = stepper(config, batches(shape, config.vocab_size), mode)
 
     def turn(steps: int) -> float:
+        loss = torch.tensor(math.nan)
         for _ in range(steps):
             loss = step()
         wait()
