@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Without bytecode every process would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow notebooks docs format setup lock clean
+.PHONY: demo test test-slow bench notebooks docs format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
@@ -19,6 +19,10 @@ test: setup  ## lint, types, tests
 
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow
+
+# `.venv/bin/pip install 'batch-size-scaling[torch]'` adds PyTorch, the rival.
+bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=sweep, ARGS=--max-autotune
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 notebooks: setup  ## run them in place on results/; RUN=cpu or gpu repeats their experiments first
 	$(BIN)/python notebooks/execute.py

@@ -1,87 +1,49 @@
 """What importing many runs costs: W&B histories of ten thousand rows, by `bss import`.
 
-    python -m benchmarks.imports                 # writes benchmarks/results/imports.json
-    python -m benchmarks.imports --runs 10       # prints only
+    python -m benchmarks.imports                       # a thousand runs
+    python -m benchmarks.imports --runs 10
 
 The histories have ten columns as `scan_history` gives them, a held-out loss in every hundredth row.
-Each kind of file is imported by a process of its own, whose clock, CPU and peak memory are told.
+Each kind of file is imported by a process of its own, whose CPU and peak memory are told.
 """
 
 import argparse
-import datetime
 import json
-import resource
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.files import write_json
-from bss.provenance import commit, machine
+from benchmarks.answers import run_bss
+from benchmarks.command import works
+from benchmarks.race import Turn, Variant
+from benchmarks.text import scratch
+from bss.errors import InputError
 
 RUNS, ROWS, SEQ_LEN = 1000, 10_000, 1024
 KINDS = ("parquet", "csv", "jsonl")
-IMPORT = (
-    "import pathlib, sys; from bss.cli import main; status = main(sys.argv[1:]); "
-    "told = pathlib.Path('/proc/self/status').read_text(); "
-    "print(told.partition('VmHWM:')[2].split()[0], file=sys.stderr); sys.exit(status)"
-)
-"""The command, and its peak memory in kB: that of resource.getrusage starts with its parent's."""
 
 
-def main() -> None:
-    """Times the import of each kind of file, and prints and saves what it took."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=RUNS)
-    options = parser.parse_args()
-    result = {
-        "command": "python -m benchmarks.imports",
-        "commit": commit(),
-        "date": datetime.date.today().isoformat(),
-        "device": machine(),
-        "runs": options.runs,
-        "rows": ROWS,
-        "table": [_imported(kind, options.runs) for kind in KINDS],
-    }
-    print(json.dumps(result, indent=2))
-    if options.runs == RUNS:
-        write_json(Path(__file__).parent / "results/imports.json", result)
+def imported(kind: str, runs: int) -> Turn:
+    """A turn imports all runs, and tells its peak of memory and the size of the files."""
+    folder, table = scratch() / "histories", scratch() / "runs.parquet"
+    _write_histories(folder, kind, runs)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    named = r"size(?P<size>\d+M)-b(?P<batch>\d+)-s(?P<seed>\d+)"
+    words = ["import", "auto", str(folder), "-o", str(table), "--seq-len", str(SEQ_LEN), "--json"]
 
+    def turn(count: int) -> dict[str, float]:
+        printed, peak = run_bss([*words, "--run-regex", named])
+        assert sum(run["rows"] for run in json.loads(printed)["runs"]) == runs * ROWS
+        return peak | {"files_gb": size / 1e9}
 
-def _imported(kind: str, runs: int) -> dict[str, float | str]:
-    """Seconds and memory of one import."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "histories"
-        folder.mkdir()
-        _write_histories(folder, kind, runs)
-        named = r"size(?P<size>\d+M)-b(?P<batch>\d+)-s(?P<seed>\d+)"
-        table = str(Path(scratch) / "runs.parquet")
-        command = ["import", "auto", str(folder), "-o", table, "--seq-len", str(SEQ_LEN)]
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        process = subprocess.run(
-            [sys.executable, "-c", IMPORT, *command, "--run-regex", named, "--json"],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert sum(run["rows"] for run in json.loads(process.stdout)["runs"]) == runs * ROWS
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        size = sum(file.stat().st_size for file in folder.iterdir())
-    return {
-        "kind": kind,
-        "seconds": round(seconds, 1),
-        "cpu_seconds": round(cpu, 1),
-        "peak_memory_mb": round(int(process.stderr.split()[-1]) / 1024),
-        "size_mb": round(size / 1e6),
-    }
+    return turn
 
 
 def _write_histories(folder: Path, kind: str, runs: int) -> None:
+    folder.mkdir()
     generator = np.random.default_rng(0)
     step = np.arange(1, ROWS + 1)
     for i in range(runs):
@@ -110,5 +72,22 @@ def _write_histories(folder: Path, kind: str, runs: int) -> None:
             history.to_json(file, orient="records", lines=True)
 
 
+def _variants(options: Any) -> list[Variant]:
+    kinds = options.kinds.split(",")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise InputError(f"--kinds: {unknown[0]!r} is none of {', '.join(KINDS)}")
+    return [
+        Variant(kind, "benchmarks.imports:imported", {"kind": kind, "runs": options.runs})
+        for kind in kinds
+    ]
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of files, with commas")
+
+
+BENCHMARK = works("imports", __doc__ or "", _variants, seconds=60.0, add=_add)
+
 if __name__ == "__main__":
-    main()
+    sys.exit(BENCHMARK.main())

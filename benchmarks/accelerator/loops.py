@@ -5,10 +5,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ramp import dispatches
 from bss.models.sizes import named
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
@@ -27,8 +27,8 @@ def ramp(
 ) -> Iterator[dict[str, Any]]:
     """A run of two stages, each of a bucket of its own: what the change between them costs.
 
-    Lost are the seconds of the stretch behind the change, up to its first evaluation, beyond what
-    as many tokens take later in that stage. Sequences are made on the device too, in the seconds.
+    Lost are the seconds of the first dispatch behind the change, beyond what as many tokens take
+    later in that stage. Sequences are made on the device too, in the seconds.
     """
     small, large = bucket
     change = STEPS * small * seq_len
@@ -37,17 +37,16 @@ def ramp(
     run = _run(model, seq_len, schedule, first=change)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        status = train(run, _execution(folder, bucket, attention))
-        wall, rows = time.perf_counter() - start, read_curve(Path(folder) / run.id)
-    rows = [row for row in rows if row["tokens"] >= change]
-    spans = [(b["tokens"] - a["tokens"], b["seconds"] - a["seconds"]) for a, b in pairwise(rows)]
-    steady = statistics.median(seconds / count for count, seconds in spans[1:])
+        found, status = dispatches(run, _execution(folder, bucket, attention))
+        wall = time.perf_counter() - start
+    first, *later = [d for d in found if d.start >= change]
+    steady = statistics.median(d.seconds / (d.end - d.start) for d in later or [first])
     yield {
         "status": status.status,
         "steps": status.step,
         "programs": status.programs,
         "recompilations": status.recompilations,
-        "seconds_lost": spans[0][1] - spans[0][0] * steady,
+        "seconds_lost": first.seconds - (first.end - first.start) * steady,
         "seconds_per_step": steady * large * seq_len,
         "tokens_per_second": 1 / steady,
         "training_seconds": status.seconds,

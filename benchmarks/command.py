@@ -1,0 +1,199 @@
+"""The command line that benchmarks share: cores, seconds, results; mistakes in one line."""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.race import Variant, race
+from benchmarks.record import (
+    RESULTS,
+    Row,
+    gpu_users,
+    head,
+    present_cores,
+    save,
+    spread,
+    table,
+    told,
+)
+from bss.errors import InputError
+from bss.provenance import machine
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What `python -m benchmarks.NAME` does.
+
+    Attributes:
+        name: of the module, and of its file of results.
+        doc: its text for --help.
+        measured: gives rows, of the options; each is told as soon as it comes.
+        columns: heads of the table of what was measured.
+        cells: of a row, lines of the table.
+        seconds: of each row, if nobody says.
+        cores: numbers of cores, as --cores has them; "" where there is no choice.
+        add: adds what options it has besides.
+    """
+
+    name: str
+    doc: str
+    measured: Callable[[Any], Iterator[Row]]
+    columns: tuple[str, ...]
+    cells: Callable[[Row], Sequence[Sequence[str]]]
+    seconds: float
+    cores: str = "1"
+    add: Callable[[argparse.ArgumentParser], object] = lambda parser: None
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """Measures, prints and saves; returns the status of the command."""
+        prog = f"python -m benchmarks.{self.name}"
+        parser = argparse.ArgumentParser(prog=prog, description=self.doc)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        add = parser.add_argument
+        if self.cores:
+            text = "how many, in a list with commas; or all that this may use"
+            add("--cores", default=self.cores, help=text)
+        text = "of each row, beside what warms it up; at least a few rounds"
+        add("--seconds", type=float, default=self.seconds, help=text)
+        add("--rounds", type=int, default=60, help="of each row, at most")
+        add("--results", type=Path, default=RESULTS, help="folder of the JSON")
+        self.add(parser)
+        options = parser.parse_args(arguments)
+        try:
+            result = self._result(
+                options, [prog, *(sys.argv[1:] if arguments is None else arguments)]
+            )
+        except InputError as error:
+            print(f"benchmarks.{self.name}: {error}", file=sys.stderr)
+            return 2
+        print(self.shown(result))
+        save(self.name, result, options.results)
+        return 0
+
+    def _result(self, options: argparse.Namespace, command: Sequence[str]) -> Row:
+        for name in ("seconds", "rounds"):
+            if not (value := getattr(options, name)) > 0:
+                raise InputError(f"--{name}: {value:g}; write a positive number")
+        if self.cores:
+            options.cores = _numbers(options.cores)
+        note, rows = gpu_users(), []
+        for row in self.measured(options):
+            rows.append(row)
+            print("; ".join([*self._lines(row), *notes(row)]), file=sys.stderr, flush=True)
+        # The device last: to ask for it takes a GPU's memory.
+        return head(" ".join(command), machine(), note=note, table=rows)
+
+    def _lines(self, row: Row) -> list[str]:
+        each = [] if "not_measured" in row else self.cells(row)
+        return [" | ".join(cells) for cells in each]
+
+    def shown(self, result: Row) -> str:
+        """A result as text: its table, then what was not measured, and why."""
+        rows = result["table"]
+        lines = [cells for row in rows if "not_measured" not in row for cells in self.cells(row)]
+        under = [result["note"], *(note for row in rows for note in notes(row))]
+        head = f"{result['device']}, {result['date'][:10]}, commit {result['commit'] or 'unknown'}"
+        return "\n".join([head, table(self.columns, lines), *filter(None, dict.fromkeys(under))])
+
+
+def notes(row: Row) -> list[str]:
+    """What of a row was not measured, and why; and what disturbed it."""
+    on = row.get("shape") or row.get("what") or ""
+    cores = row.get("cores")
+    on += f" on {cores} core{'s' * (cores > 1)}" if cores else ""
+    if "not_measured" in row:
+        return [f"{on}: not measured: {row['not_measured']}"]
+    found = []
+    for name, one in row.get("variants", {}).items():
+        for key in ("not_measured", "error"):
+            if key in one:
+                what = name if key == "not_measured" else f"{on}, {name}"
+                found.append(f"{what}: {key.replace('_', ' ')}: {one[key]}")
+    if (row.get("apart") or 0) > APART:
+        found.append(f"{on}: losses are apart by {row['apart']:.0%}: not the same model")
+    if (row.get("others_cpu") or 0) > DISTURBED:
+        found.append(f"{on}: others took {row['others_cpu']:.0%} of the cores' time")
+    return found
+
+
+APART = 0.05
+"""Losses of one model after a few steps, by other seeds, are nearer than that."""
+DISTURBED = 0.05
+"""A share of the cores' time that others take; above it the numbers say more of them."""
+
+
+def machine_cells(row: Row) -> tuple[str, str]:
+    """How fast the machine was in the first and the last round, and what others took of it."""
+    products, others = row["product_gflops"], row["others_cpu"]
+    return f"{products[0]:.0f} → {products[-1]:.0f}", "–" if others is None else f"{others:.0%}"
+
+
+MACHINE = ("GFLOP/s", "others")
+"""Heads of `machine_cells`."""
+
+
+def pinned(counts: Sequence[int]) -> Iterator[tuple[Row, list[int]]]:
+    """For each number of cores the start of a row, and the last of the cores that this may use.
+
+    A row of more than there are says so.
+    """
+    present = present_cores()
+    for count in counts:
+        on = present[-count:]
+        short = f"this process may use {len(on)}" if len(on) < count else ""
+        yield {"cores": count, **({"not_measured": short} if short else {})}, on
+
+
+def _numbers(text: str) -> list[int]:
+    if text == "all":
+        return [len(present_cores())]
+    try:
+        counts = [int(one) for one in text.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise InputError(f"--cores: {text!r}; write numbers from 1 on, as 1,2, or all")
+    return counts
+
+
+def works(
+    name: str,
+    doc: str,
+    variants: Callable[[Any], list[Variant]],
+    seconds: float,
+    *,
+    cores: str = "all",
+    add: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
+) -> Benchmark:
+    """A benchmark of works that are not compared with each other: seconds of each.
+
+    A turn tells a dict of numbers, by what they are, or nothing.
+    """
+
+    def measured(options: Any) -> Iterator[Row]:
+        for start, on in pinned(options.cores):
+            row = {"what": name, **start}
+            if "not_measured" not in row:
+                row |= race(variants(options), on, options.seconds, options.rounds)
+                for one in row["variants"].values():
+                    one |= {"median": spread(one["seconds"])} if "seconds" in one else {}
+            yield row
+
+    def cells(row: Row) -> list[list[str]]:
+        return [
+            [
+                *(work, str(row["cores"]), told(one["median"], ".3g")),
+                f"{statistics.median(map(sum, one['cpu'])):.3g}",
+                ", ".join(f"{what} {value:.3g}" for what, value in (one["told"][-1] or {}).items()),
+                *machine_cells(row),
+            ]
+            for work, one in row["variants"].items()
+            if "median" in one
+        ]
+
+    columns = ("work", "cores", "seconds", "CPU seconds", "besides", *MACHINE)
+    return Benchmark(name, doc, measured, columns, cells, seconds, cores, add)

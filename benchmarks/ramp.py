@@ -1,0 +1,157 @@
+"""What a growing batch costs: a run of four stages beside runs at each of its batches.
+
+    python -m benchmarks.ramp
+
+Each stage's seconds beside those of as many steps of a run that has its batch throughout; and the
+first dispatch behind each switch beside the median of its stage. Evaluation and saving come behind.
+"""
+
+import dataclasses
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from benchmarks.command import MACHINE, Benchmark, machine_cells, pinned
+from benchmarks.race import Turn, Variant, complete, race
+from benchmarks.record import Row, ratio, spread, told
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
+
+MODEL, SEQ_LEN, BATCHES, STEPS = "nano", 64, (4, 8, 16, 32), 192
+
+
+class Dispatched(NamedTuple):
+    """A dispatch: tokens before and behind it, its steps, and seconds from the last one's end."""
+
+    start: int
+    end: int
+    steps: int
+    seconds: float
+
+
+def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
+    """Trains a run from its beginning, and times what it dispatches; its status too.
+
+    All is compiled before the first, which takes as long as the devices need to begin.
+    """
+    from bss.training.running import loop
+
+    ends: list[tuple[int, int, float]] = []
+
+    class Timed(loop.Steps):
+        def _dispatch(self, item: Any) -> None:
+            if not ends:  # a stage of seconds does not outlast what compiles beside it
+                programs: Any = self.session.programs
+                programs.wait()
+                ends.append((0, 0, time.perf_counter()))
+            super()._dispatch(item)
+
+        def _read(self) -> Any:
+            item = self._unread and self._unread[0]
+            norms = super()._read()
+            if item:
+                ends.append((item.ends[-1], len(item.ends), time.perf_counter()))
+            return norms
+
+    with patch.object(loop, "Steps", Timed):
+        status = loop.train(run, execution)
+    return [Dispatched(a[0], b[0], b[1], b[2] - a[2]) for a, b in pairwise(ends)], status
+
+
+def rounds(model: str, seq_len: int, batches: list[int], steps: int) -> Turn:
+    """A turn trains the ramp and the constants, and tells what each took."""
+    from benchmarks.text import run_on_sources, scratch
+
+    folder = scratch()
+    lengths = [steps * batch * seq_len for batch in batches]
+    starts = [sum(lengths[:i]) for i in range(len(batches))]
+    ramp = ScheduleConfig(sum(lengths), BatchSchedule((*starts,), (*batches,)))
+    constants = [
+        ScheduleConfig(length, BatchSchedule.constant(batch))
+        for length, batch in zip(lengths, batches, strict=True)
+    ]
+    seed = 0
+
+    def trained(schedule: ScheduleConfig) -> list[Dispatched]:
+        run, execution = run_on_sources(folder, model, seq_len, schedule)
+        return dispatches(dataclasses.replace(run, seed=seed), execution)[0]
+
+    def turn(count: int) -> Row:
+        nonlocal seed
+        seed += 1
+        found = trained(ramp)
+        spans = zip(starts, lengths, strict=True)
+        first, *others = [[d for d in found if s <= d.start < s + n] for s, n in spans]
+        return {
+            "stages": [_paced(first), *(sum(d.seconds for d in stage) for stage in others)],
+            "constants": [_paced(trained(one)) for one in constants],
+            "switches": [_switch([d.seconds / d.steps for d in stage]) for stage in others],
+        }
+
+    def _paced(found: list[Dispatched]) -> float:
+        """Seconds of a stage's steps, at the pace of those behind a run's first dispatch."""
+        steady = found[1:] or found
+        return steps * sum(d.seconds for d in steady) / sum(d.steps for d in steady)
+
+    return turn
+
+
+def _switch(seconds: list[float]) -> float:
+    """Of a step of the first dispatch, over the median of the others."""
+    return seconds[0] / statistics.median(seconds[1:] or seconds)
+
+
+def measured(options: Any) -> Iterator[Row]:
+    """A row for each number of cores."""
+    settings = {"model": MODEL, "seq_len": SEQ_LEN, "batches": BATCHES, "steps": STEPS}
+    settings |= options.settings
+    for start, on in pinned(options.cores):
+        start = {"what": "ramp", **start}
+        if "not_measured" not in start:
+            ramp = Variant("ramp", "benchmarks.ramp:rounds", settings)
+            start |= settings | complete(race([ramp], on, options.seconds, options.rounds))
+            start |= _found(start["variants"]["ramp"].get("told", []))
+        yield start
+
+
+def _found(turns: list[Row]) -> Row:
+    """Ratios of the whole, of each stage and of each switch, over the rounds."""
+    if not turns:
+        return {}
+    stages, constants, switches = (
+        [*zip(*(turn[name] for turn in turns), strict=True)]
+        for name in ("stages", "constants", "switches")
+    )
+    sums = ([sum(turn[name]) for turn in turns] for name in ("stages", "constants"))
+    return {
+        "ratio": ratio(*sums),
+        "stage_ratios": [ratio(*pair) for pair in zip(stages, constants, strict=True)],
+        "switch_ratios": [spread(one) for one in switches],
+    }
+
+
+def cells(row: Row) -> list[list[str]]:
+    """A line for the whole, and one for each stage."""
+    cores, batches = str(row["cores"]), row["batches"]
+    whole = [cores, " → ".join(map(str, batches)), told(row["ratio"]), "", *machine_cells(row)]
+    switches = ["", *map(told, row["switch_ratios"])]
+    stages = zip(batches, row["stage_ratios"], switches, strict=True)
+    return [whole, *([cores, str(b), told(one), at, "", ""] for b, one, at in stages)]
+
+
+BENCHMARK = Benchmark(
+    "ramp",
+    __doc__ or "",
+    measured,
+    ("cores", "batch", "× its constants", "first dispatch × median", *MACHINE),
+    cells,
+    seconds=60.0,
+    add=lambda parser: parser.set_defaults(settings={}),
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.main())

@@ -1,0 +1,76 @@
+"""Our step of one batch size, dispatched as the loop dispatches it."""
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from benchmarks.race import Turn
+from benchmarks.step.shapes import BETAS, DECAY, LR, Shape, batches
+from bss.models.sizes import named
+from bss.training.config import DataConfig, RunConfig
+from bss.training.devices.mesh import mesh_of, replicated
+from bss.training.execution import Execution, compiler_options
+from bss.training.optimizers.base import StepSettings
+from bss.training.running.bucketing import Ladder
+from bss.training.running.buckets import Programs
+from bss.training.step import State, init_state, make_step, state_shapes
+
+SETTINGS = StepSettings(
+    np.float32(LR),
+    np.float32(1 - BETAS[0]),
+    np.float32(1 - BETAS[1]),
+    np.float32(DECAY),
+    np.zeros(0, np.float32),
+)
+
+
+def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) -> Turn:
+    """Steps of one batch after the other, so many a dispatch; turns are multiples of them.
+
+    `buckets` as in `Execution`.
+    """
+    shape = Shape(**fields)
+    run = RunConfig(named(shape.model), DataConfig(seq_len=shape.seq_len))
+    mesh = mesh_of(jax.local_devices()[:1])
+    bucket, whole = Ladder((*buckets,)).bucket(shape.batch), replicated(mesh)
+    rows = batches(shape, run.model.vocab_size)
+    rows = rows.reshape(len(rows) // steps_a_dispatch, -1, bucket, shape.seq_len + 1)
+    state = jax.jit(lambda: init_state(run), out_shardings=whole)()
+    sequences = cycle([jax.device_put(one, whole) for one in rows])
+    loss: Any = np.nan
+    program = dispatch(run, mesh, bucket, shape.batch // bucket, steps_a_dispatch)
+
+    def turn(steps: int) -> float:
+        nonlocal state, loss
+        for _ in range(steps // steps_a_dispatch):
+            state, loss = program(state, next(sequences))
+        jax.block_until_ready(state)
+        return float(np.ravel(loss)[-1])
+
+    return turn
+
+
+def dispatch(run: RunConfig, mesh: Mesh, bucket: int, count: int, most: int) -> Any:
+    """What takes `most` steps, each of `count` buckets, as a session compiles it.
+
+    Returns:
+        (state, sequences [most · count, bucket, T+1]) -> state, loss of each step.
+    """
+    execution, shapes = Execution(), state_shapes(run, mesh)
+    step = make_step(run, mesh, execution.attention_of(run, mesh))
+    options = compiler_options(execution, mesh)
+    program = Programs(step, shapes, {bucket: count}, run, mesh, options, most).get(bucket)
+    settings, how = SETTINGS, ()
+    if most > 1:
+        settings = jax.tree.map(lambda x: np.stack([x] * most), SETTINGS)
+        how = (np.int32(most),)
+
+    def take(state: State, sequences: jax.Array) -> tuple[State, jax.Array]:
+        state, metrics = program(state, sequences, np.int32(count), settings, *how)
+        return state, metrics.loss
+
+    return take

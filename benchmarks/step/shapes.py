@@ -1,0 +1,84 @@
+"""The shapes whose steps are timed: a size, its sequences, a batch; and their tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bss.errors import InputError
+
+LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
+"""Of AdamW, in every variant; norms are not decayed."""
+
+
+POOL = 2**15
+"""Tokens of an eighth of what is trained on."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a step trains.
+
+    Attributes:
+        model: a named size.
+        seq_len: targets of a sequence.
+        batch: sequences of a step.
+        several: steps of a dispatch that has several; fewer where one takes long.
+        gpu: whether it is measured on a GPU, in bfloat16; else on CPU cores, in float32.
+    """
+
+    model: str
+    seq_len: int
+    batch: int
+    several: int = 8
+    gpu: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.batch * self.seq_len
+
+
+SHAPES = {
+    "d 64 B 8": Shape("nano", 64, 8),
+    "d 64 B 1": Shape("nano", 64, 1),
+    "d 128 B 32": Shape("micro", 128, 32),
+    "d 256 B 16": Shape("mini", 256, 16, several=2),
+    "85M": Shape("85M", 1024, 32, gpu=True),
+    "302M": Shape("302M", 1024, 32, gpu=True),
+}
+TINY = {"pico": Shape("pico", 16, 2)}
+"""For tests."""
+
+
+def named(text: str) -> list[str]:
+    """The shapes of a list with commas; all but the tiny of "".
+
+    Raises:
+        InputError: a name that is none of them.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()] or [*SHAPES]
+    for name in names:
+        if name not in SHAPES | TINY:
+            raise InputError(f"--shapes: {name!r} is none of {', '.join(SHAPES)}")
+    return names
+
+
+def batches(shape: Shape, vocab: int) -> np.ndarray:
+    """What steps take in turn, int32 [P, B, T+1]: tokens are drawn as often as words are (Zipf).
+
+    They are too many to be learned by heart: numbers near zero would slow some variants.
+    """
+    often = 1 / np.arange(1, vocab + 1)
+    size = (8 * max(POOL // shape.tokens, 1), shape.batch, shape.seq_len + 1)
+    return np.random.default_rng(0).choice(vocab, size, p=often / often.sum()).astype(np.int32)
+
+
+def check_cores(asked: Sequence[int], present: int) -> None:
+    """Refuses numbers of cores that are none.
+
+    Raises:
+        InputError: a number below 1.
+    """
+    if not asked or min(asked) < 1:
+        raise InputError(f"--cores: {asked}; write numbers from 1 to {present}")
