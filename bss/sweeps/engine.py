@@ -4,6 +4,7 @@ A branch waits for its parent. Finished runs are no-ops, a diverged run is recor
 goes on, a run whose worker was lost is tried again; an interrupt saves every run and leaves.
 """
 
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -105,11 +106,12 @@ class WorkerEngine(Engine):
         """See `Engine.train`."""
         self._interrupted = False
         progress = progress or Progress("runs", quiet=True)
-        queue = Queue(runs, execution, progress, self.config.fleet)
+        queue = Queue(runs, execution, progress)
         self._check_room(queue.waiting)
         training: dict[Future[Statuses], tuple[list[Slot], list[RunConfig]]] = {}
         with progress, ThreadPoolExecutor(max(len(runs), 1)) as pool:
             try:
+                queue.together(self.fleets(runs, queue.waiting, execution))
                 while queue.waiting or training:
                     busy = {slot for slots, _ in training.values() for slot in slots}
                     free = [slot for slot in self.slots() if slot not in busy]
@@ -125,6 +127,12 @@ class WorkerEngine(Engine):
                 raise
         return queue.statuses
 
+    def fleets(
+        self, runs: Sequence[RunConfig], waiting: Sequence[RunConfig], execution: Execution
+    ) -> dict[str, int]:
+        """How many of its shape each waiting run is trained with, by its id; of a sweep's runs."""
+        return {run.id: max(self.config.fleet, 1) for run in waiting}
+
     def nowhere(self, runs: int) -> str:
         """Says that no slot is left for so many runs."""
         return f"no slot is left for {runs} runs; the same command continues"
@@ -134,6 +142,31 @@ class WorkerEngine(Engine):
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda worker: worker.close(), self.workers.values()))
         self.workers.clear()
+
+    def measured(
+        self, slots: Sequence[Slot], runs: Sequence[RunConfig], execution: Execution, *, fleet: bool
+    ) -> list[Event]:
+        """What the workers in slots tell of themselves, all measuring at once how fast `runs` go.
+
+        One that was lost on it tells nothing, and is replaced.
+        """
+        job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
+        job |= {"fleet": fleet, "measure": True}
+
+        def ask(slot: Slot) -> Event:
+            with contextlib.suppress(WorkerLost):
+                events = [*self._worker([slot], execution).train(job)]
+                if not events:
+                    self._leave([slot])
+                return next((one for one in events if one["event"] == "told"), {})
+            return {}
+
+        with ThreadPoolExecutor(len(slots)) as pool:
+            try:
+                return [*pool.map(ask, slots)]
+            except BaseException:
+                self._interrupt()
+                raise
 
     def _check_room(self, runs: Sequence[RunConfig]) -> None:
         """Refuses a run of more processes than there are places for."""

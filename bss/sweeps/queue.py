@@ -30,19 +30,16 @@ class Queue:
         waiting: those to be trained, the longest first; a parent before its branches.
     """
 
-    def __init__(
-        self, runs: Sequence[RunConfig], execution: Execution, progress: Progress, fleet: int = 1
-    ):
+    def __init__(self, runs: Sequence[RunConfig], execution: Execution, progress: Progress):
         """Finds what is done already.
 
         Args:
             runs: distinct ones.
             execution: where and how they are trained.
             progress: is told of every run.
-            fleet: how many of one shape are taken together, at most.
         """
         self.statuses: Statuses = {}
-        self._progress, self._fleet = progress, fleet
+        self._progress, self._execution = progress, execution
         self._lost: Counter[str] = Counter()
         for run in runs:
             plan = execution.plan(run)
@@ -53,7 +50,14 @@ class Queue:
         self._lengths = lengths(left)
         self._pending = {run.id for run in left}
         self.waiting = self._sorted(left)
-        self._keys = {run.id: fleet_key(run, execution) for run in left} if fleet > 1 else {}
+        self._most: Mapping[str, int] = {}
+        self._keys: dict[str, Hashable] = {}
+
+    def together(self, most: Mapping[str, int]) -> None:
+        """So many runs of one shape are taken together, at most, by the id of each; else one."""
+        self._most = most
+        several = [run for run in self.waiting if most[run.id] > 1]
+        self._keys = {run.id: fleet_key(run, self._execution) for run in several}
 
     def finish(self, run: RunConfig, status: RunStatus) -> None:
         """A run has ended."""
@@ -73,7 +77,9 @@ class Queue:
         self.skip()
         pending = self._pending - self.statuses.keys()
         ready = [run for run in self.waiting if not (run.parent and run.parent.run in pending)]
-        groups = _groups(ready, self._keys, min(self._fleet, math.ceil(len(ready) / (slots or 1))))
+        share = math.ceil(len(ready) / (slots or 1))
+        most = {run.id: min(share, self._most.get(run.id, 1)) for run in ready}
+        groups = _groups(ready, self._keys, most)
         for run in (run for group in groups[:slots] for run in group):
             self.waiting.remove(run)
         return groups[:slots]
@@ -125,15 +131,15 @@ def waves(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
 
 
 def _groups(
-    runs: Sequence[RunConfig], keys: Mapping[str, Hashable], most: int
+    runs: Sequence[RunConfig], keys: Mapping[str, Hashable], most: Mapping[str, int]
 ) -> list[list[RunConfig]]:
     """Runs that are trained side by side, in the order of the first of each."""
     groups: list[list[RunConfig]] = []
     open_groups: dict[Hashable, list[RunConfig]] = {}
     for run in runs:
-        key = keys.get(run.id) if keys else None
+        key = keys.get(run.id)
         group = open_groups.get(key, []) if key is not None else []
-        if not 0 < len(group) < most:
+        if not 0 < len(group) < most[run.id]:
             groups.append(group := [])
             open_groups[key] = group
         group.append(run)

@@ -44,7 +44,8 @@ class EngineConfig(SharedExecution):
         address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
             this machine, or a new one.
         fleet: how many runs of one shape a worker trains side by side in one program; of models
-            too small to fill a device.
+            too small to fill a device. 0 for what engine "local" measures to be fastest, where that
+            pays; then one worker may have all cores, if `workers` is 0. Other engines train alone.
         processes: that train a run together, a node each: a number, or by non-embedding parameters,
             "0:1 500M:2". Each has `devices`.
         machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
@@ -54,7 +55,7 @@ class EngineConfig(SharedExecution):
     pin: bool = True
     retries: int = 2
     address: str = ""
-    fleet: int = 1
+    fleet: int = 0
     processes: str | int = "1"
     machine: str = ""
 

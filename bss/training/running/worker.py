@@ -2,6 +2,8 @@
 
     {"runs": [{...}, ...], "execution": {...}, "fleet": true}
     ->  {"event": "progress", ...} ... {"event": "done", "statuses": {...}}
+    {"runs": [...], "execution": {...}, "fleet": true, "measure": true}
+    ->  {"event": "told", "tokens_per_second": ..., ...}
 
 The runs of a fleet are trained side by side; one process takes many jobs, so start-up is paid
 once. It saves and leaves when it is sent SIGTERM or when stdin closes, so it never outlives the
@@ -75,11 +77,12 @@ def _serve_all(jobs: "queue.Queue[str | None]", answers: Any, stop: threading.Ev
 
 
 def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
-    """Trains one job; False where it was interrupted."""
+    """Trains one job, or measures how fast it would; False where it was interrupted."""
     from bss.errors import InputError
     from bss.training.config import RunConfig
     from bss.training.execution import Execution, use_compilation_cache
     from bss.training.running.loop import Interrupted, train, train_fleet
+    from bss.training.running.timing import told
     from bss.values import from_dict, to_dict
 
     def answer(event: str, **details: Any) -> None:
@@ -90,6 +93,9 @@ def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
         runs = [from_dict(RunConfig, run) for run in job["runs"]]
         execution = from_dict(Execution, job["execution"])
         use_compilation_cache(execution)
+        if job.get("measure"):
+            answer("told", **told(runs, execution, stop, fleet=job["fleet"]))
+            return True
         watched = {"report": lambda progress: answer("progress", **progress), "stop": stop}
         if job["fleet"]:
             statuses = train_fleet(runs, execution, **watched)
