@@ -63,7 +63,8 @@ class LocalEngine(WorkerEngine):
             facts := self.measured(busy, [], execution, fleet=False)
         ):
             return asked
-        machine = from_dict(Machine, {**facts[0], "cores": cores(), "workers": len(slots)})
+        own = {**facts[0], "cores": cores(), "workers": len(slots)}
+        machine = from_dict(Machine, own, strict=False)
 
         def measure(runs: Sequence[RunConfig], way: Choice) -> float:
             places, fleet = [_ALL_CORES] if way.whole else busy, way.fleet > 1
