@@ -39,8 +39,7 @@ POOL = 0.75
 def variants() -> Iterator[dict[str, Any]]:
     """How layers are computed, as fields of an execution."""
     for unroll, keep in itertools.product(UNROLL, get_args(Keep)[::-1]):
-        if keep != "products" or unroll in (0, 1):
-            yield {"attention": "cudnn", "unroll": unroll, "keep": keep}
+        yield {"attention": "cudnn", "unroll": unroll, "keep": keep}
     for unroll, keep in ((1, "nothing"), (1, "all"), (0, "all")):
         yield {"attention": f"{__spec__.name}:PLAIN", "unroll": unroll, "keep": keep}
 

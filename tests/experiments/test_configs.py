@@ -10,7 +10,7 @@ DIGESTS = {
     "critical_batch": "8043859f886b17ec",
     "critical_theory": "b1c6d475ad677b6c",
     "es_ablations": "1779a78e93793147",
-    "es_curve": "5107dd2dbbc1c2af",
+    "es_curve": "0c07f6b285acc409",
     "es_wsd": "3e17e2be9226cc9d",
     "irreducible_loss": "ced893d7826c6f86",
     "late_switch": "622b39b7fddd2867",
