@@ -64,7 +64,7 @@ def test_a_dry_run_prints_the_price_of_every_variation_and_whether_it_fits(capsy
     costs = [float(line.split(" FLOPs")[0].split()[-1]) for line in out.splitlines()]
     assert len(costs) == len(STUDY.variations) + 1
     assert costs[-1] == pytest.approx(sum(costs[:-1]), rel=0.01)
-    assert err.splitlines()[-1].startswith("h100:1: fits, at most 2.65 GB of 78.2 (49M")
+    assert err.splitlines()[-1].startswith("h100:1: fits, at most 6.4 GB of 78.2 (49M")
 
 
 @pytest.mark.parametrize(
