@@ -5,7 +5,7 @@
 | size  | models           | tokens | time on 2 CPU cores | for                    |
 |-------|------------------|--------|---------------------|------------------------|
 | smoke | 131k parameters  | 0.9M   | under a minute      | tests                  |
-| demo  | 131k parameters  | 19M    | under 10 minutes    | `make demo`            |
+| demo  | 131k parameters  | 11M    | about 3 minutes     | `make demo`            |
 
 Expect, at demo size: curves of different batches that cross, B_opt between 2 and 8 sequences
 that grows as the target loss falls, and a late switch that ends lower than every constant at
