@@ -124,7 +124,7 @@ BENCHMARK = Benchmark(
     measured,
     ("shape", "cores", "steps a dispatch", "tokens/s", *(f"× {one}" for one in RIVALS), *MACHINE),
     cells,
-    seconds=20.0,
+    seconds=16.0,
     cores="1,2",
     add=_add,
 )

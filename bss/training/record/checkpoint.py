@@ -168,10 +168,10 @@ def restore_fork(directory: Path, tokens: int, abstract_state: Any) -> Restored:
         ) from None
 
 
-def abstract(state_shapes: Any, sharding: jax.sharding.Sharding) -> Any:
-    """Shapes with a sharding, as orbax wants them for restoring."""
+def abstract(state: Any, sharding: jax.sharding.Sharding | None = None) -> Any:
+    """Shapes with a sharding, or with their own, as orbax and compilers want them."""
     return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), state_shapes
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding or x.sharding), state
     )
 
 

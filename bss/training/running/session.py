@@ -12,6 +12,7 @@ from bss.training.devices.mesh import on_gpus
 from bss.training.evaluation import Evaluation
 from bss.training.execution import compiler_options
 from bss.training.held_out import HeldOut
+from bss.training.record.checkpoint import abstract
 from bss.training.record.ledger import Ledger
 from bss.training.record.seals import text_hash
 from bss.training.running.buckets import Programs
@@ -19,7 +20,7 @@ from bss.training.running.fleet import Dispatches, compile_steps, stack
 from bss.training.running.prefetch import Dispatch, step_inputs
 from bss.training.running.stretches import STEPS, Stretches, steps_at_once
 from bss.training.source import Source
-from bss.training.step import State, make_step, state_shapes
+from bss.training.step import State, make_step
 
 
 class Session:
@@ -70,7 +71,7 @@ class Session:
             self.programs = compile_steps(self.inputs, shapes, mesh, options, attention)
         else:
             ((_, self.state),) = restored
-            shapes, self._pick = state_shapes(run, mesh), lambda state, _: state
+            shapes, self._pick = abstract(self.state), lambda state, _: state
             ladder = execution.ladder(run)
             self.inputs = step_inputs(plan, self.stretches, source, ladder, run.averages)
             whole = execution.whole_gradient

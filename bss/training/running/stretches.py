@@ -23,7 +23,8 @@ SECONDS = 3.0
 class Stretches:
     """Steps of one batch without an event between them, as many as take SECONDS.
 
-    A batch's first step goes alone; how long those before took says how many come next.
+    A run's first step goes alone; how long those before took says how many come next. A batch that
+    is new takes for its size what the last one took, so that inputs are ahead of it.
 
     Attributes:
         most: how many at once.
@@ -48,9 +49,11 @@ class Stretches:
         self._seconds[batch] = seconds / steps
 
     def _count(self, batch: int) -> int:
-        if self.most == 1 or batch not in self._seconds:
+        if self.most == 1 or not self._seconds:
             return 1
-        return max(1, min(self.most, int(SECONDS / max(self._seconds[batch], 1e-9))))
+        last = next(reversed(self._seconds))
+        seconds = self._seconds.get(batch, self._seconds[last] * batch / last)
+        return max(1, min(self.most, int(SECONDS / max(seconds, 1e-9))))
 
 
 def steps_at_once(execution: Execution, mesh: Mesh) -> int:

@@ -34,9 +34,12 @@ def test_they_cover_the_steps_and_end_at_events(first, seconds):
         assert len({PLAN.at(k).batch for k in steps}) == 1
 
 
-def test_a_batch_begins_alone_and_goes_on_by_how_long_it_took():
-    lengths = [len(steps) for steps in taken(Stretches(PLAN, 0, EVENTS, STEPS), 0.1)]
+def test_a_run_begins_alone_and_goes_on_by_how_long_it_took():
+    stretches = taken(Stretches(PLAN, 0, EVENTS, STEPS), 0.1)
+    lengths = [len(steps) for steps in stretches]
     assert lengths[:3] == [1, SECONDS / 0.1, SECONDS / 0.1]
+    at = [steps[0] for steps in stretches].index(400)  # a batch twice as large
+    assert lengths[at : at + 2] == [SECONDS / 0.2, SECONDS / 0.1]
     assert max(lengths) == SECONDS / 0.1
     assert max(map(len, taken(Stretches(PLAN, 0, EVENTS, STEPS), 1e-6))) == STEPS
     assert max(map(len, taken(Stretches(PLAN, 0, EVENTS, STEPS), 60.0))) == 1
