@@ -18,7 +18,7 @@ test: setup  ## lint, types, tests
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test-slow: setup  ## the tests that take minutes
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n 2 --dist worksteal
 
 # `.venv/bin/pip install 'batch-size-scaling[torch]'` adds PyTorch, the rival.
 bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=sweep, ARGS=--max-autotune
