@@ -1,13 +1,15 @@
 """What our runs and the published steps show of arXiv 2410.21676, from the committed tables.
 
-Families of Holm: the shape of the steps; the exponents, once by S = a + b/B and once without a law;
-curves beside each other, in the same two ways; the gradient noise scale; the best batch.
+Families of Holm: the shape of the steps; what each statement of an exponent asks, once by
+S = a + b/B and once without a law; curves beside each other, in the same two ways; the gradient
+noise scale; the best batch.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import pandas as pd
@@ -140,10 +142,13 @@ def growth(fits: Mapping[str, CriticalFit], betas: str = "") -> list[Claim]:
         fits: by design.
         betas: what must be said of beta2.
     """
-    return [one for way in WAYS for one in judged(_exponents(fits, way, betas))]
+    return [
+        one for way in WAYS for family in _exponents(fits, way, betas) for one in judged(family)
+    ]
 
 
-def _exponents(fits: Mapping[str, CriticalFit], way: str, betas: str) -> list[Asked]:
+def _exponents(fits: Mapping[str, CriticalFit], way: str, betas: str) -> Iterator[list[Asked]]:
+    """By what they ask, as the statements stand."""
     effects = exponents(fits, interpolated=WAYS[way])
     joint = f"{len(fits['both'].fits) if 'both' in fits else 0} points jointly"
     sizes = f"size × {span(fits, 'size')}"
@@ -162,11 +167,12 @@ def _exponents(fits: Mapping[str, CriticalFit], way: str, betas: str) -> list[As
         ("joint data", AGREES, f"our runs, {joint}"),
     ]
     notes = (MISFITS if way == BY_LAW else "", SHARED_RUNS)
-    return [
-        of_exponent(statement, f"{where}, {way}", effects[key], FITS, notes, betas)
-        for key, statement, where in statements
-        if key in effects
-    ]
+    for question, members in itertools.groupby(statements, itemgetter(1)):
+        yield [
+            of_exponent(question, f"{where}, {way}", effects[key], FITS, notes, betas)
+            for key, _, where in members
+            if key in effects
+        ]
 
 
 def exponents(fits: Mapping[str, CriticalFit], *, interpolated: bool) -> dict[str, Effect]:
