@@ -1,7 +1,8 @@
 """From a corpus and a tokenizer to token shards, once; corpora by name.
 
 `stdlib` is the embedded default: the sources of the running interpreter's standard library.
-`files:PATTERN` is one's own text. Any other name is of a tensorflow-datasets data set ("c4/en"), or
+`packages:LIST` is those of the installed packages that a list names, `files:PATTERN` one's own
+text. Any other name is of a tensorflow-datasets data set ("c4/en"), or
 `package.module:ATTRIBUTE`.
 
 A directory of shards appears complete or not at all: it is written aside and renamed, under a
@@ -24,6 +25,7 @@ import numpy as np
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, Corpus, CorpusRequest
 from bss.data.encode import encoded
+from bss.data.package_files import PackageFiles
 from bss.data.progress import Progress, ShardWriter, begun, summed
 from bss.data.python_files import PythonFiles
 from bss.data.shards import MANIFEST, Manifest, Shards, Split, TokenizerInfo, open_shards
@@ -40,7 +42,12 @@ BATCH = 2**22
 
 CORPORA: Registry[Corpus] = Registry(
     "corpus",
-    {"stdlib": PythonFiles(), "files": TextFiles(""), "tfds": TfdsText()},
+    {
+        "stdlib": PythonFiles(),
+        "packages": PackageFiles(Path()),
+        "files": TextFiles(""),
+        "tfds": TfdsText(),
+    },
     of=Corpus,
 )
 _OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data set is a version

@@ -1,0 +1,122 @@
+"""Sources of installed packages as a corpus: more real text where there is no network."""
+
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+
+from bss.data.corpus import Corpus, CorpusRequest
+from bss.data.python_files import PythonFiles
+from bss.errors import InputError
+
+_EXPECTED = 'expected {"packages": {"NAME": "VERSION"}}, with "python" and "sha256" if wanted'
+
+_BUILD = "_sysconfigdata"  # says where and how the interpreter was built
+
+
+@dataclass(frozen=True)
+class PackageFiles(Corpus):
+    """The `.py` files of the packages that a list names, in its order, each content once.
+
+    A list is JSON: `packages`, from names to versions; `python`, the version of the interpreter
+    whose standard library comes first; `sha256`, the hash of all contents. Where packages are
+    installed does not matter; scripts, which name that place, are left out.
+
+    Attributes:
+        listed: path of the list.
+        sites: folders in which packages are installed, by default the interpreter's.
+        library: the standard library, which only lists with `python` read.
+    """
+
+    listed: Path
+    sites: tuple[str, ...] | None = None
+    library: PythonFiles = field(default_factory=PythonFiles)
+
+    def given(self, request: CorpusRequest) -> Corpus:
+        """The packages of the list behind the name."""
+        if not request.rest:
+            return self
+        return PackageFiles(Path(request.rest), self.sites, self.library)
+
+    def source(self) -> dict[str, Any]:
+        """See `Corpus`; the hash is of contents alone, so it is the same wherever they lie.
+
+        Raises:
+            InputError: a list that is none; a package that is missing, of another version or lacks
+                a file; contents of another hash than the list's.
+        """
+        wanted = self._list()
+        fingerprint = super().source()["fingerprint"]
+        if (expected := wanted.get("sha256", fingerprint)) != fingerprint:
+            raise InputError(
+                f"corpus: the packages of {self.listed} have the hash {fingerprint}, expected "
+                f"{expected}; install them anew, or write that hash into the list"
+            )
+        return {"packages": wanted["packages"], "fingerprint": fingerprint}
+
+    def _contents(self) -> Iterator[bytes]:
+        seen = set()
+        for content in self._all():
+            if content and (digest := hashlib.sha256(content).digest()) not in seen:
+                seen.add(digest)
+                yield content
+
+    def _all(self) -> Iterator[bytes]:
+        wanted, there = self._list(), self._installed()
+        for name, version in wanted["packages"].items():
+            found = there[_normal(name)].version if _normal(name) in there else "missing"
+            if found != version:
+                raise InputError(
+                    f"corpus: package {name!r} of {self.listed} is {found}, expected {version}; "
+                    f"pip install {name}=={version}, or change the list"
+                )
+        if wanted.get("python", platform.python_version()) != platform.python_version():
+            raise InputError(
+                f"corpus: {self.listed} is of Python {wanted['python']}, this is "
+                f"{platform.python_version()}; run that one, or change the list"
+            )
+        if "python" in wanted:
+            files = self.library._files()
+            yield from (content for name, content in files if _BUILD not in name)
+        for name in wanted["packages"]:
+            yield from self._sources(there[_normal(name)])
+
+    def _sources(self, package: Distribution) -> Iterator[bytes]:
+        files = (file for file in package.files or () if file.suffix == ".py")
+        for file in sorted(file for file in files if ".." not in file.parts):
+            try:
+                content = Path(str(file.locate())).read_bytes()
+                content.decode()
+            except UnicodeDecodeError:
+                continue
+            except OSError as error:
+                raise InputError(
+                    f"corpus: {file} of package {package.name!r} cannot be read "
+                    f"({error.strerror}); install the package anew"
+                ) from None
+            yield content
+
+    def _installed(self) -> dict[str, Distribution]:
+        """By name; of two of a name the first on the path, which is the one that is imported."""
+        there: dict[str, Distribution] = {}
+        for package in distributions(path=list(self.sites or sys.path)):
+            there.setdefault(_normal(package.name), package)
+        return there
+
+    def _list(self) -> dict[str, Any]:
+        try:
+            wanted = json.loads(self.listed.read_text())
+        except (OSError, ValueError) as error:
+            raise InputError(f"corpus: {self.listed} is no list ({error}); {_EXPECTED}") from None
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("packages"), dict):
+            raise InputError(f"corpus: {self.listed} names no packages; {_EXPECTED}")
+        return wanted
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
