@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bss.data.corpus import SHARES, Corpus, CorpusRequest, Documents, fraction
@@ -40,7 +41,8 @@ class TfdsText(Corpus):
         """See `Corpus`; the full name, and the examples and bytes of the splits, are hashed.
 
         Raises:
-            InputError: unknown data set, not prepared, not ArrayRecord, no such text feature.
+            InputError: unknown data set, not or half prepared, not ArrayRecord, no such text
+                feature.
         """
         info = _prepared(self).info
         sizes = {name: [s.num_examples, s.num_bytes] for name, s in sorted(info.splits.items())}
@@ -118,4 +120,11 @@ def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
         )
     if "train" not in info.splits:
         raise InputError(f"corpus: {corpus.name!r} has no train split; choose another data set")
+    paths = [Path(path) for split in info.splits.values() for path in split.filepaths]
+    if missing := [path for path in paths if not path.exists()]:
+        raise InputError(
+            f"corpus: {corpus.name!r} is half prepared, {len(missing)} of its {len(paths)} files "
+            f"are missing, the first is {missing[0]}; copy them, or delete {missing[0].parent} "
+            f"and prepare it with {how}"
+        )
     return builder

@@ -165,7 +165,7 @@ def data_dir(tmp_path_factory):
     FakeC4(data_dir=str(folder), config="en", file_format="array_record").download_and_prepare()
     with pytest.MonkeyPatch.context() as patch:  # what TFDS_DATA_DIR said as tfds was imported
         patch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(folder))
-        yield
+        yield folder
 
 
 @pytest.mark.usefixtures("data_dir")
@@ -183,6 +183,17 @@ def test_a_tfds_data_set_by_name(tmp_path):
     urls = prepare("fake_c4/en", root=tmp_path / "u", text_feature="url")
     assert "https://t/7" in texts_of(urls, "train")
     assert "tensorflow" not in sys.modules
+
+
+def test_a_tfds_data_set_that_was_half_prepared(data_dir, tmp_path):
+    (shard,) = data_dir.glob("fake_c4/en/3.1.0/*-validation.array_record-00000-of-00001")
+    aside = shard.rename(tmp_path / "aside")
+    try:
+        with pytest.raises(InputError, match=rf"half prepared, 1 of its 2 files .*{shard.name}"):
+            prepare("fake_c4/en", root=tmp_path)
+    finally:
+        aside.rename(shard)
+    assert prepare("fake_c4/en", root=tmp_path).split("validation").documents > 0
 
 
 @pytest.mark.parametrize(
