@@ -5,6 +5,7 @@ which sequence comes when.
 """
 
 import functools
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,8 +38,12 @@ class TextSource:
         self._mesh = mesh
 
     def check(self, sequences: int) -> None:
-        """Refuses a run that needs more sequences than there are."""
+        """Refuses a run that needs more sequences than there are; tells one that repeats them."""
         self._stream.check(sequences)
+        if (passes := sequences / self._stream.num_sequences) > 1:
+            warnings.warn(
+                f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=2
+            )
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """Sequences from `position` on, on the devices.
@@ -47,7 +52,7 @@ class TextSource:
             int32 [capacity, bucket, T+1], split over the devices along the bucket; only the first
             `count` sequences count, the others are zeros.
         """
-        self.check(position + count)
+        self._stream.check(position + count)
         shape = capacity, bucket, self._data.seq_len + 1
         return by_position(lambda n: self._stream.at(position + n), count, shape, self._mesh)
 
