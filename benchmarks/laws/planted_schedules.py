@@ -25,8 +25,10 @@ SMALLEST = 2
 # Batches, how the rate ends, horizon, peak: what is fitted.
 PILOTS = (
     ("2", "constant", 1.0, 1.0), ("4", "constant", 1.0, 1.0), ("16", "constant", 1.0, 1.0),
-    ("0:2 50%:8", "constant", 1.0, 1.0), ("4", "wsd", 1.0, 1.0), ("0:16 40%:4", "constant", 1.0, 1.0),
-    ("4", "constant", 2.0, 0.5), ("8", "cosine", 2.0, 1.0), ("0:2 30%:4 60%:8", "constant", 2.0, 1.0),
+    ("0:2 50%:8", "constant", 1.0, 1.0), ("4", "wsd", 1.0, 1.0),
+    ("0:16 40%:4", "constant", 1.0, 1.0),
+    ("4", "constant", 2.0, 0.5), ("8", "cosine", 2.0, 1.0),
+    ("0:2 30%:4 60%:8", "constant", 2.0, 1.0),
     ("4", "wsd", 2.0, 2.0), ("8", "wsd", 3.3, 1.0), ("0:4 60%:16", "constant", 3.3, 2.0),
     ("4", "cosine", 3.3, 0.5), ("8", "constant", 3.3, 0.5),
 )  # fmt: skip
@@ -74,7 +76,7 @@ def run(
     *,
     ends: bool = False,
 ) -> pd.DataFrame:
-    """A run table of one run: its losses, or the schedule with the last loss, which has no noise."""
+    """A run table of one run; `ends` of its losses are without noise."""
     tokens = round(HORIZON * horizon)
     plan = resolve(BatchSchedule.parse(batch, total=tokens), tokens, 1)
     batches = np.concatenate([np.full(one.steps, float(one.batch)) for one in plan.segments])

@@ -149,7 +149,8 @@ def forms_table(fit: CriticalFit) -> Table:
 
 def _facts(fit: CriticalFit) -> dict[str, str]:
     """What a constraint may change."""
-    facts = {"rms error at left-out batches": number(one.inside, 3) for one in fit.left_out[:1]}
+    error = fit.left_out[0].inside if fit.left_out else None
+    facts = {"rms error at left-out batches": number(error, 3)}
     facts |= {f"critical batch of {at.curve.name}": estimate(at.cbs) for at in fit.fits}
     for law in fit.laws.values():
         pairs = zip(law.variables, law.exponents, strict=True)

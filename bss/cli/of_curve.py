@@ -106,7 +106,11 @@ def run(options: argparse.Namespace) -> Output:
 def clocks_table(fit: CurveFit) -> Table:
     """What each clock has not seen: ends of runs left out one by one, by horizon and by peak."""
     rows = [
-        (name, number(error, 2), *(number(fit.left_out_by.get(name, {}).get(by), 2) for by in BEYOND))
+        (
+            name,
+            number(error, 2),
+            *(number(fit.left_out_by.get(name, {}).get(by), 2) for by in BEYOND),
+        )
         for name, error in fit.left_out_rmse.items()
     ]
     title = f"each clock: rms error of log loss at left-out ends, losses since {fit.since:,} tokens"

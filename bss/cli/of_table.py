@@ -21,8 +21,8 @@ from bss.cli.output import Output, Table, drawing, measured_tokens, number, prog
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit
-from bss.laws.final_loss.fitted import MeanLaw
 from bss.laws.final_loss.facts import LossPrediction, OutlierRow
+from bss.laws.final_loss.fitted import MeanLaw
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.rated.told import rates_table
 from bss.laws.final_loss.table import final_losses, read_losses
@@ -62,7 +62,9 @@ def run(options: argparse.Namespace) -> Output:
     with progress() as report:
         given = {"hold_out": tuple(options.hold_out), "forms": options.form, "options": how}
         given |= {"drop": options.drop, "progress": report}
-        fit, free = with_free(options, lambda held: laws.fit_table(table, constraints=held, **given))
+        fit, free = with_free(
+            options, lambda held: laws.fit_table(table, constraints=held, **given)
+        )
     save_residuals(options, fit)
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))
     lack = fit.lack_of_fit
@@ -83,9 +85,7 @@ def run(options: argparse.Namespace) -> Output:
     if fit.best_rates is not None:
         tables.insert(2, rates_table(fit.best_rates, fit.seq_len))
     payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
-    return Output(
-        payload, tables, notes, figure=drawing(PICTURES[fit.rates is not None], fit)
-    )
+    return Output(payload, tables, notes, figure=drawing(PICTURES[fit.rates is not None], fit))
 
 
 def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
@@ -126,15 +126,22 @@ def _error(fit: TableFit) -> str:
 
 def _facts(fit: TableFit) -> dict[str, str]:
     """What a constraint may change."""
-    facts = {f"rms error at {DIRECTIONS[kind][0]}": number(x, 3) for kind, x in fit.left_out.items()}
+    facts = {
+        f"rms error at {DIRECTIONS[kind][0]}": number(x, 3) for kind, x in fit.left_out.items()
+    }
     for name, form in fit.forms.items():
         facts |= {f"{n} of {name}": estimate(one) for n, one in form.parameters.items()}
-    return facts | {f"exponent of B_opt in {n}": estimate(x) for n, x in fit.B_opt_exponents.items()}
+    return facts | {
+        f"exponent of B_opt in {n}": estimate(x) for n, x in fit.B_opt_exponents.items()
+    }
 
 
 def forms_table(fit: TableFit) -> Table:
     """What each form says: its errors at what it has not seen, and the best batch in the middle."""
-    params, tokens = (float(x[len(x) // 2]) for x in zip(*sorted((at.params, at.tokens) for at in fit.optima), strict=True))
+    params, tokens = (
+        float(x[len(x) // 2])
+        for x in zip(*sorted((at.params, at.tokens) for at in fit.optima), strict=True)
+    )
     unit, noun = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
     rows = []
     for name, judged in fit.judged.items():

@@ -5,7 +5,6 @@ log steps of critical batches.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,8 @@ from bss.laws.critical.values import CriticalFit
 from bss.laws.es.design import design
 from bss.laws.es.values import EsFit, tokens_to_target
 from bss.laws.final_loss.values import TableFit
-from bss.laws.functional.values import CurveFit, predict_runs
 from bss.laws.fitting.estimate import Fit
+from bss.laws.functional.values import CurveFit, predict_runs
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from bss.laws.residuals import Residuals
 from bss.plots import style
 
-BINS = 6  # parts of equal count, whose medians show what is common
+BINS = 6  # parts of equal count at most, whose medians show what is common
+EACH = 6  # rows of a part
 SPREAD = 8.0  # a range from which an axis is logarithmic
 SEEN, UNSEEN = "#10375c", "#c2571a"
 
@@ -46,5 +47,5 @@ def residuals_figure(residuals: Residuals) -> Figure:
 def _medians(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     known = pd.DataFrame({"x": x, "y": y}).dropna()
     order = known["x"].rank(method="dense")
-    parts = known.groupby(np.ceil(order / order.max() * BINS))
+    parts = known.groupby(np.ceil(order / order.max() * min(BINS, max(len(known) // EACH, 1))))
     return parts["x"].median().to_numpy(), parts["y"].median().to_numpy()

@@ -69,8 +69,8 @@ def fit_critical(
     bent = sum(_bent(fit, allowed) for fit in fits)
     if law and 2 * bent > len(fits):
         notes.append(
-            f"no law of the critical batch: {bent} of {len(fits)} curves refuse the reference batch "
-            f"{reference:g}; choose a smaller one, or read the exponent of b/a, which needs none"
+            f"no law of the critical batch: {bent} of {len(fits)} curves refuse the reference "
+            f"batch {reference:g}; choose a smaller one, or read the exponent of b/a, which needs none"
         )
         law, laws, refused = None, {}, notes[-1]
     errors = [left_out_of(curves, power) for power in ((alpha, None) if enough else (alpha,))]

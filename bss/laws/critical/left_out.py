@@ -32,7 +32,9 @@ def _without_each(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Per curve its left-out errors [n] and kappa without each of its batches [n]."""
     least = LEAST_BATCHES + (alpha is None)
-    able = [(i, j) for i, c in enumerate(curves) for j in range(len(c.batch)) if len(c.batch) > least]
+    able = [
+        (i, j) for i, c in enumerate(curves) for j in range(len(c.batch)) if len(c.batch) > least
+    ]
     told = [(np.full(len(c.batch), np.nan), np.full(len(c.batch), np.nan)) for c in curves]
     if not able:
         return told
@@ -111,5 +113,7 @@ def outliers(fits: Sequence[CriticalBatch]) -> list[OutlierSteps]:
         if count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES) < RARE and at.B_crit.value:
             moves, batch = float(kappa[i]) / at.B_crit.value, float(at.curve.batch[i])
             model, target = at.curve.model, at.curve.target_loss
-            named.append(OutlierSteps(model, target, batch, -float(error[i]), float(times[i]), moves))
+            named.append(
+                OutlierSteps(model, target, batch, -float(error[i]), float(times[i]), moves)
+            )
     return named

@@ -46,9 +46,7 @@ def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Co
     return compared(design(points), [Law.parse(law) for law in laws])
 
 
-def compared(
-    rows: Design, chosen: Sequence[Law], constraints: Constraints = FREE
-) -> Comparison:
+def compared(rows: Design, chosen: Sequence[Law], constraints: Constraints = FREE) -> Comparison:
     """`compare`, of a design, and laws of which parameters are held."""
     able = {t: len(rows.reaching(t)) for t in rows.targets}
     most = max(able.values())

@@ -94,7 +94,7 @@ def ends(design: CentredPoints, rows: np.ndarray) -> list[Fold]:
 
 
 def folds_of(points: LossPoints, text: str) -> list[Fold]:
-    """The folds that a user asks for: each params, tokens, batch, cell or run in turn, or a condition.
+    """The folds that a user asks for: params, tokens, batch, cell or run in turn, or a condition.
 
     Raises:
         InputError: the text is neither, or leaves out no rows, or all.

@@ -45,7 +45,9 @@ class Constraints:
                 ends = [float(end) for end in numbers.split(":")]
             except ValueError:
                 ends = []
-            if not (name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]):
+            if not (
+                name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]
+            ):
                 raise InputError(
                     f"{part}: held; write NAME=VALUE or NAME=LOW:HIGH, of finite numbers in order"
                 )
@@ -126,7 +128,9 @@ def _narrow(
     if high < least - slack or low > most + slack:
         given = ":".join(f"{x:.6g}" for x in dict.fromkeys(wanted))
         span = " to ".join(f"{x:.6g}" for x in dict.fromkeys((least, most)))
-        raise InputError(f"{name}: held at {given}, but {law} is looked for at {span}; choose there")
+        raise InputError(
+            f"{name}: held at {given}, but {law} is looked for at {span}; choose there"
+        )
     if moved:
         ends = [
             lowest if x <= least else highest if x >= most

@@ -38,7 +38,8 @@ from bss.laws.functional.values import CurveFit, OutlierCurve, Start
 OUTLIER = 5.0
 FEWEST = 4  # runs from which a clock is judged on those left out
 SHARES = (0.1, 0.25, 0.5)  # of the shortest run, from which losses may count
-CLEARLY = 0.8  # of the error at left-out runs, below which a power of the rate makes a clock
+CLEARLY = 0.8  # of the error at left-out runs with all losses, below which a later start is taken
+HALF = 0.5  # of every left-out error, below which a power of the rate is
 JUDGED = ("run", "horizon", "peak")  # what is left out together
 TELLING = 8  # runs from which one is called an outlier
 MOST = 3  # that are named
@@ -102,8 +103,8 @@ def fit_curve(
         names = tuple(f"{clock_of_best}^{power}" for power in POWERS)
         others = _solved(curves, names, held, {name: solved[clock_of_best] for name in names})
         solved |= others
-        least = min(others, key=lambda name: others[name].left_out or np.inf)
-        if (others[least].left_out or np.inf) < CLEARLY * (solved[clock_of_best].left_out or 0.0):
+        least = _best_first(others)[0]
+        if _is_clearly(others[least], solved[clock_of_best]):
             clock_of_best = least
     fit = _fitted(curves, solved, clock_of_best, start, options, report)
     told = tuple(_held_out(solved[clock_of_best], curves, by) for by in hold_out)
@@ -123,9 +124,21 @@ def _starts(curves: Curves) -> list[int]:
 
 
 def _best(tried: dict[int, tuple[Curves, dict[str, "_Solved"]]]) -> tuple[int, str]:
-    """The start and the clock of the least error at left-out runs; the first where none is told."""
-    pairs = [(start, clock) for start, (_, solved) in tried.items() for clock in solved]
-    return min(pairs, key=lambda pair: tried[pair[0]][1][pair[1]].left_out or 0.0)
+    """The start and the clock of the least error at left-out runs, the first where none is told.
+
+    All losses count unless a later start is clearly better.
+    """
+    each = {start: _best_first(solved)[0] for start, (_, solved) in tried.items()}
+    errors = {start: tried[start][1][clock].left_out or 0.0 for start, clock in each.items()}
+    start, first = min(errors, key=lambda start: errors[start]), min(errors)
+    start = start if errors[start] < CLEARLY * errors[first] else first
+    return start, each[start]
+
+
+def _is_clearly(one: "_Solved", other: "_Solved") -> bool:
+    """Whether a power of the rate halves the errors at whatever was left out together."""
+    pairs = [(one.over(by), other.over(by)) for by in JUDGED]
+    return all(mine < HALF * theirs for mine, theirs in pairs if mine and theirs)
 
 
 def fit_clocks(
@@ -184,7 +197,9 @@ def _solved(
     for clock in clocks:
         problem = law_problem.curve_problem(curves, clock, held)
         free = problem.lower < problem.upper
-        if near is None and any(np.array_equal(free, x.problem.lower < x.problem.upper) for x in solved.values()):
+        if near is None and any(
+            np.array_equal(free, x.problem.lower < x.problem.upper) for x in solved.values()
+        ):
             continue
         report(f"{clock} clock: fit to {len(curves.runs)} runs")
         starts = near[clock].solution.parameters if near else law_problem.curve_starts(problem)
@@ -245,6 +260,7 @@ def _fitted(
         },
         horizons=tuple(levels(horizons(curves))),
         peaks=tuple(levels(peaks(curves))),
+        noisiest=float(np.where(steps > 0, lr / batch, 0.0).max()),
         outliers=tuple(_outliers(curves, one)),
         seq_len=curves.seq_len,
         batches=_range(batch[steps > 0]),

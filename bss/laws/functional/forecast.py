@@ -130,6 +130,8 @@ def _untested(
             texts.append(f"{name} {high:.4g} is {high / most:.3g} times the largest measured")
         if low < least / FAR:
             texts.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
+    if fit.noisiest and (times := float((lr / batch).max()) / fit.noisiest) > FAR:
+        texts.append(f"rate over batch is {times:.3g} times the largest measured")
     lowest = float(np.min(lr / np.maximum.accumulate(lr)))
     if max(lowest, LOW) < max(fit.lowest, LOW) / FAR:
         texts.append(f"the rate falls to {lowest:.2g} of its peak, measured to {fit.lowest:.2g}")

@@ -7,8 +7,9 @@ regression theory has it (derived here):
 
 with noise ν = η^p / B^m and intrinsic time T = Σ η^a / sqrt(1 + B_phi/B). SGD has a = p = m = 1
 and B_phi = 0; B_phi > 0 is an Adam clock, in which a step makes less progress where gradient noise
-dominates; a < 1 is one that moves more by steps than by rates. Schedules are pieces of constant (η, B): the kernel is integrated exactly against each,
-and the signal in the integral is its exact mean there. N losses of G pieces cost O(N·G).
+dominates; a < 1 is one that moves more by steps than by rates. Schedules are pieces of constant
+(η, B): the kernel is integrated exactly against each, and the signal in the integral is its exact
+mean there. N losses of G pieces cost O(N·G).
 """
 
 from typing import Any, NamedTuple
@@ -67,7 +68,9 @@ def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Numb
 
     The integral is summed by parts, over jumps of the noise; the first is from none at all.
     """
-    added = pieces.steps * pieces.lr**law.a / jnp.sqrt(1 + law.B_phi / pieces.batch)  # intrinsic time
+    added = (
+        pieces.steps * pieces.lr**law.a / jnp.sqrt(1 + law.B_phi / pieces.batch)
+    )  # intrinsic time
     ends = jnp.cumsum(added, axis=-1)
     begins = ends - added
     index = readings.piece.astype(jnp.int32)

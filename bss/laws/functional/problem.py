@@ -72,8 +72,8 @@ def curve_problem(curves: Curves, clock: str, held: Constraints = FREE) -> Curve
         held: what a user holds, of the parameters of `CurveLaw`.
 
     Raises:
-        InputError: an unknown clock, a constraint that cannot be held, curves of one constant batch and rate, or no more losses than
-            free parameters.
+        InputError: an unknown clock, a constraint that cannot be held, curves of one constant batch
+            and rate, or no more losses than free parameters.
     """
     reasons = unidentified_by_design(curves)
     if {"c_K", "m", "p"} <= reasons.keys():
@@ -104,9 +104,7 @@ def curve_problem(curves: Curves, clock: str, held: Constraints = FREE) -> Curve
             (lower, upper), names, lambda theta: in_units(law_of(theta, power), units), law
         )
     data = {
-        "pieces": Pieces(
-            pieces.steps * rate**power / time, pieces.lr / rate, pieces.batch / batch
-        ),
+        "pieces": Pieces(pieces.steps * rate**power / time, pieces.lr / rate, pieces.batch / batch),
         "power": np.array(power),
         "readings": curves.readings,
         "observed": np.log(curves.loss),

@@ -20,7 +20,7 @@ from bss.laws.functional.law import CurveLaw, curve_losses
 from bss.laws.functional.paths import plan_path
 from bss.schedules.batch import BatchSchedule
 
-MAY_LACK = ("left_out_by", "horizons", "peaks", "starts", "outliers")
+MAY_LACK = ("left_out_by", "horizons", "peaks", "noisiest", "starts", "outliers")
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
     "percentiles"
@@ -70,7 +70,7 @@ class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 
     Attributes:
-        clock: "sgd" (m = 1, B_phi = 0) or "adam", with the power of the rate in time if it is not 1.
+        clock: "sgd" (m = 1, B_phi = 0) or "adam", with the power of the rate in time but for 1.
         law: the parameters that predict, in steps, sequences and the rates given; those that the
             runs do not identify are held at a convention.
         parameters: each with its interval; value None and a note where it is unidentified.
@@ -92,6 +92,7 @@ class CurveFit(Fit):
         left_out_by: of each clock, as left_out_rmse, with all runs of one "horizon" or "peak" left
             out together; empty where runs have one of each.
         horizons, peaks: tokens and peak rates of the runs, those within a factor of 1.2 as one.
+        noisiest: the largest rate over batch measured; 0 in older fits.
         starts: the fit with losses since other tokens, if the start was judged.
         outliers: runs whose end the others miss.
     """
@@ -118,6 +119,7 @@ class CurveFit(Fit):
     left_out_by: dict[str, dict[str, float]] = field(default_factory=dict)
     horizons: tuple[float, ...] = ()
     peaks: tuple[float, ...] = ()
+    noisiest: float = 0.0
     starts: tuple[Start, ...] = ()
     outliers: tuple[OutlierCurve, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
