@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from bss import laws
@@ -69,6 +69,8 @@ def run(options: argparse.Namespace) -> Output:
         comparison = earlier or compare(points, [*LAWS.values(), *own])
         payload["comparison"] = to_dict(comparison)
         tables.append(comparison_table(comparison, fit.choice in (CHOSEN, AVERAGED)))
+    elif fit.comparison is not None:
+        tables.append(comparison_table(fit.comparison, fit.choice != ASKED, _middle(fit)))
     tables += opened_tables(fit, free, _facts)
     payload |= {"free": free.to_dict()} if free else {}
     notes = [*_headline(fit), *(f"outlier: {one}" for one in fit.outliers)]
@@ -88,8 +90,22 @@ def _facts(fit: EsFit) -> dict[str, str]:
     return facts
 
 
-def comparison_table(comparison: Comparison, is_choice: bool) -> Table:
-    """Laws by the error of predicting left-out batches, best first, and which of them are used."""
+def _middle(fit: EsFit) -> dict[str, dict[str, str]]:
+    """B_opt at the middle target by each law that was fitted, under the column's name."""
+    i = len(fit.fits) // 2
+    names = fit.comparison.level if fit.comparison else ()
+    told = zip(names, fit.averaged, strict=False)
+    column = f"B_opt at {fit.fits[i].target_loss:g}"
+    return {column: {name: estimate(one.fits[i].batches.get("B_opt")) for name, one in told}}
+
+
+def comparison_table(
+    comparison: Comparison, is_choice: bool, beside: Mapping[str, Mapping[str, str]] | None = None
+) -> Table:
+    """Laws by the error of predicting left-out batches, best first, and which of them are used.
+
+    `beside` has more columns, texts by law.
+    """
     chosen = dict.fromkeys(comparison.level if is_choice else (), " (chosen)")
     cells = {
         "law": lambda row: row["law"] + chosen.get(row["law"], ""),
@@ -97,6 +113,8 @@ def comparison_table(comparison: Comparison, is_choice: bool) -> Table:
         "rms error in log E": lambda row: number(row["interior_log_E"], 3),
         "at the edges": lambda row: number(row["edge_log_E"], 3),
     }
+    for name, texts in (beside or {}).items():
+        cells[name] = lambda row, texts=texts: texts.get(row["law"], "–")
     return Table.of("prediction of left-out batches", comparison.table, cells)
 
 

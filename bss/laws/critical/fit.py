@@ -70,7 +70,7 @@ def fit_critical(
     if law and 2 * bent > len(fits):
         notes.append(
             f"no law of the critical batch: {bent} of {len(fits)} curves refuse the reference "
-            f"batch {reference:g}; choose a smaller one, or read the exponent of b/a, which needs none"
+            f"batch {reference:g}; choose a smaller one, or read that of b/a, which needs none"
         )
         law, laws, refused = None, {}, notes[-1]
     errors = [left_out_of(curves, power) for power in ((alpha, None) if enough else (alpha,))]

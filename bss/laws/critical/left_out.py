@@ -106,7 +106,7 @@ def outliers(fits: Sequence[CriticalBatch]) -> list[OutlierSteps]:
         missed, count = -np.array(at.residuals), len(at.residuals)
         if count - LEAST_BATCHES < TELLING or not np.isfinite(error).all():
             continue
-        share = np.clip(np.where(error == 0, 1.0, missed / error), 1e-6, 1.0)  # 1 less the leverage
+        share = np.clip(missed / np.where(error == 0, np.inf, error), 1e-6, 1.0)  # 1 less leverage
         others = np.maximum(np.sum(missed**2) - missed**2 / share, 1e-12)
         times = np.abs(missed) / np.sqrt(share * others / (count - LEAST_BATCHES))
         i = int(np.argmax(times))

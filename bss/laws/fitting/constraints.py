@@ -59,7 +59,7 @@ class Constraints:
     def __str__(self) -> str:
         """What `parse` takes."""
         each = ((name, dict.fromkeys(ends)) for name, ends in self.ranges.items())
-        return ", ".join(f"{name}={':'.join(f'{x:.12g}' for x in ends)}" for name, ends in each)
+        return ", ".join(f"{name}={':'.join(map(_text, ends))}" for name, ends in each)
 
     def __bool__(self) -> bool:
         """Whether anything is held."""
@@ -91,6 +91,11 @@ class Constraints:
             _narrow(name, self.ranges[name], names.index(name), moved[name], box, decode, law)
             left.remove(name)
         return box
+
+
+def _text(x: float) -> str:
+    """As short as reads back."""
+    return short if float(short := f"{x:g}") == x else repr(x)
 
 
 def _with(box: Box, i: int, x: float) -> np.ndarray:
