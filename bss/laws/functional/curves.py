@@ -129,7 +129,8 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
         reasons["B_phi"] = "unidentified: fewer than three batches over a factor of four"
     peak = np.where(used, lr, 0.0).argmax(axis=1)
     few = curves.weight.sum(axis=1) < TELLING
-    first = np.where(few, peak, curves.readings.piece[:, 0])
+    first = curves.readings.piece[:, 0]
+    first = np.where(few, np.minimum(peak, first), first)
     seen = used & (np.arange(steps.shape[1]) >= first[:, None])
     ratios = zip(log_lr - log_batch, seen, strict=True)
     if max(_spread(ratio[after]) for ratio, after in ratios) < VARIED:

@@ -68,9 +68,8 @@ def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Numb
 
     The integral is summed by parts, over jumps of the noise; the first is from none at all.
     """
-    added = (
-        pieces.steps * pieces.lr**law.a / jnp.sqrt(1 + law.B_phi / pieces.batch)
-    )  # intrinsic time
+    time_of_steps = pieces.steps * pieces.lr**law.a
+    added = time_of_steps / jnp.sqrt(1 + law.B_phi / pieces.batch)  # intrinsic time
     ends = jnp.cumsum(added, axis=-1)
     begins = ends - added
     index = readings.piece.astype(jnp.int32)

@@ -331,7 +331,7 @@ def test_what_one_horizon_and_one_peak_cannot_tell_is_named(planted_curves):
     one = planted_curves.table(("1", "4", "16", "0:1 50%:8"))
     curves = curves_of(pd.concat([one, falling.assign(run="falling")], ignore_index=True))
     horizon, clock = not_told_apart(curves, [])
-    assert "a run of about 3.6M tokens would tell" in horizon
+    assert "a run of about 6M tokens would tell" in horizon
     assert "at 0.002 or 0.008 would tell" in clock
     assert not_told_apart(curves, ["A_1", "p"]) == []
     assert labels(curves, "batch") == ["batch=1", "batch=4", "batch=16", "batch=1-8", "batch=1"]
@@ -343,8 +343,8 @@ def test_a_power_of_the_rate_is_a_clock(planted_curves):
     law = planted_curves.law._replace(a=0.5, T_0=planted_curves.law.T_0 * 10)
     path = plan_path(BatchSchedule.constant(4), planted_curves.tokens, 64, 4e-3)
     same = planted_curves.law._replace(T_0=law.T_0)
-    steps = path.steps * 4e-3**-0.5  # of the plain clock in as much time
-    longer = dataclasses.replace(path, steps=steps)
+    more = 4e-3**-0.5  # steps of the plain clock in as much time
+    longer = dataclasses.replace(path, steps=path.steps * more, at=path.at * more)
     found = law_losses(law, stack([path], 64))[0, 0]
     assert found == pytest.approx(law_losses(same, stack([longer], 64))[0, 0], rel=1e-9)
     curves = curves_of(at_three_rates(planted_curves, planted_curves.law))
