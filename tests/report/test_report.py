@@ -55,7 +55,7 @@ def test_the_page_needs_no_network_and_no_script(page):
     assert parser.tags.count("svg") == 7
     assert parser.tags.count("caption") == parser.tags.count("table") > 5
     assert len(parser.ids) == len(set(parser.ids))
-    assert all(label and len(label) > 10 for label in parser.labels) and len(parser.labels) == 6
+    assert all(label and len(label) > 10 for label in parser.labels) and len(parser.labels) == 7
     assert not re.search(r"@import|url\((?!#)", page)
 
 
