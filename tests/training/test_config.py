@@ -32,6 +32,7 @@ def leaves(values: dict, prefix: str = ""):
 CHANGED = {
     "model.num_heads": 4,
     "model.num_kv_heads": 1,
+    "model.head_dim": 4,
     "model.activation": "gelu",
     "model.norm": "layer",
     "model.dtype": "bfloat16",

@@ -44,20 +44,21 @@ class Attention(nnx.Module):
 
     def __init__(self, config: Shape, rngs: nnx.Rngs):
         self.config = config
-        width, kv_width = config.d_model, config.kv_heads * config.head_dim
+        width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
         std = width**-0.5
-        self.query = Linear(width, width, std, rngs)
+        self.query = Linear(width, query_width, std, rngs)
         self.key = Linear(width, kv_width, std, rngs)
         self.value = Linear(width, kv_width, std, rngs)
-        self.output = Linear(width, width, std * (2 * config.num_layers) ** -0.5, rngs)
+        out_std = query_width**-0.5 * (2 * config.num_layers) ** -0.5
+        self.output = Linear(query_width, width, out_std, rngs)
         if config.qk_norm:
-            self.query_norm = Norm(config.norm, config.head_dim)
-            self.key_norm = Norm(config.norm, config.head_dim)
+            self.query_norm = Norm(config.norm, config.head_width)
+            self.key_norm = Norm(config.norm, config.head_width)
 
     def __call__(self, x_BxTxM, kernel: Kernel):
         """What the attention adds to the residual stream."""
         B, T, _ = x_BxTxM.shape
-        K, D = self.config.kv_heads, self.config.head_dim
+        K, D = self.config.kv_heads, self.config.head_width
         q_BxTxHxD: Any = self.query(x_BxTxM).reshape(B, T, -1, D)
         k_BxTxKxD: Any = self.key(x_BxTxM).reshape(B, T, K, D)
         v_BxTxKxD = self.value(x_BxTxM).reshape(B, T, K, D)
@@ -151,12 +152,12 @@ def most_kept(config: Shape, tokens: int, layers: Layers) -> Keep:
 
 def kept_bytes(config: Shape, tokens: int, keep: Keep) -> int:
     """Bytes of what all blocks keep of so many tokens, besides their inputs, by `Layers.keep`."""
-    width, kv_width = config.d_model, config.kv_heads * config.head_dim
+    width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
     hidden = (2 if config.activation == "swiglu" else 1) * config.d_ff
-    products = 2 * width + 2 * kv_width + width + hidden
+    products = 2 * query_width + 2 * kv_width + width + hidden
     # Besides: both norms' results, the stream between, queries and keys turned, the nonlinearity's.
-    rest = 4 * width + kv_width + config.d_ff
-    each = {"nothing": 0, "attention": width, "products": products, "all": products + rest}
+    rest = 3 * width + query_width + kv_width + config.d_ff
+    each = {"nothing": 0, "attention": query_width, "products": products, "all": products + rest}
     return each[keep] * tokens * config.num_layers * jnp.dtype(config.dtype).itemsize
 
 

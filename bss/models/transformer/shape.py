@@ -25,7 +25,7 @@ class Shape(ModelFamily):
       vocab_size: tokens in the vocabulary.
       num_layers: residual blocks, each attention then MLP.
       d_model: width of the residual stream.
-      num_heads: query heads; each has `d_model / num_heads` dimensions, an even number (RoPE).
+      num_heads: query heads.
       d_ff: hidden width of the MLP.
       num_kv_heads: key and value heads, a divisor of `num_heads`; None is one per query head, and
         a number equal to `num_heads` is stored as None, so that equal models are equal values.
@@ -38,12 +38,14 @@ class Shape(ModelFamily):
       scan_layers: `lax.scan` over stacked layers: compiles faster, runs slower on CPU.
       remat: recompute each block's activations in the backward pass, but for what `Layers.keep` of
         the execution keeps.
+      head_dim: dimensions of a head, an even number (RoPE); None is `d_model / num_heads`, and a
+        number equal to that is stored as None.
 
     Raises:
       InputError: a size that is not a positive integer, heads that do not divide, an odd head
         dimension, or an unknown choice.
 
-    >>> Shape(vocab_size=257, num_layers=2, d_model=64, num_heads=4, d_ff=256).head_dim
+    >>> Shape(vocab_size=257, num_layers=2, d_model=64, num_heads=4, d_ff=256).head_width
     16
     """
 
@@ -60,10 +62,13 @@ class Shape(ModelFamily):
     dtype: Dtype = "float32"
     scan_layers: bool = False
     remat: bool = False
+    head_dim: int | None = None
 
     def __post_init__(self):
-        for name in ("vocab_size", "num_layers", "d_model", "num_heads", "d_ff", "num_kv_heads"):
-            _check_size(name, getattr(self, name), optional=name == "num_kv_heads")
+        for name in ("vocab_size", "num_layers", "d_model", "num_heads", "d_ff"):
+            check_size(name, getattr(self, name))
+        for name in ("num_kv_heads", "head_dim"):
+            check_size(name, getattr(self, name), optional=True)
         for name in ("qk_norm", "tied", "scan_layers", "remat"):
             _check_choice(name, getattr(self, name), (False, True))
         _check_choice("activation", self.activation, get_args(Activation))
@@ -76,16 +81,21 @@ class Shape(ModelFamily):
         if self.num_kv_heads == self.num_heads:
             object.__setattr__(self, "num_kv_heads", None)
         self._check_heads()
+        if self.head_dim and self.head_dim * self.num_heads == self.d_model:
+            object.__setattr__(self, "head_dim", None)
 
     def _check_heads(self) -> None:
-        if self.d_model % self.num_heads:
+        if self.head_dim is None and self.d_model % self.num_heads:
             raise InputError(
-                f"num_heads={self.num_heads}: expected a divisor of d_model={self.d_model}"
+                f"num_heads={self.num_heads}: expected a divisor of d_model={self.d_model}, "
+                "or a head_dim"
             )
-        if self.head_dim % 2:
+        if self.head_dim is not None and self.head_dim % 2:
+            raise InputError(f"head_dim={self.head_dim}: expected an even number, which RoPE needs")
+        if self.head_width % 2:
             raise InputError(
                 f"num_heads={self.num_heads}: d_model={self.d_model} leaves heads of "
-                f"{self.head_dim} dimensions, and RoPE needs an even number; change either"
+                f"{self.head_width} dimensions, and RoPE needs an even number; change either"
             )
         if self.num_heads % self.kv_heads:
             raise InputError(
@@ -94,9 +104,19 @@ class Shape(ModelFamily):
             )
 
     @property
-    def head_dim(self) -> int:
-        """Dimensions of one head."""
-        return self.d_model // self.num_heads
+    def head_width(self) -> int:
+        """Dimensions of one head, resolved."""
+        return self.head_dim or self.d_model // self.num_heads
+
+    @property
+    def query_width(self) -> int:
+        """Dimensions of all query heads; those of all key heads are `kv_width`."""
+        return self.num_heads * self.head_width
+
+    @property
+    def kv_width(self) -> int:
+        """Dimensions of all key heads, or of all value heads."""
+        return self.kv_heads * self.head_width
 
     @property
     def kv_heads(self) -> int:
@@ -116,7 +136,7 @@ class Shape(ModelFamily):
         Counts(total=131456, embedding=32768, non_embedding=98688)
         """
         embedding = self.vocab_size * self.d_model * (1 if self.tied else 2)
-        norms = 2 * self.d_model + (2 * self.head_dim if self.qk_norm else 0)
+        norms = 2 * self.d_model + (2 * self.head_width if self.qk_norm else 0)
         non_embedding = self.num_layers * (self._block_matrices() + norms) + self.d_model
         return Counts(embedding + non_embedding, embedding, non_embedding)
 
@@ -128,16 +148,17 @@ class Shape(ModelFamily):
         appendix B).
         """
         matrices = self.num_layers * self._block_matrices() + self.d_model * self.vocab_size
-        attention = 2 * self.num_layers * seq_len * self.d_model
+        attention = 2 * self.num_layers * seq_len * self.query_width
         return 2 * (matrices + attention)
 
     def _block_matrices(self) -> int:
-        attention = 2 * self.d_model * (self.d_model + self.kv_heads * self.head_dim)
+        attention = 2 * self.d_model * (self.query_width + self.kv_width)
         mlp = (3 if self.activation == "swiglu" else 2) * self.d_model * self.d_ff
         return attention + mlp
 
 
-def _check_size(name: str, value: object, *, optional: bool) -> None:
+def check_size(name: str, value: object, *, optional: bool = False) -> None:
+    """Refuses what is no positive integer, or none where it is `optional`."""
     if optional and value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:

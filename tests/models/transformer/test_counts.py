@@ -17,7 +17,7 @@ VARIANTS = [
     for (kv_heads, tied), (activation, norm, qk_norm, scan) in itertools.product(
         ((None, False), (2, True), (1, False)), BLOCKS
     )
-]
+] + [TransformerConfig(31, 2, 24, 6, 40, 2, "swiglu", tied=True, head_dim=10)]
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -49,6 +49,7 @@ def test_flops_by_hand():
         {},
         {"activation": "swiglu", "num_kv_heads": 2},
         {"activation": "gelu", "norm": "layer", "tied": True},
+        {"activation": "swiglu", "num_kv_heads": 2, "head_dim": 128},
     ],
 )
 def test_flops_agree_with_the_compiler(choices):
