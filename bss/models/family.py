@@ -1,11 +1,11 @@
 """The seam between training and models: a family of models is a config with these methods.
 
 Parameters are nested dicts of float32 arrays. Counts are those of the scaling laws: N is
-`non_embedding` (Kaplan et al., 2001.08361, section 2.1). FLOPs are those of matrix products, two
+`active` (Kaplan et al., 2001.08361, section 2.1). FLOPs are those of matrix products, two
 per multiply-add; norms, softmax and look-ups are not counted.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -65,11 +65,16 @@ class Counts:
       total: all of them.
       embedding: the embedding and, when untied, the head.
       non_embedding: the others, norm scales included.
+      active: those of the others that a token passes, N of a mixture of experts; all if not given.
     """
 
     total: int
     embedding: int
     non_embedding: int
+    active: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "active", self.active or self.non_embedding)
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,13 @@ class ModelFamily(Chosen):
         from bss.models import FAMILIES
 
         return FAMILIES
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type:
+        """The family that a dict names, or that of the size it names."""
+        from bss.models.transformer.sizes import SIZES
+
+        return super().variant({**SIZES.get(str(entry.get("name")), {}), **entry})
 
     def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Its fields, behind the family where it is not the one meant without."""

@@ -6,8 +6,9 @@ out, are counted.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from bss.errors import InputError
 from bss.models.family import Counts, ModelFamily
@@ -124,6 +125,11 @@ class Shape(ModelFamily):
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
     @property
+    def mlp_width(self) -> int:
+        """Hidden dimensions of the MLP that a token meets."""
+        return self.d_ff
+
+    @property
     def label(self) -> str:
         """Layers and width, "2x64"."""
         return f"{self.num_layers}x{self.d_model}"
@@ -133,12 +139,15 @@ class Shape(ModelFamily):
 
         >>> nano = Shape(256, num_layers=2, d_model=64, num_heads=4, d_ff=256)
         >>> nano.counts()
-        Counts(total=131456, embedding=32768, non_embedding=98688)
+        Counts(total=131456, embedding=32768, non_embedding=98688, active=98688)
         """
         embedding = self.vocab_size * self.d_model * (1 if self.tied else 2)
         norms = 2 * self.d_model + (2 * self.head_width if self.qk_norm else 0)
-        non_embedding = self.num_layers * (self._block_matrices() + norms) + self.d_model
-        return Counts(embedding + non_embedding, embedding, non_embedding)
+        non_embedding, active = (
+            self.num_layers * (self._attention_count() + mlp + norms) + self.d_model
+            for mlp in self.mlp_counts()
+        )
+        return Counts(embedding + non_embedding, embedding, non_embedding, active)
 
     def forward_flops_per_token(self, seq_len: int) -> int:
         """Matmul FLOPs of the forward pass per token, in sequences of `seq_len` inputs.
@@ -147,14 +156,24 @@ class Shape(ModelFamily):
         are executed; the causal half is not subtracted (the convention of PaLM, 2204.02311,
         appendix B).
         """
-        matrices = self.num_layers * self._block_matrices() + self.d_model * self.vocab_size
+        block = self._attention_count() + self.mlp_counts()[1]
+        matrices = self.num_layers * block + self.d_model * self.vocab_size
         attention = 2 * self.num_layers * seq_len * self.query_width
         return 2 * (matrices + attention)
 
-    def _block_matrices(self) -> int:
-        attention = 2 * self.d_model * (self.query_width + self.kv_width)
+    def mlp(self, rngs: Any) -> Callable[..., Any]:
+        """What stands behind the attention in a block, a flax module; `rngs` are flax'."""
+        from bss.models.transformer.layers import MLP
+
+        return MLP(self, rngs)
+
+    def mlp_counts(self) -> tuple[int, int]:
+        """Parameters of `mlp`, and those of them that a token passes."""
         mlp = (3 if self.activation == "swiglu" else 2) * self.d_model * self.d_ff
-        return attention + mlp
+        return mlp, mlp
+
+    def _attention_count(self) -> int:
+        return 2 * self.d_model * (self.query_width + self.kv_width)
 
 
 def check_size(name: str, value: object, *, optional: bool = False) -> None:

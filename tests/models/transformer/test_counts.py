@@ -1,10 +1,12 @@
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.mixture import MixtureConfig
 from bss.models.transformer.shape import Activation, Norm
 
 BLOCKS: list[tuple[Activation, Norm, bool, bool]] = [
@@ -17,7 +19,11 @@ VARIANTS = [
     for (kv_heads, tied), (activation, norm, qk_norm, scan) in itertools.product(
         ((None, False), (2, True), (1, False)), BLOCKS
     )
-] + [TransformerConfig(31, 2, 24, 6, 40, 2, "swiglu", tied=True, head_dim=10)]
+] + [
+    TransformerConfig(31, 2, 24, 6, 40, 2, "swiglu", tied=True, head_dim=10),
+    MixtureConfig(31, 2, 24, 6, 40, num_experts=5, top_k=3),
+    MixtureConfig(31, 2, 24, 6, 40, activation="swiglu", scan_layers=True),
+]
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -41,6 +47,17 @@ def test_flops_by_hand():
     block = 8 * 8 + 2 * 8 * 4 + 8 * 8 + 2 * 8 * 5
     attention = 2 * 4 * 11 * 2  # scores and values, 4 heads, 11 keys, 2 dimensions
     assert config.forward_flops_per_token(11) == 2 * (3 * (block + attention) + 8 * 7)
+
+
+def test_of_experts_those_that_a_token_passes_count_in_flops():
+    sizes: Any = {"vocab_size": 7, "num_layers": 3, "d_model": 8, "num_heads": 2}
+    dense = TransformerConfig(**sizes, d_ff=10)
+    mixture = MixtureConfig(**sizes, d_ff=5, num_experts=6, top_k=2)
+    router = 3 * 8 * 6
+    assert mixture.forward_flops_per_token(11) == dense.forward_flops_per_token(11) + 2 * router
+    counts = mixture.counts()
+    assert counts.active == dense.counts().non_embedding + router
+    assert counts.non_embedding - counts.active == 3 * 4 * 2 * 8 * 5
 
 
 @pytest.mark.parametrize(
