@@ -191,11 +191,11 @@ class ModelFamily(Chosen):
 
     def decay_mask(self, params: Params) -> Params:
         """True where weight decay applies: every matrix, embeddings too; False for norm scales."""
-        return _each(self.partition_names(params), _is_matrix)
+        return each_of(self.partition_names(params), _is_matrix)
 
     def matrices(self, params: Params) -> Params:
         """True for matrices between hidden axes, or stacks of them: no embedding, no head."""
-        return _each(
+        return each_of(
             self.partition_names(params),
             lambda names: _is_matrix(names) and "vocab" not in names,
         )
@@ -206,7 +206,12 @@ class ModelFamily(Chosen):
         It is the first that is no stack and no vocabulary. 0 where every device holds the whole:
         norm scales.
         """
-        return _each(self.partition_names(params), _split_axis)
+        return each_of(self.partition_names(params), _split_axis)
+
+    def rates(self, params: Params) -> Params | None:
+        """By what each parameter's learning rate is multiplied; None, as here, by nothing."""
+        del params
+        return None
 
     def counts(self) -> Counts:
         """Parameters, exactly."""
@@ -225,8 +230,13 @@ class ModelFamily(Chosen):
         return 3 * self.forward_flops_per_token(seq_len)
 
 
+def own_axes(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a parameter's axes, but for those along which it is many."""
+    return tuple(name for name in names if name != STACK)
+
+
 def _is_matrix(names: tuple[str, ...]) -> bool:
-    return sum(name != STACK for name in names) >= 2
+    return len(own_axes(names)) >= 2
 
 
 def _split_axis(names: tuple[str, ...]) -> int:
@@ -236,8 +246,9 @@ def _split_axis(names: tuple[str, ...]) -> int:
     return next(axes, len(names) - 1) - len(names)
 
 
-def _each(names: Params, function: Callable[[tuple[str, ...]], Any]) -> Params:
+def each_of(names: Params, function: Callable[[tuple[str, ...]], Any]) -> Params:
+    """A function of the names of every parameter's axes, in their tree."""
     return {
-        key: _each(value, function) if isinstance(value, dict) else function(value)
+        key: each_of(value, function) if isinstance(value, dict) else function(value)
         for key, value in names.items()
     }

@@ -13,6 +13,8 @@ from bss.models.family import (
     Params,
     TargetLosses,
     as_it_is,
+    each_of,
+    own_axes,
 )
 from bss.models.transformer.shape import Shape
 from bss.models.transformer.sizes import size
@@ -67,6 +69,13 @@ class TransformerConfig(Shape):
     def partition_names(self, params: Params) -> Params:
         """See `network.partition_names`."""
         return network().partition_names(params)
+
+    def rates(self, params: Params) -> Params | None:
+        """Those of its parametrization."""
+        rates = each_of(
+            self.partition_names(params), lambda names: self.multipliers(own_axes(names)).rate
+        )
+        return None if self.parametrization == "standard" else rates
 
 
 def network() -> Any:

@@ -4,11 +4,11 @@ Pre-norm blocks with RoPE (Su et al., 2104.09864; the halves of a head are rotat
 GPT-NeoX), grouped-query attention (Ainslie et al., 2305.13245), QK-norm (Dehghani et al.,
 2302.05442), SwiGLU (Shazeer, 2002.05202) or squared ReLU (So et al., 2109.08668).
 
-Standard parametrisation, initialised from plain (not truncated) normals:
-matrices with std 1/sqrt(fan_in), divided by sqrt(2·num_layers) where they write to the residual
-stream (GPT-2); an untied embedding with std 1/sqrt(d_model); whatever makes logits (the head, or
-the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size) to 1/(2·d_model)
-untied, and close to it tied; norm scales are 1.
+Standard parametrisation, which another one multiplies (`parametrization`), initialised from plain
+(not truncated) normals: matrices with std 1/sqrt(fan_in), divided by sqrt(2·num_layers) where they
+write to the residual stream (GPT-2); an untied embedding with std 1/sqrt(d_model); whatever makes
+logits (the head, or the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size)
+to 1/(2·d_model) untied, and close to it tied; norm scales are 1.
 
 Past construction the rest of the package sees `params`: nested dicts of float32 arrays, layers
 under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axis under "layers".
@@ -22,7 +22,17 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from bss.models.family import ONE_BY_ONE, STACK, Gather, Keep, Layers, Params, as_it_is
+from bss.models.family import (
+    ONE_BY_ONE,
+    STACK,
+    Gather,
+    Keep,
+    Layers,
+    Params,
+    as_it_is,
+    each_of,
+    own_axes,
+)
 from bss.models.transformer.attention import KERNELS, Kernel
 from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
 from bss.models.transformer.layers import Linear, Norm, matmul
@@ -119,7 +129,11 @@ class Transformer(nnx.Module):
         x_BxTxM = embedding_VxM[tokens_BxT].astype(dtype)
         x_BxTxM, besides = self._blocks(x_BxTxM, kernel, gather, layers)
         head_MxV = embedding_VxM.T if self.config.tied else gather(self.head.kernel.get_value())
-        return self.final_norm(x_BxTxM, kernel.fused), head_MxV, besides
+        x_BxTxM: Any = self.final_norm(x_BxTxM, kernel.fused)
+        of_logits = self.config.multipliers(_NAMES["embedding" if self.config.tied else "head"])
+        if of_logits.output != 1:
+            x_BxTxM = x_BxTxM * of_logits.output
+        return x_BxTxM, head_MxV, besides
 
     def _blocks(self, x_BxTxM, kernel: Kernel, gather: Gather, layers: Layers):
         def step(x_BxTxM, block_state):
@@ -189,7 +203,9 @@ def _graphdef(config: Shape) -> nnx.GraphDef:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _init(config: Shape, key: jax.Array) -> Params:
-    return nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
+    params = nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
+    spreads = each_of(partition_names(params), lambda axes: config.multipliers(own_axes(axes)).init)
+    return jax.tree.map(lambda x, spread: x if spread == 1 else spread * x, params, spreads)
 
 
 def init(config: Shape, seed: int) -> Params:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from bss.errors import InputError
 from bss.models.family import Counts, ModelFamily
+from bss.models.transformer.parametrization import PARAMETRIZATIONS, Multipliers
 
 Activation = Literal["relu2", "gelu", "swiglu"]
 Norm = Literal["rms", "layer"]
@@ -41,6 +42,8 @@ class Shape(ModelFamily):
         the execution keeps.
       head_dim: dimensions of a head, an even number (RoPE); None is `d_model / num_heads`, and a
         number equal to that is stored as None.
+      parametrization: "standard", or "mup", by which rates carry over widths; see the module.
+      base_width: `d_model` at which "mup" changes nothing, and rates are what they are called.
 
     Raises:
       InputError: a size that is not a positive integer, heads that do not divide, an odd head
@@ -64,16 +67,24 @@ class Shape(ModelFamily):
     scan_layers: bool = False
     remat: bool = False
     head_dim: int | None = None
+    parametrization: str = "standard"
+    base_width: int | None = None
 
     def __post_init__(self):
         for name in ("vocab_size", "num_layers", "d_model", "num_heads", "d_ff"):
             check_size(name, getattr(self, name))
-        for name in ("num_kv_heads", "head_dim"):
+        for name in ("num_kv_heads", "head_dim", "base_width"):
             check_size(name, getattr(self, name), optional=True)
         for name in ("qk_norm", "tied", "scan_layers", "remat"):
             _check_choice(name, getattr(self, name), (False, True))
         _check_choice("activation", self.activation, get_args(Activation))
         _check_choice("norm", self.norm, get_args(Norm))
+        _check_choice("parametrization", self.parametrization, tuple(PARAMETRIZATIONS))
+        if (self.base_width is None) != (self.parametrization == "standard"):
+            raise InputError(
+                f"base_width={self.base_width}: expected the d_model of the model whose rates are "
+                "known with parametrization='mup', and none with 'standard'"
+            )
         _check_choice("dtype", self.dtype, get_args(Dtype))
         if not isinstance(self.rope_theta, int | float) or not 1 < self.rope_theta < math.inf:
             raise InputError(
@@ -133,6 +144,11 @@ class Shape(ModelFamily):
     def label(self) -> str:
         """Layers and width, "2x64"."""
         return f"{self.num_layers}x{self.d_model}"
+
+    def multipliers(self, axes: tuple[str, ...]) -> Multipliers:
+        """Of a tensor by the names of its axes, stacks left out."""
+        width = self.d_model / (self.base_width or self.d_model)
+        return PARAMETRIZATIONS[self.parametrization](axes, width, self.tied)
 
     def counts(self) -> Counts:
         """Parameters, exactly.
