@@ -46,12 +46,11 @@ def summary(rows: pd.DataFrame) -> dict[str, float]:
     """How many ends, the share held, the rms error of log loss, and width over error."""
     if rows.empty:
         return {"ends": 0}
-    error = np.log(rows["value"] / rows["loss"]).to_numpy(float)
-    width = np.log(rows["high"] / rows["low"]).to_numpy(float)
-    held = (rows["low"] <= rows["loss"]) & (rows["loss"] <= rows["high"])
+    value, loss, low, high = (rows[x].to_numpy(float) for x in ("value", "loss", "low", "high"))
+    error, width = np.log(value / loss), np.log(high / low)
     return {
         "ends": len(rows),
-        "held": float(held.mean()),
+        "held": float(np.mean((low <= loss) & (loss <= high))),
         "rms_error": float(np.sqrt(np.mean(error**2))),
         "median_error": float(np.median(np.abs(error))),
         "median_width": float(np.median(width)),

@@ -77,7 +77,8 @@ def kept(table: pd.DataFrame, path: Path) -> pd.DataFrame:
         return table
     read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
     before = read(path)
-    return pd.concat([before[~before["run"].isin(table["run"])], table], ignore_index=True)
+    others = before.loc[~before["run"].isin(table["run"])]
+    return pd.concat([others, table], ignore_index=True)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def _narrow(
     if moved:
         ends = [
             lowest if x <= least else highest if x >= most
-            else float(brentq(lambda at: value(at) - x, *edges, xtol=1e-14))  # noqa: B023
+            else brentq(lambda at: value(at) - x, *edges, xtol=1e-14)  # noqa: B023
             for x in wanted
         ]  # fmt: skip
         box[0][i], box[1][i] = sorted(ends)
