@@ -17,7 +17,7 @@ from pathlib import Path
 from bss.files import write_json
 
 RESULT = Path(__file__).parents[1] / "results" / "laws.json"
-PUBLIC, PLANTED = ("rates",), ("tables", "curves")
+PUBLIC, PLANTED = ("rates",), ("tables", "curves", "schedules")
 SEEDS = range(5)
 
 

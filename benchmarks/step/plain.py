@@ -32,7 +32,7 @@ class Block(nnx.Module):
             return nnx.Linear(fan_in, fan_out, **how)
 
         self.norms = nnx.List([_norm(config, width, rngs) for _ in range(2)])
-        self.head_norms = nnx.List([_norm(config, config.head_dim, rngs) for _ in range(2)])
+        self.head_norms = nnx.List([_norm(config, config.head_width, rngs) for _ in range(2)])
         self.query, self.key, self.value = (linear(width, width) for _ in range(3))
         self.output = linear(width, width, deep)
         self.up, self.down = linear(width, hidden), linear(hidden, width, deep)
@@ -40,7 +40,7 @@ class Block(nnx.Module):
     def __call__(self, x_BxTxM):
         """The residual stream after this block."""
         B, T, M = x_BxTxM.shape
-        normed, heads = self.norms[0](x_BxTxM), (B, T, -1, self.config.head_dim)
+        normed, heads = self.norms[0](x_BxTxM), (B, T, -1, self.config.head_width)
         q, k, v = (one(normed).reshape(heads) for one in (self.query, self.key, self.value))
         q, k = (norm(x) for norm, x in zip(self.head_norms, (q, k), strict=True))
         q, k = (_rope(x, self.config.rope_theta) for x in (q, k))

@@ -46,7 +46,7 @@ class Block(nn.Module):
         super().__init__()
         width, self.config = config.d_model, config
         self.norms = nn.ModuleList(_norm(config, width) for _ in range(2))
-        self.head_norms = nn.ModuleList(_norm(config, config.head_dim) for _ in range(2))
+        self.head_norms = nn.ModuleList(_norm(config, config.head_width) for _ in range(2))
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.output = nn.Linear(width, width, bias=False)
         self.up = nn.Linear(width, config.d_ff, bias=False)
@@ -55,7 +55,7 @@ class Block(nn.Module):
     def forward(self, x_BxTxM, cos_TxD, sin_TxD):
         """The residual stream after this block."""
         B, T, M = x_BxTxM.shape
-        heads = self.qkv(self.norms[0](x_BxTxM)).view(B, T, 3, -1, self.config.head_dim)
+        heads = self.qkv(self.norms[0](x_BxTxM)).view(B, T, 3, -1, self.config.head_width)
         q, k, v = heads.permute(2, 0, 3, 1, 4)
         q, k = (
             _rope(norm(x), cos_TxD, sin_TxD, x_BxTxM.dtype)
@@ -77,7 +77,7 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm, self.head = _norm(config, width), nn.Linear(width, config.vocab_size, bias=False)
-        half = torch.arange(0, config.head_dim, 2) / config.head_dim
+        half = torch.arange(0, config.head_width, 2) / config.head_width
         angles = torch.outer(torch.arange(seq_len), config.rope_theta**-half)
         self.register_buffer("cos_TxD", angles.cos(), persistent=False)
         self.register_buffer("sin_TxD", angles.sin(), persistent=False)

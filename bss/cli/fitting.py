@@ -1,11 +1,22 @@
-"""The options that every fit has, and what they say of its intervals."""
+"""The options that every fit has: how intervals are made, what is held, left out and opened up."""
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+from bss.cells import Table, number
 from bss.cli.output import Output, add_output_arguments
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Options
+from bss.files import write_text
+from bss.laws.fitting.constraints import FREE, Constraints
+from bss.laws.fitting.estimate import Fit, Options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Some = TypeVar("Some", bound=Fit)
+MOST = 40  # rows of what was left out in turn
 
 
 def add_fit_arguments(
@@ -13,14 +24,23 @@ def add_fit_arguments(
     run: Callable[[argparse.Namespace], Output],
     *,
     resamples: int,
+    hold_out: str,
 ) -> None:
-    """What is run, how the intervals of a fit are made, and the rows that it leaves out."""
+    """What is run, how intervals are made, what is held, and the rows that a fit leaves out."""
     add = parser.add_argument
     add("--resamples", type=int, default=resamples, help="bootstrap refits")
     add("--level", type=float, default=0.90, help="coverage of the intervals, by default 0.90")
     add("--seed", type=int, default=0, help="of the bootstrap")
     what = "leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named"
     add("--drop", action="append", default=[], metavar="WHAT", help=what)
+    what = f"also leave out and predict: {hold_out}"
+    add("--hold-out", action="append", default=[], metavar="WHAT", help=what)
+    what = "hold a parameter, as L_0=1.69; told beside the free fit"
+    add("--fix", action="append", default=[], metavar="NAME=VALUE", help=what)
+    what = "keep a parameter within bounds, as L_0=1.5:1.8; told beside the free fit"
+    add("--bound", action="append", default=[], metavar="NAME=LOW:HIGH", help=what)
+    what = "save what the fit misses row by row (.csv), or its pictures (.png, .svg, .pdf)"
+    add("--residuals", metavar="FILE", help=what)
     add_output_arguments(parser, run, plot=True)
 
 
@@ -34,3 +54,56 @@ def check_resamples(resamples: int) -> None:
     """InputError where --resamples are too few for an interval."""
     if resamples < 10:
         raise InputError(f"--resamples {resamples}: expected 10 or more")
+
+
+def with_free(
+    options: argparse.Namespace, make: Callable[[Constraints], Some]
+) -> tuple[Some, Some | None]:
+    """The fit that is asked for, and the free one where parameters are held in it."""
+    for flag, texts, form in (("fix", options.fix, ""), ("bound", options.bound, ":")):
+        for text in texts:
+            if (":" in text) != bool(form) or "," in text:
+                form = "NAME=LOW:HIGH" if form else "NAME=VALUE"
+                raise InputError(f"--{flag} {text!r}: expected one {form}")
+    held = Constraints.parse(", ".join([*options.fix, *options.bound]))
+    fit = make(held)
+    return fit, make(FREE) if held else None
+
+
+def opened_tables(
+    fit: Some, free: Some | None, facts: Callable[[Some], dict[str, str]]
+) -> list[Table]:
+    """What a fit's constraints change, by facts of it as text; and what it left out in turn."""
+    tables = []
+    if free is not None:
+        held, before = facts(fit), facts(free)
+        rows = [(name, held.get(name, "–"), before.get(name, "–")) for name in {**held, **before}]
+        columns = ("", f"with {fit.constraints}", "free")
+        tables.append(Table("what the constraint changes", columns, rows))
+    for one in fit.held_out:
+        rows = [(name, one.counts[name], number(x, 3)) for name, x in one.errors.items()]
+        title = f"left out in turn: {one.by}; rms error of {one.unit} {one.rmse:.3g}"
+        extra = max(len(rows) - MOST, 0)
+        title += f" ({extra} more in --json)" if extra else ""
+        tables.append(Table(title, (one.by, "rows", "rms error"), rows[:MOST]))
+    return tables
+
+
+def save_residuals(
+    options: argparse.Namespace, fit: Fit, data: "pd.DataFrame | None" = None, warmup: int = 0
+) -> None:
+    """Writes what --residuals asks for."""
+    if not options.residuals:
+        return
+    from bss.laws.residuals import residuals_of
+
+    path = Path(options.residuals)
+    if path.suffix not in (".csv", ".png", ".svg", ".pdf"):
+        raise InputError(f"--residuals {path}: expected a file name in .csv, .png, .svg or .pdf")
+    found = residuals_of(fit, data, warmup=warmup)
+    if path.suffix == ".csv":
+        write_text(path, found.table.to_csv(index=False))
+        return
+    from bss.plots.residuals import residuals_figure
+
+    residuals_figure(found).savefig(path)

@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> Output:
         "heads": lambda r: r["heads"],
         "vocab": lambda r: r["vocab_size"],
         "non-embedding": lambda r: f"{r['non_embedding']:,}",
+        "active": lambda r: f"{r['active']:,}",
         "total": lambda r: f"{r['total']:,}",
         "FLOPs/token": lambda r: number(r["flops_per_token"]),
     }

@@ -1,6 +1,7 @@
 """Critical batches: bss fit critical, steps to a target; bss predict, at a model or a budget."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,7 +9,13 @@ import pandas as pd
 
 from bss import laws
 from bss.cells import estimate
-from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.fitting import (
+    add_fit_arguments,
+    fit_options,
+    opened_tables,
+    save_residuals,
+    with_free,
+)
 from bss.cli.output import Output, Table, drawing, number
 from bss.cli.predict import tested
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
@@ -36,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
-    add_fit_arguments(parser, run, resamples=2000)
+    text = "batch, of the steps, or cell, of the law through them, each in turn"
+    add_fit_arguments(parser, run, resamples=2000, hold_out=text)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -48,22 +56,24 @@ def run(options: argparse.Namespace) -> Output:
     """
     how = fit_options(options)
     measured, remarks = _points(options)
-    fit = laws.fit_critical(
-        without(measured, options.drop),
-        overhead=options.overhead,
-        reference=options.reference_batch,
-        unit=options.unit,
-        options=how,
+    measured = without(measured, options.drop)
+    given = {"overhead": options.overhead, "reference": options.reference_batch}
+    given |= {"unit": options.unit, "hold_out": options.hold_out, "options": how}
+    fit, free = with_free(
+        options, lambda held: laws.fit_critical(measured, constraints=held, **given)
     )
+    save_residuals(options, fit)
     forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
-    payload = fit.to_dict()
-    tables = [models_table(fit), definitions_table(fit)]
+    payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
+    tables = [models_table(fit), definitions_table(fit), forms_table(fit)]
+    tables += opened_tables(fit, free, _facts)
     if forecasts and fit.law:
         name = fit.law.variables[0]
         payload["forecasts"] = [{name: x, "cbs": to_dict(value)} for x, value in forecasts.items()]
         rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
     notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
+    notes += [f"outlier: {one}" for one in fit.outliers]
     notes += [f"warning: {text}" for text in (*fit.warnings, *remarks)]
     return Output(payload, tables, notes, figure=drawing("critical.critical_figure", fit))
 
@@ -97,7 +107,10 @@ def _one_budget(measured: pd.DataFrame) -> pd.DataFrame:
 
 def models_table(fit: CriticalFit) -> Table:
     """One row per model and target."""
-    title = f"critical batch: {fit.overhead:.0%} over {fit.reference:g}; batches in {fit.unit}"
+    error = fit.left_out[0].inside if fit.left_out else None
+    judged = "" if error is None else f", × {math.exp(error):.3f} in steps at left-out batches"
+    title = f"critical batch: {fit.overhead:.0%} over {fit.reference:g}{judged}; "
+    title += f"batches in {fit.unit}"
     cells = {
         "model": lambda at: at.curve.model,
         "target": lambda at: number(at.curve.target_loss),
@@ -113,7 +126,8 @@ def models_table(fit: CriticalFit) -> Table:
 
 def definitions_table(fit: CriticalFit) -> Table:
     """Critical batches and the law's exponents, over definitions."""
-    variables = fit.law.variables if fit.law else ()
+    laws = [row.law for row in fit.definitions if row.law]
+    variables = laws[0].variables if laws else ()
     columns = ["definition", *(at.curve.model for at in fit.fits)]
     columns += [f"exponent of {SYMBOLS[name]}" for name in variables]
     rows = []
@@ -121,6 +135,27 @@ def definitions_table(fit: CriticalFit) -> Table:
         exponents = row.law.exponents if row.law else [None] * len(variables)
         rows.append((row.name, *map(number, row.values), *map(estimate, exponents)))
     return Table("the exponent depends on the definition", columns, rows)
+
+
+def forms_table(fit: CriticalFit) -> Table:
+    """What each form of the steps has not seen: errors of log steps at batches left out."""
+    cells = {
+        "form": lambda one: one.form,
+        "between other batches": lambda one: number(one.inside, 3),
+        "at the smallest and largest": lambda one: number(one.edges, 3),
+    }
+    return Table.of("each form: rms error of log steps at left-out batches", fit.left_out, cells)
+
+
+def _facts(fit: CriticalFit) -> dict[str, str]:
+    """What a constraint may change."""
+    error = fit.left_out[0].inside if fit.left_out else None
+    facts = {"rms error at left-out batches": number(error, 3)}
+    facts |= {f"critical batch of {at.curve.name}": estimate(at.cbs) for at in fit.fits}
+    for law in fit.laws.values():
+        pairs = zip(law.variables, law.exponents, strict=True)
+        facts |= {f"exponent of {SYMBOLS[name]}": estimate(one) for name, one in pairs}
+    return facts
 
 
 def law_line(law: PowerFit) -> str:

@@ -10,7 +10,13 @@ import pandas as pd
 from bss import laws
 from bss.advice.of_curve import asked_peak
 from bss.cells import estimate
-from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.fitting import (
+    add_fit_arguments,
+    fit_options,
+    opened_tables,
+    save_residuals,
+    with_free,
+)
 from bss.cli.output import Output, Table, drawing, number, progress
 from bss.cli.plan import check_peak, parse_budget
 from bss.cli.predict import PredictedRun
@@ -19,7 +25,14 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.forecast import along, forecast, last_losses, tested, untested
+from bss.laws.functional.forecast import (
+    along,
+    forecast,
+    last_losses,
+    moved,
+    tested,
+    untested,
+)
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import CLOCKS
 from bss.predictions.registration import Prediction
@@ -44,11 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("runs", type=Path, help=text)
     add_reading_arguments(parser)
-    add("--clock", choices=CLOCKS, help="by default the one that predicts left-out runs better")
+    text = f"{', '.join(CLOCKS)}, or with a power of the rate in its time, as adam^0.5; by default "
+    add("--clock", help=f"{text}the one that predicts left-out runs best")
     add("--warmup", default="0", help="tokens of warm-up, whose losses are left out")
-    text = "leave losses before out: tokens, or a percentage of the longest run"
-    add("--since", default="0", help=text)
-    add_fit_arguments(parser, run, resamples=100)
+    text = "leave losses before out: tokens, or a percentage of the longest run; by default the "
+    add("--since", help=f"{text}start that predicts left-out runs best")
+    text = "run, batch, horizon, peak or cell (both of these), each in turn"
+    add_fit_arguments(parser, run, resamples=100, hold_out=text)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -61,25 +76,52 @@ def run(options: argparse.Namespace) -> Output:
     how = fit_options(options)
     runs, remarks = read_run_table(options.runs, reading(options), need_loss=False)
     warmup = parse_tokens(options.warmup, field="--warmup")
-    since = parse_tokens(options.since, field="--since", total=max(int(n) for n in runs["tokens"]))
+    longest, since = max(int(n) for n in runs["tokens"]), options.since
+    since = None if since is None else parse_tokens(since, field="--since", total=longest)
     runs = without(runs, options.drop)
     with progress() as report:
         given = {"clock": options.clock, "warmup": warmup, "since": since}
-        fit = laws.fit_curve(runs, **given, options=how, report=report)
+        given |= {"hold_out": options.hold_out, "options": how, "report": report}
+        fit, free = with_free(options, lambda x: laws.fit_curve(runs, constraints=x, **given))
+    save_residuals(options, fit, runs, warmup)
     known = fit.easy_by.value is not None
     notes = [
-        f"{LAW}, ν = lr^p/B^m",
+        f"{LAW}, ν = lr^p/B^m, T = Σ lr^{float(fit.law.a):g} / sqrt(1 + B_phi/B)",
         f"rms error of log loss {fit.rmse:.2g} over {fit.losses} losses of {fit.runs} runs",
         *([f"{fit.losses} of {fit.measured} losses read"] if fit.losses < fit.measured else []),
         *(
-            f"{name} clock: {error:.2g} at the last losses of left-out runs"
-            for name, error in fit.left_out_rmse.items()
+            f"losses since {format_tokens(one.since)}: {one.left_out:.2g} at left-out runs"
+            for one in fit.starts
         ),
+        *(f"outlier: {one}" for one in fit.outliers),
         *([f"{_task(fit.easy_by)}: s − (q − 1) = {estimate(fit.easy_by)}"] * known),
         *(f"warning: {text}" for text in (*fit.warnings, *remarks)),
     ]
     figure = drawing("curves.fitted_curves", fit, runs, warmup=warmup)
-    return Output(fit.to_dict(), [parameters_table(fit)], notes, figure=figure)
+    payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
+    tables = [parameters_table(fit), *([clocks_table(fit)] if fit.left_out_rmse else [])]
+    return Output(payload, [*tables, *opened_tables(fit, free, _facts)], notes, figure=figure)
+
+
+def clocks_table(fit: CurveFit) -> Table:
+    """What each clock has not seen: ends of runs left out one by one, by horizon and by peak."""
+    rows = [
+        (
+            name,
+            number(error, 2),
+            *(number(fit.left_out_by.get(name, {}).get(by), 2) for by in BEYOND),
+        )
+        for name, error in fit.left_out_rmse.items()
+    ]
+    title = f"each clock: rms error of log loss at left-out ends, losses since {fit.since:,} tokens"
+    return Table(title, ("clock", "runs", *(f"a {by} of theirs" for by in BEYOND)), rows)
+
+
+def _facts(fit: CurveFit) -> dict[str, str]:
+    """What a constraint may change."""
+    facts = {"rms error at left-out ends": number(fit.left_out_rmse.get(fit.clock), 3)}
+    facts |= {"clock": fit.clock, "since": format_tokens(fit.since)}
+    return facts | {name: estimate(one) for name, one in fit.parameters.items()}
 
 
 def _task(easy_by: Estimate) -> str:
@@ -98,10 +140,13 @@ def parameters_table(fit: CurveFit) -> Table:
         for name, value in fit.parameters.items()
     ]
     status = fit.status if fit.identified or fit.status != "converged" else "noise unidentified"
-    title = f"functional scaling law, {fit.clock} clock, {status}"
+    error = fit.left_out_rmse.get(fit.clock)
+    judged = "" if error is None else f", off by {error:.2g} in log loss at left-out ends"
+    title = f"functional scaling law, {fit.clock} clock, {status}{judged}"
     return Table(title, ("parameter", "estimate", "in predictions", ""), rows)
 
 
+BEYOND = ("horizon", "peak")
 EARLY = 0.02  # of the longest run: no losses are drawn before it
 OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
 
@@ -143,6 +188,7 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Pre
     columns = ("batch", "tokens", "steps", f"loss ({fit.level:.0%} of runs)")
     table = Table("predicted loss, nats per token", columns, [row])
     notes = [*_notes(fit), *(f"beyond what was tested: {what}" for what in beyond)]
+    notes += [f"warning: {text}" for text in moved(fit, curves) if text]
     settings = ScheduleConfig(
         tokens, schedule, warmup=int(rate.warmup), decay=int(rate.decay), shape=rate.shape
     )
@@ -189,6 +235,8 @@ def of_runs(
         "error": lambda one: "–" if one.error is None else f"{one.error:+.4f}",
     }
     notes = [*_notes(fit), *(f"warning: {text}" for text in remarks)]
+    told = zip(runs, moved(fit, ends), strict=True)
+    notes += [f"warning: {one.run}: {text}" for one, text in told if text]
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
     notes += [f"{one.run}, beyond what was tested: {x}" for one in runs for x in one.extrapolates]
     title = "predicted losses at the last loss of each run, nats"

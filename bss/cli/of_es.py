@@ -3,12 +3,18 @@
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 from bss import laws
 from bss.cells import estimate
-from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.fitting import (
+    add_fit_arguments,
+    fit_options,
+    opened_tables,
+    save_residuals,
+    with_free,
+)
 from bss.cli.output import Output, Table, drawing, measured_tokens, number
 from bss.cli.points import add_curve_arguments, measured_points
 from bss.cli.predict import tested
@@ -40,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"{'; '.join(LAWS)}; or package.module:ATTRIBUTE of your own; by default it is chosen"
     add("--law", help=text)
     add("--compare", action="store_true", help="also: every law at left-out batches")
-    add_fit_arguments(parser, run, resamples=500)
+    add_fit_arguments(parser, run, resamples=500, hold_out="batch or run, each in turn")
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -52,7 +58,9 @@ def run(options: argparse.Namespace) -> Output:
     """
     points, warnings = measured_points(options)
     points, law = without(points, options.drop), options.law and LAWS[options.law]
-    fit = laws.fit_es(points, law, options=fit_options(options, DRAWS))
+    how = {"hold_out": options.hold_out, "options": fit_options(options, DRAWS)}
+    fit, free = with_free(options, lambda held: laws.fit_es(points, law, constraints=held, **how))
+    save_residuals(options, fit, points)
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *warnings))
     payload, tables = fit.to_dict(), [es_table(fit, rates.one_rate(points))]
     if options.compare:
@@ -61,6 +69,10 @@ def run(options: argparse.Namespace) -> Output:
         comparison = earlier or compare(points, [*LAWS.values(), *own])
         payload["comparison"] = to_dict(comparison)
         tables.append(comparison_table(comparison, fit.choice in (CHOSEN, AVERAGED)))
+    elif fit.comparison is not None:
+        tables.append(comparison_table(fit.comparison, fit.choice != ASKED, _middle(fit)))
+    tables += opened_tables(fit, free, _facts)
+    payload |= {"free": free.to_dict()} if free else {}
     notes = [*_headline(fit), *(f"outlier: {one}" for one in fit.outliers)]
     notes += [f"warning: {text}" for text in fit.warnings]
     drawn = {one.law.name: one for one in fit.averaged if one.law.batches}
@@ -68,8 +80,32 @@ def run(options: argparse.Namespace) -> Output:
     return Output(payload, tables, notes, figure=figure)
 
 
-def comparison_table(comparison: Comparison, is_choice: bool) -> Table:
-    """Laws by the error of predicting left-out batches, best first, and which of them are used."""
+def _facts(fit: EsFit) -> dict[str, str]:
+    """What a constraint may change."""
+    facts = {"rms error in log E at left-out batches": number(fit.error, 3)}
+    facts |= {name: estimate(one) for name, one in fit.joint_intervals.items()}
+    for target in fit.fits:
+        best = target.best or target.batches.get("B_crit")
+        facts[f"best or critical batch at {target.target_loss:g}"] = estimate(best)
+    return facts
+
+
+def _middle(fit: EsFit) -> dict[str, dict[str, str]]:
+    """B_opt at the middle target by each law that was fitted, under the column's name."""
+    i = len(fit.fits) // 2
+    names = fit.comparison.level if fit.comparison else ()
+    told = zip(names, fit.averaged, strict=False)
+    column = f"B_opt at {fit.fits[i].target_loss:g}"
+    return {column: {name: estimate(one.fits[i].batches.get("B_opt")) for name, one in told}}
+
+
+def comparison_table(
+    comparison: Comparison, is_choice: bool, beside: Mapping[str, Mapping[str, str]] | None = None
+) -> Table:
+    """Laws by the error of predicting left-out batches, best first, and which of them are used.
+
+    `beside` has more columns, texts by law.
+    """
     chosen = dict.fromkeys(comparison.level if is_choice else (), " (chosen)")
     cells = {
         "law": lambda row: row["law"] + chosen.get(row["law"], ""),
@@ -77,6 +113,8 @@ def comparison_table(comparison: Comparison, is_choice: bool) -> Table:
         "rms error in log E": lambda row: number(row["interior_log_E"], 3),
         "at the edges": lambda row: number(row["edge_log_E"], 3),
     }
+    for name, texts in (beside or {}).items():
+        cells[name] = lambda row, texts=texts: texts.get(row["law"], "–")
     return Table.of("prediction of left-out batches", comparison.table, cells)
 
 

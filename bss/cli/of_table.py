@@ -9,13 +9,20 @@ import pandas as pd
 
 from bss import laws
 from bss.cells import alike_text, estimate
-from bss.cli.fitting import add_fit_arguments, fit_options
+from bss.cli.fitting import (
+    add_fit_arguments,
+    fit_options,
+    opened_tables,
+    save_residuals,
+    with_free,
+)
 from bss.cli.of_table_runs import of_runs
 from bss.cli.output import Output, Table, drawing, measured_tokens, number, progress
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit
 from bss.laws.final_loss.facts import LossPrediction, OutlierRow
+from bss.laws.final_loss.fitted import MeanLaw
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.rated.told import rates_table
 from bss.laws.final_loss.table import final_losses, read_losses
@@ -37,11 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text += "batch_tokens; lr where it was varied; or a runs directory"
     parser.add_argument("runs", type=Path, help=text)
     add_reading_arguments(parser)
-    text = 'also leave out and predict: params, tokens, cell, or a condition as "tokens>=80B"'
-    parser.add_argument("--hold-out", action="append", default=[], metavar="WHAT", help=text)
     text = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=text)
-    add_fit_arguments(parser, run, resamples=300)
+    text = 'params, tokens, batch, cell or run in turn, or a condition as "tokens>=80B"'
+    add_fit_arguments(parser, run, resamples=300, hold_out=text)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -54,19 +60,17 @@ def run(options: argparse.Namespace) -> Output:
     how = fit_options(options)
     table, said = _losses(options)
     with progress() as report:
-        fit = laws.fit_table(
-            table,
-            hold_out=tuple(options.hold_out),
-            forms=options.form,
-            drop=options.drop,
-            options=how,
-            progress=report,
+        given = {"hold_out": tuple(options.hold_out), "forms": options.form, "options": how}
+        given |= {"drop": options.drop, "progress": report}
+        fit, free = with_free(
+            options, lambda held: laws.fit_table(table, constraints=held, **given)
         )
+    save_residuals(options, fit)
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))
     lack = fit.lack_of_fit
     judged = "" if lack.noise is None else f" ({lack.noise:.2g}, p = {lack.p:.2g})"
     notes = [
-        fit.formula + "; S = D/B, sizes at the middle of the table",
+        f"{fit.formula}; S = D/B, sizes at the middle of the table{_error(fit)}",
         f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; "
         f"lack of fit: {lack.note}{judged}",
         _growth(fit),
@@ -76,11 +80,12 @@ def run(options: argparse.Namespace) -> Output:
         *(f"warning: {text}" for text in fit.warnings),
     ]
     tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
+    tables[2:2] = [forms_table(fit)] if len(fit.judged) > 1 else []
+    tables += opened_tables(fit, free, _facts)
     if fit.best_rates is not None:
         tables.insert(2, rates_table(fit.best_rates, fit.seq_len))
-    return Output(
-        fit.to_dict(), tables, notes, figure=drawing(PICTURES[fit.rates is not None], fit)
-    )
+    payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
+    return Output(payload, tables, notes, figure=drawing(PICTURES[fit.rates is not None], fit))
 
 
 def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
@@ -111,6 +116,44 @@ def left_out_table(fit: TableFit) -> Table:
 def _weights(weights: Mapping[str, float]) -> str:
     ordered = sorted(weights.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {weight:.0%}" for name, weight in ordered)
+
+
+def _error(fit: TableFit) -> str:
+    """Of the headline's law, at (N, D) that it has not seen."""
+    error = fit.left_out["cell"]
+    return "" if error is None else f"; off by {error:.2g} nats at left-out (N, D)"
+
+
+def _facts(fit: TableFit) -> dict[str, str]:
+    """What a constraint may change."""
+    facts = {
+        f"rms error at {DIRECTIONS[kind][0]}": number(x, 3) for kind, x in fit.left_out.items()
+    }
+    for name, form in fit.forms.items():
+        facts |= {f"{n} of {name}": estimate(one) for n, one in form.parameters.items()}
+    return facts | {
+        f"exponent of B_opt in {n}": estimate(x) for n, x in fit.B_opt_exponents.items()
+    }
+
+
+def forms_table(fit: TableFit) -> Table:
+    """What each form says: its errors at what it has not seen, and the best batch in the middle."""
+    params, tokens = (
+        float(x[len(x) // 2])
+        for x in zip(*sorted((at.params, at.tokens) for at in fit.optima), strict=True)
+    )
+    unit, noun = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
+    rows = []
+    for name, judged in fit.judged.items():
+        best = "–"
+        if name in fit.forms:
+            law = MeanLaw.of(fit.forms, {name: 1.0}, fit.law().batches)
+            best = number(law.valley(params, tokens)[2] / unit, 3)
+        errors = [number(judged[use], 2) for use in ("inside", "beyond", "below")]
+        rows.append((name, *errors, best))
+    at = f"B_opt at N {measured_tokens(params)}, D {measured_tokens(tokens)}, {noun}"
+    columns = ("form", "inside", "beyond", "below", at)
+    return Table("each form: left-out errors in nats", columns, rows)
 
 
 def parameters_table(fit: TableFit) -> Table:

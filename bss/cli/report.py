@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", dest="file", type=Path, help=text)
     add_measuring_arguments(parser)
     text = "losses before are not read by the law of loss curves: tokens, or a percentage"
-    parser.add_argument("--since", default="0", help=text)
+    parser.add_argument("--since", help=text)
     parser.add_argument("--resamples", type=int, default=100, help="bootstrap refits")
     add_output_arguments(parser, run)
 
@@ -55,7 +55,8 @@ def _measured(options: argparse.Namespace) -> "Reported":
     runs, remarks = read_curves(options.source, options, need_finished=False)
     check_resamples(options.resamples)
     longest = max(int(n) for n in runs["tokens"])
-    since = parse_tokens(options.since, field="--since", total=longest)
+    since = options.since
+    since = None if since is None else parse_tokens(since, field="--since", total=longest)
     how = How(**measuring(options), since=since, resamples=options.resamples)
     experiment = {
         "title": f"Runs of {options.source.name}",

@@ -2,8 +2,11 @@
 
 from bss.models.family import ModelFamily
 from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.mixture import MixtureConfig
 from bss.registry import Registry
 
 FAMILIES: Registry[type[ModelFamily]] = Registry(
-    "model.family", {"transformer": TransformerConfig}, of=type[ModelFamily]
+    "model.family",
+    {"transformer": TransformerConfig, "mixture": MixtureConfig},
+    of=type[ModelFamily],
 )

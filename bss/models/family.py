@@ -1,11 +1,11 @@
 """The seam between training and models: a family of models is a config with these methods.
 
 Parameters are nested dicts of float32 arrays. Counts are those of the scaling laws: N is
-`non_embedding` (Kaplan et al., 2001.08361, section 2.1). FLOPs are those of matrix products, two
+`active` (Kaplan et al., 2001.08361, section 2.1). FLOPs are those of matrix products, two
 per multiply-add; norms, softmax and look-ups are not counted.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -65,11 +65,16 @@ class Counts:
       total: all of them.
       embedding: the embedding and, when untied, the head.
       non_embedding: the others, norm scales included.
+      active: those of the others that a token passes, N of a mixture of experts; all if not given.
     """
 
     total: int
     embedding: int
     non_embedding: int
+    active: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "active", self.active or self.non_embedding)
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,13 @@ class ModelFamily(Chosen):
         from bss.models import FAMILIES
 
         return FAMILIES
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type:
+        """The family that a dict names, or that of the size it names."""
+        from bss.models.transformer.sizes import SIZES
+
+        return super().variant({**SIZES.get(str(entry.get("name")), {}), **entry})
 
     def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Its fields, behind the family where it is not the one meant without."""
@@ -179,11 +191,11 @@ class ModelFamily(Chosen):
 
     def decay_mask(self, params: Params) -> Params:
         """True where weight decay applies: every matrix, embeddings too; False for norm scales."""
-        return _each(self.partition_names(params), _is_matrix)
+        return each_of(self.partition_names(params), _is_matrix)
 
     def matrices(self, params: Params) -> Params:
         """True for matrices between hidden axes, or stacks of them: no embedding, no head."""
-        return _each(
+        return each_of(
             self.partition_names(params),
             lambda names: _is_matrix(names) and "vocab" not in names,
         )
@@ -194,7 +206,12 @@ class ModelFamily(Chosen):
         It is the first that is no stack and no vocabulary. 0 where every device holds the whole:
         norm scales.
         """
-        return _each(self.partition_names(params), _split_axis)
+        return each_of(self.partition_names(params), _split_axis)
+
+    def rates(self, params: Params) -> Params | None:
+        """By what each parameter's learning rate is multiplied; None, as here, by nothing."""
+        del params
+        return None
 
     def counts(self) -> Counts:
         """Parameters, exactly."""
@@ -213,8 +230,13 @@ class ModelFamily(Chosen):
         return 3 * self.forward_flops_per_token(seq_len)
 
 
+def own_axes(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a parameter's axes, but for those along which it is many."""
+    return tuple(name for name in names if name != STACK)
+
+
 def _is_matrix(names: tuple[str, ...]) -> bool:
-    return sum(name != STACK for name in names) >= 2
+    return len(own_axes(names)) >= 2
 
 
 def _split_axis(names: tuple[str, ...]) -> int:
@@ -224,8 +246,9 @@ def _split_axis(names: tuple[str, ...]) -> int:
     return next(axes, len(names) - 1) - len(names)
 
 
-def _each(names: Params, function: Callable[[tuple[str, ...]], Any]) -> Params:
+def each_of(names: Params, function: Callable[[tuple[str, ...]], Any]) -> Params:
+    """A function of the names of every parameter's axes, in their tree."""
     return {
-        key: _each(value, function) if isinstance(value, dict) else function(value)
+        key: each_of(value, function) if isinstance(value, dict) else function(value)
         for key, value in names.items()
     }

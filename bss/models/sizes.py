@@ -1,16 +1,24 @@
 """Named sizes as models, and their table; their fields are in `transformer/sizes.py`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from bss.errors import check
+from bss.models import FAMILIES
 from bss.models.transformer import sizes
 from bss.models.transformer.config import TransformerConfig
 from bss.models.transformer.sizes import size
 
+
+def _made(fields: Mapping[str, Any]) -> TransformerConfig:
+    family = FAMILIES[fields.get("family", "transformer")]
+    return cast(TransformerConfig, family(**family.decoded(dict(fields))))
+
+
 SIZES: MappingProxyType[str, TransformerConfig] = MappingProxyType(
-    {name: TransformerConfig(**fields) for name, fields in sizes.SIZES.items()}
+    {name: _made(fields) for name, fields in sizes.SIZES.items()}
 )
 
 
@@ -20,7 +28,7 @@ def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
     >>> named("nano", vocab_size=1024).vocab_size
     1024
     """
-    model = TransformerConfig(**size(name))
+    model = _made(size(name))
     return model if vocab_size is None else replace(model, vocab_size=vocab_size)
 
 
@@ -39,6 +47,7 @@ def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, A
             "heads": model.num_heads,
             "vocab_size": model.vocab_size,
             "non_embedding": model.counts().non_embedding,
+            "active": model.counts().active,
             "total": model.counts().total,
             "flops_per_token": model.training_flops_per_token(seq_len),
         }

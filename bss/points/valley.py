@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import log_ndtr
 
 from bss.points.batch_means import BatchMeans
 from bss.points.lopsided import lopsided
@@ -168,14 +168,17 @@ class _Cell:
         above = np.maximum(self.z - self.z[known].min(), 0)
         self.rise = MISFIT * above * (1 + above / (FAR_TOKENS if cell.tokens else FAR_NATS))
         self.log, self.fits = self._weighed()
-        self.evidence = np.asarray(logsumexp(self.log, axis=(1, 2))) - math.log(len(self.phi))
+        most = self.log.max(axis=(1, 2), keepdims=True)
+        self.log -= most
+        total = np.exp(self.log).sum(axis=(1, 2), keepdims=True)
+        self.log -= np.log(total)
+        self.evidence = (most + np.log(total / len(self.phi))).ravel()
 
     def _weighed(self) -> tuple[np.ndarray, np.ndarray]:
         cell, known = self.cell, self.known
         z, phi, own, rise = self.z[known], self.phi[:, known], self.own[known], self.rise[known]
-        rows = len(z)
         # One of few batches is told from the others by no one.
-        doubts = OUTLIERS ** cell.count[known] if rows >= FEWEST_TO_DOUBT else np.zeros(0)
+        doubts = OUTLIERS ** cell.count[known] if len(z) >= FEWEST_TO_DOUBT else np.zeros(0)
         prior = np.log(np.append(1 - doubts.sum(), doubts))
         # Flat in the height between the ends, so that a deeper valley is not likelier.
         height = np.log(np.maximum(np.ptp(phi, axis=1), 1e-12))
@@ -184,18 +187,17 @@ class _Cell:
         for s, scatter in enumerate(SCATTERS):
             size = scatter * cell.typical
             repeated = -cell.freedom * math.log(size) - 0.5 * cell.squares / size**2
-            for j, doubt in enumerate(prior):
-                variance = (scatter * own) ** 2 + rise**2
-                if j:
-                    variance[j - 1] += (OUTLYING * scatter * own[j - 1]) ** 2
-                logs, c, h = _integrated(variance, z, phi)
-                log[s, j] = logs + height + doubt + repeated + self._bounds(scatter, c, h)
-                fits[s, j, :, 0], fits[s, j, :, 1] = c, h
+            variance = np.tile((scatter * own) ** 2 + rise**2, (len(prior), 1))
+            if len(doubts):
+                variance[1:] += np.diag((OUTLYING * scatter * own) ** 2)
+            logs, c, h = _integrated(variance, z, phi)
+            log[s] = logs + height + prior[:, None] + repeated + self._bounds(scatter, c, h)
+            fits[s, ..., 0], fits[s, ..., 1] = c, h
         return log, fits
 
     def _bounds(self, scatter: float, c: np.ndarray, h: np.ndarray) -> np.ndarray:
         """Log probability that runs which missed the target would have needed more."""
-        logs = np.zeros(len(c))
+        logs = np.zeros(c.shape)
         for i in np.flatnonzero(self.cell.bound):
             sd = math.hypot(scatter * self.own[i], self.rise[i])
             logs += log_ndtr((c + np.maximum(h, 0) * self.phi[:, i] - self.z[i]) / sd)
@@ -203,9 +205,7 @@ class _Cell:
 
     def valley(self, shared: np.ndarray, level: float) -> Valley:
         """The valley, where the scatter has these probabilities [scatter]."""
-        each = logsumexp(self.log, axis=(1, 2), keepdims=True)
-        with np.errstate(divide="ignore"):
-            weight = np.exp(self.log - each + np.log(shared)[:, None, None])
+        weight = np.exp(self.log) * shared[:, None, None]
         cell, batch = self.cell, self.cell.batch
         form = FORM_OF_TOKENS if cell.tokens else FORM
         by_batch = _blurred(weight.sum(axis=(0, 1)).reshape(GRID, -1).sum(axis=1), self.grid, form)
@@ -250,9 +250,11 @@ class _Cell:
         c = (share * flat[:, best, 0]).sum(axis=0) / share.sum(axis=0)
         h = np.maximum((share * flat[:, best, 1]).sum(axis=0) / share.sum(axis=0), 0)
         part = share.sum(axis=0) / total
-        star, form = np.divmod(best, len(self.phi) // GRID)
-        x = np.concatenate([self.grid, self.x])
-        phi = heights(x - self.grid[star][:, None], self.cell.tokens)[np.arange(len(best)), form]
+        star, form = np.divmod(best[:, None], len(self.phi) // GRID)
+        apart = self.grid - self.grid[0]
+        apart = np.concatenate([-apart[:0:-1], apart])[None]
+        on_grid = heights(apart, self.cell.tokens)[0, form, GRID - 1 - star + np.arange(GRID)]
+        phi = np.concatenate([on_grid, self.phi[best]], axis=1)
         values = c[:, None] + h[:, None] * phi
         if self.cell.tokens:
             values = np.log(np.maximum(values, 1e-3))
@@ -268,14 +270,18 @@ def _blurred(weight: np.ndarray, grid: np.ndarray, form: float) -> np.ndarray:
 def _integrated(
     variance: np.ndarray, z: np.ndarray, phi: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log probability [T] of values [k] under φ [T, k], over c and h > 0; both as fitted [T]."""
-    weight = 1 / variance
-    share = weight / weight.sum()
-    value, level = z - share @ z, phi @ share
-    across = phi @ (weight * value)
-    squares = np.maximum((phi**2) @ weight - level**2 * weight.sum(), 1e-300)
+    """Log probability [J, T] of values [k] of variances [J, k] under φ [T, k], over c and h > 0.
+
+    Both also as fitted, [J, T].
+    """
+    weight, phi = 1 / variance, phi.T
+    whole = weight.sum(axis=1, keepdims=True)
+    mean = (weight @ z)[:, None] / whole
+    value, level = z - mean, weight @ phi / whole
+    across = (weight * value) @ phi
+    squares = np.maximum(weight @ phi**2 - level**2 * whole, 1e-300)
     h = across / squares
-    rest = np.maximum(weight @ value**2 - h * across, 0)
+    rest = np.maximum((weight * value**2).sum(axis=1, keepdims=True) - h * across, 0)
     logs = -0.5 * rest - 0.5 * np.log(squares) + log_ndtr(h * np.sqrt(squares))
-    logs -= 0.5 * (np.log(variance).sum() + math.log(weight.sum()))
-    return logs, share @ z - h * level, h
+    logs -= 0.5 * (np.log(variance).sum(axis=1, keepdims=True) + np.log(whole))
+    return logs, mean - h * level, h

@@ -42,14 +42,15 @@ class How:
         targets: losses in nats; chosen where there are None.
         smooth: window over a noisy loss, in tokens.
         warmup: tokens of warm-up of the rate.
-        since: tokens before which losses tell the law of loss curves nothing.
+        since: tokens before which losses tell the law of loss curves nothing; None where left-out
+            runs judge them.
         resamples: refits of a bootstrap.
     """
 
     targets: Sequence[float] | None = None
     smooth: int | None = None
     warmup: int = 0
-    since: int = 0
+    since: int | None = None
     resamples: int = 100
 
 

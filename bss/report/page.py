@@ -4,7 +4,9 @@ A section stands where the results hold what it shows.
 """
 
 import base64
+import math
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,15 @@ from bss import plots
 from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.files import write_text
+from bss.laws import EsFit
+from bss.laws.es.values import ASKED
 from bss.laws.final_loss.rated.told import rates_table
+from bss.laws.fitting.estimate import Fit
+from bss.laws.residuals import residuals_of
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.rates_map import rates_figure
+from bss.plots.residuals import residuals_figure
 from bss.plots.style import svg
 from bss.points.batches import alike
 from bss.points.curve import evaluated
@@ -101,6 +108,14 @@ def _content(results: Reported) -> dict[str, Any]:
         "best_rates": rates_table(final.best_rates, final.seq_len)
         if final and final.best_rates
         else None,
+        "residual_error": next(
+            (
+                math.exp(fit.error)
+                for _, fit, _ in _opened(results)
+                if isinstance(fit, EsFit) and fit.error
+            ),
+            None,
+        ),
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": _plans(results.schedule)[0] if results.schedule else None,
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
@@ -130,6 +145,19 @@ def _setting(runs: pd.DataFrame) -> str:
     return ", ".join(parts)
 
 
+def _opened(results: Reported) -> list[tuple[str, Fit, pd.DataFrame | None]]:
+    """The fits whose residuals are shown, by name, and what those of some are made of."""
+    fits, opened = [*results.fits.get("", {}).values()], []
+    if fits and results.points is not None:
+        chosen = next((fit for fit in fits if fit.choice != ASKED), fits[0])
+        opened.append(("es", chosen, results.points))
+    if results.curve_fit is not None and results.varied is not None:
+        opened.append(("curve", results.curve_fit, results.runs))
+    if results.table_fit is not None and results.table_fit.status == "converged":
+        opened.append(("table", results.table_fit, None))
+    return opened
+
+
 def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
     """The figures that the results are enough for, by name; those of fits by their group."""
     figures: dict[str, Figure] = {}
@@ -153,6 +181,10 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
         figures["final"] = table_figure(results.table_fit)
         if results.table_fit.best_rates is not None:
             figures["rates"] = rates_figure(results.table_fit)
+    for name, fit, data in _opened(results):
+        with suppress(InputError):  # nothing is fitted there
+            residuals = residuals_of(fit, data, warmup=results.warmup)
+            figures[f"residuals {name}"] = residuals_figure(residuals)
     if results.schedule is not None:
         plan, decayed = _plans(results.schedule)
         figures["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)

@@ -216,4 +216,4 @@ def state_shapes(run: RunConfig, mesh: Mesh) -> State:
 
 
 def _masks(model: ModelFamily, params: Params) -> Masks:
-    return Masks(model.decay_mask(params), model.matrices(params))
+    return Masks(model.decay_mask(params), model.matrices(params), model.rates(params))

@@ -1,6 +1,8 @@
 """The runs that have ended so far, as tables: each with its commit, start and registration.
 
-python -m experiments.momentum.tables runs/momentum results/momentum
+    python -m experiments.momentum.tables runs/momentum results/momentum
+
+Rows of runs that the directory has not, as they were trained elsewhere, stay as they are.
 """
 
 import sys
@@ -69,6 +71,16 @@ def _row(run: RunConfig) -> dict[str, Any]:
     }
 
 
+def kept(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """A table behind the rows of other runs that a file has, if there is one."""
+    if not path.exists():
+        return table
+    read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
+    before = read(path)
+    others = before.loc[~before["run"].isin(table["run"])]
+    return pd.concat([others, table], ignore_index=True)
+
+
 if __name__ == "__main__":
     for name, table in tables(Path(sys.argv[1])).items():
-        write_table(table, Path(sys.argv[2]) / name)
+        write_table(kept(table, Path(sys.argv[2]) / name), Path(sys.argv[2]) / name)

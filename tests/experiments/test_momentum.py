@@ -35,6 +35,7 @@ from experiments.momentum.claims import (
 )
 from experiments.momentum.cuts import equal_cut, equal_cuts
 from experiments.momentum.study import Study
+from experiments.momentum.tables import kept
 
 RESULTS = Path(__file__).parents[2] / "results"
 EXCESS = {1: 0.02, 2: 0.0, 4: 0.01, 8: 0.05, 16: 0.15, 32: 0.35}
@@ -227,3 +228,17 @@ def test_the_rates_that_were_chosen_are_read_from_the_results():
     for (batch, beta1), rate in rates.items():
         assert rate == min((4e-3, 8e-3), key=lambda rate: tried[str(batch), beta1, rate])
     assert set(rates.values()) == {4e-3, 8e-3}
+
+
+def test_rows_of_runs_trained_elsewhere_stay(tmp_path):
+    new = pd.DataFrame({"run": ["b", "c"], "test_loss": [2.5, 3.0]})
+    assert kept(new, tmp_path / "finals.csv") is new
+    pd.DataFrame({"run": ["a", "b"], "test_loss": [1.0, 2.0]}).to_csv(
+        tmp_path / "finals.csv", index=False
+    )
+    both = kept(new, tmp_path / "finals.csv")
+    assert [*zip(both["run"], both["test_loss"], strict=True)] == [
+        ("a", 1.0),
+        ("b", 2.5),
+        ("c", 3.0),
+    ]

@@ -28,6 +28,28 @@ def test_published_models(name, expected):
     assert config.kv_heads == config.num_heads
 
 
+# Of the released weights: Qwen3-0.6B has 751,632,384 numbers and 1.7B 2,031,739,904, each with the
+# tied head written once more; 30B-A3B, untied, 30,532,122,624.
+RELEASED = {
+    "qwen3-0.6B": 751_632_384,
+    "qwen3-1.7B": 2_031_739_904,
+    "qwen3-30B-A3B": 30_532_122_624,
+}
+
+
+@pytest.mark.parametrize(("name", "numbers"), RELEASED.items())
+def test_released_models_have_their_numbers(name, numbers):
+    counts = named(name).counts()
+    tied = named(name).tied
+    assert counts.embedding == 151_936 * named(name).d_model * (1 if tied else 2)
+    assert counts.total + tied * counts.embedding == numbers
+
+
+def test_of_a_mixture_the_parameters_that_a_token_passes_are_told():
+    active = named("qwen3-30B-A3B").counts().active  # "3.3B activated", with embeddings and head
+    assert active + named("qwen3-30B-A3B").counts().embedding == pytest.approx(3.3e9, rel=0.02)
+
+
 def test_names_in_millions_tell_the_non_embedding_parameters():
     for name in ("10M", "25M", "49M"):
         assert named(name).counts().non_embedding == pytest.approx(1e6 * int(name[:-1]), rel=0.07)
@@ -50,7 +72,9 @@ def test_table_has_a_row_for_every_size():
     assert rows["nano"]["total"] == rows["nano"]["non_embedding"] + 2 * 300 * 64
 
 
-@pytest.mark.parametrize(("name", "told"), [("nanoo", "did you mean 'nano'?"), ("", "1.2B")])
+@pytest.mark.parametrize(
+    ("name", "told"), [("nanoo", "did you mean 'nano'?"), ("", "qwen3-30B-A3B")]
+)
 def test_unknown_names_are_refused(name, told):
     with pytest.raises(InputError, match="expected one of pico, nano") as error:
         named(name)

@@ -32,6 +32,9 @@ def leaves(values: dict, prefix: str = ""):
 CHANGED = {
     "model.num_heads": 4,
     "model.num_kv_heads": 1,
+    "model.head_dim": 4,
+    "model.parametrization": None,  # both, below
+    "model.base_width": None,
     "model.activation": "gelu",
     "model.norm": "layer",
     "model.dtype": "bfloat16",
@@ -71,6 +74,10 @@ def test_every_field_of_the_trajectory_changes_the_id(tiny_run):
             new = value * 2 + 16
         if new is not None:
             ids.append(overlay(whole, {name: new}).id)
+    ids += [
+        overlay(whole, {"model.parametrization": "mup", "model.base_width": width}).id
+        for width in (16, 32)
+    ]
     assert len(set(ids)) == len(ids) > 40
 
 

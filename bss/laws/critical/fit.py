@@ -7,6 +7,7 @@ definitions, because it depends on them.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,9 @@ from bss.errors import InputError, check
 from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
+from bss.laws.critical.left_out import held_out, left_out_of, outliers
 from bss.laws.critical.values import CriticalBatch, CriticalFit
+from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import Estimate, Options, interval
 
 REACH = 2.0
@@ -28,6 +31,8 @@ def fit_critical(
     overhead: float = 0.2,
     reference: float = 256,
     unit: str = "sequences",
+    constraints: Constraints | str = FREE,
+    hold_out: Sequence[str] = (),
     options: Options | None = None,
 ) -> CriticalFit:
     """Fit critical batch sizes per (model, target), and their law over models and budgets.
@@ -37,16 +42,19 @@ def fit_critical(
         overhead: r, the fraction of steps above linear scaling that is allowed.
         reference: B_ref, a batch in the regime of linear scaling, in `unit`.
         unit: of batches: "sequences", or "tokens" to compare context lengths.
+        constraints: the exponent of the batch, held at 1 by default, as "alpha=1.2".
+        hold_out: also left out in turn: batch, of the steps; cell, of the law of critical batches.
         options: how intervals are made.
 
     Raises:
         InputError: a setting out of range, or a table that `steps_curves` refuses.
     """
     options, allowed = options or DEFAULTS, shape.Allowance(overhead, reference)
+    alpha = _alpha(constraints := Constraints.parse(constraints))
     check(0 < overhead < np.inf, "overhead", overhead, "a positive fraction, 0.2 for 20%")
     curves, warnings = steps_curves(points, unit)
     _check_reference(curves, reference)
-    held, level = _fit(curves, 1.0, options), options.level
+    held, level = _fit(curves, alpha, options), options.level
     enough = all(len(curve.batch) > LEAST_BATCHES for curve in curves)
     free = _fit(curves, None, options) if enough else None
     fits = tuple(_critical_batch(i, held, allowed, level) for i in range(len(curves)))
@@ -54,11 +62,32 @@ def fit_critical(
     values = [at.cbs.value for at in fits]
     laws, refused, notes = laws_of(curves, values, held.by_law(allowed)[1], level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
+    told = held_out(curves, alpha, values, law, hold_out)
     bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
     rows = definitions(held, free, bracketed, allowed, variables, level)
+    bent = sum(_bent(fit, allowed) for fit in fits)
+    if law and 2 * bent > len(fits):
+        notes.append(
+            f"no law of the critical batch: {bent} of {len(fits)} curves refuse the reference "
+            f"batch {reference:g}; choose a smaller one, or read that of b/a, which needs none"
+        )
+        law, laws, refused = None, {}, notes[-1]
+    errors = [left_out_of(curves, power) for power in ((alpha, None) if enough else (alpha,))]
     how = {"resamples": options.resamples, "level": level, "warnings": (*warnings, *notes)}
-    return CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
+    how |= {"left_out": tuple(errors), "outliers": tuple(outliers(fits)), "held_out": told}
+    fit = CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
+    return replace(fit, constraints=constraints)
+
+
+def _alpha(constraints: Constraints) -> float:
+    """The exponent of the batch, which alone can be held."""
+    constraints.check(("alpha",), "the law of steps, S = a + b/B^alpha,")
+    low, high = constraints.ranges.get("alpha", (1.0, 1.0))
+    least, most = shape.ALPHA_RANGE
+    check(low == high, "alpha", f"{low:g}:{high:g}", "one value; it is fitted beside in any case")
+    check(least <= low <= most, "alpha", low, f"an exponent from {least:g} to {most:g}")
+    return low
 
 
 def _check_reference(curves: Sequence[StepsCurve], reference: float) -> None:
@@ -82,11 +111,11 @@ def _fit(curves: Sequence[StepsCurve], alpha: float | None, options: Options) ->
 def _critical_batch(
     i: int, fitted: Fitted, allowed: shape.Allowance, level: float
 ) -> CriticalBatch:
-    """That of curve i, for α = 1; the interval of κ is its profile's."""
+    """That of curve i, for α held; the interval of κ is its profile's."""
     curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
-    kappa = float(shapes.kappa[i])
-    ends = shape.profile_interval(curve, level)
-    value, least, most = (float(shape.critical_batch(x, 1.0, allowed)) for x in (kappa, *ends))
+    kappa, alpha = float(shapes.kappa[i]), float(shapes.alpha[i])
+    ends = shape.profile_interval(curve, level, alpha)
+    value, least, most = (float(shape.critical_batch(x, alpha, allowed)) for x in (kappa, *ends))
     B_crit = _bracketed(kappa, *ends, level)
     cbs = _replaced(B_crit, Estimate(value, least, most, level))
     B_crit = _within_reach(B_crit, curve)
@@ -99,11 +128,13 @@ def _critical_batch(
     if B_crit.value is None and B_crit.low is None:
         least = float((curve.batch * curve.steps).min())
         E_min = Estimate(None, None, least, level, B_crit.note)
+    if alpha != 1:
+        E_min = Estimate(None, level=level, note="of S = a + b/B alone")
     return CriticalBatch(
         curve=curve,
         S_min=S_min,
         E_min=E_min,
-        alpha=Estimate(1.0, 1.0, 1.0, level, "held"),
+        alpha=Estimate(alpha, alpha, alpha, level, "held"),
         B_crit=B_crit,
         cbs=cbs,
         interpolated=_interpolated(i, fitted, allowed, level),
@@ -161,12 +192,19 @@ def _interpolated(i: int, fitted: Fitted, allowed: shape.Allowance, level: float
 
 def _warnings(fit: CriticalBatch, allowed: shape.Allowance) -> list[str]:
     texts, reference = [], allowed.reference
-    name, B_crit = fit.curve.name, fit.B_crit.value
+    name, B_crit, alpha = fit.curve.name, fit.B_crit.value, fit.alpha.value or 1.0
     if fit.status != "converged":
         texts.append(f"{name}: B_crit is {fit.status}")
-    if B_crit is not None and reference > allowed.overhead * B_crit:
+    if B_crit is not None and _bent(fit, allowed):
         texts.append(
-            f"{name}: the reference batch {reference:g} is itself {reference / B_crit:.0%} above "
+            f"{name}: the reference batch {reference:g} is itself "
+            f"{(reference / B_crit) ** alpha:.0%} above "
             "linear scaling; choose a smaller one"
         )
     return texts
+
+
+def _bent(fit: CriticalBatch, allowed: shape.Allowance) -> bool:
+    """Whether the reference batch is itself above linear scaling by more than is allowed."""
+    B_crit, alpha = fit.B_crit.value, fit.alpha.value or 1.0
+    return B_crit is not None and (allowed.reference / B_crit) ** alpha > allowed.overhead

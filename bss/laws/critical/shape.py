@@ -184,15 +184,17 @@ def interpolated_batch(batch: np.ndarray, log_steps: np.ndarray, allowed: Allowa
     return np.where(last == len(knots) - 1, np.inf, crossing)
 
 
-def profile_interval(curve: StepsCurve, level: float = 0.95) -> tuple[float, float]:
-    """Ends of the profile-likelihood interval of κ for α = 1; 0 and inf where it is open.
+def profile_interval(
+    curve: StepsCurve, level: float = 0.95, alpha: float = 1.0
+) -> tuple[float, float]:
+    """Ends of the profile-likelihood interval of κ for an α held; 0 and inf where it is open.
 
     The points whose sum of squares is below the least one times 1 + F(1, n − 2)/(n − 2).
     """
     log_batch, log_S = np.log(curve.batch), np.log(curve.steps)
 
     def squares(log_kappa: float) -> float:
-        rest = log_S - np.logaddexp(0.0, log_kappa - log_batch)
+        rest = log_S - np.logaddexp(0.0, alpha * (log_kappa - log_batch))
         return float(np.sum((rest - rest.mean()) ** 2))
 
     dof = len(log_batch) - 2

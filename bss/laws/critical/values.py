@@ -83,6 +83,50 @@ class Definition:
 
 
 @dataclass(frozen=True)
+class LeftOutSteps:
+    """Root mean squares of log steps at batches left out in turn, of one form of the law.
+
+    Attributes:
+        form: its name.
+        inside, edges: between other batches, and at the smallest and largest; None where no curve
+            has one to spare.
+    """
+
+    form: str
+    inside: float | None
+    edges: float | None
+
+
+@dataclass(frozen=True)
+class OutlierSteps:
+    """A point far from the others of its curve.
+
+    Attributes:
+        model, target_loss: of the curve; batch in the fit's unit.
+        off: log of its steps over what the others say.
+        times: over their scatter.
+        moves: B_crit without it over B_crit with it.
+    """
+
+    model: str
+    target_loss: float
+    batch: float
+    off: float
+    times: float
+    moves: float
+
+    def __str__(self) -> str:
+        """The point by name, how far off it is, and what B_crit is without it."""
+        side = "above" if self.off > 0 else "below"
+        return (
+            f"model {self.model}, target {self.target_loss:g}, batch {self.batch:g}: "
+            f"{abs(self.off):.3f} {side} the others in log steps, {self.times:.0f} times the "
+            f"scatter; without it B_crit moves by {self.moves - 1:+.0%} "
+            f"(--drop 'model={self.model},batch={self.batch:g}')"
+        )
+
+
+@dataclass(frozen=True)
 class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
 
@@ -94,6 +138,8 @@ class CriticalFit(Fit):
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
         joint_refused: why N and D were not fitted jointly; empty where they were.
         definitions: critical batches and exponents over definitions.
+        left_out: errors at batches left out in turn, of the form that is fitted first.
+        outliers: points that do not fit the others of their curve.
     """
 
     overhead: float
@@ -104,6 +150,8 @@ class CriticalFit(Fit):
     laws: dict[str, PowerFit]
     joint_refused: str
     definitions: tuple[Definition, ...]
+    left_out: tuple[LeftOutSteps, ...] = ()
+    outliers: tuple[OutlierSteps, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"

@@ -22,6 +22,8 @@ from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import Comparison
 from bss.laws.fitting.bootstrap import rms
+from bss.laws.fitting.constraints import FREE, Constraints
+from bss.laws.fitting.held_out import HeldOut, check_hold_out
 from bss.laws.fitting.solve import SIDE_BY_SIDE, Solution, solve
 
 CAP = 2.0
@@ -44,8 +46,8 @@ def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Co
     return compared(design(points), [Law.parse(law) for law in laws])
 
 
-def compared(rows: Design, chosen: Sequence[Law]) -> Comparison:
-    """`compare`, of a design."""
+def compared(rows: Design, chosen: Sequence[Law], constraints: Constraints = FREE) -> Comparison:
+    """`compare`, of a design, and laws of which parameters are held."""
     able = {t: len(rows.reaching(t)) for t in rows.targets}
     most = max(able.values())
     judged = {law.name: law for law in chosen if law.least_judged <= most}
@@ -59,7 +61,8 @@ def compared(rows: Design, chosen: Sequence[Law]) -> Comparison:
     pairs: list[Fold] = list(combinations(rows.batches, 2)) if most >= FEWEST else []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # laws compile side by side
         each = pool.map(
-            lambda law: _left_out(rows, targets, law, [*singles, *pairs]), judged.values()
+            lambda law: _left_out(rows, targets, law, [*singles, *pairs], constraints),
+            judged.values(),
         )
         unseen = {n: folds for n, folds in zip(judged, each, strict=True) if folds is not None}
     if not unseen:
@@ -73,6 +76,27 @@ def compared(rows: Design, chosen: Sequence[Law]) -> Comparison:
     left_out = tuple(law.name for law in chosen if law.name not in unseen)
     error = rms(_of_the_choice(unseen, own, judged, rows)[rows.interior]) if pairs else None
     return Comparison(tuple(table), level[0], tuple(level), error, left_out)
+
+
+def held_out(
+    rows: Design, laws: Sequence[Law], by: str, constraints: Constraints = FREE
+) -> HeldOut:
+    """Errors in log tokens at each batch, or run, of the mean of laws fitted to the others.
+
+    Raises:
+        InputError: another group, or too few of them for one to be left out.
+    """
+    labels = {"batch": rows.batch, "run": rows.run}.get(by, rows.run)
+    names = rows.batch if by == "batch" else rows.name
+    known = np.unique(labels)
+    check_hold_out(by, ("batch", "run"), len(known), max(law.least for law in laws) + 1)
+    folds: list[Fold] = [(label,) for label in known.tolist()]
+    errors = []
+    for law in laws:
+        each = _left_out(rows, rows.targets, law, folds, constraints, labels) or {}
+        errors.append(np.fmax.reduce([*each.values()] or [np.full(len(labels), np.nan)]))
+    texts = [f"{by}={name:g}" if by == "batch" else f"{by}={name}" for name in names]
+    return HeldOut.of(by, "log tokens", texts, np.mean(errors, axis=0))
 
 
 def _row(law: Law, error: np.ndarray, rows: Design, targets: int) -> dict:
@@ -139,18 +163,27 @@ def _of_the_choice(
 
 
 def _left_out(
-    rows: Design, targets: np.ndarray, law: Law, folds: Sequence[Fold]
+    rows: Design,
+    targets: np.ndarray,
+    law: Law,
+    folds: Sequence[Fold],
+    constraints: Constraints = FREE,
+    labels: np.ndarray | None = None,
 ) -> dict[Fold, np.ndarray] | None:
     """Per fold, the error [N] in log E of each reached row that it leaves out; NaN elsewhere.
 
-    None where the law cannot be put to these targets.
+    None where the law cannot be put to these targets. Folds are of labels [N], the batches where
+    there are none.
     """
     try:
         problem = law.problem(rows, targets)
     except InputError:
         return None
+    labels = rows.batch if labels is None else labels
+    if constraints:
+        problem = law.held(problem, constraints, rows.seq_len)
     every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
-    refits, out = _refitted(problem, every, rows, folds)
+    refits, out = _refitted(problem, every, labels, folds)
     count, errors = len(problem.starts), {}
     for i, fold in enumerate(folds):
         error = np.full(len(rows.batch), np.nan)
@@ -167,7 +200,7 @@ def _left_out(
 
 
 def _refitted(
-    problem: Problem, every: Solution, rows: Design, folds: Sequence[Fold]
+    problem: Problem, every: Solution, labels: np.ndarray, folds: Sequence[Fold]
 ) -> tuple[Solution, np.ndarray]:
     """The fits without each fold, of all problems in turn, and the rows [F·R, M] left out."""
     count = len(problem.starts)
@@ -175,8 +208,8 @@ def _refitted(
     def each(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values] * len(folds))
 
-    batch = each(rows.batch[problem.rows])
-    out = np.array([np.isin(row, folds[i // count]) for i, row in enumerate(batch)])
+    label = each(labels[problem.rows])
+    out = np.array([np.isin(row, folds[i // count]) for i, row in enumerate(label)])
     data = {key: each(value) for key, value in problem.data.items()}
     data["weight"] = np.where(out, 0.0, data["weight"])
     some = np.linspace(0, problem.starts.shape[1] - 1, TRIED).astype(int)

@@ -5,6 +5,7 @@ Intervals cluster by run: a parametric bootstrap draws a run offset and independ
 in place of a number (derived here).
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,12 +17,13 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.es import LAWS, WITHOUT_LAW
-from bss.laws.es.compare import FEWEST, compared
+from bss.laws.es.compare import FEWEST, compared, held_out
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, EsFit, TargetFit
 from bss.laws.es.vertices import agreed, asked_for, best_at, by_vertices, outliers, valley_at
 from bss.laws.fitting.bootstrap import RunEffects, redraw
+from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import Estimate, Options, interval
 from bss.laws.fitting.solve import Solution, linearize, solve
 from bss.points.valley import Valley
@@ -30,7 +32,12 @@ NUMBERS = ("S_min", "E_min", "S_opt")
 
 
 def fit_es(
-    points: pd.DataFrame, law: Law | str | None = None, *, options: Options | None = None
+    points: pd.DataFrame,
+    law: Law | str | None = None,
+    *,
+    constraints: Constraints | str = FREE,
+    hold_out: Sequence[str] = (),
+    options: Options | None = None,
 ) -> EsFit:
     """Fit a law E(S) to points of one model at one kind of loss.
 
@@ -42,33 +49,39 @@ def fit_es(
     Args:
         points: table of points; a target that was not reached says E(B) > tokens consumed.
         law: a law, or the name of one; by default it is chosen.
+        constraints: parameters that are held, as "L_0=1.69, alpha=.2:1", where a law has them.
+        hold_out: also left out in turn: batch, run.
         options: how intervals are made.
 
     Raises:
         InputError: an unknown law, a design that no law can be fitted to, or one with no more
-            points than the law has parameters.
+            points than the law has parameters; a constraint or hold-out that it does not take.
     """
-    case = _Case(design(points), options or Options())
+    held = Constraints.parse(constraints)
+    case = _Case(design(points), options or Options(), held)
     rows = case.rows
     most = max(len(rows.reaching(target)) for target in rows.targets)
     if law is not None:
-        wanted = Law.parse(law)
+        used = [wanted := Law.parse(law)]
         fit = asked_for(case.fitted(wanted))
         if most >= max(FEWEST, wanted.least_judged):
             with suppress(InputError):
-                fit = replace(fit, comparison=compared(rows, [wanted]))
+                fit = replace(fit, comparison=compared(rows, [wanted], held))
     elif most >= FEWEST:
-        comparison = compared(rows, list(LAWS.values()))
-        fits = [case.fitted(LAWS[name]) for name in comparison.level]
+        comparison = compared(rows, list(LAWS.values()), held)
+        used = [LAWS[name] for name in comparison.level]
+        fits = [case.fitted(one) for one in used]
         choice = AVERAGED if len(fits) > 1 else CHOSEN
         fit = replace(agreed(fits, case.valleys), level_with=tuple(fits[1:]))
         fit = replace(fit, comparison=comparison, choice=choice)
     else:
-        fit = replace(case.without_law(), choice=NONE_CHOSEN)
+        used, fit = [WITHOUT_LAW], replace(case.without_law(), choice=NONE_CHOSEN)
     valleys = case.valleys.items()
     runs = [one for t, valley in valleys for one in outliers(rows, t, valley, fit.level)]
     worst = {one.run: one for one in sorted(runs, key=lambda one: one.times)}
-    return replace(fit, outliers=tuple(worst.values()))
+    held.check([n for one in used for n in one.parameters._fields], f"the {fit.name} law")
+    told = tuple(held_out(rows, used, by, held) for by in hold_out)
+    return replace(fit, outliers=tuple(worst.values()), constraints=held, held_out=told)
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,7 @@ class _Case:
 
     rows: Design
     options: Options
+    constraints: Constraints = FREE
 
     @cached_property
     def valleys(self) -> dict[float, Valley | None]:
@@ -89,7 +103,7 @@ class _Case:
         able = [t for t in rows.targets if len(rows.reaching(t)) >= law.least]
         enough = np.array([] if none else able)
         _refuse_too_few(law, rows, enough)
-        parts = _parts(law, rows, enough, options) if len(enough) else []
+        parts = _parts(law, rows, enough, options, self.constraints) if len(enough) else []
         warnings, fits = list(rows.warnings), {}
         for part in parts:
             warnings += part.warnings
@@ -187,8 +201,12 @@ class _Part:
         return dict(zip(self.parameters._fields, estimates, strict=True))
 
 
-def _parts(law: Law, rows: Design, targets: np.ndarray, options: Options) -> list[_Part]:
+def _parts(
+    law: Law, rows: Design, targets: np.ndarray, options: Options, constraints: Constraints
+) -> list[_Part]:
     problem = law.problem(rows, targets)
+    if constraints:
+        problem = law.held(problem, constraints, rows.seq_len)
     solution = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(solution.parameters):

@@ -7,7 +7,7 @@ in steps and sequences.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws.es.design import Design
+from bss.laws.fitting.constraints import Constraints
 from bss.laws.fitting.solve import Residual
 
 Number = Any
@@ -115,6 +116,18 @@ class Law:
             InputError: the design has too few targets.
         """
         raise NotImplementedError
+
+    def held(self, problem: Problem, constraints: Constraints, seq_len: int) -> Problem:
+        """A problem with parameters held, which are named as a fit's JSON has them."""
+        names, boxes = self.parameters._fields, []
+        for i, box in enumerate(zip(problem.lower, problem.upper, strict=True)):
+
+            def printed(theta: np.ndarray, i: int = i) -> list[float]:
+                return [*self.in_tokens(self.decoded(theta, problem, i), seq_len).values()]
+
+            boxes.append(constraints.box(box, names, printed, f"the {self.name} law"))
+        lower, upper = (np.array(ends) for ends in zip(*boxes, strict=True))
+        return replace(problem, lower=lower, upper=upper)
 
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
         """The parameters in steps and sequences, of fitted numbers [..., P] of one problem."""

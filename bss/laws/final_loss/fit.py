@@ -32,6 +32,7 @@ from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable
 from bss.laws.final_loss.table import loss_points, runs_of
 from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.bootstrap import rms
+from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import Options
 from bss.points.design import equal_steps
 from bss.tables.reading import without
@@ -46,6 +47,7 @@ def fit_table(
     hold_out: tuple[str, ...] = (),
     forms: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    constraints: Constraints | str = FREE,
     options: Options | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> TableFit:
@@ -53,18 +55,20 @@ def fit_table(
 
     Args:
         table: as `bss.laws.final_loss.table.check_losses` gives it.
-        hold_out: also left out: params, tokens or cell in turn, or a condition as tokens>=80B.
+        hold_out: also left out: params, tokens, batch, cell or run in turn, or a condition as
+            tokens>=80B.
         forms: that are averaged, by registered name or `package.module:ATTRIBUTE`; None for all
             that the table allows.
+        constraints: parameters that are held, as "L_0=1.69, k=.2:1", in every form that has them.
         drop: rows that are left out of everything, as "params=2e8,tokens=6e10,batch=256".
         options: how intervals are made.
         progress: is told what is being done.
 
     Raises:
         InputError: fewer than three batches, too few points, a form that is unknown or for another
-            kind of table, or a wrong hold_out or drop.
+            kind of table, or a wrong hold_out, constraint or drop.
     """
-    options = options or Options(resamples=300)
+    options, held = options or Options(resamples=300), Constraints.parse(constraints)
     points, warnings = loss_points(kept := without(table, drop))
     best_of_sweeps = "rates_tried" in kept
     rated, of_rates = (None, []) if best_of_sweeps else rated_points(runs_of(kept))
@@ -75,7 +79,8 @@ def fit_table(
     cells = cells_of(points, usable, options.level)
     law = first_look(design_of(points), forms)
     cells, named, left = without_outliers(points, cells, law, options.level)
-    design = design_of(points, left.astype(float))
+    design = design_of(points, left.astype(float), held)
+    held.check([n for form in applicable(design, forms) for n in form.names], "this table's law")
     own = [fold for text in hold_out for fold in folds_of(points, text)]
     progress("weighing the forms by left-out runs")
     mean, fitted = averaged(design, own, forms), {}
@@ -85,8 +90,11 @@ def fit_table(
     fit = _assembled(points, design, cells, mean, fitted, usable, options.level)
     told = _warnings(points, design, usable, mean, fit.lack_of_fit)
     off, untuned = (np.zeros(len(fit.optima)), []) if best_of_sweeps else hidden(points)
+    if held and rated is not None:
+        told.append(f"{held} is held in the law of tuned losses, not in the law of the rate")
     texts = (*warnings, *of_rates, *untuned, *traps, *told)
     how = {"level": options.level, "resamples": options.resamples, "warnings": texts}
+    how["constraints"] = held
     optima = of_optima(fit.optima, off)
     fit = replace(fit, outliers=tuple(named), optima=optima, rate_off=float(off.max()), **how)
     return fit if rated is None else _with_rates(fit, rated, progress)

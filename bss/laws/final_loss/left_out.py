@@ -94,15 +94,19 @@ def ends(design: CentredPoints, rows: np.ndarray) -> list[Fold]:
 
 
 def folds_of(points: LossPoints, text: str) -> list[Fold]:
-    """The folds that a user asks for: each params, tokens or cell in turn, or a condition.
+    """The folds that a user asks for: params, tokens, batch, cell or run in turn, or a condition.
 
     Raises:
         InputError: the text is neither, or leaves out no rows, or all.
     """
     columns = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
-    if text in ("params", "tokens"):
-        x = columns[text]
-        folds = [Fold(f"{text}={format_tokens(round(v))}", x == v) for v in np.unique(x)]
+    if text in ("params", "tokens", "batch"):
+        x, unit = columns.get(text, points.batch), (points.seq_len or 1) if text == "batch" else 1
+        folds = [Fold(f"{text}={format_tokens(round(v / unit))}", x == v) for v in np.unique(x)]
+    elif text == "run":
+        logs = zip(points.params, points.tokens, points.batch, strict=True)
+        names = ["params={:.4g} tokens={:.4g} batch_tokens={:.4g}".format(*row) for row in logs]
+        folds = [Fold(name, out) for name, out in zip(names, np.eye(len(names)) > 0, strict=True)]
     elif text == "cell":
         first = [np.flatnonzero(points.cell == cell)[0] for cell in np.unique(points.cell)]
         names = [f"params={points.params[i]:.4g} tokens={points.tokens[i]:.4g}" for i in first]
@@ -114,7 +118,8 @@ def folds_of(points: LossPoints, text: str) -> list[Fold]:
         folds = [Fold(text, _COMPARED[compared](columns[name], bound))]
     else:
         raise InputError(
-            f"--hold-out {text!r}: expected params, tokens, cell, or a condition as tokens>=80B"
+            f"--hold-out {text!r}: expected params, tokens, batch, cell, run, or a condition as "
+            "tokens>=80B"
         )
     for fold in folds:
         rest = ~fold.out

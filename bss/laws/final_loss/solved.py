@@ -15,6 +15,7 @@ from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS, Form
 from bss.laws.final_loss.forms.form import FLOOR, CentredPoints, losses
 from bss.laws.final_loss.points import LossPoints
+from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import SPANS, Estimate, Options, interval, too_wide
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 
@@ -29,14 +30,18 @@ KEPT_DRAWS = 200
 LEAST_LEFT = 0.05  # share of an error that a fit leaves, below which it says nothing
 
 
-def design_of(points: LossPoints, trust: np.ndarray | None = None) -> CentredPoints:
-    """The points as forms see them, and how far each [n] is trusted."""
+def design_of(
+    points: LossPoints, trust: np.ndarray | None = None, constraints: Constraints = FREE
+) -> CentredPoints:
+    """The points as forms see them, how far each [n] is trusted, and what is held."""
     logs = np.log(np.stack([points.params, points.tokens, points.batch], axis=1))
     centres = (logs.min(axis=0) + logs.max(axis=0)) / 2
     models, budgets, _ = np.ptp(logs, axis=0) > np.log(VARIED)
     varies = bool(models), bool(budgets)
     trust = np.ones(len(points.loss)) if trust is None else trust
-    return CentredPoints(logs - centres, centres, points.loss, points.cell, varies, trust)
+    return CentredPoints(
+        logs - centres, centres, points.loss, points.cell, varies, trust, constraints
+    )
 
 
 def excess(design: CentredPoints) -> np.ndarray:
@@ -74,13 +79,13 @@ def solved(
         changed["loss"] = np.pad(loss, rows)
     logs = np.pad(design.logs, (*rows[1:], (0, 0)))
     data = form.data | {"logs": logs, "loss": np.pad(design.loss, rows[1])}
-    return solve_in_rounds(form.residual, starts, form.box(design), data, changed, rounds=rounds)
+    return solve_in_rounds(form.residual, starts, form.bounds(design), data, changed, rounds=rounds)
 
 
 def slopes(form: Form, design: CentredPoints, theta: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[n, free], derivatives of the weighted errors by the parameters that are free and inside."""
     data = form.data | {"logs": design.logs, "loss": design.loss, "weight": weight}
-    lower, upper = form.box(design)
+    lower, upper = form.bounds(design)
     free = (lower < theta) & (theta < upper)
     return linearize(form.residual, theta, data)[1][:, free]
 
@@ -155,16 +160,14 @@ def _parameters(
 ) -> dict[str, Estimate]:
     """Each parameter at the reference with its interval, or why it has none."""
     theta = solution.parameters[0]
-    lower, upper = form.box(design)
+    lower, upper = form.bounds(design)
     estimates = {}
     for i, name in enumerate(form.names):
-        value, spread = theta[i], draws[:, i]
-        if name in form.logs:
-            value, spread = np.exp(value), np.exp(spread)
-        if name == "B_star":
-            value, spread = (x * np.exp(design.centres[2]) for x in (value, spread))
+        value, spread = (form.printed(name, x, design.centres) for x in (theta[i], draws[:, i]))
         estimate, note = interval(float(value), spread, level=level), ""
-        if lower[i] == upper[i]:
+        if name in design.constraints.ranges:
+            pass  # its value is the user's
+        elif lower[i] == upper[i]:
             note = "held: the table does not vary what would tell it"
         elif solution.at_bound[0, i] and name == "L_0" and theta[i] > 0:
             note = f"at its floor, {FLOOR:g} of the least loss: {theta[i]:.4g} nats"

@@ -13,6 +13,8 @@ import numpy as np
 from bss import values, version
 from bss.cells import number
 from bss.errors import InputError, check
+from bss.laws.fitting.constraints import FREE, Constraints
+from bss.laws.fitting.held_out import HeldOut
 
 if TYPE_CHECKING:
     from bss.points.valley import Valley  # what a fit was made with, which reading it does not load
@@ -197,6 +199,8 @@ class Fit:
         method: how they were made.
         warnings: what a reader must know.
         version: of the package that made the fit.
+        constraints: what a user held of the law's parameters.
+        held_out: errors at what a user asked to leave out in turn.
     """
 
     KIND: ClassVar[str]
@@ -207,6 +211,8 @@ class Fit:
     method: str = ""
     warnings: tuple[str, ...] = ()
     version: str = field(default_factory=version)
+    constraints: Constraints = FREE
+    held_out: tuple[HeldOut, ...] = ()
 
     @property
     def law_name(self) -> str:
@@ -216,6 +222,7 @@ class Fit:
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The fields between kind and schema, and how the fit was made."""
         how = {one.name: plain.pop(one.name) for one in fields(Fit)}
+        how = {name: x for name, x in how.items() if x or name not in ("constraints", "held_out")}
         return {"kind": self.KIND, "schema": self.SCHEMA} | plain | how
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from bss.units import format_tokens
 PADDING = 8  # few shapes make few programs to compile
 LOSSES = 512  # read of all runs together, unless they are very many
 FEWEST = 8  # of a run then
+TELLING = 3  # losses of a run within which noise is seen to be forgotten
 VARIED = 1.2  # a range that counts as a variation: (largest / smallest)
 
 
@@ -108,7 +109,8 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     """Parameters that these runs cannot identify, whatever their losses, and why (derived here).
 
     Within a run whose η/B never changes after its first loss, noise that is forgotten slowly is the
-    same as noise that is forgotten at once and a slower signal.
+    same as noise that is forgotten at once and a slower signal. A run of fewer than three losses
+    is compared with others, not with itself: its whole path counts, after its warm-up.
     """
     steps, lr, batch = curves.pieces
     used = steps > 0
@@ -125,7 +127,11 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
         reasons["p"] = "unidentified: the rate changes only with the batch"
     if len(np.unique(batch[used])) < 3 or _spread(log_batch[used]) < 4:
         reasons["B_phi"] = "unidentified: fewer than three batches over a factor of four"
-    seen = used & (np.arange(steps.shape[1]) >= curves.readings.piece[:, :1])
+    peak = np.where(used, lr, 0.0).argmax(axis=1)
+    few = curves.weight.sum(axis=1) < TELLING
+    first = curves.readings.piece[:, 0]
+    first = np.where(few, np.minimum(peak, first), first)
+    seen = used & (np.arange(steps.shape[1]) >= first[:, None])
     ratios = zip(log_lr - log_batch, seen, strict=True)
     if max(_spread(ratio[after]) for ratio, after in ratios) < VARIED:
         why = "unidentified: no run changes its batch or its rate after its first loss"

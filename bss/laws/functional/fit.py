@@ -7,23 +7,42 @@ cluster by run (bss.laws.fitting.bootstrap).
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import jax
 import numpy as np
 import pandas as pd
 
+from bss.errors import InputError
 from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
+from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, tails, too_wide
+from bss.laws.fitting.held_out import HeldOut, check_hold_out
 from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
 from bss.laws.functional import problem as law_problem
 from bss.laws.functional.curves import Curves, curves_of
+from bss.laws.functional.groups import GROUPS, horizons, levels, not_told_apart, peaks
+from bss.laws.functional.groups import labels as groups_of
 from bss.laws.functional.law import CurveLaw
-from bss.laws.functional.problem import CLOCKS, NAMES, CurveProblem, curve_errors, curve_residual
-from bss.laws.functional.values import CurveFit
+from bss.laws.functional.problem import (
+    CLOCKS,
+    NAMES,
+    POWERS,
+    CurveProblem,
+    curve_errors,
+    curve_residual,
+)
+from bss.laws.functional.values import CurveFit, OutlierCurve, Start
 
 OUTLIER = 5.0
 FEWEST = 4  # runs from which a clock is judged on those left out
+SHARES = (0.1, 0.25, 0.5)  # of the shortest run, from which losses may count
+CLEARLY = 0.8  # of the error at left-out runs with all losses, below which a later start is taken
+HALF = 0.5  # of every left-out error, below which a power of the rate is
+JUDGED = ("run", "horizon", "peak")  # what is left out together
+TELLING = 8  # runs from which one is called an outlier
+MOST = 3  # that are named
 REFIT_ROUNDS = 20
 UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
 ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
@@ -38,7 +57,9 @@ def fit_curve(
     *,
     clock: str | None = None,
     warmup: int = 0,
-    since: int = 0,
+    since: int | None = None,
+    constraints: Constraints | str = FREE,
+    hold_out: Sequence[str] = (),
     options: Options | None = None,
     report: Report = lambda _: None,
 ) -> CurveFit:
@@ -47,23 +68,77 @@ def fit_curve(
     Args:
         runs: a run table with rates (lr); constant runs, and some that change batch or rate. A row
             may have the schedule alone, and a run one loss; one that has none is left out.
-        clock: "sgd" (m = 1, B_phi = 0) or "adam" (fitted); by default the one that predicts runs
-            left out of its fit better, "sgd" where there are fewer than four runs. The noise's
-            exponent in the rate, p, is fitted by both where rates vary.
+        clock: "sgd" (m = 1, B_phi = 0) or "adam" (fitted), whose time is Σ η, or Σ η^a as
+            "adam^0.5"; by default the one that predicts runs left out of its fit better, "sgd"
+            where there are fewer than four runs. A power of the rate must be clearly better. The
+            noise's exponent in the rate, p, is fitted by all where rates vary.
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
-            losses, which are many and steep, would decide the fit. `left_out_rmse` tells which
-            start predicts best.
+            losses, which are many and steep, would decide the fit. By default the start, of
+            `SHARES` of the shortest run, that predicts runs left out of the fit best.
+        constraints: parameters that are held, as "L_0=1.69, s=.2:1".
+        hold_out: also left out in turn: run, batch, horizon, peak or cell (both of these), for the
+            errors at the ends of their runs.
         options: how intervals are made.
         report: is told what is done next, in a line.
 
     Raises:
-        InputError: `curves_of` or `curve_problem` refuses the table, or the clock is unknown.
+        InputError: `curves_of` or `curve_problem` refuses the table, the clock is unknown, or too
+            few runs are left.
     """
-    curves = curves_of(runs, warmup=warmup, since=since)
+    held = Constraints.parse(constraints)
+    curves = curves_of(runs, warmup=warmup, since=since or 0)
     several = clock is None and len(curves.runs) >= FEWEST
-    solved = _solved(curves, CLOCKS if several else (clock or "sgd",), report)
-    return _fitted(curves, solved, _best_first(solved)[0], since, options, report)
+    solved = _solved(curves, CLOCKS if several else (clock or "sgd",), held, report=report)
+    tried = {since or 0: (curves, solved)}
+    if since is None and len(curves.runs) >= FEWEST:
+        for start in _starts(curves):
+            later = curves_of(runs, warmup=warmup, since=start)
+            report(f"losses since {start:,} tokens")
+            with suppress(InputError):  # too few losses are left
+                tried[start] = later, _solved(later, (*solved,), held, solved)
+    start, clock_of_best = _best(tried)
+    curves, solved = tried[start]
+    if several and "p" not in solved[clock_of_best].problem.reasons:
+        names = tuple(f"{clock_of_best}^{power}" for power in POWERS)
+        others = _solved(curves, names, held, {name: solved[clock_of_best] for name in names})
+        solved |= others
+        least = _best_first(others)[0]
+        if _is_clearly(others[least], solved[clock_of_best]):
+            clock_of_best = least
+    fit = _fitted(curves, solved, clock_of_best, start, options, report)
+    told = tuple(_held_out(solved[clock_of_best], curves, by) for by in hold_out)
+    starts = tuple(
+        Start(at, one.left_out, one.law(one.theta))
+        for at, (_, by_clock) in tried.items()
+        if at != start and (one := by_clock[clock_of_best.partition("^")[0]]).left_out is not None
+    )
+    return dataclasses.replace(fit, starts=starts, held_out=told)
+
+
+def _starts(curves: Curves) -> list[int]:
+    """Tokens from which losses may count, as parts of the shortest run."""
+    ends = np.nanmax(curves.tokens, axis=1).min()
+    first = np.nanmin(curves.tokens, axis=1).max()
+    return [int(share * ends) for share in SHARES if share * ends > first]
+
+
+def _best(tried: dict[int, tuple[Curves, dict[str, "_Solved"]]]) -> tuple[int, str]:
+    """The start and the clock of the least error at left-out runs, the first where none is told.
+
+    All losses count unless a later start is clearly better.
+    """
+    each = {start: _best_first(solved)[0] for start, (_, solved) in tried.items()}
+    errors = {start: tried[start][1][clock].left_out or 0.0 for start, clock in each.items()}
+    start, first = min(errors, key=lambda start: errors[start]), min(errors)
+    start = start if errors[start] < CLEARLY * errors[first] else first
+    return start, each[start]
+
+
+def _is_clearly(one: "_Solved", other: "_Solved") -> bool:
+    """Whether a power of the rate halves the errors at whatever was left out together."""
+    pairs = [(one.over(by), other.over(by)) for by in JUDGED]
+    return all(mine < HALF * theirs for mine, theirs in pairs if mine and theirs)
 
 
 def fit_clocks(
@@ -77,11 +152,21 @@ def fit_clocks(
 
 @dataclasses.dataclass(frozen=True)
 class _Solved:
-    """The problem of a clock, its solution, and its error at runs left out of it."""
+    """The problem of a clock, its solution, and by grouping its errors [R] at left-out ends."""
 
     problem: CurveProblem
     solution: Solution
-    left_out: float | None
+    ends: dict[str, np.ndarray]
+
+    @property
+    def left_out(self) -> float | None:
+        """Error of log loss at the ends of runs left out one by one."""
+        return self.over("run")
+
+    def over(self, by: str) -> float | None:
+        """That at the ends of runs left out by groups; None where they were not."""
+        errors = self.ends.get(by, np.array([]))
+        return rms(errors) if np.isfinite(errors).any() else None
 
     @property
     def theta(self) -> np.ndarray:
@@ -91,27 +176,39 @@ class _Solved:
     def law(self, theta: np.ndarray) -> CurveLaw:
         """The law in the runs' units: floats for theta [P], arrays [Q] for theta [Q, P]."""
         with jax.enable_x64(True):
-            law = law_problem.law_of(np.moveaxis(theta, -1, 0))
+            power = float(self.problem.data["power"])
+            law = law_problem.law_of(np.moveaxis(theta, -1, 0), power)
             law = law_problem.in_units(law, self.problem.units)
         return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
 
 
 def _solved(
-    curves: Curves, clocks: tuple[str, ...], report: Report = lambda _: None
+    curves: Curves,
+    clocks: tuple[str, ...],
+    held: Constraints = FREE,
+    near: dict[str, _Solved] | None = None,
+    report: Report = lambda _: None,
 ) -> dict[str, _Solved]:
-    """Each clock solved but those that free the same parameters; tested where runs are enough."""
+    """Each clock solved but those that free the same parameters; tested where runs are enough.
+
+    From many starts, or from a solution near by, that of other losses of the runs or of a clock.
+    """
     solved: dict[str, _Solved] = {}
     for clock in clocks:
-        problem = law_problem.curve_problem(curves, clock)
+        problem = law_problem.curve_problem(curves, clock, held)
         free = problem.lower < problem.upper
-        if any(np.array_equal(free, x.problem.lower < x.problem.upper) for x in solved.values()):
+        if near is None and any(
+            np.array_equal(free, x.problem.lower < x.problem.upper) for x in solved.values()
+        ):
             continue
         report(f"{clock} clock: fit to {len(curves.runs)} runs")
-        solution = _solve(problem, law_problem.curve_starts(problem), rounds=ROUNDS).best()
+        starts = near[clock].solution.parameters if near else law_problem.curve_starts(problem)
+        solution = _solve(problem, starts, rounds=ROUNDS).best()
         report(f"{clock} clock: each run left out")
-        judged = len(curves.runs) >= FEWEST
-        error = _left_out(problem, solution.parameters) if judged else None
-        solved[clock] = _Solved(problem, solution, error)
+        groups = [by for by in JUDGED if len(curves.runs) >= FEWEST]
+        labels = [np.array(groups_of(curves, by)) for by in groups]
+        ends = _left_out(problem, solution.parameters, labels)
+        solved[clock] = _Solved(problem, solution, dict(zip(groups, ends, strict=True)))
     return solved
 
 
@@ -156,6 +253,15 @@ def _fitted(
         rmse=rms(errors[used]),
         run_rmse={name: rms(error[here]) for name, error, here in pairs},
         left_out_rmse={n: x.left_out for n, x in solved.items() if x.left_out is not None},
+        left_out_by={
+            n: {by: error for by in JUDGED[1:] if (error := x.over(by)) is not None}
+            for n, x in solved.items()
+            if x.over("horizon") or x.over("peak")
+        },
+        horizons=tuple(levels(horizons(curves))),
+        peaks=tuple(levels(peaks(curves))),
+        noisiest=float(np.where(steps > 0, lr / batch, 0.0).max()),
+        outliers=tuple(_outliers(curves, one)),
         seq_len=curves.seq_len,
         batches=_range(batch[steps > 0]),
         rates=_range(lr[(steps > 0) & (lr > 0)]),
@@ -169,6 +275,7 @@ def _fitted(
         level=level,
         resamples=options.resamples,
         warnings=tuple(_warnings(curves, parameters, refits, silent)),
+        constraints=one.problem.held,
     )
 
 
@@ -186,6 +293,8 @@ def _warnings(
         )
     if silent:
         texts.append("noise: its size is unidentified; add smaller batches")
+    unidentified = [name for name, e in parameters.items() if e.value is None]
+    texts += not_told_apart(curves, unidentified)
     if curves.silent:
         texts.append(f"left out, without a loss to read: {', '.join(curves.silent)}")
     return texts
@@ -216,7 +325,7 @@ def _lowest(lr: np.ndarray, used: np.ndarray) -> float:
 
 def _drawn(law: CurveLaw) -> tuple[tuple[float, ...], ...]:
     """At most KEPT_DRAWS laws of the bootstrap, to 6 digits."""
-    rows = np.stack(law, axis=-1)[:KEPT_DRAWS]
+    rows = np.stack(law[: len(NAMES)], axis=-1)[:KEPT_DRAWS]
     return tuple(tuple(float(f"{value:.6g}") for value in row) for row in rows)
 
 
@@ -247,15 +356,46 @@ def _bootstrap(
     return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
-def _left_out(problem: CurveProblem, whole: np.ndarray) -> float:
-    """Error of log loss at the ends of runs by fits to the others, from that to all, [1, P]."""
-    each = np.arange(len(problem.data["weight"]))
-    weight = problem.data["weight"][None] * (each[:, None] != each)[:, :, None]
-    starts = np.repeat(whole, len(each), axis=0)
-    fits = _solve(problem, starts, {"weight": weight}, rounds=3).parameters
+def _left_out(
+    problem: CurveProblem, whole: np.ndarray, groupings: Sequence[np.ndarray], rounds: int = 3
+) -> list[np.ndarray]:
+    """Errors of log loss [R] at the ends of runs, for each grouping, by labels of runs [R].
+
+    By fits to what has another label, from that to all, [1, P]; NaN where all runs share a label.
+    """
+    folds = [(i, labels != one) for i, labels in enumerate(groupings) for one in np.unique(labels)]
+    folds = [(i, stay) for i, stay in folds if stay.sum() > 1]
+    told = [np.full(len(problem.data["weight"]), np.nan) for _ in groupings]
+    if not folds:
+        return told
+    weight = problem.data["weight"] * np.array([stay for _, stay in folds])[..., None]
+    starts = np.repeat(whole, len(folds), axis=0)
+    fits = _solve(problem, starts, {"weight": weight}, rounds=rounds).parameters
     ends = (problem.data["weight"] > 0).sum(axis=1) - 1
-    errors = [linearize(curve_errors, theta, problem.data)[0] for theta in fits]
-    return rms([error[i, ends[i]] for i, error in enumerate(errors)])
+    for (i, stay), theta in zip(folds, fits, strict=True):
+        error = linearize(curve_errors, theta, problem.data)[0]
+        told[i][~stay] = error[np.arange(len(ends)), ends][~stay]
+    return told
+
+
+def _held_out(one: _Solved, curves: Curves, by: str) -> HeldOut:
+    """Errors at the ends of the runs of each group that a user leaves out in turn."""
+    check_hold_out(by, GROUPS, len(curves.runs), FEWEST)
+    labels = groups_of(curves, by)
+    check_hold_out(by, GROUPS, len(set(labels)), 2)
+    (errors,) = _left_out(one.problem, one.solution.parameters, [np.array(labels)], ROUNDS)
+    return HeldOut.of(by, "log loss", labels, errors)
+
+
+def _outliers(curves: Curves, one: _Solved) -> list[OutlierCurve]:
+    """Runs whose end the others miss by far more than they miss each other's."""
+    errors = one.ends.get("run", np.array([]))
+    named = []
+    for i, name in enumerate(curves.runs) if len(errors) >= TELLING else ():
+        scatter = robust_scale(np.delete(errors, i))
+        if abs(errors[i]) > OUTLIER * max(scatter, 1e-9):
+            named.append(OutlierCurve(name, float(-errors[i]), float(abs(errors[i]) / scatter)))
+    return sorted(named, key=lambda run: -run.times)[:MOST]
 
 
 def _parameters(
@@ -265,10 +405,12 @@ def _parameters(
     law, spread = solved.law(solved.theta), solved.law(draws)
     held = solved.problem.lower == solved.problem.upper
     estimates = {}
-    for i, name in enumerate(CurveLaw._fields):
+    for i, name in enumerate(CurveLaw._fields[: len(NAMES)]):
         value = float(law[i])
         estimate, note = interval(value, spread[i], level=level), ""
-        if held[i] and clock == "sgd" and name in HELD_BY_SGD:
+        if name in solved.problem.held.ranges:
+            pass  # its value, or its bounds, are the user's
+        elif held[i] and clock.startswith("sgd") and name in HELD_BY_SGD:
             estimate = Estimate(value, value, value, level, "held by the clock")
         elif held[i]:
             estimate = Estimate(None, level=level, note=solved.problem.reasons[name])

@@ -1,8 +1,9 @@
 """Predictions of the law of loss curves with their intervals, and how far the law was tested.
 
 An interval has two parts (derived here): the parameters', from the laws of the bootstrap; and the
-lack of fit, the error of log loss at runs that were left out of the fit, by Student's t. Where no
-runs were left out it is the error at the fitted losses.
+lack of fit, the error of log loss at runs that were left out of the fit, by Student's t: one by one
+or, of a horizon or a peak rate that no run had, all runs of one together. Where no runs were left
+out it is the error at the fitted losses.
 """
 
 from dataclasses import replace
@@ -13,6 +14,7 @@ from scipy import stats
 
 from bss.laws.fitting.estimate import Estimate, tails
 from bss.laws.functional.curves import Curves
+from bss.laws.functional.groups import horizons, is_level, peaks
 from bss.laws.functional.law import CurveLaw, Readings
 from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
 from bss.units import format_tokens
@@ -31,14 +33,42 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     """
     check_sequences(fit, curves.seq_len)
     value = law_losses(fit.law, curves)
-    laws = [CurveLaw(*row) for row in fit.draws]
+    laws = [CurveLaw(*row)._replace(a=fit.law.a) for row in fit.draws]
     drawn = np.array([law_losses(law, curves) for law in laws] or [value])
-    misfit = fit.left_out_rmse.get(fit.clock, fit.rmse)
     parts = stats.t.ppf((np.arange(PARTS) + 0.5) / PARTS, max(fit.runs - 1, 1))
-    apart = np.log(drawn / value)[:, None] + misfit * parts[:, None, None]
+    apart = np.log(drawn / value)[:, None] + parts[:, None, None] * _misfit(fit, curves)[:, None]
     every = apart.reshape(-1, *value.shape)
     low, high = np.nanquantile(every, tails(fit.level), axis=0, method="hazen")
     return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
+
+
+def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
+    """The error of log loss to expect of each run [R] for the law's lack of fit."""
+    by = fit.left_out_by.get(fit.clock, {})
+    errors = np.full(len(curves.runs), fit.left_out_rmse.get(fit.clock, fit.rmse))
+    asked = {"horizon": (horizons(curves), fit.horizons), "peak": (peaks(curves), fit.peaks)}
+    for name, (values, known) in asked.items():
+        new = [not is_level(value, known) for value in values.tolist()]
+        errors = np.maximum(errors, np.where(new, by.get(name, 0.0), 0.0))
+    return errors
+
+
+def moved(fit: CurveFit, curves: Curves) -> list[str]:
+    """Of each run [R] what is said where another start of the losses moves its answer too far."""
+    texts = [""] * len(curves.runs)
+    if not fit.starts:
+        return texts
+    value, low, high = (x[:, 0] for x in forecast(fit, curves))
+    others = np.array([law_losses(one.law, curves)[:, 0] for one in fit.starts])
+    furthest = np.abs(others - value).argmax(axis=0)
+    for i, k in enumerate(furthest.tolist()):
+        if not low[i] <= others[k, i] <= high[i]:
+            since = format_tokens(fit.starts[k].since)
+            texts[i] = (
+                f"the answer moves by {others[k, i] - value[i]:+.2g}, more than its interval, with "
+                f"losses since {since} tokens"
+            )
+    return texts
 
 
 def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
@@ -100,6 +130,8 @@ def _untested(
             texts.append(f"{name} {high:.4g} is {high / most:.3g} times the largest measured")
         if low < least / FAR:
             texts.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
+    if fit.noisiest and (times := float((lr / batch).max()) / fit.noisiest) > FAR:
+        texts.append(f"rate over batch is {times:.3g} times the largest measured")
     lowest = float(np.min(lr / np.maximum.accumulate(lr)))
     if max(lowest, LOW) < max(fit.lowest, LOW) / FAR:
         texts.append(f"the rate falls to {lowest:.2g} of its peak, measured to {fit.lowest:.2g}")

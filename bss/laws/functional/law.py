@@ -5,10 +5,11 @@ regression theory has it (derived here):
 
     L(T) = L_0 + c_1 (1 + T/T_0)^−s + ∫₀ᵀ [A_0 + A_1 (1 + u/T_0)^−s] ν(u) (1 + c_K (T − u))^−q du
 
-with noise ν = η^p / B^m and intrinsic time T = Σ η / sqrt(1 + B_phi/B). SGD has p = m = 1 and
-B_phi = 0; B_phi > 0 is an Adam clock, in which a step makes less progress where gradient noise
-dominates. Schedules are pieces of constant (η, B): the kernel is integrated exactly against each,
-and the signal in the integral is its exact mean there. N losses of G pieces cost O(N·G).
+with noise ν = η^p / B^m and intrinsic time T = Σ η^a / sqrt(1 + B_phi/B). SGD has a = p = m = 1
+and B_phi = 0; B_phi > 0 is an Adam clock, in which a step makes less progress where gradient noise
+dominates; a < 1 is one that moves more by steps than by rates. Schedules are pieces of constant
+(η, B): the kernel is integrated exactly against each, and the signal in the integral is its exact
+mean there. N losses of G pieces cost O(N·G).
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ class CurveLaw(NamedTuple):
     """Parameters of the law.
 
     L_0 and c_1 in nats; T_0 and 1/c_K in intrinsic time (rate × steps); A_0 and A_1 in nats per
-    unit of ν and of intrinsic time; B_phi in sequences.
+    unit of ν and of intrinsic time; B_phi in sequences; a is chosen, not fitted.
     """
 
     L_0: Number
@@ -38,6 +39,7 @@ class CurveLaw(NamedTuple):
     p: Number
     m: Number
     B_phi: Number
+    a: Number = 1.0
 
 
 class Pieces(NamedTuple):
@@ -66,7 +68,8 @@ def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Numb
 
     The integral is summed by parts, over jumps of the noise; the first is from none at all.
     """
-    added = pieces.steps * pieces.lr / jnp.sqrt(1 + law.B_phi / pieces.batch)  # intrinsic time
+    time_of_steps = pieces.steps * pieces.lr**law.a
+    added = time_of_steps / jnp.sqrt(1 + law.B_phi / pieces.batch)  # intrinsic time
     ends = jnp.cumsum(added, axis=-1)
     begins = ends - added
     index = readings.piece.astype(jnp.int32)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError, check
+from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.solve import float64
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
@@ -24,6 +25,7 @@ from bss.laws.functional.law import CurveLaw, Pieces
 HUBER = 1e-3
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
 CLOCKS = ("sgd", "adam")
+POWERS = ("0.5", "0.1")  # of the rate in time, which are tried beside 1
 _BOX = {
     "signal": (np.log(1e-6), np.log(1e3)),
     "s": (np.log(0.02), np.log(5.0)),
@@ -47,6 +49,7 @@ class CurveProblem:
 
     Attributes:
         reasons: names in `CurveLaw` that the runs cannot identify, which are held, and why.
+        held: what a user holds.
         data: arrays in units of the longest run's time and mean rate and batch.
         units: of time, rate and batch.
     """
@@ -56,19 +59,21 @@ class CurveProblem:
     upper: np.ndarray
     data: dict[str, Any]
     units: tuple[float, float, float]
+    held: Constraints = FREE
 
 
-def curve_problem(curves: Curves, clock: str) -> CurveProblem:
+def curve_problem(curves: Curves, clock: str, held: Constraints = FREE) -> CurveProblem:
     """Units, box and data.
 
     Args:
         curves: what is fitted.
         clock: "sgd" holds m = 1 and B_phi = 0; "adam" fits them where they are identified. Both fit
-            p where rates vary.
+            p where rates vary. "adam^0.5" is adam with Σ η^0.5 for a time.
+        held: what a user holds, of the parameters of `CurveLaw`.
 
     Raises:
-        InputError: an unknown clock, curves of one constant batch and rate, or no more losses than
-            free parameters.
+        InputError: an unknown clock, a constraint that cannot be held, curves of one constant batch
+            and rate, or no more losses than free parameters.
     """
     reasons = unidentified_by_design(curves)
     if {"c_K", "m", "p"} <= reasons.keys():
@@ -76,22 +81,31 @@ def curve_problem(curves: Curves, clock: str) -> CurveProblem:
             "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
             "runs of other batches, and some that change their batch"
         )
-    check(clock in CLOCKS, "clock", clock, f"one of {', '.join(CLOCKS)}")
+    name, power = clock_of(clock)
     pieces = curves.pieces
-    time = float((pieces.steps * pieces.lr).sum(axis=1).max())
+    time = float((pieces.steps * pieces.lr**power).sum(axis=1).max())
     weight = pieces.steps * pieces.batch
     used = (pieces.steps > 0) & (pieces.lr > 0)
     rate, batch = (
         float(np.exp(np.average(np.log(np.where(used, x, 1.0)), weights=weight * used)))
         for x in (pieces.lr, pieces.batch)
     )
-    held = {"feedback" if name == "A_1" else name for name in reasons}
-    held |= {"m", "B_phi"} if clock == "sgd" else set()
-    box = _BOX | {name: (_HELD[name],) * 2 for name in held}
+    reasons = {name: why for name, why in reasons.items() if name not in held.ranges}
+    fixed = {"feedback" if name == "A_1" else name for name in reasons}
+    fixed |= {"m", "B_phi"} if name == "sgd" else set()
+    box = _BOX | {name: (_HELD[name],) * 2 for name in fixed}
     box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
     lower, upper = np.array([box[name] for name in NAMES]).T
+    units = time, rate, batch
+    if held:
+        names, law = CurveLaw._fields[: len(NAMES)], f"the law of curves by the {clock} clock"
+        held.check(names, law)
+        lower, upper = held.box(
+            (lower, upper), names, lambda theta: in_units(law_of(theta, power), units), law
+        )
     data = {
-        "pieces": Pieces(pieces.steps * rate / time, pieces.lr / rate, pieces.batch / batch),
+        "pieces": Pieces(pieces.steps * rate**power / time, pieces.lr / rate, pieces.batch / batch),
+        "power": np.array(power),
         "readings": curves.readings,
         "observed": np.log(curves.loss),
         "weight": curves.weight,
@@ -102,15 +116,27 @@ def curve_problem(curves: Curves, clock: str) -> CurveProblem:
             f"runs: {losses} losses for the {free} parameters of the law; evaluate more often, add "
             "runs, or lower since"
         )
-    return CurveProblem(reasons, lower, upper, data, (time, rate, batch))
+    return CurveProblem(reasons, lower, upper, data, units, held)
 
 
-def law_of(theta: Any, xp: Any = np) -> CurveLaw:
+def clock_of(clock: str) -> tuple[str, float]:
+    """A clock's name, and the power of the rate in its time: "adam^0.5" has (adam, 0.5)."""
+    name, marked, power = clock.partition("^")
+    known = f"one of {', '.join(CLOCKS)}, or with a power of the rate from 0 to 1, as adam^0.5"
+    try:
+        number = float(power) if marked else 1.0
+    except ValueError:
+        number = -1.0
+    check(name in CLOCKS and 0 <= number <= 1, "clock", clock, known)
+    return name, number
+
+
+def law_of(theta: Any, power: Any = 1.0, xp: Any = np) -> CurveLaw:
     """The law of fitted parameters [P] (or [P, ...]), in the problem's units."""
     L_0, signal, s, T_0, noise, feedback, c_K, q, p, m, B_phi = theta
     s, T_0, c_K = xp.exp(s), xp.exp(T_0), xp.exp(c_K)
     first = (1 + 1 / T_0) ** s
-    held = CurveLaw(L_0, 0.0, s, T_0, 0.0, 0.0, c_K, q, p, m, B_phi)
+    held = CurveLaw(L_0, 0.0, s, T_0, 0.0, 0.0, c_K, q, p, m, B_phi, power)
     A_0 = xp.exp(noise) / curve_law.kernel_total(held, 1.0)
     return held._replace(c_1=xp.exp(signal) * first, A_0=A_0, A_1=A_0 * feedback * first)
 
@@ -125,7 +151,8 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
 
 def curve_errors(theta, data):
     """Errors of log loss, [R, N]; 0 where there is padding."""
-    loss = curve_law.curve_losses(law_of(theta, jnp), data["pieces"], data["readings"])
+    law = law_of(theta, data["power"], jnp)
+    loss = curve_law.curve_losses(law, data["pieces"], data["readings"])
     return (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
 
 
@@ -175,7 +202,7 @@ def _terms(points, data):
     """Signal and noise of unit size at each point [K, P], [K, R, N]."""
 
     def terms(theta):
-        law = law_of(theta, jnp)  # of sizes e^0 = 1
+        law = law_of(theta, data["power"], jnp)  # of sizes e^0 = 1
         signal, noise, _ = curve_law.curve_terms(law, data["pieces"], data["readings"])
         return law.c_1 * signal, law.A_0 * noise
 

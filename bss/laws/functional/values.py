@@ -20,6 +20,7 @@ from bss.laws.functional.law import CurveLaw, curve_losses
 from bss.laws.functional.paths import plan_path
 from bss.schedules.batch import BatchSchedule
 
+MAY_LACK = ("left_out_by", "horizons", "peaks", "noisiest", "starts", "outliers")
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
     "percentiles"
@@ -27,11 +28,49 @@ METHOD = (
 
 
 @dataclass(frozen=True)
+class Start:
+    """What the fit is with losses since another token.
+
+    Attributes:
+        since: in tokens.
+        left_out: error of log loss at the ends of left-out runs.
+        law: its parameters.
+    """
+
+    since: int
+    left_out: float
+    law: CurveLaw
+
+
+@dataclass(frozen=True)
+class OutlierCurve:
+    """A run whose end the others miss.
+
+    Attributes:
+        run: its name.
+        off: log of its last loss over what the others say.
+        times: over the scatter of the others.
+    """
+
+    run: str
+    off: float
+    times: float
+
+    def __str__(self) -> str:
+        """The run by name, and how far off it is."""
+        side = "above" if self.off > 0 else "below"
+        return (
+            f"run {self.run}: its end is {abs(self.off):.2g} {side} the others' in log loss, "
+            f"{self.times:.0f} times their scatter (--drop 'run={self.run}')"
+        )
+
+
+@dataclass(frozen=True)
 class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 
     Attributes:
-        clock: "sgd" (m = 1, B_phi = 0) or "adam".
+        clock: "sgd" (m = 1, B_phi = 0) or "adam", with the power of the rate in time but for 1.
         law: the parameters that predict, in steps, sequences and the rates given; those that the
             runs do not identify are held at a convention.
         parameters: each with its interval; value None and a note where it is unidentified.
@@ -49,7 +88,13 @@ class CurveFit(Fit):
         since: tokens before which losses were left out.
         measured: how many losses there were before curves were thinned.
         lowest: the lowest rate of a run after its peak, as a part of that.
-        draws: laws of the bootstrap, a row each of the values of `CurveLaw`.
+        draws: laws of the bootstrap, a row each of the values of `CurveLaw` that are fitted.
+        left_out_by: of each clock, as left_out_rmse, with all runs of one "horizon" or "peak" left
+            out together; empty where runs have one of each.
+        horizons, peaks: tokens and peak rates of the runs, those within a factor of 1.2 as one.
+        noisiest: the largest rate over batch measured; 0 in older fits.
+        starts: the fit with losses since other tokens, if the start was judged.
+        outliers: runs whose end the others miss.
     """
 
     clock: str
@@ -71,6 +116,12 @@ class CurveFit(Fit):
     lowest: float = 0.0
     draws: tuple[tuple[float, ...], ...] = ()
     easy_by: Estimate = field(default=Estimate(None))
+    left_out_by: dict[str, dict[str, float]] = field(default_factory=dict)
+    horizons: tuple[float, ...] = ()
+    peaks: tuple[float, ...] = ()
+    noisiest: float = 0.0
+    starts: tuple[Start, ...] = ()
+    outliers: tuple[OutlierCurve, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "curve"
@@ -81,7 +132,11 @@ class CurveFit(Fit):
         return {name: e.note for name, e in self.parameters.items() if e.value is None}
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The fields, and what is unidentified."""
+        """The fields, and what is unidentified; what there may be none of, where there is some."""
+        plain = {name: x for name, x in plain.items() if x or name not in MAY_LACK}
+        for law in (plain["law"], *(start["law"] for start in plain.get("starts", ()))):
+            if law["a"] == 1:
+                del law["a"]
         return super().encoded(plain | {"unidentified": self.unidentified})
 
     @classmethod

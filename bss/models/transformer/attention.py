@@ -168,7 +168,7 @@ def choose(name: str, config: Shape, device: Any, seq_lens: Collection[int]) -> 
 
     def refusal(kernel: str) -> str:
         refusals = (
-            KERNELS[kernel].refuses(device, config.dtype, config.head_dim, length)
+            KERNELS[kernel].refuses(device, config.dtype, config.head_width, length)
             for length in seq_lens
         )
         return next(filter(None, refusals), "")

@@ -13,6 +13,8 @@ from bss.models.family import (
     Params,
     TargetLosses,
     as_it_is,
+    each_of,
+    own_axes,
 )
 from bss.models.transformer.shape import Shape
 from bss.models.transformer.sizes import size
@@ -28,12 +30,12 @@ class TransformerConfig(Shape):
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """Its fields; those of the size of a `name` where they are not given."""
-        entry = super().decoded(entry)
-        return {**size(str(entry.pop("name"))), **entry} if "name" in entry else entry
+        name = entry.pop("name", None)
+        return super().decoded(entry if name is None else {**size(str(name)), **entry})
 
     def init(self, seed: int) -> Params:
         """See `network.init`."""
-        return _network().init(self, seed)
+        return network().init(self, seed)
 
     def loss(
         self, params: Params, sequences_BxT1: "jax.Array"
@@ -46,17 +48,17 @@ class TransformerConfig(Shape):
     ) -> LossSums:
         """See `network.loss_sum`."""
         how = attention, gather, layers
-        return lambda params, tokens: (_network().loss_sum(self, params, tokens, *how), {})
+        return lambda params, tokens: (network().loss_sum(self, params, tokens, *how), {})
 
     def target_losses_by(self, attention: str, gather: Gather = as_it_is) -> TargetLosses:
         """See `network.target_losses`."""
         how = attention, gather
-        return lambda params, tokens: _network().target_losses(self, params, tokens, *how)
+        return lambda params, tokens: network().target_losses(self, params, tokens, *how)
 
     def logits_by(self, attention: str, gather: Gather = as_it_is) -> Logits:
         """See `network.logits`."""
         how = attention, gather
-        return lambda params, tokens: _network().logits(self, params, tokens, *how)
+        return lambda params, tokens: network().logits(self, params, tokens, *how)
 
     def choose_attention(self, name: str, device: Any, seq_lens: Collection[int]) -> str:
         """See `attention.choose`."""
@@ -66,11 +68,18 @@ class TransformerConfig(Shape):
 
     def partition_names(self, params: Params) -> Params:
         """See `network.partition_names`."""
-        return _network().partition_names(params)
+        return network().partition_names(params)
+
+    def rates(self, params: Params) -> Params | None:
+        """Those of its parametrization."""
+        rates = each_of(
+            self.partition_names(params), lambda names: self.multipliers(own_axes(names)).rate
+        )
+        return None if self.parametrization == "standard" else rates
 
 
-def _network() -> Any:
-    """The network, imported where it is first used: sizes are counted without JAX."""
+def network() -> Any:
+    """The network's module, imported where it is first used: sizes are counted without JAX."""
     from bss.models.transformer import network
 
     return network

@@ -89,12 +89,19 @@ class MLP(nnx.Module):
         self.down = Linear(hidden, width, (2 * config.num_layers * hidden) ** -0.5, rngs)
 
     def __call__(self, x, fused: bool = False):
-        """What the MLP adds to the residual stream; `fused` as in `attention.Kernel`."""
+        """What the MLP adds to the residual stream, and that nothing is minimised besides.
+
+        `fused` as in `attention.Kernel`.
+        """
         hidden = self.up(x)
-        if self.activation == "swiglu":
-            hidden = jax.nn.silu(self.gate(x)) * hidden
-        elif self.activation == "gelu":
-            hidden = one_pass.gelu(hidden) if fused else jax.nn.gelu(hidden, approximate=False)
-        else:
-            hidden = jnp.square(jax.nn.relu(hidden))
-        return self.down(hidden)
+        gate = self.gate(x) if self.activation == "swiglu" else None
+        return self.down(nonlinear(self.activation, hidden, gate, fused)), None
+
+
+def nonlinear(activation: str, hidden, gate, fused: bool):
+    """What the last matrix of an MLP is given; `gate` is SwiGLU's."""
+    if activation == "swiglu":
+        return jax.nn.silu(gate) * hidden
+    if activation == "gelu":
+        return one_pass.gelu(hidden) if fused else jax.nn.gelu(hidden, approximate=False)
+    return jnp.square(jax.nn.relu(hidden))

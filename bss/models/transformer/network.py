@@ -4,11 +4,11 @@ Pre-norm blocks with RoPE (Su et al., 2104.09864; the halves of a head are rotat
 GPT-NeoX), grouped-query attention (Ainslie et al., 2305.13245), QK-norm (Dehghani et al.,
 2302.05442), SwiGLU (Shazeer, 2002.05202) or squared ReLU (So et al., 2109.08668).
 
-Standard parametrisation, initialised from plain (not truncated) normals:
-matrices with std 1/sqrt(fan_in), divided by sqrt(2·num_layers) where they write to the residual
-stream (GPT-2); an untied embedding with std 1/sqrt(d_model); whatever makes logits (the head, or
-the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size) to 1/(2·d_model)
-untied, and close to it tied; norm scales are 1.
+Standard parametrisation, which another one multiplies (`parametrization`), initialised from plain
+(not truncated) normals: matrices with std 1/sqrt(fan_in), divided by sqrt(2·num_layers) where they
+write to the residual stream (GPT-2); an untied embedding with std 1/sqrt(d_model); whatever makes
+logits (the head, or the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size)
+to 1/(2·d_model) untied, and close to it tied; norm scales are 1.
 
 Past construction the rest of the package sees `params`: nested dicts of float32 arrays, layers
 under "layer_0", "layer_1", ... or, with `scan_layers`, stacked on a leading axis under "layers".
@@ -22,10 +22,20 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from bss.models.family import ONE_BY_ONE, STACK, Gather, Keep, Layers, Params, as_it_is
+from bss.models.family import (
+    ONE_BY_ONE,
+    STACK,
+    Gather,
+    Keep,
+    Layers,
+    Params,
+    as_it_is,
+    each_of,
+    own_axes,
+)
 from bss.models.transformer.attention import KERNELS, Kernel
 from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
-from bss.models.transformer.layers import MLP, Linear, Norm, matmul
+from bss.models.transformer.layers import Linear, Norm, matmul
 from bss.models.transformer.one_pass import turned, waves
 from bss.models.transformer.shape import Shape
 
@@ -44,20 +54,21 @@ class Attention(nnx.Module):
 
     def __init__(self, config: Shape, rngs: nnx.Rngs):
         self.config = config
-        width, kv_width = config.d_model, config.kv_heads * config.head_dim
+        width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
         std = width**-0.5
-        self.query = Linear(width, width, std, rngs)
+        self.query = Linear(width, query_width, std, rngs)
         self.key = Linear(width, kv_width, std, rngs)
         self.value = Linear(width, kv_width, std, rngs)
-        self.output = Linear(width, width, std * (2 * config.num_layers) ** -0.5, rngs)
+        out_std = query_width**-0.5 * (2 * config.num_layers) ** -0.5
+        self.output = Linear(query_width, width, out_std, rngs)
         if config.qk_norm:
-            self.query_norm = Norm(config.norm, config.head_dim)
-            self.key_norm = Norm(config.norm, config.head_dim)
+            self.query_norm = Norm(config.norm, config.head_width)
+            self.key_norm = Norm(config.norm, config.head_width)
 
     def __call__(self, x_BxTxM, kernel: Kernel):
         """What the attention adds to the residual stream."""
         B, T, _ = x_BxTxM.shape
-        K, D = self.config.kv_heads, self.config.head_dim
+        K, D = self.config.kv_heads, self.config.head_width
         q_BxTxHxD: Any = self.query(x_BxTxM).reshape(B, T, -1, D)
         k_BxTxKxD: Any = self.key(x_BxTxM).reshape(B, T, K, D)
         v_BxTxKxD = self.value(x_BxTxM).reshape(B, T, K, D)
@@ -80,12 +91,13 @@ class Block(nnx.Module):
         self.attention_norm = Norm(config.norm, config.d_model)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.norm, config.d_model)
-        self.mlp = MLP(config, rngs)
+        self.mlp = config.mlp(rngs)
 
     def __call__(self, x_BxTxM, kernel: Kernel):
-        """The residual stream after this block."""
+        """The residual stream after this block, and what is minimised besides, if anything."""
         x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM, kernel.fused), kernel)
-        return x_BxTxM + self.mlp(self.mlp_norm(x_BxTxM, kernel.fused), kernel.fused)
+        added_BxTxM, besides = self.mlp(self.mlp_norm(x_BxTxM, kernel.fused), kernel.fused)
+        return x_BxTxM + added_BxTxM, besides
 
 
 class Transformer(nnx.Module):
@@ -107,31 +119,40 @@ class Transformer(nnx.Module):
         self.final_norm = Norm(config.norm, width)
 
     def __call__(self, tokens_BxT, kernel: Kernel, gather: Gather, layers: Layers):
-        """The normalised end of the residual stream (B, T, d_model), and the head of its logits."""
+        """The normalised end of the residual stream (B, T, d_model), and the head of its logits.
+
+        And what is minimised besides, a sum over the blocks; None where there is nothing.
+        """
         dtype = jnp.dtype(self.config.dtype)
         embedding_VxM = gather(self.embedding.get_value())
         # Cast behind the look-up, whose gradient is a sum too long for bfloat16.
         x_BxTxM = embedding_VxM[tokens_BxT].astype(dtype)
-        x_BxTxM = self._blocks(x_BxTxM, kernel, gather, layers)
+        x_BxTxM, besides = self._blocks(x_BxTxM, kernel, gather, layers)
         head_MxV = embedding_VxM.T if self.config.tied else gather(self.head.kernel.get_value())
-        return self.final_norm(x_BxTxM, kernel.fused), head_MxV
+        x_BxTxM: Any = self.final_norm(x_BxTxM, kernel.fused)
+        of_logits = self.config.multipliers(_NAMES["embedding" if self.config.tied else "head"])
+        if of_logits.output != 1:
+            x_BxTxM = x_BxTxM * of_logits.output
+        return x_BxTxM, head_MxV, besides
 
     def _blocks(self, x_BxTxM, kernel: Kernel, gather: Gather, layers: Layers):
         def step(x_BxTxM, block_state):
             # Within what is computed again, so that the backward pass gathers again.
-            return nnx.merge(graphdef, gather(block_state))(x_BxTxM, kernel), None
+            return nnx.merge(graphdef, gather(block_state))(x_BxTxM, kernel)
 
         if self.config.scan_layers:
             graphdef, stacked = nnx.split(self.layers)
             unroll = min(layers.unroll, self.config.num_layers) or self.config.num_layers
             # Of a loop the compiler does not see that what is in it is computed twice.
             step = self._remat(step, x_BxTxM, layers, unroll == self.config.num_layers > 1)
-            return jax.lax.scan(step, x_BxTxM, stacked, unroll=unroll)[0]
-        step = self._remat(step, x_BxTxM, layers, True)
+            x_BxTxM, besides_L = jax.lax.scan(step, x_BxTxM, stacked, unroll=unroll)
+            return x_BxTxM, None if besides_L is None else besides_L.sum()
+        step, every = self._remat(step, x_BxTxM, layers, True), []
         for layer in range(self.config.num_layers):
             graphdef, state = nnx.split(getattr(self, f"layer_{layer}"))
-            x_BxTxM, _ = step(x_BxTxM, state)
-        return x_BxTxM
+            x_BxTxM, besides = step(x_BxTxM, state)
+            every.append(besides)
+        return x_BxTxM, None if every[0] is None else sum(every)
 
     def _remat(self, step: Callable[..., Any], x_BxTxM, layers: Layers, prevent_cse: bool):
         """A block that keeps for the backward pass what it may."""
@@ -151,12 +172,12 @@ def most_kept(config: Shape, tokens: int, layers: Layers) -> Keep:
 
 def kept_bytes(config: Shape, tokens: int, keep: Keep) -> int:
     """Bytes of what all blocks keep of so many tokens, besides their inputs, by `Layers.keep`."""
-    width, kv_width = config.d_model, config.kv_heads * config.head_dim
-    hidden = (2 if config.activation == "swiglu" else 1) * config.d_ff
-    products = 2 * width + 2 * kv_width + width + hidden
+    width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
+    hidden = (2 if config.activation == "swiglu" else 1) * config.mlp_width
+    products = 2 * query_width + 2 * kv_width + width + hidden
     # Besides: both norms' results, the stream between, queries and keys turned, the nonlinearity's.
-    rest = 4 * width + kv_width + config.d_ff
-    each = {"nothing": 0, "attention": width, "products": products, "all": products + rest}
+    rest = 3 * width + query_width + kv_width + config.mlp_width
+    each = {"nothing": 0, "attention": query_width, "products": products, "all": products + rest}
     return each[keep] * tokens * config.num_layers * jnp.dtype(config.dtype).itemsize
 
 
@@ -182,7 +203,9 @@ def _graphdef(config: Shape) -> nnx.GraphDef:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _init(config: Shape, key: jax.Array) -> Params:
-    return nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
+    params = nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
+    spreads = each_of(partition_names(params), lambda axes: config.multipliers(own_axes(axes)).init)
+    return jax.tree.map(lambda x, spread: x if spread == 1 else spread * x, params, spreads)
 
 
 def init(config: Shape, seed: int) -> Params:
@@ -202,21 +225,28 @@ def loss_sum(
     are an attention kernel's name, one of `attention.KERNELS`, "reference" if not given, and what
     makes parameters whole, those of a layer within the layer.
     """
-    x_BxTxM, head_MxV, fused = _ends(config, params, sequences_BxT1, *how)
-    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused)
+    return loss_and_balance(config, params, sequences_BxT1, *how)[0]
+
+
+def loss_and_balance(
+    config: Shape, params: Params, sequences_BxT1, *how: Any
+) -> tuple[jax.Array, jax.Array | None]:
+    """As `loss_sum`, and the load-balance loss of a mixture's blocks, summed alike; else None."""
+    x_BxTxM, head_MxV, balance, fused = _ends(config, params, sequences_BxT1, *how)
+    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused), balance
 
 
 def target_losses(
     config: Shape, params: Params, sequences_BxT1, *how: Any
 ) -> tuple[jax.Array, jax.Array]:
     """As `loss_sum`, and [B, T] of what it sums; `how` as there."""
-    x_BxTxM, head_MxV, fused = _ends(config, params, sequences_BxT1, *how)
+    x_BxTxM, head_MxV, _, fused = _ends(config, params, sequences_BxT1, *how)
     return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused)
 
 
 def logits(config: Shape, params: Params, sequences_BxT1, *how: Any) -> jax.Array:
     """Of the targets of `loss_sum`, float32 [B, T, vocab_size]; `how` as there."""
-    x_BxTxM, head_MxV, _ = _ends(config, params, sequences_BxT1, *how)
+    x_BxTxM, head_MxV, *_ = _ends(config, params, sequences_BxT1, *how)
     return matmul(x_BxTxM, head_MxV, jnp.float32)
 
 
@@ -235,6 +265,7 @@ def _ends(
 _NAMES = {
     "embedding": ("vocab", "embed"),
     "head": ("embed", "vocab"),
+    "router": ("embed", "experts"),
     "query": ("embed", "heads"),
     "key": ("embed", "heads"),
     "value": ("embed", "heads"),
@@ -248,10 +279,9 @@ _NAMES = {
 def partition_names(params: Params) -> Params:
     """Names of the axes of every parameter; see `ModelFamily`."""
 
-    def names(path: tuple, _: jax.Array) -> tuple[str, ...]:
+    def names(path: tuple, leaf: jax.Array) -> tuple[str, ...]:
         keys = [entry.key for entry in path]
-        stack = (STACK,) if keys[0] == "layers" else ()
-        own = "embedding" if keys[-1] == "embedding" else keys[-2]
-        return (*stack, *_NAMES.get(own, ("norm",)))
+        own = _NAMES.get("embedding" if keys[-1] == "embedding" else keys[-2], ("norm",))
+        return (*[STACK] * (len(leaf.shape) - len(own)), *own)
 
     return jax.tree.map_with_path(names, params)

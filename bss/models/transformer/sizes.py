@@ -4,6 +4,10 @@
 Pre-training?" (2410.21676), as their repository configures them: RoPE, GELU, LayerNorm with
 QK-norm, no biases, untied, MLP of 4·d_model, the GPT-NeoX vocabulary of 50280. They are named by
 the paper; `counts()` of the model tells their exact sizes.
+
+"qwen3-0.6B" and "qwen3-1.7B" are the dense models of Qwen3 (2505.09388, table 1) with the fields of
+their released config.json: grouped queries, heads of 128 whatever the width, SwiGLU, RMSNorm with
+QK-norm, tied, no biases. "qwen3-30B-A3B" is its smaller mixture of experts (table 2), untied.
 """
 
 import difflib
@@ -22,6 +26,10 @@ def _size(layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any
 _BYTES = 256  # 0xFF, which UTF-8 never uses, ends a document
 # On an H100, steps that compute activations again take 0.69 to 0.74 of the time.
 _ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True, "remat": True}
+_QWEN3 = {"vocab_size": 151_936, "activation": "swiglu", "tied": True, "rope_theta": 1e6}
+_QWEN3 |= {"num_heads": 16, "num_kv_heads": 8, "head_dim": 128, **_ACCELERATOR}
+_QWEN3_EXPERTS = {"family": "mixture", "num_experts": 128, "top_k": 8, "balance": 0.001}
+_QWEN3_EXPERTS |= {"num_heads": 32, "num_kv_heads": 4, "tied": False}
 _PUBLISHED = {"vocab_size": 50_280, "activation": "gelu", "norm": "layer", **_ACCELERATOR}
 
 # Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus
@@ -48,6 +56,15 @@ SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "302M": _size(24, 1024, 16, **_PUBLISHED),
         "604M": _size(12, 2048, 16, **_PUBLISHED),
         "1.2B": _size(24, 2048, 32, **_PUBLISHED),
+        "qwen3-0.6B": {"num_layers": 28, "d_model": 1024, "d_ff": 3072, **_QWEN3},
+        "qwen3-1.7B": {"num_layers": 28, "d_model": 2048, "d_ff": 6144, **_QWEN3},
+        "qwen3-30B-A3B": {
+            "num_layers": 48,
+            "d_model": 2048,
+            "d_ff": 768,
+            **_QWEN3,
+            **_QWEN3_EXPERTS,
+        },
     }
 )
 

@@ -6,7 +6,7 @@ betas the two are equal; when a batch change moves beta2, only the accumulated w
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from bss.training.optimizers.base import Masks, Optimizer, StepSettings
 @dataclass(frozen=True)
 class AdamW(Optimizer):
     """Adam, unbiased also when a batch change moves beta2."""
+
+    own_rates: ClassVar[bool] = True
 
     def direction(self, settings: StepSettings, masks: Masks) -> optax.GradientTransformation:
         """Moments over the root of second moments; see `Optimizer`."""

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import optax
 
 from bss.errors import InputError
@@ -27,13 +28,15 @@ class StepSettings(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """Trees of bools, as the parameters: what weight decay applies to, what are matrices.
+    """Trees as the parameters: bools of what weight decay applies to and what are matrices.
 
     A matrix maps its last axis but one to its last; axes before these are a stack of matrices.
+    Numbers, by which the rate of each is multiplied, and its weight decay with it; None if none is.
     """
 
     decay: Any
     matrices: Any
+    rates: Any = None
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,13 @@ class Optimizer(Chosen):
         weight_decay: decoupled; norms are not decayed.
         clip: global norm at which gradients are clipped; 0 clips nothing.
         second_moment: whether the class keeps one, so that beta2 matters.
+        own_rates: whether the rates of parameters may differ by a parametrization, as Adam's.
         traced: the settings in which runs of one program may differ: they reach it by StepSettings.
     """
 
     key: ClassVar[str] = "name"
     second_moment: ClassVar[bool] = True
+    own_rates: ClassVar[bool] = False
     traced: ClassVar[tuple[str, ...]] = (
         *("lr", "beta1", "beta1_half_life", "beta2", "beta2_half_life", "weight_decay"),
     )
@@ -120,8 +125,20 @@ class Optimizer(Chosen):
             masks: of the parameters.
         """
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
-        return optax.chain(clip, *self.descent(settings, masks))
+        if masks.rates is None:
+            return optax.chain(clip, *self.descent(settings, masks))
+        if not self.own_rates:
+            raise InputError(
+                f"optimizer.name is {self.chosen}; expected adamw, whose rates a parametrization "
+                "other than standard has"
+            )
+        own_rates = optax.stateless(lambda updates, _: jax.tree.map(_times, updates, masks.rates))
+        return optax.chain(clip, *self.descent(settings, masks), own_rates)
 
     def evaluation_params(self, params: optax.Params, state: Any) -> optax.Params:
         """The parameters to evaluate, from those trained and the chain's state."""
         return params
+
+
+def _times(update: Any, rate: float) -> Any:
+    return update * rate

@@ -231,7 +231,10 @@ def test_bad_tables_are_refused_in_one_line(tmp_path, capsys, change, told):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("depth", "expected params, tokens, cell"), ("tokens>=9T", "0 of 27 points are left out")],
+    [
+        ("depth", "expected params, tokens, batch, cell, run"),
+        ("tokens>=9T", "0 of 27 points are left out"),
+    ],
 )
 def test_what_cannot_be_held_out_is_refused(text, told):
     with pytest.raises(InputError, match=told):

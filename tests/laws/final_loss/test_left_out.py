@@ -87,7 +87,10 @@ def test_each_size_and_each_cell_in_turn(table):
         ("batch_tokens>1", "108 of 108 points are left out, and two (params, tokens) must stay"),
         ("params<1", "0 of 108 points are left out"),
         ("params>=1e8", "108 of 108"),
-        ("lr>1", "'lr>1': expected params, tokens, cell, or a condition as tokens>=80B"),
+        (
+            "lr>1",
+            "'lr>1': expected params, tokens, batch, cell, run, or a condition as tokens>=80B",
+        ),
     ],
 )
 def test_what_leaves_nothing_out_or_nothing_in_is_refused(table, text, says):

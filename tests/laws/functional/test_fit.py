@@ -91,8 +91,11 @@ def test_early_losses_that_are_no_law_are_left_out(planted_curves):
     unseen = planted_curves.table(("0:1 40%:2 60%:4 80%:16",)).query("tokens > 500_000")
     table = predict_runs(fit, unseen)
     np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
-    whole = fit_curve(runs, clock="sgd", options=OPTIONS)
+    whole = fit_curve(runs, clock="sgd", since=0, options=OPTIONS)
     assert whole.rmse > 5 * fit.rmse
+    judged = fit_curve(runs, clock="sgd", options=OPTIONS)
+    assert judged.since > 0 and len(judged.starts) == 3
+    assert judged.left_out_rmse["sgd"] < 0.8 * judged.starts[0].left_out
 
 
 def test_an_adam_clock_is_told_from_sgd(planted_curves):
@@ -143,7 +146,7 @@ def _samples(run: tuple[Stage, ...], step: int) -> int:
 def regression_fit(task):
     pilots = ("1", "2", "4", "8", "16", "0:1 50%:8", "0:1 80%:16", "0:2 30%:8", "0:16 50%:2")
     runs = pd.concat([regression_run(task, text) for text in pilots], ignore_index=True)
-    return fit_curve(runs, clock="sgd", options=OPTIONS)
+    return fit_curve(runs, clock="sgd", since=0, options=OPTIONS)
 
 
 def test_pilots_of_the_exact_recursion_predict_unseen_ramps(task, regression_fit):
@@ -174,7 +177,7 @@ def test_they_predict_cosine_and_wsd_too(task, regression_fit, shape):
 
 @pytest.fixture(scope="module")
 def constants_fit(planted_curves):
-    return fit_curve(planted_curves.table(planted_curves.constants), options=OPTIONS)
+    return fit_curve(planted_curves.table(planted_curves.constants), since=0, options=OPTIONS)
 
 
 def test_constants_alone_are_reported_as_unidentified(planted_curves, constants_fit):
@@ -279,3 +282,73 @@ def test_batches_of_other_sequence_lengths_are_not_predicted(constants_fit, plan
 def test_fits_keep_their_numbers(constants_fit, regression_fit):
     assert_golden("functional-constants", constants_fit.to_dict(), rel=1e-3)
     assert_golden("functional-regression", regression_fit.to_dict(), rel=1e-3)
+
+
+def test_ends_alone_identify_by_their_whole_paths(planted_curves):
+    """Runs of one loss each, of many batches, rates and switches: none changes after its loss."""
+    table, tokens = planted_curves.table, planted_curves.tokens
+    texts = ("1", "2", "4", "8", "16", "0:1 50%:8", "0:16 50%:2", "0:1 80%:16", "0:2 30%:8")
+    falling = rates.wsd(4e-3, tokens, 0, tokens // 5)
+    frames = [table(texts), table(("2", "8"), rate=falling), table(("1", "4"), rate=2e-3)]
+    named = [frame.assign(run=f"{i} " + frame["run"]) for i, frame in enumerate(frames)]
+    runs = pd.concat(named, ignore_index=True)
+    last = runs["tokens"] == runs.groupby("run")["tokens"].transform("max")
+    runs["loss"] = runs["loss"].where(last)
+    assert not {"c_K", "q", "A_1"} & set(unidentified_by_design(curves_of(runs)))
+    constants = runs.loc[runs["run"].isin(["0 1", "0 4", "0 16", "2 1"])]
+    reasons = unidentified_by_design(curves_of(constants))
+    assert {"c_K", "q", "A_1"} <= set(reasons)
+
+
+def test_a_parameter_held_at_its_own_value_changes_nothing(planted_curves, regression_fit, task):
+    pilots = ("1", "2", "4", "8", "16", "0:1 50%:8", "0:1 80%:16", "0:2 30%:8", "0:16 50%:2")
+    runs = pd.concat([regression_run(task, text) for text in pilots], ignore_index=True)
+    own = f"q={float(regression_fit.law.q)!r}"
+    held = fit_curve(
+        runs, clock="sgd", since=0, constraints=own, hold_out=("batch",), options=OPTIONS
+    )
+    assert held.law == pytest.approx(regression_fit.law, rel=1e-3)
+    assert held.rmse == pytest.approx(regression_fit.rmse, rel=1e-6)
+    assert held.parameters["q"].value == held.parameters["q"].low == held.law.q
+    rest = fit_curve(
+        runs.loc[runs["run"] != "4"], clock="sgd", since=0, constraints=own, options=OPTIONS
+    )
+    end = predict_runs(rest, runs.loc[runs["run"] == "4"]).iloc[-1]
+    by_hand = abs(np.log(end["predicted"] / end["loss"]))
+    assert held.held_out[0].errors["batch=4"] == pytest.approx(by_hand, rel=0.02)
+    for text, told in (("c_1=1", "from several numbers"), ("m=.5", "looked for at 1; choose")):
+        with pytest.raises(InputError, match=told):
+            fit_curve(runs, clock="sgd", since=0, constraints=text, options=OPTIONS)
+    with pytest.raises(InputError, match="--hold-out peak: 1 to leave out in turn, 2 are needed"):
+        fit_curve(runs, clock="sgd", since=0, hold_out=("peak",), options=OPTIONS)
+
+
+def test_what_one_horizon_and_one_peak_cannot_tell_is_named(planted_curves):
+    from bss.laws.functional.groups import labels, levels, not_told_apart
+
+    tokens = planted_curves.tokens
+    falling = planted_curves.table(("1",), rate=rates.wsd(4e-3, tokens, 0, tokens // 5))
+    one = planted_curves.table(("1", "4", "16", "0:1 50%:8"))
+    curves = curves_of(pd.concat([one, falling.assign(run="falling")], ignore_index=True))
+    horizon, clock = not_told_apart(curves, [])
+    assert "a run of about 6M tokens would tell" in horizon
+    assert "at 0.002 or 0.008 would tell" in clock
+    assert not_told_apart(curves, ["A_1", "p"]) == []
+    assert labels(curves, "batch") == ["batch=1", "batch=4", "batch=16", "batch=1-8", "batch=1"]
+    assert len(set(labels(curves, "cell"))) == 1
+    assert levels(np.array([1.0, 1.1, 2.0, 2.1])) == pytest.approx([np.sqrt(1.1), np.sqrt(4.2)])
+
+
+def test_a_power_of_the_rate_is_a_clock(planted_curves):
+    law = planted_curves.law._replace(a=0.5, T_0=planted_curves.law.T_0 * 10)
+    path = plan_path(BatchSchedule.constant(4), planted_curves.tokens, 64, 4e-3)
+    same = planted_curves.law._replace(T_0=law.T_0)
+    more = 4e-3**-0.5  # steps of the plain clock in as much time
+    longer = dataclasses.replace(path, steps=path.steps * more, at=path.at * more)
+    found = law_losses(law, stack([path], 64))[0, 0]
+    assert found == pytest.approx(law_losses(same, stack([longer], 64))[0, 0], rel=1e-9)
+    curves = curves_of(at_three_rates(planted_curves, planted_curves.law))
+    assert float(curve_problem(curves, "adam^0.5").data["power"]) == 0.5
+    for clock in ("adam^2", "adam^x", "muon^.5"):
+        with pytest.raises(InputError, match="or with a power of the rate from 0 to 1"):
+            curve_problem(curves, clock)

@@ -159,12 +159,12 @@ def test_losses_in_the_warm_up_alone_are_none():
         curves_of(several(), warmup=100_000)
 
 
-def of_pieces(batch, lr: Any = 1e-3, steps: Any = 20.0, piece=0.0):
-    """Curves of given pieces [R, G], read once from a piece on."""
+def of_pieces(batch, lr: Any = 1e-3, steps: Any = 20.0, piece=0.0, losses=1):
+    """Curves of given pieces [R, G], read so often from a piece on."""
     batch = np.array(batch, float)
     shape = batch.shape
     pieces = Pieces(np.broadcast_to(steps, shape), np.broadcast_to(lr, shape).astype(float), batch)
-    one = np.ones((shape[0], 1))
+    one = np.ones((shape[0], losses))
     return Curves(("x",) * shape[0], 8, pieces, Readings(piece * one, one), one, one, one)
 
 
@@ -183,7 +183,8 @@ def of_pieces(batch, lr: Any = 1e-3, steps: Any = 20.0, piece=0.0):
         (of_pieces([[2, 4], [8.1, 4.05]], [[1e-3, 3e-3], [4e-3, 1e-3]]), set()),
         (of_pieces([[2, 2], [4, 4]], [[1.0, 0.006]]), {"p", "B_phi"}),
         (of_pieces([[2, 2], [4, 4]], [[1.0, 0.007]]), {"B_phi"}),
-        (of_pieces([[2, 4, 4], [8.1, 8.1, 8.1]], piece=1.0), {"p", "c_K", "q", "A_1"}),
+        (of_pieces([[2, 4, 4], [8.1, 8.1, 8.1]], piece=1.0, losses=3), {"p", "c_K", "q", "A_1"}),
+        (of_pieces([[2, 4, 4], [8.1, 8.1, 8.1]], piece=1.0), {"p"}),  # too few losses to see it
         (of_pieces([[2, 4, 4], [8.1, 8.1, 8.1]], piece=0.0), {"p"}),
         (of_pieces([[2, 9], [2, 4]], steps=np.array([[9.0, 0], [9, 9]])), {"p", "B_phi"}),
     ],
@@ -346,10 +347,10 @@ def test_a_fit_makes_its_numbers_of_solutions(monkeypatch):
     runs, reports = several(lr=rates), []
     options = Options(12, 0.8, 2)
     results = {
-        "chosen": fit_curve(runs, options=options, report=reports.append),
+        "chosen": fit_curve(runs, since=0, options=options, report=reports.append),
         "adam": fit_curve(runs, clock="adam", since=200, options=options),
     }
-    assert len(results["chosen"].left_out_rmse) == 2 and results["adam"].clock == "adam"
+    assert len(results["chosen"].left_out_rmse) == 4 and results["adam"].clock == "adam"
     assert len(results["adam"].left_out_rmse) == 1
     assert fit_curve(runs, clock="sgd").resamples == 100
     assert reports[0] == "sgd clock: fit to 4 runs" and reports[-1].endswith("clock: 12 refits")

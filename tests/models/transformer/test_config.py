@@ -29,6 +29,11 @@ GOOD: dict[str, Any] = {
         ({"num_kv_heads": 0}, "num_kv_heads=0"),
         ({"num_heads": 5}, "num_heads=5: expected a divisor of d_model=64"),
         ({"d_model": 60}, "15 dimensions"),
+        ({"head_dim": 0}, "head_dim=0: expected a positive integer"),
+        ({"parametrization": "mup"}, "base_width=None: expected the d_model of the model whose"),
+        ({"base_width": 64}, "and none with 'standard'"),
+        ({"parametrization": "ntk"}, "parametrization='ntk': expected one of 'standard', 'mup'"),
+        ({"head_dim": 15}, "head_dim=15: expected an even number"),
         ({"num_kv_heads": 3}, "num_kv_heads=3: expected a divisor of num_heads=4"),
         ({"num_kv_heads": 8}, "num_kv_heads=8"),
         ({"activation": "relu"}, "activation='relu': expected one of 'relu2'"),
@@ -50,6 +55,8 @@ def test_bad_input_is_one_line_naming_the_field(change, told):
 
 def test_equal_models_are_equal_values():
     assert TransformerConfig(**GOOD, num_kv_heads=4) == TransformerConfig(**GOOD)
+    assert TransformerConfig(**GOOD, head_dim=16) == TransformerConfig(**GOOD)
+    assert TransformerConfig(**GOOD, head_dim=32).query_width == 128
     assert TransformerConfig(**GOOD).kv_heads == 4
     assert TransformerConfig(**GOOD, num_kv_heads=2).kv_heads == 2
 

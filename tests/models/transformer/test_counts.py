@@ -1,10 +1,12 @@
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.mixture import MixtureConfig
 from bss.models.transformer.shape import Activation, Norm
 
 BLOCKS: list[tuple[Activation, Norm, bool, bool]] = [
@@ -17,6 +19,10 @@ VARIANTS = [
     for (kv_heads, tied), (activation, norm, qk_norm, scan) in itertools.product(
         ((None, False), (2, True), (1, False)), BLOCKS
     )
+] + [
+    TransformerConfig(31, 2, 24, 6, 40, 2, "swiglu", tied=True, head_dim=10),
+    MixtureConfig(31, 2, 24, 6, 40, num_experts=5, top_k=3),
+    MixtureConfig(31, 2, 24, 6, 40, activation="swiglu", scan_layers=True),
 ]
 
 
@@ -43,12 +49,24 @@ def test_flops_by_hand():
     assert config.forward_flops_per_token(11) == 2 * (3 * (block + attention) + 8 * 7)
 
 
+def test_of_experts_those_that_a_token_passes_count_in_flops():
+    sizes: Any = {"vocab_size": 7, "num_layers": 3, "d_model": 8, "num_heads": 2}
+    dense = TransformerConfig(**sizes, d_ff=10)
+    mixture = MixtureConfig(**sizes, d_ff=5, num_experts=6, top_k=2)
+    router = 3 * 8 * 6
+    assert mixture.forward_flops_per_token(11) == dense.forward_flops_per_token(11) + 2 * router
+    counts = mixture.counts()
+    assert counts.active == dense.counts().non_embedding + router
+    assert counts.non_embedding - counts.active == 3 * 4 * 2 * 8 * 5
+
+
 @pytest.mark.parametrize(
     "choices",
     [
         {},
         {"activation": "swiglu", "num_kv_heads": 2},
         {"activation": "gelu", "norm": "layer", "tied": True},
+        {"activation": "swiglu", "num_kv_heads": 2, "head_dim": 128},
     ],
 )
 def test_flops_agree_with_the_compiler(choices):

@@ -95,7 +95,7 @@ def test_grouped_queries_equal_all_heads_with_keys_repeated():
     params = parameters(grouped)
 
     def repeat(kernel):
-        by_head = kernel.reshape(kernel.shape[0], 2, TINY.head_dim)
+        by_head = kernel.reshape(kernel.shape[0], 2, TINY.head_width)
         return jnp.repeat(by_head, 2, axis=1).reshape(kernel.shape[0], -1)
 
     full = jax.tree.map_with_path(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bss.models.written import model_of
 from bss.sweeps.grid import overlay
 from bss.training.record.directory import read_status
 from bss.values import to_dict
@@ -65,9 +66,23 @@ def assert_saved(run, execution) -> None:
     assert (directory / "checkpoints" / str(status.tokens)).is_dir()
 
 
+FAMILIES = {
+    "transformer": {},
+    "grouped, wide heads": {
+        **{"num_kv_heads": 1, "head_dim": 12, "activation": "swiglu", "tied": True},
+        **{"rope_theta": 1e6, "scan_layers": True, "remat": True},
+    },
+    "mixture": {"family": "mixture", "num_experts": 4, "top_k": 2},
+}
+
+
 @pytest.mark.slow
-def test_killed_while_it_saves_all_the_time(tiny_run, tiny_execution, start, assert_same_outcome):
+@pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
+def test_killed_while_it_saves_all_the_time(
+    tiny_run, tiny_execution, start, assert_same_outcome, fields
+):
     run = overlay(tiny_run, {"schedule.tokens": 6144, "schedule.batch": "0:2 512:4 1024:8"})
+    run = dataclasses.replace(run, model=model_of({**to_dict(run.model), **fields}))
     execution = dataclasses.replace(tiny_execution, checkpoint_seconds=0)
     draw, killed = random.Random(0), 0
     for tokens in (200, 1060):  # within the first batch, and just past a change

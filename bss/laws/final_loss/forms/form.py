@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bss.laws.fitting.constraints import FREE, Constraints
+
 NONE = -60.0
 """Logarithm of the size of a term that is not there."""
 SIZE = (np.log(1e-9), np.log(1e3))
@@ -27,6 +29,7 @@ class CentredPoints:
         cell: [n], which (N, D) a point is of, from 0 on.
         varies: whether N does, and D.
         trust: [n], by which a row's weight is multiplied; 0 of an outlier.
+        constraints: what is held, where a form has it.
     """
 
     logs: np.ndarray
@@ -35,6 +38,7 @@ class CentredPoints:
     cell: np.ndarray
     varies: tuple[bool, bool]
     trust: np.ndarray
+    constraints: Constraints = FREE
 
     @property
     def floor_bounds(self) -> tuple[float, float]:
@@ -93,7 +97,7 @@ class Form:
     def best_of(self, tried: Iterable[tuple[list[float], float]], design: CentredPoints):
         """The best [K, P] of the starts tried, by the errors beside them, inside the box."""
         starts, errors = zip(*tried, strict=True)
-        return np.clip(np.array(starts)[np.argsort(errors)[:KEPT_STARTS]], *self.box(design))
+        return np.clip(np.array(starts)[np.argsort(errors)[:KEPT_STARTS]], *self.bounds(design))
 
     @property
     def data(self) -> dict[str, np.ndarray]:
@@ -108,9 +112,24 @@ class Form:
         """Bounds [P]; equal where the design does not tell a parameter."""
         raise NotImplementedError
 
+    def bounds(self, design: CentredPoints) -> tuple[np.ndarray, np.ndarray]:
+        """`box`, with what a user holds."""
+
+        def printed(theta: np.ndarray) -> list[Any]:
+            pairs = zip(self.names, theta, strict=True)
+            return [self.printed(name, value, design.centres) for name, value in pairs]
+
+        held, law = design.constraints, f"the {self.name} form"
+        return held.box(self.box(design), self.names, printed, law) if held else self.box(design)
+
+    def printed(self, name: str, value: Any, centres: np.ndarray) -> Any:
+        """A parameter as it is printed, of a fitted number; centres [3] are those of a design."""
+        value = np.exp(value) if name in self.logs else value
+        return value * np.exp(centres[2]) if name == "B_star" else value
+
     def free(self, design: CentredPoints) -> int:
         """How many parameters are fitted."""
-        lower, upper = self.box(design)
+        lower, upper = self.bounds(design)
         return int((lower < upper).sum())
 
     def starts(self, design: CentredPoints, weight: np.ndarray) -> np.ndarray:

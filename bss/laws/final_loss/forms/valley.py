@@ -53,7 +53,7 @@ class ValleyForm(Form):
             least = -slope / (2 * curve)
             height = np.log(2 * curve) - 2 * USUAL
             starts.append([level + slope * least / 2, height, USUAL, USUAL, least])
-        return np.clip(np.array(starts), *self.box(design))
+        return np.clip(np.array(starts), *self.bounds(design))
 
 
 VALLEY = ValleyForm()

@@ -1,0 +1,95 @@
+"""Planted runs under schedules of rate and batch, by an exact recursion that is not the law.
+
+The risk of one-pass SGD on power-law least squares with label noise (bss.theory.joint), horizons of
+1, 2 and 3.3 times, peak rates of half, once and twice, stairs, decays and a falling batch. A run is
+off by .001 of its loss, and each of its losses by as much again (all derived here).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.schedules import rates
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+from bss.theory.joint import varying_risks
+from bss.theory.regression import Task, stable_rate
+
+HORIZON = 2**14  # samples of the shortest runs
+HORIZONS, PEAKS = (1.0, 2.0, 3.3), (0.5, 1.0, 2.0)
+NOISE = 1e-3  # of a loss
+READ = 80  # losses of a run
+SMALLEST = 2
+# Batches, how the rate ends, horizon, peak: what is fitted.
+PILOTS = (
+    ("2", "constant", 1.0, 1.0), ("4", "constant", 1.0, 1.0), ("16", "constant", 1.0, 1.0),
+    ("0:2 50%:8", "constant", 1.0, 1.0), ("4", "wsd", 1.0, 1.0),
+    ("0:16 40%:4", "constant", 1.0, 1.0),
+    ("4", "constant", 2.0, 0.5), ("8", "cosine", 2.0, 1.0),
+    ("0:2 30%:4 60%:8", "constant", 2.0, 1.0),
+    ("4", "wsd", 2.0, 2.0), ("8", "wsd", 3.3, 1.0), ("0:4 60%:16", "constant", 3.3, 2.0),
+    ("4", "cosine", 3.3, 0.5), ("8", "constant", 3.3, 0.5),
+)  # fmt: skip
+SHAPES = (
+    ("4", "cosine"), ("8", "wsd"), ("0:2 25%:4 50%:8 75%:16", "constant"),
+    ("0:8 50%:2", "constant"), ("0:4 80%:16", "wsd"), ("0:2 60%:8", "cosine"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Runs to fit, and the ends to predict: a row each with where it is new."""
+
+    runs: pd.DataFrame
+    unseen: pd.DataFrame
+
+
+def planted(seed: int) -> Planted:
+    """A task drawn from a seed; its runs lack a horizon and a peak by turns, or none."""
+    rng = np.random.default_rng([seed, 33])
+    task = Task(rng.uniform(0.3, 1.0), rng.uniform(1.5, 2.5), 128, 10 ** rng.uniform(-1, 0.5))
+    peak = 0.2 * stable_rate(task, SMALLEST)
+    lacks = ((None, None), (3.3, 2.0), (2.0, 1.0), (None, 0.5), (3.3, None))[seed % 5]
+    pilots = [one for one in PILOTS if one[2] != lacks[0] and (one[3] != lacks[1] or one[2] == 1)]
+    if lacks[1] == 1.0:  # the constants of the shortest horizon move to half the peak
+        pilots = [(b, e, h, 0.5 if p == 1.0 else p) for b, e, h, p in pilots]
+    runs = pd.concat([run(task, *one, peak, rng) for one in pilots], ignore_index=True)
+    ends = []
+    for i, (batch, ending) in enumerate(SHAPES):
+        for horizon, times in zip(HORIZONS * 2, PEAKS + PEAKS[2:] + PEAKS[:2], strict=True):
+            end = run(task, batch, ending, horizon, times, peak, rng, ends=True)
+            new = {"horizon": horizon == lacks[0], "peak": times == lacks[1]}
+            ends.append(end.assign(run=f"{i} {batch} {ending} {horizon:g} {times:g}", **new))
+    return Planted(runs, pd.concat(ends, ignore_index=True))
+
+
+def run(
+    task: Task,
+    batch: str,
+    ending: str,
+    horizon: float,
+    times: float,
+    peak: float,
+    rng: Any,
+    *,
+    ends: bool = False,
+) -> pd.DataFrame:
+    """A run table of one run; `ends` of its losses are without noise."""
+    tokens = round(HORIZON * horizon)
+    plan = resolve(BatchSchedule.parse(batch, total=tokens), tokens, 1)
+    batches = np.concatenate([np.full(one.steps, float(one.batch)) for one in plan.segments])
+    samples = np.cumsum(batches)
+    rate = {
+        "constant": rates.wsd(times * peak, tokens, 0, 0),
+        "wsd": rates.wsd(times * peak, tokens, 0, tokens // 5),
+        "cosine": rates.cosine(times * peak, tokens),
+    }[ending]
+    lr = np.asarray(rate(samples - batches / 2), float) * np.ones(len(samples))
+    loss = varying_risks(task, lr, batches)[1:] + task.noise / 2
+    at = np.unique(np.linspace(len(loss) / READ, len(loss), READ).astype(int)) - 1
+    off = 0.0 if ends else NOISE * (rng.standard_normal() + rng.standard_normal(len(at)))
+    table = {"step": at + 1, "tokens": samples[at].astype(int), "batch": batches[at].astype(int)}
+    frame = pd.DataFrame(table | {"lr": lr[at], "loss": loss[at] * np.exp(off)})
+    return frame.assign(run=f"{batch} {ending} {horizon:g} {times:g}", seq_len=1)

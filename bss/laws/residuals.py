@@ -1,0 +1,125 @@
+"""What each fit misses, row by row, against what may explain it: the size, the batch, the stage.
+
+Residuals are measured less fitted: log tokens of E(S), nats of final losses, log loss along curves,
+log steps of critical batches.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.critical.values import CriticalFit
+from bss.laws.es.design import design
+from bss.laws.es.values import EsFit, tokens_to_target
+from bss.laws.final_loss.values import TableFit
+from bss.laws.fitting.estimate import Fit
+from bss.laws.functional.values import CurveFit, predict_runs
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """A row for each measurement.
+
+    Attributes:
+        table: what it is of, the columns of `against`, measured, fitted, residual; left_out, the
+            same of a fit that has not seen the row, where there is one.
+        unit: of the residuals.
+        against: columns that they are shown against, and how an axis calls them.
+    """
+
+    table: pd.DataFrame
+    unit: str
+    against: dict[str, str]
+
+
+def residuals_of(fit: Fit, data: pd.DataFrame | None = None, *, warmup: int = 0) -> Residuals:
+    """The residuals of a fit.
+
+    Args:
+        fit: any.
+        data: the points of a fit E(S), the runs of a law of curves; the others hold their own.
+        warmup: tokens of warm-up of those runs.
+
+    Raises:
+        InputError: the data are missing, or are of another kind.
+    """
+    if isinstance(fit, TableFit):
+        return _of_table(fit)
+    if isinstance(fit, CriticalFit):
+        return _of_critical(fit)
+    if data is None:
+        raise InputError(f"data: missing; a fit of kind {fit.KIND!r} does not hold what it fitted")
+    if isinstance(fit, EsFit):
+        return _of_es(fit, data)
+    if isinstance(fit, CurveFit):
+        return _of_curve(fit, data, warmup)
+    raise InputError(f"fit: kind {fit.KIND!r} has no residuals")
+
+
+def _of_es(fit: EsFit, points: pd.DataFrame) -> Residuals:
+    rows = design(points)
+    known = {at.target_loss for at in fit.fits if fit.law.joint or at.parameters}
+    here = rows.reached & np.isin(rows.target, list(known))
+    target, batch = rows.target[here], rows.batch[here]
+    fitted = np.full(int(here.sum()), np.nan)
+    for loss in np.unique(target):
+        at = target == loss
+        fitted[at] = tokens_to_target(fit, batch[at].tolist(), float(loss))
+    best = {at.target_loss: at.best.value if at.best else None for at in fit.fits}
+    vertex = np.array([best[loss] or np.nan for loss in target.tolist()])
+    table = {"run": rows.name[here], "batch": batch, "target_loss": target}
+    table |= {"steps": rows.steps[here], "log_batch_over_best": np.log(batch / vertex)}
+    table |= {"measured": rows.sequences[here] * rows.seq_len, "fitted": fitted}
+    against = {"batch": "batch (sequences)", "log_batch_over_best": "log B/B_opt",
+               "steps": "steps S", "target_loss": "target loss (nats)"}  # fmt: skip
+    return _in_logs(pd.DataFrame(table), "log tokens", against)
+
+
+def _of_table(fit: TableFit) -> Residuals:
+    points = fit.points
+    best = {(at.params, at.tokens): at.batch.value for at in fit.optima}
+    sizes = zip(points.params.tolist(), points.tokens.tolist(), strict=True)
+    near = [min(best, key=lambda one: np.abs(np.log(np.divide(one, size))).sum()) for size in sizes]
+    vertex = np.array([best[one] or np.nan for one in near])
+    fitted = fit.law().losses(points.params, points.tokens, points.batch)
+    table = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
+    table |= {"steps": points.tokens / points.batch}
+    table |= {"log_batch_over_best": np.log(points.batch / vertex), "measured": points.loss}
+    table |= {"fitted": fitted, "residual": points.loss - fitted, "left_out": -fit.cell_error}
+    against = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log B/B_opt",
+               "steps": "steps S"}  # fmt: skip
+    return Residuals(pd.DataFrame(table), "nats", against)
+
+
+def _of_curve(fit: CurveFit, runs: pd.DataFrame, warmup: int) -> Residuals:
+    table = predict_runs(fit, runs, warmup=warmup).rename(
+        columns={"loss": "measured", "predicted": "fitted"}
+    )
+    table["share"] = table["tokens"] / table.groupby("run")["tokens"].transform("max")
+    columns = [name for name in ("batch", "lr") if name in runs]
+    ends = runs.groupby("run", sort=False)[columns].last()
+    table = table.join(ends, on="run")
+    against = {"tokens": "tokens", "share": "share of the run"}
+    against |= {"batch": "last batch (sequences)"} if "batch" in ends else {}
+    return _in_logs(table, "log loss", against | ({"lr": "last rate"} if "lr" in ends else {}))
+
+
+def _of_critical(fit: CriticalFit) -> Residuals:
+    parts = []
+    for at in fit.fits:
+        curve, residual = at.curve, np.array(at.residuals)
+        bend = at.B_crit.value or np.nan
+        table = {"batch": curve.batch, "log_batch_over_critical": np.log(curve.batch / bend)}
+        table |= {"measured": curve.steps, "fitted": curve.steps * np.exp(-residual)}
+        named = {"params": curve.params, "tokens": curve.tokens, "target_loss": curve.target_loss}
+        parts.append(pd.DataFrame(table).assign(model=curve.model, residual=residual, **named))
+    against = {"batch": f"batch ({fit.unit})", "log_batch_over_critical": "log B/B_crit",
+               "params": "N", "tokens": "D (tokens)"}  # fmt: skip
+    return Residuals(pd.concat(parts, ignore_index=True), "log steps", against)
+
+
+def _in_logs(table: pd.DataFrame, unit: str, against: dict[str, str]) -> Residuals:
+    residual = np.log(table["measured"].to_numpy(float) / table["fitted"].to_numpy(float))
+    return Residuals(table.assign(residual=residual), unit, against)

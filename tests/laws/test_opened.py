@@ -1,0 +1,145 @@
+"""A fit opened up: a batch left out by hand, a parameter at the fit's own value, residuals."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws import check_losses, fit_critical, fit_es, fit_table
+from bss.laws.es.values import tokens_to_target
+from bss.laws.fitting.estimate import Options
+from bss.laws.residuals import residuals_of
+from bss.tables import read_points
+
+DEMO = Path(__file__).parents[2] / "results" / "demo" / "points.csv"
+QUICK = Options(resamples=10)
+
+
+@pytest.fixture(scope="module")
+def points():
+    return read_points(DEMO)
+
+
+@pytest.fixture(scope="module")
+def free(points):
+    return fit_es(points, "surface", hold_out=("batch",), options=QUICK)
+
+
+def test_a_batch_left_out_by_hand_has_the_error_that_is_told(points, free):
+    (told,) = free.held_out
+    rest = fit_es(points.loc[points["batch"] != 6], "surface", options=QUICK)
+    rows = points.loc[(points["batch"] == 6) & points["reached"]]
+    errors = [
+        np.log(
+            tokens_to_target(
+                rest, [row.tokens_to_target / row.steps / row.seq_len], row.target_loss
+            )[0]
+            / row.tokens_to_target
+        )
+        for row in rows.itertuples()
+    ]
+    assert told.counts["batch=6"] == len(errors)
+    assert told.errors["batch=6"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-3)
+
+
+def test_a_parameter_at_the_fits_own_value_changes_nothing(points, free):
+    own = f"alpha={free.joint['alpha']!r}"
+    held = fit_es(points, "surface", constraints=own, options=QUICK)
+    assert str(held.constraints) == own
+    assert held.joint == pytest.approx(free.joint, rel=1e-6, abs=1e-6)
+    assert [at.E_min for at in held.fits] == pytest.approx([at.E_min for at in free.fits], rel=1e-6)
+    assert type(held).from_dict(held.to_dict()).constraints == held.constraints
+    assert "constraints" not in free.to_dict()
+
+
+def test_a_law_keeps_within_its_bounds(points):
+    held = fit_es(points, "surface", constraints="L_0=.8:1", options=QUICK)
+    assert held.joint is not None and 0.8 <= held.joint["L_0"] <= 1
+    with pytest.raises(InputError, match="k: held, but the surface law has no such parameter"):
+        fit_es(points, "surface", constraints="k=1", options=QUICK)
+    with pytest.raises(InputError, match="leaves out batch or run in turn"):
+        fit_es(points, "surface", hold_out=("cell",), options=QUICK)
+
+
+def test_a_form_of_final_losses_is_held_too():
+    sizes = [(n, d, b) for n in (1e8, 4e8) for d in (2e9, 8e9) for b in (2.0 ** np.arange(15, 20))]
+    n, d, b = np.array(sizes).T
+    loss = 1.8 + 60 * n**-0.3 + 300 * d**-0.3 + 5e-3 * ((b / 1e5) ** 0.5 + (1e5 / b) ** 0.5)
+    table = pd.DataFrame({"params": n, "tokens": d, "batch_tokens": b, "loss": loss})
+    table = check_losses(table)
+    how = {"forms": ["additive"], "options": QUICK}
+    free = fit_table(table, **how, hold_out=("batch",))
+    value = free.law().heaviest.parameters["m"].value
+    held = fit_table(table, **how, constraints=f"m={value!r}")
+    np.testing.assert_allclose(held.predict(n, d, b), free.predict(n, d, b), rtol=1e-6)
+    assert [one.rows for one in free.hold_out] == [4] * 5
+    with pytest.raises(InputError, match="this table's law has no such parameter"):
+        fit_table(table, **how, constraints="alpha=1")
+    found = residuals_of(held)
+    np.testing.assert_allclose(found.table["residual"], loss - held.predict(n, d, b), atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def steps():
+    return read_points(str(files("bss.laws") / "published" / "cbs_steps.csv"))
+
+
+def test_a_batch_left_out_of_steps_by_hand(steps):
+    fit = fit_critical(steps, hold_out=("batch", "cell"), options=QUICK)
+    batches, cells = fit.held_out
+    rest = fit_critical(steps.loc[steps["batch"] != 1024], options=QUICK)
+    errors = [
+        np.log(without.steps(np.array(1024.0)) / at.curve.steps[at.curve.batch == 1024][0])
+        for without, at in zip(rest.fits, fit.fits, strict=True)
+    ]
+    assert batches.errors["batch=1024"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    assert len(cells.errors) == 5
+    held, free = fit.left_out
+    assert free.form == "exponent of B free" and held.inside and free.inside
+    assert held.inside > free.inside
+    own = fit_critical(steps, constraints="alpha=1", options=QUICK)
+    assert [at.cbs for at in own.fits] == [at.cbs for at in fit.fits]
+    found = residuals_of(fit).table
+    assert len(found) == sum(len(at.residuals) for at in fit.fits)
+    np.testing.assert_allclose(np.log(found["measured"] / found["fitted"]), found["residual"])
+
+
+def test_another_exponent_of_the_batch_is_held(steps):
+    b = 2.0 ** np.arange(5, 15)
+    exact = pd.concat(
+        [
+            steps.iloc[[0] * 10].assign(
+                model=f"{n:g}", params=n, batch=b, steps=1000 * (1 + (n / b) ** 1.4)
+            )
+            for n in (1000, 3000, 9000)
+        ]
+    )
+    fit = fit_critical(exact, reference=64, constraints="alpha=1.4", options=QUICK)
+    assert [at.B_crit.value for at in fit.fits] == pytest.approx([1000, 3000, 9000], rel=1e-4)
+    assert fit.fits[0].E_min.value is None
+    for text in ("alpha=.5:2", "alpha=9", "m=1"):
+        with pytest.raises(InputError, match="alpha"):
+            fit_critical(exact, reference=64, constraints=text, options=QUICK)
+
+
+def test_a_point_of_steps_that_fits_no_curve_is_named(steps):
+    b, rng = 2.0 ** np.arange(5, 15), np.random.default_rng(0)
+    one = steps.iloc[[0] * 10].assign(model="m", params=1e8, batch=b)
+    one = one.assign(steps=1000 * (1 + 2000 / b) * np.exp(0.01 * rng.standard_normal(10)))
+    assert not fit_critical(one, reference=64, options=QUICK).outliers
+    far = one.assign(steps=one["steps"] * np.where(b == 512, 1.3, 1.0))
+    (named,) = fit_critical(far, reference=64, options=QUICK).outliers
+    assert (named.batch, named.off) == (512, pytest.approx(np.log(1.3), abs=0.05))
+    assert "--drop 'model=m,batch=512'" in str(named)
+
+
+def test_a_law_whose_reference_is_refused_has_no_exponent(steps):
+    fit = fit_critical(steps, reference=2048, options=QUICK)
+    assert (fit.law, fit.laws) == (None, {})
+    assert "4 of 5 curves refuse the reference batch 2048" in fit.warnings[-1]
+    by_ratio = next(row for row in fit.definitions if row.name == "b/a")
+    assert by_ratio.law is not None
+    assert by_ratio.law.exponents[0].value == pytest.approx(0.62, abs=0.005)

@@ -1,0 +1,159 @@
+"""A mixture of experts: what it computes, whatever the load, and what balances the load."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from bss.errors import InputError
+from bss.models.transformer.experts import Experts, grouped
+from bss.models.transformer.layers import nonlinear
+from bss.models.transformer.mixture import MixtureConfig
+from bss.models.written import model_of
+
+TINY = MixtureConfig(29, 2, 16, 2, 24, num_experts=4, top_k=2)
+SWIGLU = dataclasses.replace(TINY, activation="swiglu")
+
+
+def made(config, sharp=1.0):
+    """Experts and what they are given; a sharp router sends tokens to few of them."""
+    experts = Experts(config, nnx.Rngs(0))
+    experts.router.kernel[...] *= sharp
+    return experts, jax.random.normal(jax.random.key(1), (3, 10, config.d_model))
+
+
+def by_hand(experts, x, chosen_of):
+    """Every expert on every token, weighed by its share among those chosen."""
+    config = experts.config
+    shares = np.asarray(jax.nn.softmax(x @ experts.router.kernel[...], axis=-1), np.float64)
+    out = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:2]):
+        chosen = chosen_of(shares[place])
+        for e in chosen:
+            hidden = x[place] @ experts.up.kernel[e]
+            gate = x[place] @ experts.gate.kernel[e] if config.activation == "swiglu" else None
+            hidden = nonlinear(config.activation, hidden, gate, False)
+            out[place] += (
+                shares[(*place, e)]
+                / shares[place][chosen].sum()
+                * np.asarray(hidden @ experts.down.kernel[e])
+            )
+    return out
+
+
+@pytest.mark.parametrize("config", [TINY, SWIGLU])
+@pytest.mark.parametrize("sharp", [1.0, 30.0])
+def test_no_token_is_dropped_whatever_the_load(config, sharp):
+    experts, x = made(config, sharp)
+    out, _ = jax.jit(lambda x: experts(x))(x)
+    expected = by_hand(experts, x, lambda shares: np.argsort(-shares)[:2])
+    np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+def test_all_experts_chosen_are_a_dense_layer():
+    config = dataclasses.replace(TINY, top_k=4)
+    experts, x = made(config)
+    shares = jax.nn.softmax(x @ experts.router.kernel[...], axis=-1)
+    hidden = jnp.square(jax.nn.relu(jnp.einsum("btm,emf->btef", x, experts.up.kernel[...])))
+    dense = jnp.einsum("btef,efm,bte->btm", hidden, experts.down.kernel[...], shares)
+    np.testing.assert_allclose(experts(x)[0], dense, atol=1e-5)
+
+
+def test_equal_experts_are_one_mlp():
+    """Also in their gradients, which the experts of a token share by its weights."""
+    experts, x = made(TINY)
+    for stack in (experts.up, experts.down):
+        stack.kernel[...] = jnp.broadcast_to(stack.kernel[...][:1], stack.kernel.shape)
+    up, down = experts.up.kernel[...][0], experts.down.kernel[...][0]
+
+    def dense(x):
+        return jnp.square(jax.nn.relu(x @ up)) @ down
+
+    np.testing.assert_allclose(experts(x)[0], dense(x), atol=1e-5)
+    weighed = jnp.cos(jnp.arange(x.size)).reshape(x.shape)
+    ours, theirs = (
+        jax.grad(lambda x, f=f: jnp.sum(f(x) * weighed))(x)
+        for f in (lambda x: experts(x)[0], dense)
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_balance_is_one_at_equal_loads_and_grows_with_the_most_loaded():
+    experts, x = made(TINY, sharp=0.0)
+    assert experts(x)[1] == pytest.approx(3 * 10)
+    experts, x = made(TINY, sharp=30.0)
+    assert experts(jnp.ones_like(x))[1] > 1.8 * 3 * 10  # all to two of four: 2 to each target
+
+
+def test_the_reported_loss_is_without_balance_and_sequences_add_up():
+    tokens = jax.random.randint(jax.random.key(2), (4, 13), 0, 29)
+    params = TINY.init(0)
+    whole, besides = jax.jit(TINY.loss)(params, tokens)
+    parts = [jax.jit(TINY.loss)(params, row[None]) for row in tokens]
+    assert whole == pytest.approx(sum(float(loss) for loss, _ in parts), rel=1e-5)
+    of_parts = sum(float(one["balance"]) for _, one in parts)
+    assert float(besides["balance"]) == pytest.approx(of_parts, rel=1e-5)
+    assert of_parts > 0.01 * 2 * 4 * 12  # the weight, two blocks, all targets: 1 or more of each
+    unweighed, none = jax.jit(dataclasses.replace(TINY, balance=0.0).loss)(params, tokens)
+    assert (float(unweighed), float(none["balance"])) == (float(whole), 0)
+    losses = TINY.target_losses_by("reference")(params, tokens)
+    assert float(losses[0]) == pytest.approx(float(whole), rel=1e-6)
+
+
+def test_stacked_layers_and_remat_change_nothing():
+    other = dataclasses.replace(TINY, scan_layers=True, remat=True)
+    params, tokens = TINY.init(0), jax.random.randint(jax.random.key(2), (2, 9), 0, 29)
+    stacked = {name: leaf for name, leaf in params.items() if not name.startswith("layer_")}
+    stacked["layers"] = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(params[f"layer_{i}"] for i in range(2))
+    )
+    (one, besides), (same, same_besides) = TINY.loss(params, tokens), other.loss(stacked, tokens)
+    assert float(one) == pytest.approx(float(same), rel=1e-6)
+    assert float(besides["balance"]) == pytest.approx(float(same_besides["balance"]), rel=1e-6)
+
+
+def test_runs_side_by_side_have_their_own_gradients():
+    rows, matrices = (
+        jax.random.normal(jax.random.key(n), (2, *s)) for n, s in enumerate([(6, 3), (2, 3, 5)])
+    )
+    sizes = jnp.array([[1, 5], [6, 0]], jnp.int32)
+    gradients = jax.grad(lambda *x: jnp.sum(grouped(*x) ** 2), (0, 1))
+    together = jax.jit(jax.vmap(gradients))(rows, matrices, sizes)
+    for run in range(2):
+        alone = gradients(rows[run], matrices[run], sizes[run])
+        for ours, expected in zip(together, alone, strict=True):
+            np.testing.assert_allclose(ours[run], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_names_of_axes_and_matrices():
+    params = jax.eval_shape(partial(dataclasses.replace(TINY, scan_layers=True).init, 0))
+    names = TINY.partition_names(params)["layers"]["mlp"]
+    assert names["up"]["kernel"] == ("stack", "stack", "embed", "mlp")
+    assert names["router"]["kernel"] == ("stack", "embed", "experts")
+    assert TINY.split_axes(params)["layers"]["mlp"]["down"]["kernel"] == -2
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"top_k": 5}, "top_k=5: expected at most the num_experts=4"),
+        ({"top_k": 0}, "top_k=0: expected a positive integer"),
+        ({"num_experts": 2.0}, "num_experts=2.0: expected a positive integer"),
+        ({"balance": -1.0}, "balance=-1.0: expected 0, or a positive number"),
+    ],
+)
+def test_bad_input_is_one_line(change, told):
+    with pytest.raises(InputError, match=told) as error:
+        dataclasses.replace(TINY, **change)
+    assert "\n" not in str(error.value)
+
+
+def test_a_mixture_is_written_as_other_models():
+    group = {"family": "mixture", "name": "2x128", "d_ff": 256, "num_experts": 4}
+    model = model_of(group, 300)
+    assert (model.label, model.vocab_size) == ("2x128-4e2", 300)
+    assert model_of("qwen3-30B-A3B").label == "48x2048-128e8"
