@@ -121,7 +121,7 @@ class Ended:
         beta1 = self.own(int(batch)) if beta1 is None else beta1
         table = self.finals
         first, _, last = str(batch).partition(" → ")
-        text = rf"0:{first} \d+:{last}" if last else first
+        text = rf"0:{first} \w+:{last}" if last else first
         rows = table["batch"].str.fullmatch(text) & np.isclose(table["beta1"], beta1)
         rows &= (table["stop"] == stop) & (table["ending"] == "decay")
         rows &= ~table["seed"].isin(CHOOSING)
