@@ -324,7 +324,11 @@ def test_a_process_that_is_interrupted_leaves_with_130(tmp_path):
     signal.signal(signal.SIGINT, before)
     with open(tmp_path / "fit.json", "w"):
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate()
+        try:
+            _, error = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:  # it came between two instructions, just before the wait
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate()
     assert process.returncode == 130
     assert error == "bss advise: interrupted; no file is half-written: run it again\n"
 
