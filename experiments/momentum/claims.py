@@ -17,6 +17,7 @@ import pandas as pd
 from bss.contests.claims import Claim, Question
 from bss.contests.contrasts import Contrast
 from bss.contests.moderated import weighted
+from bss.schedules.batch import BatchSchedule
 from experiments.tables import Tables
 
 TABLE = "results/momentum/finals.csv"
@@ -120,12 +121,10 @@ class Ended:
         """
         beta1 = self.own(int(batch)) if beta1 is None else beta1
         table = self.finals
-        first, _, last = str(batch).partition(" → ")
-        text = rf"0:{first} \w+:{last}" if last else first
-        rows = table["batch"].str.fullmatch(text) & np.isclose(table["beta1"], beta1)
+        rows = (table["batch"].map(_said) == str(batch)) & np.isclose(table["beta1"], beta1)
         rows &= (table["stop"] == stop) & (table["ending"] == "decay")
         rows &= ~table["seed"].isin(CHOOSING)
-        if not last:
+        if isinstance(batch, int):
             rate = rate or self.rate(int(batch), beta1)
             rows &= np.isclose(table["peak_lr"], rate)
         name = f"batch {batch}, beta1 {beta1:g}, rate {rate}, {stop} tokens"
@@ -136,6 +135,11 @@ def statements(finals: pd.DataFrame) -> dict[str, Family]:
     """Those of every prediction, by its number."""
     ended = Ended(finals)
     return {"1": _excess(ended), "2": _steps(ended), "3": _moves(ended), "4": _grows(ended)}
+
+
+def _said(schedule: str) -> str:
+    """The batches of a schedule, "4 → 8"."""
+    return " → ".join(map(str, BatchSchedule.parse(schedule).batches))
 
 
 def _apart(loss: pd.Series, other: pd.Series, less: float = 0.0) -> Statement:

@@ -16,6 +16,7 @@ from bss.sweeps.table import outcomes, run_table
 from bss.tables import write_table
 from bss.training.config import RunConfig
 from bss.training.record.directory import read_config, read_executions, read_status
+from experiments.tables import Tables
 
 LOSSES = ("eval_loss", "test_loss", "test_loss_avg_4%")
 
@@ -73,10 +74,9 @@ def _row(run: RunConfig) -> dict[str, Any]:
 
 def kept(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """A table behind the rows of other runs that a file has, if there is one."""
-    if not path.exists():
+    if path.name not in (there := Tables(path.parent)):
         return table
-    read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
-    before = read(path)
+    before = there.read(path.name)
     others = before.loc[~before["run"].isin(table["run"])]
     return pd.concat([others, table], ignore_index=True)
 

@@ -30,6 +30,7 @@ from bss.laws.functional.problem import (
     NAMES,
     POWERS,
     CurveProblem,
+    clock_of,
     curve_errors,
     curve_residual,
 )
@@ -111,7 +112,7 @@ def fit_curve(
     starts = tuple(
         Start(at, one.left_out, one.law(one.theta))
         for at, (_, by_clock) in tried.items()
-        if at != start and (one := by_clock[clock_of_best.partition("^")[0]]).left_out is not None
+        if at != start and (one := by_clock[clock_of(clock_of_best)[0]]).left_out is not None
     )
     return dataclasses.replace(fit, starts=starts, held_out=told)
 
@@ -410,7 +411,7 @@ def _parameters(
         estimate, note = interval(value, spread[i], level=level), ""
         if name in solved.problem.held.ranges:
             pass  # its value, or its bounds, are the user's
-        elif held[i] and clock.startswith("sgd") and name in HELD_BY_SGD:
+        elif held[i] and clock_of(clock)[0] == "sgd" and name in HELD_BY_SGD:
             estimate = Estimate(value, value, value, level, "held by the clock")
         elif held[i]:
             estimate = Estimate(None, level=level, note=solved.problem.reasons[name])

@@ -14,7 +14,7 @@ from scipy import stats
 
 from bss.laws.fitting.estimate import Estimate, tails
 from bss.laws.functional.curves import Curves
-from bss.laws.functional.groups import horizons, is_level, peaks
+from bss.laws.functional.groups import horizons, is_level, peaks, taken_of
 from bss.laws.functional.law import CurveLaw, Readings
 from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
 from bss.units import format_tokens
@@ -82,7 +82,7 @@ def along(curves: Curves) -> tuple[Curves, np.ndarray]:
 
     More densely after a piece begins, where the batch may have changed; 0 tokens where padded.
     """
-    steps, taken = curves.pieces.steps, _taken(curves)
+    steps, taken = curves.pieces.steps, taken_of(curves)
     parts = np.broadcast_to(WITHIN, (*steps.shape, len(WITHIN)))
     tokens = (np.cumsum(taken, axis=1) - taken)[..., None] + taken[..., None] * parts
     tokens = np.where(steps[..., None] > 0, tokens, 0.0)
@@ -105,14 +105,9 @@ def tested(fit: CurveFit) -> dict[str, Any]:
 
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
     """What of each run [R] is beyond what the fit was tested for, and by how much."""
-    pieces, tokens = np.array(curves.pieces), _taken(curves).sum(axis=1).tolist()
+    pieces, tokens = np.array(curves.pieces), horizons(curves).tolist()
     own = [pieces[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)]
     return [_untested(fit, taken, *some) for taken, some in zip(tokens, own, strict=True)]
-
-
-def _taken(curves: Curves) -> np.ndarray:
-    """The tokens of every piece, [R, G]; 0 where padded."""
-    return curves.pieces.steps * curves.pieces.batch * curves.seq_len
 
 
 def _untested(

@@ -13,10 +13,14 @@ from bss.units import format_tokens
 GROUPS = ("run", "batch", "horizon", "peak", "cell")
 
 
+def taken_of(curves: Curves) -> np.ndarray:
+    """The tokens of every piece, [R, G]; 0 where padded."""
+    return curves.pieces.steps * curves.pieces.batch * curves.seq_len
+
+
 def horizons(curves: Curves) -> np.ndarray:
     """Tokens of each run [R], with what it takes after its last loss."""
-    pieces = curves.pieces
-    return (pieces.steps * pieces.batch).sum(axis=1) * curves.seq_len
+    return taken_of(curves).sum(axis=1)
 
 
 def peaks(curves: Curves) -> np.ndarray:
