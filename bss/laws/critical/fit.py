@@ -16,7 +16,7 @@ from bss.errors import InputError, check
 from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
-from bss.laws.critical.left_out import held_out, left_out_of, outliers
+from bss.laws.critical.left_out import held_out, left_out_of, outliers, without_each
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import Estimate, Options, interval
@@ -62,7 +62,8 @@ def fit_critical(
     values = [at.cbs.value for at in fits]
     laws, refused, notes = laws_of(curves, values, held.by_law(allowed)[1], level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
-    told = held_out(curves, alpha, values, law, hold_out)
+    unseen = without_each(curves, alpha)
+    told = held_out(curves, unseen, values, law, hold_out)
     bracketed = [value is not None for value in values]
     variables = () if law is None else law.variables
     rows = definitions(held, free, bracketed, allowed, variables, level)
@@ -73,9 +74,10 @@ def fit_critical(
             f"batch {reference:g}; choose a smaller one, or read that of b/a, which needs none"
         )
         law, laws, refused = None, {}, notes[-1]
-    errors = [left_out_of(curves, power) for power in ((alpha, None) if enough else (alpha,))]
+    errors = [left_out_of(unseen, alpha)]
+    errors += [left_out_of(without_each(curves, None), None)] if enough else []
     how = {"resamples": options.resamples, "level": level, "warnings": (*warnings, *notes)}
-    how |= {"left_out": tuple(errors), "outliers": tuple(outliers(fits)), "held_out": told}
+    how |= {"left_out": tuple(errors), "outliers": tuple(outliers(fits, unseen)), "held_out": told}
     fit = CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
     return replace(fit, constraints=constraints)
 

@@ -22,15 +22,12 @@ RARE = 0.01
 TELLING = 3  # degrees of freedom from which a point is called an outlier
 
 
-def left_out(curves: Sequence[StepsCurve], alpha: float | None) -> list[np.ndarray]:
-    """Log steps predicted less measured at each batch, [n] per curve, by fits to the others."""
-    return [errors for errors, _ in _without_each(curves, alpha)]
+Unseen = Sequence[tuple[np.ndarray, np.ndarray]]
+"""Per curve, by fits to its other batches: errors of log steps at each, and kappa, [n]."""
 
 
-def _without_each(
-    curves: Sequence[StepsCurve], alpha: float | None
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Per curve its left-out errors [n] and kappa without each of its batches [n]."""
+def without_each(curves: Sequence[StepsCurve], alpha: float | None) -> Unseen:
+    """What each curve is without each of its batches; NaN where it has none to spare."""
     least = LEAST_BATCHES + (alpha is None)
     able = [
         (i, j) for i, c in enumerate(curves) for j in range(len(c.batch)) if len(c.batch) > least
@@ -50,9 +47,9 @@ def _without(curve: StepsCurve, j: int) -> StepsCurve:
     return replace(curve, **columns)
 
 
-def left_out_of(curves: Sequence[StepsCurve], alpha: float | None) -> LeftOutSteps:
+def left_out_of(unseen: Unseen, alpha: float | None) -> LeftOutSteps:
     """The errors of a form; None where no curve has a batch to spare."""
-    errors = left_out(curves, alpha)
+    errors = [error for error, _ in unseen]
     inside, edges = ([e[s] for e in errors] for s in (slice(1, -1), [0, -1]))
     told = (np.concatenate(each) for each in (inside, edges))
     ends = (rms(e) if np.isfinite(e).any() else None for e in told)
@@ -61,7 +58,7 @@ def left_out_of(curves: Sequence[StepsCurve], alpha: float | None) -> LeftOutSte
 
 def held_out(
     curves: Sequence[StepsCurve],
-    alpha: float,
+    unseen: Unseen,
     values: Sequence[float | None],
     law: PowerFit | None,
     by: Sequence[str],
@@ -71,17 +68,17 @@ def held_out(
     Raises:
         InputError: another group, or too few of them.
     """
-    return tuple(_held_out(curves, alpha, values, law, one) for one in by)
+    return tuple(_held_out(curves, unseen, values, law, one) for one in by)
 
 
-def _held_out(curves, alpha, values, law, by) -> HeldOut:
+def _held_out(curves, unseen, values, law, by) -> HeldOut:
     most = max(len(curve.batch) for curve in curves)
     told = [(c, v) for c, v in zip(curves, values, strict=True) if v is not None] if law else []
     groups, least = (most, LEAST_BATCHES + 1) if by == "batch" else (len(told), 3)
     check_hold_out(by, ("batch", "cell"), groups, least)
     if by == "batch":
         labels = [f"batch={batch:g}" for curve in curves for batch in curve.batch]
-        return HeldOut.of(by, "log steps", labels, np.concatenate(left_out(curves, alpha)))
+        return HeldOut.of(by, "log steps", labels, np.concatenate([error for error, _ in unseen]))
     errors = []
     for i in range(len(told)):
         x = {n: np.array([getattr(curve, n) for curve, _ in told]) for n in law.variables}
@@ -98,11 +95,10 @@ def _held_out(curves, alpha, values, law, by) -> HeldOut:
     return HeldOut.of(by, "log critical batch", names, np.array(errors))
 
 
-def outliers(fits: Sequence[CriticalBatch]) -> list[OutlierSteps]:
+def outliers(fits: Sequence[CriticalBatch], unseen: Unseen) -> list[OutlierSteps]:
     """The points that do not fit the others of their curve."""
-    curves, named = [at.curve for at in fits], []
-    alpha = fits[0].alpha.value if fits else 1.0
-    for at, (error, kappa) in zip(fits, _without_each(curves, alpha), strict=True):
+    named = []
+    for at, (error, kappa) in zip(fits, unseen, strict=True):
         missed, count = -np.array(at.residuals), len(at.residuals)
         if count - LEAST_BATCHES < TELLING or not np.isfinite(error).all():
             continue
