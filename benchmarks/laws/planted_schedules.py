@@ -76,7 +76,7 @@ def run(
     *,
     ends: bool = False,
 ) -> pd.DataFrame:
-    """A run table of one run; `ends` of its losses are without noise."""
+    """A run table of one run; for `ends` losses are the risk, and `measured` what a run has."""
     tokens = round(HORIZON * horizon)
     plan = resolve(BatchSchedule.parse(batch, total=tokens), tokens, 1)
     batches = np.concatenate([np.full(one.steps, float(one.batch)) for one in plan.segments])
@@ -89,7 +89,9 @@ def run(
     lr = np.asarray(rate(samples - batches / 2), float) * np.ones(len(samples))
     loss = varying_risks(task, lr, batches)[1:] + task.noise / 2
     at = np.unique(np.linspace(len(loss) / READ, len(loss), READ).astype(int)) - 1
-    off = 0.0 if ends else NOISE * (rng.standard_normal() + rng.standard_normal(len(at)))
+    off = NOISE * (rng.standard_normal() + rng.standard_normal(len(at)))
+    risk, measured = loss[at], loss[at] * np.exp(off)
     table = {"step": at + 1, "tokens": samples[at].astype(int), "batch": batches[at].astype(int)}
-    frame = pd.DataFrame(table | {"lr": lr[at], "loss": loss[at] * np.exp(off)})
+    losses = {"loss": risk, "measured": measured} if ends else {"loss": measured}
+    frame = pd.DataFrame(table | {"lr": lr[at]} | losses)
     return frame.assign(run=f"{batch} {ending} {horizon:g} {times:g}", seq_len=1)

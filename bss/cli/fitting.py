@@ -65,6 +65,10 @@ def with_free(
             if (":" in text) != bool(form) or "," in text:
                 form = "NAME=LOW:HIGH" if form else "NAME=VALUE"
                 raise InputError(f"--{flag} {text!r}: expected one {form}")
+            try:
+                Constraints.parse(text)
+            except InputError as error:
+                raise InputError(f"--{flag} {error}") from None
     held = Constraints.parse(", ".join([*options.fix, *options.bound]))
     fit = make(held)
     return fit, make(FREE) if held else None

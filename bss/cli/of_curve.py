@@ -27,11 +27,11 @@ from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.forecast import (
     along,
+    check_tested,
     forecast,
     last_losses,
     moved,
     tested,
-    untested,
 )
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import CLOCKS
@@ -156,14 +156,8 @@ def predicted(fit: CurveFit, options: argparse.Namespace) -> Output:
     return (of_runs if options.runs else of_schedule)(fit, options)[0]
 
 
-def _check_converged(fit: CurveFit, path: Path) -> None:
-    if fit.status == "not converged":
-        raise InputError(f"--from {path}: the fit did not converge; fit other losses")
-
-
 def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Prediction]:
     """The loss at the end of the schedule that the options ask for, of no run yet."""
-    _check_converged(fit, options.fit)
     for name in ("batch", "tokens"):
         if getattr(options, name) is None:
             raise InputError(f"--{name}: missing; give a schedule (--batch, --tokens) or --runs")
@@ -172,7 +166,7 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Pre
     rate = _rate(fit, options, tokens)
     path = plan_path(schedule, tokens, fit.seq_len, rate)
     curves = stack([path], fit.seq_len)
-    beyond = _beyond(fit, curves, options.extrapolate)[0]
+    beyond = check_tested(fit, curves, extrapolate=options.extrapolate)[0]
     loss, steps = last_losses(fit, curves)[0], round(float(path.steps.sum()))
     payload = {
         "kind": "prediction",
@@ -209,7 +203,6 @@ def of_runs(
     fit: CurveFit, options: argparse.Namespace
 ) -> tuple[Output, list[PredictedRun], pd.DataFrame]:
     """The loss at the end of each run of the table that the options name, and this table."""
-    _check_converged(fit, options.fit)
     for name in OF_SCHEDULE:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
@@ -217,7 +210,7 @@ def of_runs(
     table, remarks = read_run_table(options.runs, reading, need_loss=False)
     warmup = parse_tokens(options.warmup or "0", field="--warmup")
     ends = curves_of(table, warmup=warmup, ends=True)
-    beyond = _beyond(fit, ends, options.extrapolate)
+    beyond = check_tested(fit, ends, extrapolate=options.extrapolate)
     runs = []
     for i, loss in enumerate(last_losses(fit, ends)):
         measured = float(ends.loss[i, 0]) if np.isfinite(ends.loss[i, 0]) else None
@@ -259,18 +252,6 @@ def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate
         for name in ("warmup", "decay")
     )
     return rates.wsd(peak, tokens, warmup, decay, options.shape or "linear")
-
-
-def _beyond(fit: CurveFit, curves: Curves, extrapolate: bool) -> list[tuple[str, ...]]:
-    """What is beyond what the fit was tested for, of each run; refused unless it was asked for."""
-    beyond = untested(fit, curves)
-    for run, exceeded in zip(curves.runs, beyond, strict=True):
-        if exceeded and not extrapolate:
-            raise InputError(
-                f"run {run}: beyond what the fit was tested for: {'; '.join(exceeded)}; "
-                "ask within it, or with --extrapolate"
-            )
-    return beyond
 
 
 def _notes(fit: CurveFit) -> list[str]:

@@ -15,7 +15,8 @@ from bss.laws.es.design import design
 from bss.laws.es.values import EsFit, tokens_to_target
 from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.estimate import Fit
-from bss.laws.functional.values import CurveFit, predict_runs
+from bss.laws.functional.forecast import predict_runs
+from bss.laws.functional.values import CurveFit
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _of_table(fit: TableFit) -> Residuals:
 
 
 def _of_curve(fit: CurveFit, runs: pd.DataFrame, warmup: int) -> Residuals:
-    table = predict_runs(fit, runs, warmup=warmup).rename(
+    table = predict_runs(fit, runs, warmup=warmup, extrapolate=True).rename(
         columns={"loss": "measured", "predicted": "fitted"}
     )
     table["share"] = table["tokens"] / table.groupby("run")["tokens"].transform("max")

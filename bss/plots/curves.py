@@ -169,7 +169,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
         runs: a run table.
         warmup: as in `bss.laws.functional.fit.fit_curve`.
     """
-    table = predict_runs(fit, runs, warmup=warmup)
+    table = predict_runs(fit, runs, warmup=warmup, extrapolate=True)
     names = _names(runs)
     looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))

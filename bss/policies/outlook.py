@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bss.laws import CurveFit
-from bss.laws.functional.values import predict
+from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate
@@ -40,7 +40,8 @@ def outlook(
         InputError: the fit does not identify what the schedule or the rate changes.
     """
     losses = [
-        float(predict(fit, BatchSchedule.constant(size), tokens, rate)[0]) for size in constants
+        float(schedule_losses(fit, BatchSchedule.constant(size), tokens, rate)[0])
+        for size in constants
     ]
     batch = constants[losses.index(min(losses))]
     constant = BatchSchedule.constant(batch)
@@ -49,9 +50,9 @@ def outlook(
         factor = math.exp(log_tokens) / tokens
         total, warmup, decay = (round(factor * x) for x in (rate.total, rate.warmup, rate.decay))
         scaled = replace(rate, total=total, warmup=warmup, decay=min(decay, total - warmup))
-        return float(predict(fit, constant, round(math.exp(log_tokens)), scaled)[0])
+        return float(schedule_losses(fit, constant, round(math.exp(log_tokens)), scaled)[0])
 
-    loss = float(predict(fit, schedule, tokens, rate)[0])
+    loss = float(schedule_losses(fit, schedule, tokens, rate)[0])
     per_step = batch * fit.seq_len
     needed = _first_below(constant_loss, loss, math.log(tokens), per_step)
     plan = resolve(schedule, tokens, fit.seq_len)

@@ -18,7 +18,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.fit import fit_clocks
-from bss.laws.functional.values import check_drive, predict
+from bss.laws.functional.values import check_drive, schedule_losses
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
@@ -107,7 +107,7 @@ def law_schedules(study: Study, fit: CurveFit | None, base: RunConfig) -> dict[s
         except InputError as error:
             say(f"{name}: no schedule; {error}")
             continue
-        loss = float(predict(fit, schedule, tokens, shape)[0])
+        loss = float(schedule_losses(fit, schedule, tokens, shape)[0])
         say(f"{name}: {schedule}, predicted to end at {loss:.4f}")
         schedules[name] = schedule
     return schedules
@@ -136,7 +136,7 @@ def law_switch(study: Study, fit: CurveFit, tokens: int) -> tuple[float, float]:
         schedule = BatchSchedule.constant(study.large)
         if at > 0:
             schedule = BatchSchedule.late_switch(study.small, study.large, at)
-        return float(predict(fit, schedule, tokens, shape)[0])
+        return float(schedule_losses(fit, schedule, tokens, shape)[0])
 
     place, value = minimum(loss, grid, np.array([loss(x) for x in grid]))
     return math.exp(place), value

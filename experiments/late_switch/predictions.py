@@ -15,7 +15,7 @@ from bss.contests.claims import Claim, Question, judged
 from bss.contests.effects import by_groups, error_of_differences, less
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.functional.values import predict
+from bss.laws.functional.values import schedule_losses
 from bss.points.crossings import Mean, mean
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender
@@ -102,7 +102,9 @@ def predicted(study: Study, fit: CurveFit | None, table: pd.DataFrame) -> pd.Dat
         try:
             schedule = BatchSchedule.parse(row.batch, total=row.tokens)
             return (
-                float(predict(fit, schedule, row.tokens, kinds[row.ending])[0]) if fit else math.nan
+                float(schedule_losses(fit, schedule, row.tokens, kinds[row.ending])[0])
+                if fit
+                else math.nan
             )
         except InputError:
             return math.nan

@@ -9,7 +9,7 @@ import pytest
 
 from bss.cli import main
 from bss.laws import CurveFit
-from bss.laws.functional.values import predict
+from bss.laws.functional.values import schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from tests.cli.called import printed, refused
@@ -43,7 +43,7 @@ def test_a_schedule_is_predicted_with_an_interval(fit, stored, capsys):
     assert (told["kind"], told["of"], told["extrapolates"]) == ("prediction", "curve", [])
     rate = rates.wsd(4e-3, 2_000_000, 20_000, 400_000)
     schedule = BatchSchedule.parse("0:2 1M:8", total=2_000_000)
-    (expected,) = predict(fit, schedule, 2_000_000, rate)
+    (expected,) = schedule_losses(fit, schedule, 2_000_000, rate)
     loss = told["loss"]
     assert loss["value"] == pytest.approx(expected, rel=1e-9)
     assert loss["low"] < loss["value"] - 0.01 < loss["value"] + 0.01 < loss["high"]

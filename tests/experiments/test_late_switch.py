@@ -13,7 +13,7 @@ from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
-from bss.laws.functional.values import predict
+from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
 from bss.sweeps.branching import branched, decay_branch
@@ -300,7 +300,7 @@ def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves)
     assert 2 * 16 * 64 < after < tokens
     for moved in (0.7 * after, 1.4 * after, 0.99 * tokens):
         schedule = BatchSchedule.late_switch(2, 16, tokens - round(moved))
-        assert predict(fit, schedule, tokens, wsd(4e-3, tokens, warmup, 0))[0] > loss - 1e-6
+        assert schedule_losses(fit, schedule, tokens, wsd(4e-3, tokens, warmup, 0))[0] > loss - 1e-6
 
 
 @pytest.mark.slow
@@ -457,5 +457,5 @@ def test_the_committed_fit_is_that_of_the_committed_pilots():
     assert fit.rmse == pytest.approx(held.rmse, rel=0.01)
     schedule = BatchSchedule.late_switch(4, 32, 900_000)
     for rate in (wsd(2e-3, 1_000_000, warmup, 200_000), cosine(2e-3, 1_000_000, warmup)):
-        ours, theirs = (predict(one, schedule, 1_000_000, rate)[0] for one in (fit, held))
+        ours, theirs = (schedule_losses(one, schedule, 1_000_000, rate)[0] for one in (fit, held))
         assert ours == pytest.approx(theirs, abs=2e-3)

@@ -10,7 +10,7 @@ import bss.laws
 
 EXPORTS = {
     "CriticalFit", "CurveFit", "EsFit", "TableFit", "check_losses", "fit_critical", "fit_curve",
-    "fit_es", "fit_table", "predict_runs",
+    "fit_es", "fit_table", "predict_runs", "predict_schedule",
 }  # fmt: skip
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.functional.free import GRID, free_batches
-from bss.laws.functional.values import predict
+from bss.laws.functional.values import schedule_losses
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.outlook import outlook
 from bss.policies.policy import Basis, Limits
@@ -31,7 +31,7 @@ def best_schedule(fit, tokens=2_000_000, rate=RATE, limits=Limits(), **settings)
 
 def loss_of(fit, text, rate=RATE):
     schedule = BatchSchedule.parse(text, total=2_000_000)
-    return float(predict(fit, schedule, 2_000_000, rate)[0])
+    return float(schedule_losses(fit, schedule, 2_000_000, rate)[0])
 
 
 def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
@@ -53,7 +53,7 @@ def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
     assert expected.saved_at_equal_loss is not None
     needed = plan.tokens / (1 - expected.saved_at_equal_loss)
     constant = BatchSchedule.constant(best)
-    (reached,) = predict(fit, constant, round(needed), Rate(4e-3, round(needed)))
+    (reached,) = schedule_losses(fit, constant, round(needed), Rate(4e-3, round(needed)))
     assert reached == pytest.approx(expected.predicted_loss, rel=1e-3)
 
 

@@ -135,6 +135,8 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     ratios = zip(log_lr - log_batch, seen, strict=True)
     if max(_spread(ratio[after]) for ratio, after in ratios) < VARIED:
         why = "unidentified: no run changes its batch or its rate after its first loss"
+        if few.any():
+            why += "; of runs with so few, rows without a loss can give the schedule before it"
         reasons |= dict.fromkeys(("c_K", "q", "A_1"), why)
     return reasons
 

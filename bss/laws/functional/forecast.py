@@ -6,17 +6,22 @@ or, of a horizon or a peak rate that no run had, all runs of one together. Where
 out it is the error at the fitted losses.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
+from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, tails
-from bss.laws.functional.curves import Curves
+from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.groups import horizons, is_level, peaks, taken_of
 from bss.laws.functional.law import CurveLaw, Readings
+from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
+from bss.schedules.batch import BatchSchedule
 from bss.units import format_tokens
 
 FAR = 1.25  # beyond the measured range by more than this factor nothing was tested
@@ -40,6 +45,61 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     every = apart.reshape(-1, *value.shape)
     low, high = np.nanquantile(every, tails(fit.level), axis=0, method="hazen")
     return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
+
+
+def predict_schedule(
+    fit: CurveFit,
+    schedule: BatchSchedule,
+    tokens: int,
+    rate: Callable[[Any], Any] | float,
+    *,
+    extrapolate: bool = False,
+) -> Estimate:
+    """The loss in nats at the end of a schedule, as `bss predict` answers it.
+
+    Args:
+        fit: the law.
+        schedule: batches in sequences.
+        tokens: budget.
+        rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
+        extrapolate: answer beyond what the fit was tested for, too.
+
+    Returns:
+        The loss with its interval; its note tells where another start of the losses moves it out.
+
+    Raises:
+        InputError: the budget holds no step, the fit did not converge, or it was not tested so far.
+    """
+    curves = stack([plan_path(schedule, tokens, fit.seq_len, rate)], fit.seq_len)
+    check_tested(fit, curves, extrapolate=extrapolate)
+    return replace(last_losses(fit, curves)[0], note=moved(fit, curves)[0])
+
+
+def predict_runs(
+    fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0, extrapolate: bool = False
+) -> pd.DataFrame:
+    """Predicted beside measured losses of runs, which the fit need not have seen.
+
+    Args:
+        fit: the law; losses before its `since` are left out.
+        runs: a run table.
+        warmup: as in `bss.laws.functional.fit.fit_curve`.
+        extrapolate: answer beyond what the fit was tested for, too.
+
+    Returns:
+        A row per loss (curves are thinned): run, tokens, loss, predicted. Losses in nats.
+
+    Raises:
+        InputError: as `bss.laws.functional.curves.curves_of`, another sequence length, the fit did
+            not converge, or it was not tested so far.
+    """
+    curves = curves_of(runs, warmup=warmup, since=fit.since)
+    check_sequences(fit, curves.seq_len)
+    if not extrapolate:
+        check_tested(fit, curves)
+    predicted = law_losses(fit.law, curves)
+    measured = {"tokens": curves.tokens, "loss": curves.loss}
+    return curves.table(curves.weight > 0, **measured, predicted=predicted)
 
 
 def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
@@ -101,6 +161,26 @@ def tested(fit: CurveFit) -> dict[str, Any]:
         **{name: {"low": low, "high": high} for name, (low, high) in ranges.items()},
         "rate_falls_to": fit.lowest,
     }
+
+
+def check_tested(
+    fit: CurveFit, curves: Curves, *, extrapolate: bool = False
+) -> list[tuple[str, ...]]:
+    """What of each run [R] is beyond what the fit was tested for; refused unless it was asked for.
+
+    Raises:
+        InputError: something is and `extrapolate` is not set, or the fit did not converge.
+    """
+    if fit.status == "not converged":
+        raise InputError("fit: it did not converge; fit other losses")
+    beyond = untested(fit, curves)
+    for run, exceeded in zip(curves.runs, beyond, strict=True):
+        if exceeded and not extrapolate:
+            raise InputError(
+                f"run {run}: beyond what the fit was tested for: {'; '.join(exceeded)}; "
+                "ask within it, or extrapolate (--extrapolate)"
+            )
+    return beyond
 
 
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:

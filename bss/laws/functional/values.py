@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, Fit
 from bss.laws.fitting.solve import float64
-from bss.laws.functional.curves import Curves, curves_of, stack
+from bss.laws.functional.curves import Curves, stack
 from bss.laws.functional.law import CurveLaw, curve_losses
 from bss.laws.functional.paths import plan_path
 from bss.schedules.batch import BatchSchedule
@@ -146,7 +145,7 @@ class CurveFit(Fit):
         return entry | {"law": numbers}
 
 
-def predict(
+def schedule_losses(
     fit: CurveFit,
     schedule: BatchSchedule,
     tokens: int,
@@ -169,27 +168,6 @@ def predict(
     path = plan_path(schedule, tokens, fit.seq_len, rate, at)
     _refuse(undriven(fit, path.steps, path.lr, path.batch))
     return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
-
-
-def predict_runs(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> pd.DataFrame:
-    """Predicted beside measured losses of runs, which the fit need not have seen.
-
-    Args:
-        fit: the law; losses before its `since` are left out.
-        runs: a run table.
-        warmup: as in `bss.laws.functional.fit.fit_curve`.
-
-    Returns:
-        A row per loss (curves are thinned): run, tokens, loss, predicted. Losses in nats.
-
-    Raises:
-        InputError: as `bss.laws.functional.curves.curves_of`; or another sequence length.
-    """
-    curves = curves_of(runs, warmup=warmup, since=fit.since)
-    check_sequences(fit, curves.seq_len)
-    predicted = law_losses(fit.law, curves)
-    measured = {"tokens": curves.tokens, "loss": curves.loss}
-    return curves.table(curves.weight > 0, **measured, predicted=predicted)
 
 
 def check_sequences(fit: CurveFit, seq_len: int) -> None:

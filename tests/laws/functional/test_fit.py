@@ -16,7 +16,7 @@ from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
 from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import NAMES, curve_problem
-from bss.laws.functional.values import law_losses, predict
+from bss.laws.functional.values import law_losses, schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.theory.joint import varying_risks
@@ -171,7 +171,7 @@ def test_they_predict_cosine_and_wsd_too(task, regression_fit, shape):
     middle = (np.arange(steps) + 0.5) * batch
     risks = varying_risks(task, rate(middle), np.full(steps, float(batch)))
     at = np.geomspace(100, steps, 20).astype(int)
-    found = predict(regression_fit, BatchSchedule.constant(batch), DATA, rate, at * batch)
+    found = schedule_losses(regression_fit, BatchSchedule.constant(batch), DATA, rate, at * batch)
     np.testing.assert_allclose(found, risks[at] + task.noise / 2, rtol=0.01)
 
 
@@ -189,9 +189,9 @@ def test_constants_alone_are_reported_as_unidentified(planted_curves, constants_
     assert {"c_K", "q", "A_1"} <= set(fit.unidentified)
     tokens = planted_curves.tokens
     with pytest.raises(InputError, match="no run changes its batch") as told:
-        predict(fit, BatchSchedule.parse("0:1 1M:8"), tokens, 4e-3)
+        schedule_losses(fit, BatchSchedule.parse("0:1 1M:8"), tokens, 4e-3)
     assert "\n" not in str(told.value)
-    (constant,) = predict(fit, BatchSchedule.constant(3), tokens, 4e-3)
+    (constant,) = schedule_losses(fit, BatchSchedule.constant(3), tokens, 4e-3)
     expected = planted_curves.table(("3",))["loss"].iloc[-1]
     assert constant == pytest.approx(expected, rel=0.02)
 

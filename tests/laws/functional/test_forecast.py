@@ -3,15 +3,21 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from bss.laws.functional.curves import stack
+from benchmarks.laws import planted_schedules, schedules
+from bss.errors import InputError
+from bss.laws import fit_curve, predict_runs, predict_schedule
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.curves import curves_of, stack
 from bss.laws.functional.forecast import along, forecast, last_losses, untested
 from bss.laws.functional.forecast import tested as what_was_tested
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import law_losses
 from bss.schedules.batch import BatchSchedule
+from bss.theory.regression import Task, stable_rate
 
 RATE = 4e-3
 
@@ -114,3 +120,57 @@ def test_what_was_tested_is_ready_for_json(planted_curves):
     assert told["tokens"] == {"low": 7, "high": planted_curves.tokens}
     assert told["batch"] == {"low": 1.0, "high": 16.0}
     assert (told["left_out_rmse"], told["runs"], told["rate_falls_to"]) == (0.1, 3, fit.lowest)
+
+
+def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, curves):
+    fit, tokens = planted_curves.fit, planted_curves.tokens
+    one = predict_schedule(fit, BatchSchedule.parse("4"), tokens, RATE)
+    assert one == dataclasses.replace(last_losses(fit, curves("4"))[0], note="")
+    far = BatchSchedule.parse("4"), 10 * tokens, RATE
+    with pytest.raises(InputError, match="tested for: tokens 10 times the longest run; ask within"):
+        predict_schedule(fit, *far)
+    assert predict_schedule(fit, *far, extrapolate=True).value < one.value
+    unlike = planted_curves.table(("512",))
+    with pytest.raises(InputError, match="run 512: beyond what the fit was tested for: batch 512"):
+        predict_runs(fit, unlike)
+    assert len(predict_runs(fit, unlike, extrapolate=True))
+    lost = dataclasses.replace(fit, status="not converged")
+    with pytest.raises(InputError, match="fit: it did not converge"):
+        predict_schedule(lost, BatchSchedule.parse("4"), tokens, RATE, extrapolate=True)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_ends_of_schedules_by_another_law():
+    """Of 36 a seed, the ends that `bss predict` answers; two seeds that no choice has seen."""
+    rows = pd.concat([schedules.found(seed) for seed in (21, 23)])
+    answered = rows.loc[~rows["noisier"]]
+    assert len(answered) > 50
+    assert 0.78 < np.mean(answered["measured"].between(answered["low"], answered["high"])) < 1
+    new = answered.loc[answered["horizon"] | answered["peak"]]
+    assert len(new) > 20
+    assert np.mean(new["measured"].between(new["low"], new["high"])) > 0.7
+
+
+@pytest.mark.slow
+def test_runs_of_one_loss_each_predict_other_ends():
+    """By their whole paths: nothing is read of a run but its end."""
+    rng, task = np.random.default_rng(3), Task(0.6, 2.0, 128, 1.0)
+    peak = 0.2 * stable_rate(task, 2)
+    more = [(b, "constant", 2.0, 0.5) for b in ("2", "16")] + [("8", "wsd", 1.0, 2.0)]
+    more += [("0:2 80%:16", "constant", 1.0, 1.0), ("2", "wsd", 1.0, 0.5)]
+    shapes = [*planted_schedules.PILOTS, *more]
+    runs = pd.concat([planted_schedules.run(task, *one, peak, rng) for one in shapes])
+    end = runs["tokens"] == runs.groupby("run")["tokens"].transform("max")
+    fit = fit_curve(runs.assign(loss=runs["loss"].where(end)), options=Options(40))
+    assert fit.identified
+    assert fit.losses == fit.runs == len(shapes)
+    unseen = [
+        planted_schedules.run(task, batch, ending, *at, peak, rng, ends=True)
+        for batch, ending in (("4", "cosine"), ("8", "wsd"), ("0:2 25%:4 75%:16", "constant"))
+        for at in ((1.0, 1.0), (2.0, 1.0), (3.3, 0.5))
+    ]
+    table = pd.concat([one.assign(run=f"{i}") for i, one in enumerate(unseen)])
+    told = last_losses(fit, curves_of(table, ends=True))
+    losses = table.groupby("run", sort=False)["measured"].last()
+    held = [one.low <= loss <= one.high for one, loss in zip(told, losses, strict=True)]
+    assert sum(held) >= 7

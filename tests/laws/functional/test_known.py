@@ -12,7 +12,7 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, Options
 from bss.laws.functional.curves import Curves, curves_of, stack, unidentified_by_design
 from bss.laws.functional.fit import fit_curve
-from bss.laws.functional.forecast import along, forecast, last_losses, untested
+from bss.laws.functional.forecast import along, forecast, last_losses, predict_runs, untested
 from bss.laws.functional.forecast import tested as what_was_tested
 from bss.laws.functional.free import GRID, free_batches
 from bss.laws.functional.law import CurveLaw, Pieces, Readings, kernel_total
@@ -22,8 +22,7 @@ from bss.laws.functional.values import (
     check_drive,
     check_sequences,
     law_losses,
-    predict,
-    predict_runs,
+    schedule_losses,
     undriven,
 )
 from bss.schedules.batch import BatchSchedule
@@ -256,7 +255,10 @@ def test_forecasts_keep_their_numbers(planted_curves):
 def test_predictions_along_a_schedule_and_of_runs(planted_curves):
     fit = fit_of(planted_curves, since=200_000)
     schedule, at = BatchSchedule.parse("0:1 50%:8", total=10**6), np.array([3e5, 8e5])
-    results = [predict(fit, schedule, 10**6, 4e-3, at), predict(fit, schedule, 10**6, 4e-3)]
+    results = [
+        schedule_losses(fit, schedule, 10**6, 4e-3, at),
+        schedule_losses(fit, schedule, 10**6, 4e-3),
+    ]
     runs = predict_runs(fit, check_runs(planted_curves.table(("2",))), warmup=100_000)
     assert float(np.min(runs["tokens"])) > 200_000 and len(runs) > 5
     assert_golden("functional-predicted", numbers([results, runs.to_numpy()[:, 1:].astype(float)]))
