@@ -4,6 +4,7 @@ import math
 from contextlib import suppress
 from typing import Any
 
+from bss.advice.betas import asked_by
 from bss.cells import estimate
 from bss.contests.contest import CONSTANT_ROLES, ENDINGS, Contest, Standing
 from bss.design.design import design
@@ -14,7 +15,9 @@ from bss.laws.fitting.estimate import UNIDENTIFIED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
 from bss.report.results import Reported
-from bss.units import format_tokens
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
+from bss.units import format_tokens, parse_tokens
 
 
 def short_answer(results: Reported) -> list[str]:
@@ -28,7 +31,7 @@ def short_answer(results: Reported) -> list[str]:
         noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
         answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
-    answers.append(_optimal_batch(results))
+    answers += [_optimal_batch(results), _betas(results)]
     if "" in results.comparisons:
         answers.append(_best_law(results.comparisons[""]))
     if results.table_fit is not None and results.table_fit.status == "converged":
@@ -37,13 +40,29 @@ def short_answer(results: Reported) -> list[str]:
     return [answer for answer in answers if answer]
 
 
+def _betas(results: Reported) -> str:
+    """What the derived schedule asks of the betas; nothing where its batch does not grow."""
+    if results.schedule is None:
+        return ""
+    tokens = parse_tokens(results.schedule["tokens"], field="schedule.json: tokens")
+    batch = BatchSchedule.parse(results.schedule["batch"], total=tokens)
+    runs, params = results.runs, None
+    if runs is not None and "params" in runs.columns and runs["params"].nunique() == 1:
+        params = float(runs["params"].iloc[0])
+    return _sentence(asked_by(resolve(batch, tokens, results.schedule["seq_len"]), params))
+
+
+def _sentence(text: str) -> str:
+    return text and f"{text[0].upper()}{text[1:]}."
+
+
 def _next_runs(results: Reported) -> str:
     """Which runs would narrow B_opt; nothing where no run does."""
     said, fit = results.next_runs, results.table_fit
     if not said and fit is not None and fit.status == "converged":
         with suppress(InputError):
             said = design(fit).to_dict()["says"]
-    return said and f"{said[0].upper()}{said[1:]}."
+    return _sentence(said)
 
 
 def rounded(count: float, places: int = 4) -> int:
@@ -124,7 +143,7 @@ def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) 
         if row.role not in CONSTANT_ROLES and row is not first
     ]
     sentences = [sentence, " and ".join(others), _equal_steps(rows)]
-    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
+    return " ".join(_sentence(text) for text in sentences if text)
 
 
 def _equal_steps(rows: list[Standing]) -> str:
