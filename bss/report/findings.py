@@ -46,9 +46,9 @@ def _betas(results: Reported) -> str:
         return ""
     tokens = parse_tokens(results.schedule["tokens"], field="schedule.json: tokens")
     batch = BatchSchedule.parse(results.schedule["batch"], total=tokens)
-    runs, params = results.runs, None
-    if runs is not None and "params" in runs.columns and runs["params"].nunique() == 1:
-        params = float(runs["params"].iloc[0])
+    runs = results.runs
+    sizes = [] if runs is None else [*{*runs.filter(["params"]).to_numpy(float).ravel()}]
+    params = sizes[0] if len(sizes) == 1 else None
     return _sentence(asked_by(resolve(batch, tokens, results.schedule["seq_len"]), params))
 
 
