@@ -4,7 +4,6 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from bss.advice.betas import asked_by
 from bss.cells import estimate
 from bss.contests.contest import CONSTANT_ROLES, ENDINGS, Contest, Standing
 from bss.design.design import design
@@ -15,9 +14,7 @@ from bss.laws.fitting.estimate import UNIDENTIFIED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
 from bss.report.results import Reported
-from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import resolve
-from bss.units import format_tokens, parse_tokens
+from bss.units import format_tokens
 
 
 def short_answer(results: Reported) -> list[str]:
@@ -31,7 +28,7 @@ def short_answer(results: Reported) -> list[str]:
         noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
         answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
-    answers += [_optimal_batch(results), _betas(results)]
+    answers.append(_optimal_batch(results))
     if "" in results.comparisons:
         answers.append(_best_law(results.comparisons[""]))
     if results.table_fit is not None and results.table_fit.status == "converged":
@@ -40,29 +37,13 @@ def short_answer(results: Reported) -> list[str]:
     return [answer for answer in answers if answer]
 
 
-def _betas(results: Reported) -> str:
-    """What the derived schedule asks of the betas; nothing where its batch does not grow."""
-    if results.schedule is None:
-        return ""
-    tokens = parse_tokens(results.schedule["tokens"], field="schedule.json: tokens")
-    batch = BatchSchedule.parse(results.schedule["batch"], total=tokens)
-    runs = results.runs
-    sizes = [] if runs is None else [*{*runs.filter(["params"]).to_numpy(float).ravel()}]
-    params = sizes[0] if len(sizes) == 1 else None
-    return _sentence(asked_by(resolve(batch, tokens, results.schedule["seq_len"]), params))
-
-
-def _sentence(text: str) -> str:
-    return text and f"{text[0].upper()}{text[1:]}."
-
-
 def _next_runs(results: Reported) -> str:
     """Which runs would narrow B_opt; nothing where no run does."""
     said, fit = results.next_runs, results.table_fit
     if not said and fit is not None and fit.status == "converged":
         with suppress(InputError):
             said = design(fit).to_dict()["says"]
-    return _sentence(said)
+    return said and f"{said[0].upper()}{said[1:]}."
 
 
 def rounded(count: float, places: int = 4) -> int:
@@ -143,7 +124,7 @@ def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) 
         if row.role not in CONSTANT_ROLES and row is not first
     ]
     sentences = [sentence, " and ".join(others), _equal_steps(rows)]
-    return " ".join(_sentence(text) for text in sentences if text)
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 
 def _equal_steps(rows: list[Standing]) -> str:

@@ -12,6 +12,7 @@ from importlib.resources import files
 
 from bss.errors import InputError, check
 from bss.registry import Registry, attempt
+from bss.units import parse_tokens
 
 Rule = Callable[[float, int, float], float]
 
@@ -84,7 +85,6 @@ class Law:
         params: of their one model.
         scale, power: the law's.
         power_low, power_high: 95% interval of the power over seeds.
-        power_shown: whether it is shown to be another than 0.
         gains: in runs of one batch.
         inside: of beta1 that followed the batch, 4 → 32 at 70% of the tokens, beside .9 kept.
     """
@@ -95,7 +95,6 @@ class Law:
     power: float
     power_low: float
     power_high: float
-    power_shown: bool
     gains: tuple[Gain, ...]
     inside: Gain
 
@@ -126,7 +125,8 @@ class Law:
     def told(self) -> str:
         """Its range, and how sure it is."""
         low, high = self.range("steps")
-        falls = f"that it moves with the steps is {'' if self.power_shown else 'not '}shown"
+        moves = self.power_low > 0 or self.power_high < 0
+        falls = f"that it moves with the steps is {'' if moves else 'not '}shown"
         where = f"{self.params:,} parameters and {low:,.0f} to {high:,.0f} steps"
         return f"measured with one batch a run, {where} only ({self.source}); {falls}"
 
@@ -136,14 +136,11 @@ class Rules(Registry[Rule]):
 
     def __missing__(self, name: str) -> Rule:
         """The share that a percentage says."""
-        if not name.endswith("%"):
+        if "%" not in name:
             return super().__missing__(name)
-        try:
-            share = float(name[:-1])
-        except ValueError:
-            return super().__missing__(name)
-        check(0 < share < 100, self.kind, name, "a percentage between 0 and 100")
-        return Share(share / 100)
+        share = parse_tokens(name, field=self.kind, total=10**12) / 10**12
+        check(0 < share < 1, self.kind, name, "a percentage between 0 and 100")
+        return Share(share)
 
 
 def _law() -> Law:

@@ -66,7 +66,6 @@ def law(results: Path) -> dict[str, Any]:
         "power": _short(slope),
         "power_low": _short(one.low),
         "power_high": _short(one.high),
-        "power_shown": bool(one.sign),
         "gains": [
             {"batch_tokens": int(kind[0] * seq_len), "tokens": kind[1], "beta1": own[kind]}
             | _told(gains[str(kind)], asked)

@@ -91,7 +91,7 @@ class Ended:
     @cached_property
     def said(self) -> pd.Series:
         """The batches of each run, as `loss` is asked for them."""
-        return self.finals["batch"].map(_said)
+        return pd.Series(self.finals["batch"].map(_said))
 
     def rate(self, batch: int, beta1: float) -> float:
         """The rate that was chosen."""
