@@ -46,7 +46,9 @@ def asked_of_betas(
     low, high = LAW.range("steps")
     here = params is None or 1 / NEAR <= params / LAW.params <= NEAR
     if here and low <= steps <= high:
-        gain = min(LAW.gains, key=lambda gain: max(gain.steps / steps, steps / gain.steps))
+        gain = min(
+            LAW.gains, key=lambda gain: (_apart(gain.steps, steps), _apart(gain.batch_tokens, to))
+        )
         inside = f"following the batch inside of a run: {LAW.inside}"
         return f"{first}; {size} {_worth(gain)}; {inside}"
     most = min(LAW.gains, key=lambda gain: gain.less)
@@ -61,6 +63,10 @@ def asked_by(plan: Plan, params: float | None = None) -> str:
     told = plan.at(0).settings
     batches = (first * plan.seq_len, most * plan.seq_len, plan.budget)
     return asked_of_betas(*batches, params=params, beta1=told.beta1, beta2=told.beta2)
+
+
+def _apart(one: float, other: float) -> float:
+    return max(one / other, other / one)
 
 
 def _worth(gain: Gain) -> str:
