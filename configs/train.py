@@ -31,6 +31,7 @@ BASE = {
         "decay": 50_000,
         "shape": "linear",
         "lr_coupling": "none",
+        "beta1_coupling": "none",
     },
     "evaluation": {"tokens": 16_384, "test_tokens": 0, "per_efold": 10, "first": 10_000},
     "averages": (),

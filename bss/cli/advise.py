@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bss.advice import ENDINGS, Advice, FitAdvice, Growth, advise, growth
-from bss.advice.advice import NOBODY
+from bss.advice.advice import FACTORS, NOBODY
+from bss.advice.betas import asked_of_betas
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, Table, add_output_arguments, number, option
 from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
@@ -32,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tokens", required=True, help="budget, as 2.5B")
     add("--seq-len", type=int, required=True, help="tokens per sequence")
     add("--lr", type=float, help="peak rate, for rules and curve fits that need it")
+    add(
+        "--beta1",
+        type=float,
+        default=0.9,
+        help="Adam's per step at the batch advised; .9 by default",
+    )
     add("--beta2", type=float, help="Adam's per step, if it is the same at every batch")
     add("--ending", choices=[*ENDINGS], default="wsd", help="how the rate ends; wsd by default")
     add("--loss", type=float, help="expected at the end, in nats per token, for rules that need it")
@@ -49,13 +56,16 @@ def run(options: argparse.Namespace) -> Output:
         bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine --beta2 .95
     """
     beta2 = options.beta2
+    check(0 <= options.beta1 < 1, "--beta1", options.beta1, "0 <= beta1 < 1")
     check(beta2 is None or 0 < beta2 < 1, "--beta2", beta2, "a number between 0 and 1")
     total = _params(options)
     active = _active(options, total)
     advice = _advice(options, active or total)
     grow = growth(options.ending, beta2, active or total)
-    notes = [*advice.notes, *(note_of(at) for at in advice.rules if at.missing)]
-    payload = _payload(advice, grow, notes)
+    lacking = [at for at in advice.rules if at.missing and hasattr(options, at.missing[0])]
+    notes = [*advice.notes, *map(note_of, lacking)]
+    betas = _betas(options, advice)
+    payload = _payload(advice, grow, notes) | {"betas": betas}
     if active is not None:
         whole = _advice(options, total)
         lines = {"active": advice.first_line, "total": whole.first_line}
@@ -70,7 +80,8 @@ def run(options: argparse.Namespace) -> Output:
     gain = "" if grow.gain is None else f" (gain {grow.gain:+.4f} nats)"
     said = [advice.said] if advice.by == "rules" and advice.said else []
     narrow = [f"would narrow it: {text}" for text in advice.narrow]
-    lines = [*said, f"grow the batch: {grow.verdict}{gain}: {grow.why}", *narrow, *notes]
+    lines = [*said, f"grow the batch: {grow.verdict}{gain}: {grow.why}"]
+    lines += [*filter(None, [betas]), *narrow, *notes]
     return Output(payload, tables, lines, first=advice.first_line)
 
 
@@ -78,6 +89,15 @@ def _advice(options: argparse.Namespace, params: float) -> Advice:
     """The advice at so many parameters."""
     setting = setting_of(options, params=params)
     return advise(setting, _fit_advice(options, setting), options.rule or RULES)
+
+
+def _betas(options: argparse.Namespace, advice: Advice) -> str:
+    """What four times the advised batch asks of the betas; empty where none is advised."""
+    if (batch := advice.batch.value) is None:
+        return ""
+    at = advice.setting
+    betas = {"beta1": options.beta1, "beta2": options.beta2 or 0.95}
+    return asked_of_betas(batch, FACTORS[-1] * batch, at.tokens, params=at.params, **betas)
 
 
 def _active(options: argparse.Namespace, total: float) -> float | None:

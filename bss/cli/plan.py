@@ -14,6 +14,7 @@ from bss.exports import EXPORTS, export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
+from bss.schedules.momentum import BETA1_RULES, told
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import RATES, Shape
 from bss.schedules.second_moment import short_second_moments
@@ -42,13 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(LR_RULES)}, a power, module:ATTRIBUTE, or from:FIT of a table whose rates vary"
     )
     add("--lr-coupling", default="none", help=text)
+    add_optimizer_arguments(parser)
+    add_export_arguments(parser)
+    add_output_arguments(parser, run, plot=True)
+
+
+def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what a plan sets besides batch and rate."""
+    add = parser.add_argument
     for name, moment in MOMENTS.items():
         add(f"--{name}", type=float, help=f"of Adam's {moment} moment, per step")
         half_life = "its half-life, in tokens or a percentage of the budget"
         add(f"--{name}-half-life", help=f"in place of --{name}: {half_life}")
+    text = f"{', '.join(BETA1_RULES)}, a percentage of the run's steps, or module:ATTRIBUTE"
+    add("--beta1-coupling", default="none", help=f"beta1 by the steps of the run: {text}")
     add("--weight-decay", type=float, help="decoupled, of a step")
-    add_export_arguments(parser)
-    add_output_arguments(parser, run, plot=True)
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +97,7 @@ def plan_output(
     return Output(
         payload | ({"export": text} if text else {}),
         [_table(plan, ladder)],
-        [totals],
+        [totals, *filter(None, [told(plan.coupling.beta1_rule)])],
         text,
         drawing("schedules.schedule_figure", plan),
     )
@@ -111,12 +120,8 @@ def resolve_options(options: argparse.Namespace) -> Plan:
         raise InputError(f"--{name}: --rate {options.rate} has none; leave it out")
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
-    coupling = Coupling(
-        lr=fitted_coupling(options.lr_coupling),
-        reference_batch=schedule.batch.batches[0],
-        weight_decay=options.weight_decay,
-        **_betas(options, tokens),
-    )
+    scaled = {"lr": fitted_coupling(options.lr_coupling)}
+    coupling = coupling_of(options, tokens, **scaled, reference_batch=schedule.batch.batches[0])
     rate = schedule.learning_rate(options.lr)
     return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
 
@@ -138,16 +143,19 @@ def fitted_coupling(rule: str) -> str:
     return f"{power.value:.4g}"
 
 
-def _betas(options: argparse.Namespace, tokens: int) -> dict[str, Any]:
-    """The coupling's betas, each per step or as a half-life."""
+def coupling_of(options: argparse.Namespace, tokens: int, **others: Any) -> Coupling:
+    """The coupling of the options of `add_optimizer_arguments`, and what else it has."""
     given: dict[str, Any] = {}
     for name in MOMENTS:
         option, text = f"--{name}-half-life", getattr(options, f"{name}_half_life")
         given[name] = getattr(options, name)
         if text and given[name] is not None:
             raise InputError(f"--{name}: per step, or {option} in tokens; leave one of them out")
+        if text and name == "beta1" and options.beta1_coupling != "none":
+            raise InputError(f"{option}: or --beta1-coupling; leave one of them out")
         given[f"{name}_half_life"] = text and parse_tokens(text, field=option, total=tokens)
-    return given
+    given |= {"beta1_rule": options.beta1_coupling, "weight_decay": options.weight_decay}
+    return Coupling(**given, **others)
 
 
 def warn_of(plan: Plan, *, second_moment: bool = True) -> None:
@@ -189,7 +197,9 @@ def plan_entry(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> dict[str, Any]:
         bucket = ladder.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
-    return {**entry, "programs": len(ladder.capacity(plan))}
+    ruled = told(plan.coupling.beta1_rule)
+    programs = {"programs": len(ladder.capacity(plan))}
+    return {**entry, **programs, **({"beta1_coupling": ruled} if ruled else {})}
 
 
 def _besides(plan: Plan, batch: int) -> dict[str, float]:

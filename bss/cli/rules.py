@@ -98,6 +98,7 @@ def rules_table(said: Sequence[Answer], setting: Setting) -> Table:
             a.hyperparameters.batch_tokens, setting.seq_len
         ),
         "lr": lambda answer: number(answer.hyperparameters.lr),
+        "beta1": lambda answer: number(answer.hyperparameters.beta1),
         "beta2": lambda answer: number(answer.hyperparameters.beta2),
         "weight decay": lambda answer: number(answer.hyperparameters.weight_decay),
         "in range": lambda answer: {True: "yes", False: "no", None: "–"}[answer.in_range],

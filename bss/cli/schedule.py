@@ -6,14 +6,18 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from bss.advice.betas import asked_by
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.plan import (
     add_export_arguments,
+    add_optimizer_arguments,
     check_peak,
+    coupling_of,
     parse_budget,
     plan_entry,
     plan_output,
+    warn_of,
 )
 from bss.errors import InputError
 from bss.laws import CurveFit
@@ -51,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
     add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
     add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
+    add_optimizer_arguments(parser)
     add_export_arguments(parser)
     add_output_arguments(parser, run, plot=True)
 
@@ -82,7 +87,9 @@ def run(options: argparse.Namespace) -> Output:
     schedule, rate = attempt("policy", name, derive) if ":" in name else derive()
     if not isinstance(schedule, BatchSchedule):
         raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
-    plan = resolve(schedule, tokens, seq_len, rate=rate)
+    plan = resolve(schedule, tokens, seq_len, rate=rate, coupling=coupling_of(options, tokens))
+    warn_of(plan)
+    betas = asked_by(plan)
     payload = {
         "kind": "schedule",
         "policy": name,
@@ -91,8 +98,10 @@ def run(options: argparse.Namespace) -> Output:
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan_entry(plan),
+        "betas": betas,
     }
     output = plan_output(plan, payload, options)
+    output = replace(output, notes=[*output.notes, *filter(None, [betas])])
     printed = f'--batch "{schedule}"'
     if not kind.predicts_schedules or rate is None:
         return replace(output, notes=[printed, *output.notes])

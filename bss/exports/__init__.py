@@ -17,6 +17,7 @@ from bss.exports.olmo_core import OLMO_CORE
 from bss.exports.table import CSV
 from bss.exports.torchtitan import TORCHTITAN
 from bss.registry import Registry
+from bss.schedules.momentum import told
 from bss.schedules.plan import Plan
 from bss.units import format_tokens
 
@@ -79,6 +80,8 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
     ]
     if plan.rate is None:
         about.append("# The plan has no learning rate.")
+    if ruled := told(plan.coupling.beta1_rule):
+        about.append(f"# {ruled}.")
     if chosen.program:
         about += [HEAD, chosen.program.substitute(plan=functions(plan))]
     differs = [f"# {text}." for text in refusals]

@@ -47,6 +47,11 @@ class Setting:
         return self.tokens / self.params
 
     @property
+    def steps(self) -> float | None:
+        """Steps of the budget at the batch; None where that is not known."""
+        return None if self.batch_tokens is None else self.tokens / self.batch_tokens
+
+    @property
     def compute(self) -> float:
         """C, the FLOPs of the whole training: those given, or 6·N·D (arXiv 2001.08361, 2.1)."""
         return 6.0 * self.params * self.tokens if self.flops is None else self.flops

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import check_rules, idle_rules
+from bss.schedules.momentum import BETA1_RULES
 from bss.schedules.rates import RATES, SETTINGS, Shape
 from bss.units import parse_tokens
 
@@ -26,13 +27,15 @@ class ScheduleConfig:
         floor: the last learning rate as a fraction of the peak.
         lr_coupling: rule of the learning rate where the batch leaves `reference_batch`.
         weight_decay_coupling: the same of weight decay; both as in `bss.schedules.coupling`.
+        beta1_coupling: rule of the optimizer's beta1 by the steps of the run, as in
+            `bss.schedules.momentum`.
         reference_batch: in sequences; 0 means the first batch of the schedule.
         traced: those in which runs of one program may differ if their plans have the same steps.
     """
 
     traced: ClassVar[tuple[str, ...]] = (
         *("batch", "rate", "warmup", "decay", "shape", "floor"),
-        *("lr_coupling", "weight_decay_coupling", "reference_batch"),
+        *("lr_coupling", "weight_decay_coupling", "beta1_coupling", "reference_batch"),
     )
 
     tokens: int = 1_000_000
@@ -44,10 +47,12 @@ class ScheduleConfig:
     floor: float = 0.0
     lr_coupling: str = "none"
     weight_decay_coupling: str = "none"
+    beta1_coupling: str = "none"
     reference_batch: int = 0
 
     def __post_init__(self) -> None:
         check_rules(self.lr_coupling, self.weight_decay_coupling)
+        _ = BETA1_RULES[self.beta1_coupling]
         _ = RATES[self.rate]
 
     @classmethod
@@ -78,6 +83,11 @@ class ScheduleConfig:
     def stable_tokens(self) -> float:
         """Tokens up to which the rate is the same wherever the run stops; infinite if all are."""
         return RATES[self.rate].stable_tokens(self._settings)
+
+    @property
+    def beta1_by(self) -> tuple[str, int] | None:
+        """The rule of beta1, and the tokens of the run, by which it goes; None for no rule."""
+        return None if self.beta1_coupling == "none" else (self.beta1_coupling, self.tokens)
 
     def check_decay(self) -> None:
         """Refuses a rate that cannot be decayed at the end of the run."""
@@ -110,8 +120,8 @@ class ScheduleConfig:
         return replace(self, **{name: getattr(ScheduleConfig, name) for name in names})
 
     def one_rate(self, other: "ScheduleConfig") -> float:
-        """Tokens up to which two schedules surely have one learning rate: 0 to infinity."""
-        if self.rate != other.rate:
+        """Tokens up to which two surely have one learning rate and beta1: 0 to infinity."""
+        if self.rate != other.rate or self.beta1_by != other.beta1_by:
             return 0
         if self._effects() == other._effects():
             return math.inf

@@ -1,7 +1,8 @@
 """What learning rate, weight decay and betas do when the batch changes.
 
 A rule is a function, registered here or a user's own as `package.module:ATTRIBUTE`: of the learning
-rate from B/B_ref to a factor, of weight decay from B/B_ref and that factor to one of its own.
+rate from B/B_ref to a factor, of weight decay from B/B_ref and that factor to one of its own. Those
+of beta1 are in `bss.schedules.momentum`.
 
 The square-root rule for the rate is the usual one for Adam, the linear one that for SGD
 (arXiv 2505.23971 uses both so). Betas kept as half-lives in tokens follow Marek et al.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from bss.errors import InputError, check
 from bss.registry import Registry, attempt
+from bss.schedules.momentum import BETA1_RULES, beta1_by
 
 
 class PowersToo(Registry[Callable[[float], float]]):
@@ -77,6 +79,9 @@ class Coupling:
         beta1, beta2: per step, whatever the batch; without them .9 and .95, not said to be set ...
         beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
             beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
+        beta1_rule: what `beta1` is by the steps of the run: "none" leaves it as it is, "0.2%" a
+            part of them as half-life, "measured", or a user's own; needs `tokens`.
+        tokens: the run's length, by which its steps at a batch are known; `resolve` gives it.
     """
 
     lr: str = "none"
@@ -87,9 +92,16 @@ class Coupling:
     beta2: float | None = None
     beta1_half_life: float | None = None
     beta2_half_life: float | None = None
+    beta1_rule: str = "none"
+    tokens: int | None = None
 
     def __post_init__(self):
         check_rules(self.lr, self.weight_decay_rule)
+        _ = BETA1_RULES[self.beta1_rule]
+        if self.beta1_rule != "none" and self.beta1_half_life is not None:
+            raise InputError(
+                f"beta1_half_life: given beside the rule {self.beta1_rule}; leave one of them out"
+            )
         for field in ("lr", "weight_decay_rule"):
             rule = getattr(self, field)
             if rule != "none" and self.reference_batch is None:
@@ -111,9 +123,9 @@ class Coupling:
         """Those of beta1, beta2 and weight_decay that were set, in this order."""
         names = ("beta1", "beta2", "weight_decay")
         values = vars(self)
-        return tuple(
-            n for n in names if values[n] is not None or values.get(f"{n}_half_life") is not None
-        )
+        ruled = {"beta1": None if self.beta1_rule == "none" else self.beta1_rule}
+        ways = {n: (values[n], values.get(f"{n}_half_life"), ruled.get(n)) for n in names}
+        return tuple(n for n, ways in ways.items() if any(way is not None for way in ways))
 
     def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
         """The settings of a step of this batch, in sequences; `lr` is the rate before coupling.
@@ -128,11 +140,21 @@ class Coupling:
         tokens = batch * seq_len
         return Settings(
             lr=lr * factor,
-            beta1=_beta(self.beta1, 0.9, self.beta1_half_life, tokens),
+            beta1=self._beta1(tokens),
             beta2=_beta(self.beta2, 0.95, self.beta2_half_life, tokens),
             weight_decay=(self.weight_decay or 0.0)
             * DECAY_RULES[self.weight_decay_rule](ratio, factor),
         )
+
+    def _beta1(self, batch_tokens: int) -> float:
+        beta1 = _beta(self.beta1, 0.9, self.beta1_half_life, batch_tokens)
+        if self.beta1_rule == "none":
+            return beta1
+        if self.tokens is None:
+            raise InputError(
+                f"tokens: missing; beta1_rule {self.beta1_rule!r} goes by the length of the run"
+            )
+        return beta1_by(self.beta1_rule, beta1, batch_tokens, self.tokens / batch_tokens)
 
 
 def check_rules(lr: str, weight_decay: str) -> None:

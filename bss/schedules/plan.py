@@ -12,7 +12,7 @@ All rules here are derived here:
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,7 +189,8 @@ def resolve(
         seq_len: tokens per sequence.
         rate: learning rate as a function of the position, such as `bss.schedules.rates.wsd`.
             Without one the plan's rates are multiples of it: 1, and what the coupling makes of 1.
-        coupling: what the settings do when the batch changes; nothing by default.
+        coupling: what the settings do when the batch changes; nothing by default. Its length is
+            that of the budget.
         start: the position at which the plan begins, above 0 for a branch.
 
     Raises:
@@ -202,7 +203,7 @@ def resolve(
     """
     check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
     check(start >= 0 and tokens >= 1, "tokens", f"from {start} to {tokens}", "a positive budget")
-    coupling = coupling or Coupling()
+    coupling = replace(coupling or Coupling(), tokens=tokens)
     least = min(schedule.batches) * seq_len  # at a larger batch a shorter one may be what is meant
     half_life = coupling.beta1_half_life or least
     check(half_life >= least, "beta1_half_life", half_life, f"a step's {least:,} tokens or more")

@@ -16,6 +16,7 @@ from bss.models import ModelFamily
 from bss.registry import Chosen
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import Coupling
+from bss.schedules.momentum import beta1_by
 from bss.schedules.plan import Plan, resolve
 from bss.training.average import half_life
 from bss.training.optimizers import AdamW, Optimizer
@@ -154,6 +155,12 @@ class RunConfig:
     def __post_init__(self) -> None:
         for text in self.averages:
             half_life(text, self.schedule.tokens)
+        rule = self.schedule.beta1_coupling
+        if rule != "none" and self.optimizer.one_beta1:
+            raise InputError(
+                f"schedule.beta1_coupling is {rule}; {self.optimizer.chosen} averages with one "
+                "beta1 throughout, so leave it out"
+            )
 
     @property
     def id(self) -> str:
@@ -168,11 +175,14 @@ class RunConfig:
 
     def effective(self) -> "RunConfig":
         """The same without settings that change nothing; those chosen say themselves which."""
+        o, schedule = self.optimizer, self.schedule.effective(self.optimizer.weight_decay)
+        if schedule.beta1_by:
+            sizes = [batch * self.data.seq_len for batch in schedule.batch.batches]
+            rule, tokens = schedule.beta1_by
+            if all(beta1_by(rule, o.beta1, size, tokens / size) == o.beta1 for size in sizes):
+                schedule = schedule.without(("beta1_coupling",))
         return dataclasses.replace(
-            self,
-            model=self.model.effective(),
-            optimizer=self.optimizer.effective(),
-            schedule=self.schedule.effective(self.optimizer.weight_decay),
+            self, model=self.model.effective(), optimizer=o.effective(), schedule=schedule
         )
 
     @property
@@ -199,8 +209,8 @@ class RunConfig:
 
     @property
     def depends_on_stop(self) -> bool:
-        """Whether the learning rate before the stop depends on where the stop is."""
-        return self.schedule.stable_tokens < math.inf
+        """Whether learning rate or beta1 before the stop depend on where the stop is."""
+        return self.schedule.stable_tokens < math.inf or self.schedule.beta1_by is not None
 
     @property
     def start(self) -> int:
@@ -222,6 +232,7 @@ class RunConfig:
                 weight_decay_rule=s.weight_decay_coupling,
                 beta1=o.beta1,
                 beta1_half_life=o.beta1_half_life or None,
+                beta1_rule=s.beta1_coupling,
                 beta2=o.beta2,
                 beta2_half_life=o.beta2_half_life or None,
             ),

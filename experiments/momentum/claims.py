@@ -88,6 +88,11 @@ class Ended:
         whole = table.groupby(keys)["seed"].transform("nunique") == len(CHOOSING)
         return table.loc[whole].groupby(keys)["eval_loss"].mean()
 
+    @cached_property
+    def said(self) -> pd.Series:
+        """The batches of each run, as `loss` is asked for them."""
+        return pd.Series(self.finals["batch"].map(_said))
+
     def rate(self, batch: int, beta1: float) -> float:
         """The rate that was chosen."""
         return float(self.tried.loc[str(batch), beta1].idxmin())
@@ -121,7 +126,7 @@ class Ended:
         """
         beta1 = self.own(int(batch)) if beta1 is None else beta1
         table = self.finals
-        rows = (table["batch"].map(_said) == str(batch)) & np.isclose(table["beta1"], beta1)
+        rows = (self.said == str(batch)) & np.isclose(table["beta1"], beta1)
         rows &= (table["stop"] == stop) & (table["ending"] == "decay")
         rows &= ~table["seed"].isin(CHOOSING)
         if isinstance(batch, int):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bss.advice.advice import WIDTH
+from bss.advice.betas import asked_of_betas
 from bss.cli import main
 from bss.rules import RULES
 from tests.cli.called import alone, printed, refused
@@ -26,6 +27,10 @@ def test_what_it_prints(capsys):
     assert told["by"] == "rules" and told["grow"]["verdict"] == "not known at this size"
     assert told["grow"]["gain"] is None and "llama-3-405b from 4.19M" in told["grow"]["why"]
     assert "rules say between 134,788 and 244,172" in told["advice"]
+    batch = told["batch_tokens"]["value"]
+    asked = asked_of_betas(batch, 4 * batch, 2.5e9, params=85e6)
+    assert told["betas"] == asked and "0.6561 and 0.8145" in asked
+    assert "measured-beta1: needs --batch-tokens" not in told["notes"]
     steps = [cost["steps"] for cost in told["cost_of"]]
     assert steps[1] == round(2.5e9 / told["batch_tokens"]["value"]) > steps[2] > steps[3]
 

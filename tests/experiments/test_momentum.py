@@ -19,6 +19,7 @@ from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
 from experiments.momentum.__main__ import choose, experiment, judged
+from experiments.momentum.betas import FILE, law, line
 from experiments.momentum.claims import (
     BATCHES,
     BETAS,
@@ -134,6 +135,26 @@ def test_the_claims_are_of_the_predictions_some_of_whose_runs_have_ended(tmp_pat
     assert verdicts["batch 32: .8 or less"] == verdicts["own: 4 is below 1"] == "shown"
     for says in ("by steps, not by batch", "4 → 8 less 6"):
         assert verdicts[says] == "not testable here"
+
+
+def test_the_law_of_beta1_is_that_of_the_committed_runs():
+    assert law(RESULTS / "momentum") == read_json(RESULTS.parent / FILE, "")
+
+
+def test_the_law_of_planted_losses_comes_out_whatever_the_seeds_do():
+    """log(1 - beta1) = log .2 - .3 log(steps / 1000): parabolas about it, as bent as they like."""
+    steps = {(batch, SHORT): SHORT / (64 * batch) for batch in BATCHES}
+    draw, known = np.random.default_rng(0), {}
+    for kind, n in steps.items():
+        best, bend = math.log(0.2) - 0.3 * math.log(n / 1000), draw.uniform(0.1, 1)
+        away = np.log1p(-np.array(BETAS)) - best
+        losses = bend * away**2 + draw.normal(size=(4, 1))
+        known[kind] = pd.DataFrame(losses, index=range(5, 9), columns=[*BETAS])
+    wanted = -0.3, math.log(0.2) + 0.3 * math.log(1000)
+    assert line(known, steps) == pytest.approx(wanted)
+    assert line(known, steps, without=6) == pytest.approx(wanted)
+    known[1, SHORT] += 9 * np.arange(5)  # the lowest at an end tells nothing
+    assert line(known, steps) == pytest.approx(wanted)
 
 
 def test_the_registration_is_that_of_the_first_commit():

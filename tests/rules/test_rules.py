@@ -19,7 +19,14 @@ def test_a_rule_answers_a_setting_that_it_knows_all_of(name):
     assert any(value is not None for value in given)
     assert all(value > 0 for value in given if value is not None)
     assert (told.batch_tokens is not None) >= (rule.batch is not None)
-    assert set(rule.fitted) <= {"params", "tokens", "tokens_per_param", "compute", "d_model"}
+    assert set(rule.fitted) <= {
+        "params",
+        "tokens",
+        "tokens_per_param",
+        "compute",
+        "d_model",
+        "steps",
+    }
     assert rule.source
 
 
@@ -32,6 +39,7 @@ def test_what_a_rule_needs_is_told_and_others_answer():
         "mccandlish": ("noise_scale",),
         "marin": ("d_model",),
         "power-lines-decay": ("lr",),
+        "measured-beta1": ("batch_tokens",),
     }
     assert all(told[name].hyperparameters == Hyperparameters() for name in lacking)
     with pytest.raises(InputError, match="loss: missing; the rule of arXiv"):

@@ -13,7 +13,7 @@ from bss.schedules.config import ScheduleConfig
 def test_the_defaults_are_those_that_committed_ids_leave_out():
     told = {"tokens": 1_000_000, "rate": "wsd", "shape": "linear", "floor": 0.0}
     told |= {"warmup": 0, "decay": 0, "reference_batch": 0}
-    told |= {"lr_coupling": "none", "weight_decay_coupling": "none"}
+    told |= {"lr_coupling": "none", "weight_decay_coupling": "none", "beta1_coupling": "none"}
     config = ScheduleConfig()
     assert config.batch == BatchSchedule.constant(8)
     assert {name: value for name, value in asdict(config).items() if name != "batch"} == told
@@ -27,6 +27,9 @@ def test_two_schedules_have_one_rate_up_to_where_either_looks_ahead():
     assert decayed.one_rate(replace(decayed, tokens=9000)) == 5000
     assert stable.one_rate(replace(stable, warmup=2000)) == 0
     assert stable.one_rate(replace(stable, rate="constant")) == 0
+    by_steps = replace(stable, beta1_coupling="1%")
+    assert stable.one_rate(by_steps) == by_steps.one_rate(replace(by_steps, tokens=9000)) == 0
+    assert by_steps.one_rate(by_steps) == math.inf
     assert stable.one_rate(replace(stable, batch=BatchSchedule.constant(2))) == math.inf
 
 

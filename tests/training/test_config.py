@@ -47,6 +47,7 @@ CHANGED = {
     "schedule.shape": "cosine",
     "schedule.lr_coupling": "linear",
     "schedule.weight_decay_coupling": "per_token",
+    "schedule.beta1_coupling": "1%",
     "parent": {"run": "0" * 12, "tokens": 512},
     "data.content": "0" * 64,
     "noise_scale.split": None,  # only beside a half_life
@@ -98,11 +99,20 @@ def test_names_of_the_data_and_a_trunks_stop_do_not(tiny_run):
         {"schedule.decay": 512},
         {"schedule.rate": "cosine"},
         {"schedule.rate": "linear"},
+        {"schedule.beta1_coupling": "1%"},
     ],
 )
 def test_the_stop_counts_where_the_trajectory_depends_on_it(tiny_run, changes):
     run = overlay(tiny_run, changes)
     assert overlay(run, {"schedule.tokens": 4096}).id != run.id
+
+
+def test_a_rule_of_beta1_that_changes_nothing_does_not_count(tiny_run):
+    idle = overlay(tiny_run, {"schedule.beta1_coupling": "50%"})  # 128 steps: .99 at most
+    assert idle.id == tiny_run.id and idle.plan().at(0).settings.beta1 == 0.9
+    asked = {"schedule.beta1_coupling": "1%", "optimizer.name": "schedule_free"}
+    with pytest.raises(InputError, match=r"beta1_coupling is 1%; schedule_free .* leave it out"):
+        overlay(tiny_run, asked)
 
 
 @pytest.mark.parametrize("text", ["0:2 50%:4", "0:2  4096:4"])

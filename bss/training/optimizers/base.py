@@ -56,6 +56,7 @@ class Optimizer(Chosen):
         weight_decay: decoupled; norms are not decayed.
         clip: global norm at which gradients are clipped; 0 clips nothing.
         second_moment: whether the class keeps one, so that beta2 matters.
+        one_beta1: whether it needs one beta1 throughout.
         own_rates: whether the rates of parameters may differ by a parametrization, as Adam's.
         traced: the settings in which runs of one program may differ: they reach it by StepSettings.
     """
@@ -63,6 +64,7 @@ class Optimizer(Chosen):
     key: ClassVar[str] = "name"
     second_moment: ClassVar[bool] = True
     own_rates: ClassVar[bool] = False
+    one_beta1: ClassVar[bool] = False
     traced: ClassVar[tuple[str, ...]] = (
         *("lr", "beta1", "beta1_half_life", "beta2", "beta2_half_life", "weight_decay"),
     )

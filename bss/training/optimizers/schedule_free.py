@@ -1,7 +1,7 @@
 """Schedule-free AdamW (Defazio et al., arXiv 2405.15682)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import optax
 import optax.contrib
@@ -17,6 +17,8 @@ class ScheduleFree(Optimizer):
 
     Evaluated at the average, x.
     """
+
+    one_beta1: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

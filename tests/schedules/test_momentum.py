@@ -1,0 +1,92 @@
+"""beta1 by the steps of a run: a part of them, what was measured, a user's own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bss.errors import InputError
+from bss.exports import export
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.coupling import Coupling
+from bss.schedules.momentum import BETA1_RULES, LAW, Share
+from bss.schedules.plan import resolve
+
+ROOT = Path(__file__).parents[2]
+
+
+def betas(rule: str, text: str = "0:4 250K:32", beta1: float | None = None) -> list[float]:
+    """beta1 of each batch of a plan of 512,000 tokens in sequences of 64."""
+    coupling = Coupling(beta1=beta1, beta1_rule=rule)
+    plan = resolve(BatchSchedule.parse(text), 512_000, 64, coupling=coupling)
+    return [plan.at(segment.start_step).settings.beta1 for segment in plan.segments]
+
+
+def test_a_part_of_the_steps_is_a_half_life_and_beta1_is_the_most():
+    assert betas("1%") == pytest.approx([0.9, 2 ** (-1 / 2.5)])  # of 2000 and 250 steps
+    assert betas("1%", beta1=0.99) == pytest.approx([2 ** (-1 / 20), 2 ** (-1 / 2.5)])
+    assert Share(0.5)(0.9, 64, 2.0) == 0.5
+
+
+def test_what_was_measured_is_taken_within_its_steps_only():
+    assert betas("measured") == [LAW.of(2000), LAW.of(250)]
+    assert betas("measured", beta1=0.5) == [0.5, 0.5]
+    for text, asked in (("64", "125 of 4,096"), ("0:4 500K:64", "125 of 4,096")):
+        with pytest.raises(InputError, match=f"runs of 244 to .* asked for {asked} tokens"):
+            betas("measured", text)
+
+
+def test_the_law_is_no_surer_than_its_runs():
+    entry = json.loads((ROOT / "bss/schedules/momentum.json").read_text())
+    undecided = entry["power_low"] < 0 < entry["power_high"]
+    assert ("that it moves with the steps is not shown" in LAW.told) == undecided
+    low, high = LAW.range("steps")
+    assert all(0.6 <= LAW.of(steps) <= 0.9 for steps in (low, high))
+    verdicts = {gain.verdict for gain in LAW.gains if gain.low < 0 < gain.high}
+    assert verdicts == {"undecided"} == {LAW.inside.verdict}
+
+
+def test_a_users_own_is_a_function_of_beta1_batch_and_steps(tmp_path, monkeypatch):
+    (tmp_path / "mybetas.py").write_text(
+        "def rule(beta1, batch_tokens, steps):\n    return beta1 - 1e-4 * batch_tokens\n\n"
+        "def wild(beta1, batch_tokens, steps):\n    return steps\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert betas("mybetas:rule") == pytest.approx([0.9 - 0.0256, 0.9 - 0.2048])
+    with pytest.raises(InputError, match=r"wild gives 2000\.0 at a batch of 256 tokens; expected"):
+        betas("mybetas:wild")
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (".01%", r"0\.01% of 2,000 steps, 0\.2 of one, given; write 0\.05% or more"),
+        ("100%", "100% given; write a percentage between 0 and 100"),
+        ("1,5%", "coupling beta1: '1,5%'"),
+        ("meausred", "did you mean 'measured'"),
+    ],
+)
+def test_what_is_no_rule_is_refused(rule, says):
+    with pytest.raises(InputError, match=says):
+        betas(rule)
+
+
+def test_it_needs_the_length_of_the_run_and_no_half_life_beside_it():
+    with pytest.raises(InputError, match="tokens: missing; beta1_rule '1%' goes by the length"):
+        Coupling(beta1_rule="1%").settings(1e-3, 8, 64)
+    with pytest.raises(InputError, match="beta1_half_life: given beside the rule 1%; leave one"):
+        Coupling(beta1_rule="1%", beta1_half_life=4096)
+    assert Coupling(beta1_rule="1%").given == ("beta1",) and not Coupling().given
+    assert set(BETA1_RULES) == {"none", "measured"}
+
+
+@pytest.mark.parametrize("trainer", ["levanter", "torchtitan"])
+def test_a_trainer_is_told_the_rule_and_refused_what_it_cannot_change(trainer):
+    coupling, steady = Coupling(beta1_rule="1%"), BatchSchedule.constant(32)
+    text = export(resolve(steady, 512_000, 64, coupling=coupling), trainer)
+    assert "# beta1 by 1%: a half-life of 1% of the run's steps" in text and "0.757" in text
+    growing = resolve(BatchSchedule.parse("0:4 250K:32"), 512_000, 64, coupling=coupling)
+    says = r"cannot change beta1 with the batch: it stays 0\.9, not 0\.9, 0\.757858; --approximate"
+    with pytest.raises(InputError, match=says):
+        export(growing, trainer)
+    assert "it stays 0.9, not 0.9" in export(growing, trainer, approximate=True)
