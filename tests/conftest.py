@@ -2,11 +2,12 @@
 
 Most of the time would go into compiling: programs are compiled without optimisation, each in one
 piece, and shared between the workers of a session and the processes that tests start, which have
-one device.
+one device. What was imported is not looked through again whenever garbage is collected.
 """
 
 import atexit
 import dataclasses
+import gc
 import json
 import os
 import random
@@ -33,6 +34,12 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # a worker inherits that of t
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 
 pytest_plugins = ("tests.planted", "tests.drawn")
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

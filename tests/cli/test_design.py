@@ -1,5 +1,6 @@
 """bss design: its answer as JSON and as text, a small replay, and what it refuses."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
+from bss.design.replay import replayed
 from tests.cli.called import printed, refused
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +76,8 @@ def planted():
     return pd.DataFrame(rows, columns=["params", "tokens", "batch", "seq_len", "loss"])
 
 
-def test_a_replay_narrows_more_than_random_runs(tmp_path, capsys):
+def test_a_replay_narrows_more_than_random_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bss.cli.design.replayed", partial(replayed, seeds=(0, 1, 2)))
     table = tmp_path / "losses.csv"
     planted().to_csv(table, index=False)
     told = printed(capsys, "design", "--replay", str(table), "--budget", "35%")

@@ -50,9 +50,8 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
 
 def test_constants_alone_are_unidentified_and_give_no_schedule(runs, tmp_path, capsys):
     source = str(runs / "constants.parquet")
-    fit = printed(
-        capsys, "fit", "curve", source, "--clock", "sgd", "--resamples", "10", "--level", "0.5"
-    )
+    arguments = "--clock", "sgd", "--since", "0", "--resamples", "10", "--level", "0.5"
+    fit = printed(capsys, "fit", "curve", source, *arguments)
     assert fit["identified"] is False and fit["parameters"]["s"]["level"] == 0.5
     assert "no run changes its batch" in fit["unidentified"]["c_K"]
     assert fit["parameters"]["q"]["value"] is None

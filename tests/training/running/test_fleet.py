@@ -60,7 +60,9 @@ def test_a_finished_fleet_is_a_no_op(side_by_side, monkeypatch):
     assert train_fleet(runs, execution) == statuses
 
 
-def test_interrupted_and_resumed_is_bit_identical(side_by_side, tiny_execution, stop_after):
+def test_interrupted_and_killed_while_it_saves_it_ends_bit_identical(
+    side_by_side, tiny_execution, stop_after
+):
     runs, whole, _ = side_by_side
     execution = dataclasses.replace(tiny_execution, forks=whole.forks)
     with pytest.raises(Interrupted):
@@ -68,25 +70,16 @@ def test_interrupted_and_resumed_is_bit_identical(side_by_side, tiny_execution, 
     stopped = read_status(run_path(execution.runs, runs[2]))
     assert stopped.status == "interrupted"
     assert 0 < stopped.tokens < 2048
-    train_fleet(runs, execution)
-    for run in runs:
-        assert curve(execution, run) == curve(whole, run)
-
-
-def test_killed_while_it_saves_all_go_on_from_the_checkpoint_that_all_have(
-    side_by_side, tiny_execution, stop_after
-):
-    runs, whole, _ = side_by_side
-    execution = dataclasses.replace(tiny_execution, forks=whole.forks, checkpoint_seconds=0)
     with pytest.raises(Interrupted):
-        train_fleet(runs, execution, stop=stop_after(4))
+        train_fleet(runs, dataclasses.replace(execution, checkpoint_seconds=0), stop=stop_after(4))
     paths = [run_path(execution.runs, run) for run in runs]
-    newest = max(int(path.name) for path in paths[0].glob("checkpoints/*"))
+    kept = [sorted(int(path.name) for path in one.glob("checkpoints/*")) for one in paths]
+    assert kept == 4 * [kept[0]] and len(kept[0]) == 2
     for path in paths[2:]:  # these were not saved when the process was killed
-        shutil.rmtree(path / "checkpoints" / str(newest))
+        shutil.rmtree(path / "checkpoints" / str(kept[0][1]))
     train_fleet(runs, execution)
     for run, path in zip(runs, paths, strict=True):
-        assert [record["fleet"] for record in read_executions(path)] == [4, 4]
+        assert [record["fleet"] for record in read_executions(path)] == [4, 4, 4]
         assert curve(execution, run) == curve(whole, run)
 
 
