@@ -72,8 +72,13 @@ def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documen
         source = builder.as_data_source(tfds_split)  # pyright: ignore[reportCallIssue]
         for start in range(0, len(source), _READ_AT_ONCE):
             indices = list(range(start, min(start + _READ_AT_ONCE, len(source))))
-            for example in source.__getitems__(indices):
-                content = example[text_feature]
+            try:
+                examples = source.__getitems__(indices)
+            except RuntimeError as error:  # a file that was cut
+                raise _damaged(builder, tfds_split, str(error).partition(";")[0]) from None
+            for example in examples:
+                if (content := example[text_feature]) is None:
+                    raise _damaged(builder, tfds_split, f"{len(source)} documents expected")
                 if content and (high - low == 1 or low <= fraction(content) < high):
                     try:
                         yield content.decode()
@@ -81,6 +86,13 @@ def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documen
                         continue
 
     return of_split
+
+
+def _damaged(builder: "tfds.core.DatasetBuilder", split: str, what: str) -> InputError:
+    return InputError(
+        f"corpus: {builder.info.full_name!r} was half prepared or is damaged, its {split} split "
+        f"cannot be read ({what}); delete {builder.data_dir} and prepare it again"
+    )
 
 
 def _shares(splits: set[str]) -> dict[str, tuple[str, float, float]]:
@@ -102,7 +114,7 @@ def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
     how = f"tfds.builder({corpus.name!r}, file_format='array_record').download_and_prepare()"
     try:
         builder = builder_from_files(corpus.name)
-    except ValueError:  # DatasetNotFoundError, or a name that does not parse
+    except (ValueError, OSError):  # not found, a name that does not parse, no dataset_info.json
         raise InputError(
             f"corpus: no data set {corpus.name!r} is prepared in {where}; use 'stdlib', "
             "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to where "

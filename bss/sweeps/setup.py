@@ -102,10 +102,13 @@ class Setup(RunSetup):
 
 
 def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
-    """The run that a sweep overlays; without its data, enough to price it."""
+    """The run that a sweep overlays; without its data, enough to price it.
+
+    A model that says no vocabulary has `vocab_size` tokens.
+    """
     text = setup.text
     return RunConfig(
-        model_of(setup.model, vocab_size),
+        model_of(group_of(setup.model, vocab_size)),
         DataConfig(text.corpus, text.tokenizer, content, text.seq_len),
         setup.optimizer,
         setup.schedule,

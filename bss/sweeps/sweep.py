@@ -20,7 +20,7 @@ from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import in_turn, several
 from bss.training.execution import Execution
-from bss.training.source import SYNTHETIC
+from bss.training.source import SYNTHETIC, check_vocabulary
 from bss.values import from_dict
 
 
@@ -139,6 +139,7 @@ def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
     stream = Stream(shards.tokens("train"), text.seq_len, seed=0)
     stream.check(setup.schedule.tokens // text.seq_len)
     run = planned_run(setup, shards.vocab_size, shards.content_hash)
+    check_vocabulary(run.model, shards.vocab_size)
     return run, setup.engine.execution(str(shards.directory))
 
 
@@ -152,15 +153,19 @@ def trained(
     planned(setup, axes)  # before a corpus is prepared
     with (JointEngine if several() else kind)(setup.engine) as engine:
         base, execution = prepared_run(setup)
+        runs = expand(base, *axes)
+        for run in runs if base.data.content != SYNTHETIC else ():
+            check_vocabulary(run.model, base.model.vocab_size)
         trainer = Trainer(engine, execution)
-        return trainer.train(expand(base, *axes), title), trainer
+        return trainer.train(runs, title), trainer
 
 
 def tables(runs: Sequence[RunConfig], trainer: Trainer) -> Sweep:
-    """The run table and the final numbers of runs that finished."""
+    """The run table and the final numbers of runs that finished; InputError where none did."""
+    measured = run_table(trainer.runs, runs)
     ended = finals(runs, trainer.statuses)
     ended = ended.merge(origins(trainer.runs, [run.id for run in runs]), on="run")
-    return Sweep(run_table(trainer.runs, runs), ended)
+    return Sweep(measured, ended)
 
 
 def _setup(base: Setup | Mapping[str, Any], runs: str | Path) -> Setup:

@@ -17,6 +17,7 @@ from bss.data import synthetic
 from bss.data.log_bilinear import SyntheticLanguage
 from bss.data.shards import Shards, open_shards
 from bss.errors import InputError
+from bss.models.family import ModelFamily
 from bss.training.config import DataConfig, RunConfig
 from bss.training.devices.mesh import by_position, own_columns
 
@@ -138,7 +139,7 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
     """The source of a run.
 
     Raises:
-        InputError: missing, damaged or changed shards.
+        InputError: missing, damaged or changed shards; a model of another vocabulary.
     """
     data = run.data
     if data.content == SYNTHETIC:
@@ -146,4 +147,14 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
         return SyntheticSource(language, data, mesh)
     opened = open_shards(shards)
     opened.require(data.content)
+    check_vocabulary(run.model, opened.vocab_size)
     return TextSource(opened, data, mesh)
+
+
+def check_vocabulary(model: ModelFamily, tokens: int) -> None:
+    """Refuses a model that has other tokens than its tokenizer."""
+    if model.vocab_size != tokens:
+        raise InputError(
+            f"model.vocab_size is {model.vocab_size}, the tokenizer has {tokens} tokens; "
+            "leave it out, or write that"
+        )

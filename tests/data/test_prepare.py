@@ -196,6 +196,30 @@ def test_a_tfds_data_set_that_was_half_prepared(data_dir, tmp_path):
     assert prepare("fake_c4/en", root=tmp_path).split("validation").documents > 0
 
 
+@pytest.mark.parametrize("left", [0, 1000, 65536])
+def test_a_tfds_data_set_of_which_a_file_was_cut(data_dir, tmp_path, left):
+    (shard,) = data_dir.glob("fake_c4/en/3.1.0/*-train.array_record-00000-of-00001")
+    whole = shard.read_bytes()
+    try:
+        shard.write_bytes(whole[:left])
+        with pytest.raises(
+            InputError, match=r"its train split cannot be read .*; delete .*3\.1\.0"
+        ):
+            prepare("fake_c4/en", root=tmp_path)
+    finally:
+        shard.write_bytes(whole)
+
+
+def test_a_tfds_data_set_without_its_description(data_dir, tmp_path):
+    info = data_dir / "fake_c4/en/3.1.0/dataset_info.json"
+    aside = info.rename(tmp_path / "aside")
+    try:
+        with pytest.raises(InputError, match="no data set 'fake_c4/en' is prepared"):
+            prepare("fake_c4/en", root=tmp_path)
+    finally:
+        aside.rename(info)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

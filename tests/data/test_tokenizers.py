@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import tokenizers as inner
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from bss.data import tokenizers
 from bss.errors import InputError
@@ -61,6 +63,52 @@ def test_a_tokenizer_json_from_elsewhere(tmp_path):
     assert tokenizer.name == tokenizers.name_of(path)
     assert tokenizer.name.startswith("gpt-neox-")
     np.testing.assert_array_equal(tokenizer.encode(TEXTS[0]), BPE.encode(TEXTS[0]))
+
+
+def t5(path):
+    """A file of T5's form: pieces with scores, marked spaces, 3 special tokens and sentinels."""
+    made = inner.Tokenizer(models.Unigram())
+    made.normalizer = normalizers.NFKC()
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    first = ["<pad>", "</s>", "<unk>"]
+    made.train_from_iterator(
+        TEXTS,
+        trainers.UnigramTrainer(
+            vocab_size=90, special_tokens=first, unk_token="<unk>", show_progress=False
+        ),
+    )
+    made.add_special_tokens([f"<extra_id_{i}>" for i in range(100)])
+    made.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
+    made.save(str(path))
+
+
+def neox(path):
+    """A file of GPT-NeoX's form: byte-level BPE, with runs of spaces added behind it."""
+    BPE.inner.save(str(path))
+    made = inner.Tokenizer.from_file(str(path))
+    made.add_tokens([inner.AddedToken(" " * n, normalized=False) for n in range(24, 1, -1)])
+    made.save(str(path))
+
+
+def test_one_of_t5s_form(tmp_path):
+    t5(tmp_path / "t5.json")
+    tokenizer = tokenizers.make(str(tmp_path / "t5.json"), [])
+    text = "def function_3(argument): return 1"
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode([*ids, tokenizer.end_of_document]) == text
+    assert tokenizer.end_of_document == 1 and 1 not in ids
+    assert tokenizer.vocab_size == tokenizer.inner.get_vocab_size() > 150
+    assert len(tokenizer.encode("</s><extra_id_0>")) > 2
+
+
+def test_one_of_gpt_neoxs_form(tmp_path):
+    neox(tmp_path / "20B_tokenizer.json")
+    tokenizer = tokenizers.make(str(tmp_path / "20B_tokenizer.json"), [])
+    assert tokenizer.vocab_size == 320 + 23
+    ids = tokenizer.encode(" " * 24 + "é")
+    assert ids[0] == 320 and len(ids) == 3
+    assert tokenizer.decode([*ids, tokenizer.end_of_document]) == " " * 24 + "é"
 
 
 @pytest.mark.parametrize(

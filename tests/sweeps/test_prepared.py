@@ -1,12 +1,13 @@
 """The text of a set-up becomes the shards of its runs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bss.errors import InputError
 from bss.sweeps.setup import Setup, TextConfig
-from bss.sweeps.sweep import prepared_run
+from bss.sweeps.sweep import prepared_run, sweep
 from bss.values import from_dict
 
 BODY = "A note of its own, number {}, of a few words each.\n"
@@ -35,3 +36,13 @@ def test_lines_of_another_field_are_trained_on(notes):
 def test_a_field_that_is_not_there_is_refused(notes):
     with pytest.raises(InputError, match=r"notes.jsonl, line 1, has no text 'text' but id, body"):
         prepared_run(notes())
+
+
+def test_another_vocabulary_than_the_tokenizers_is_refused_before_training(notes, tmp_path):
+    setup = notes(text_feature="body", seq_len=32)
+    told = r"model\.vocab_size is 300, the tokenizer has 256 tokens; leave it out, or write that"
+    with pytest.raises(InputError, match=told):
+        prepared_run(replace(setup, model={"name": "pico", "vocab_size": 300}))
+    with pytest.raises(InputError, match=told):
+        sweep(setup, {"model.vocab_size": [256, 300]}, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from bss.errors import InputError
 from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
+from bss.sweeps.sweep import tables
 from bss.sweeps.trainer import Trainer
 from bss.training.execution import Execution
 from bss.training.record.status import RunStatus
@@ -29,6 +31,13 @@ def test_a_rule_of_short_second_moments_is_told_once(trainer, tiny_run, capsys):
     assert len(told) == 2
     assert "beta2_half_life 100 makes beta2 0.412 at batch 8" in told[0]
     assert "beta2 0.5 makes beta2 0.5" in told[1]
+
+
+def test_where_no_run_finished_there_are_no_tables(trainer, tiny_run, monkeypatch):
+    failed = RunStatus("failed", message="lost")
+    monkeypatch.setattr(trainer.engine, "train", lambda runs, *_: {r.id: failed for r in runs})
+    with pytest.raises(InputError, match="none of runs finished"):
+        tables(trainer.train([tiny_run], "sweep"), trainer)
 
 
 def test_an_optimizer_without_second_moments_is_not_told(trainer, tiny_run, capsys):

@@ -73,3 +73,9 @@ def test_seeds_of_data_are_two_to_the_48_positions_apart():
     second.check(2**48)
     with pytest.raises(InputError, match=f"at most {2**48}"):
         second.check(2**48 + 1)
+
+
+def test_a_model_of_another_vocabulary_than_the_shards_is_refused(tiny_run, tiny_execution):
+    run = overlay(tiny_run, {"model.vocab_size": 64})
+    with pytest.raises(InputError, match=r"model\.vocab_size is 64, the tokenizer has 256 tokens"):
+        train(run, tiny_execution)

@@ -73,6 +73,7 @@ FAMILIES = {
         **{"rope_theta": 1e6, "scan_layers": True, "remat": True},
     },
     "mixture": {"family": "mixture", "num_experts": 4, "top_k": 2},
+    "mup": {"parametrization": "mup", "base_width": 8},
 }
 
 
