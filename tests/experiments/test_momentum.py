@@ -18,6 +18,7 @@ from bss.predictions.registration import digest
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
+from experiments.momentum import figures
 from experiments.momentum.__main__ import choose, experiment, judged
 from experiments.momentum.betas import FILE, law, line
 from experiments.momentum.claims import (
@@ -264,3 +265,29 @@ def test_rows_of_runs_trained_elsewhere_stay(tmp_path):
         ("b", 2.5),
         ("c", 3.0),
     ]
+
+
+def test_the_figures_read_the_committed_tables():
+    finals = Ended.read("results/momentum/finals.csv").finals
+    curves = pd.read_parquet("results/momentum/curves.parquet")
+    cuts = equal_cuts(figures.part_cuts(curves))
+    assert cuts.groupby(["beta1", "beta2"])["seed"].nunique().tolist() == [8, 8, 8]
+    table = figures.cuts_table(cuts)
+    assert table.index.tolist() == [
+        f"batch × 4, {x}" for x in ("per step", "beta1 per token", "per token")
+    ]
+    first = [float(text.split()[0]) for text in table["at equal tokens"]]
+    logs = np.log(cuts.groupby(["beta1", "beta2"])["at_tokens"].apply(list).tolist()).mean(axis=1)
+    assert first == pytest.approx(np.exp(logs)[::-1], abs=0.006)
+    own = figures.chosen(finals).loc[lambda x: x["own"]].set_index("batch")["beta1"]
+    ended = Ended(finals)
+    assert [own[batch] for batch in BATCHES] == [ended.own(batch) for batch in BATCHES]
+    at = figures.judged_losses(finals)[2_000_000]
+    steps = figures.steps_figure(finals).axes[0]
+    gains = [float(y) for line in steps.containers for y in line.lines[0].get_ydata()]
+    assert min(abs(g - (at.loc[(32, 0.7)] - at.loc[(32, 0.9)]).mean()) for g in gains) < 1e-9
+    left, right = figures.batches_figure(finals, curves).axes
+    assert {len(container.lines[0].get_xdata()) for container in left.containers} == {6}
+    assert "2.1" in right.get_title(loc="right")
+    assert len(figures.growing_figure(finals).axes) == 2
+    assert len(figures.cuts_figure(curves, cuts).axes[0].lines) == 6
