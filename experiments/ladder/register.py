@@ -136,8 +136,8 @@ def forecasts() -> dict[str, Estimate]:
                 exponent = joint.loc[name]
                 mean += by * exponent["exponent"]
                 variance += (by * (exponent["high"] - exponent["low"]) / 2 / Z95) ** 2
-            ends = (math.exp(mean + sign * Z90 * math.sqrt(variance)) for sign in (-1, 1))
-            told[f"{rung.name}, {tokens:,} tokens"] = Estimate(math.exp(mean), *ends)
+            low, high = (math.exp(mean + sign * Z90 * math.sqrt(variance)) for sign in (-1, 1))
+            told[f"{rung.name}, {tokens:,} tokens"] = Estimate(math.exp(mean), low, high)
     return told
 
 
