@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -43,6 +44,9 @@ STATEMENTS = {
     "batches": "the best batch of each (rung, budget) is the one told. Right: the measured one "
     "(bss fit table) lies in its interval, or the bound that was measured holds all of it. Wrong: "
     "the two intervals are disjoint. Else undecided",
+    "smallest": "at 99k and .38M, at either budget, batch 1 ends below batch 2 after the decay: "
+    "the one test of runs to come (bss.contests.moderated, all batches its table), paired seeds, "
+    "after Holm. Right: every one is shown. Wrong: the opposite of one. Else undecided",
     "exponents": "best batches grow with tokens and parameters as the critical batches of "
     "results/critical_batch do (joint law). Right, wrong, undecided: as of batches",
     "rates": "of the three rates at batches 1, 4 and 16, an eighth of the budget, the one that is "
@@ -64,7 +68,7 @@ def main(pilots: Path) -> None:
     """Registers what is predicted."""
     fit = fit_table(losses(pilots), options=Options(100))
     predictions = [one for part in PREDICTED for one in predicted(part, fit)]
-    own = {"statements": STATEMENTS, "batches": to_dict(forecasts())}
+    own = {"statements": STATEMENTS, "batches": forecasts(), "exponents": to_dict(exponents())}
     registration = Registration(
         "ladder",
         METRIC,
@@ -116,28 +120,38 @@ def study_of(part: str) -> Study:
     return from_dict(Study, json.loads(get_config(part).to_json_best_effort()))
 
 
-def forecasts() -> dict[str, Estimate]:
-    """The best batch of each rung and budget in tokens: the middle 90% of a log-normal."""
+def exponents() -> dict[str, Estimate]:
+    """Of best batches in N and D: those of the critical batches of results/critical_batch, 95%."""
     laws = Tables(Path("results/critical_batch")).read("laws.csv")
-    joint = laws.loc[laws["law"] == "joint"].set_index("variable")
+    joint = laws.loc[laws["law"] == "joint"].set_index("variable").to_dict("index")
+    symbols = {"N": joint["params"], "D": joint["tokens"]}
+    return {
+        symbol: Estimate(one["exponent"], one["low"], one["high"], level=0.95)
+        for symbol, one in symbols.items()
+    }
+
+
+def forecasts() -> list[dict[str, Any]]:
+    """The best batch of each rung and budget in tokens: the middle 90% of a log-normal."""
     ended = Ended.read("results/momentum/finals.csv")
     table = pd.DataFrame({batch: ended.loss(batch, KEPT) for batch in (*BATCHES, 5, 6)}).stack()
     seeds, batches = (table.index.get_level_values(i).to_numpy(float) for i in (0, 1))
     (valley,) = valleys([BatchMeans.of_runs(LENGTH * batches, table.to_numpy(float), seed=seeds)])
-    told = {}
-    for part in PREDICTED:
-        study = study_of(part)
+    by, told = exponents(), []
+    for study in map(study_of, PREDICTED):
         for rung, end in itertools.product(study.rungs, study.ends):
-            tokens = round(end * rung.tokens)
             params = model_of(rung.changes["model"]).counts().active
-            logs = {"params": math.log(params / NANO), "tokens": math.log(tokens / SHORT)}
+            tokens = round(end * rung.tokens)
+            logs = {"N": math.log(params / NANO), "D": math.log(tokens / SHORT)}
             mean, variance = math.log(valley.batch), valley.spread**2
-            for name, by in logs.items():
-                exponent = joint.loc[name]
-                mean += by * exponent["exponent"]
-                variance += (by * (exponent["high"] - exponent["low"]) / 2 / Z95) ** 2
+            for symbol, times in logs.items():
+                one = by[symbol]
+                assert one.value is not None and one.low is not None and one.high is not None
+                mean += times * one.value
+                variance += (times * (one.high - one.low) / 2 / Z95) ** 2
             low, high = (math.exp(mean + sign * Z90 * math.sqrt(variance)) for sign in (-1, 1))
-            told[f"{rung.name}, {tokens:,} tokens"] = Estimate(math.exp(mean), low, high)
+            sizes = {"rung": rung.name, "params": params, "tokens": tokens}
+            told.append(sizes | {"value": math.exp(mean), "low": low, "high": high})
     return told
 
 
