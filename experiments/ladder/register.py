@@ -1,6 +1,6 @@
 """Writes down what is expected of the rungs, from the pilots below them and from other studies.
 
-    python -m experiments.ladder.register runs/ladder/results
+    python -m experiments.ladder.register results/ladder
 
 Nothing is trained. Losses are those of `bss fit table` on the pilots, by their own budgets; best
 batches go from that of results/momentum by the exponents of results/critical_batch. Commit the
