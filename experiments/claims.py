@@ -37,6 +37,7 @@ EXPERIMENTS = (
     "critical_theory",
     "predictions",
     "momentum",
+    "ladder",
 )
 HEAD = """# Claims, and what was measured of them
 

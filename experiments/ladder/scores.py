@@ -86,7 +86,7 @@ def scores(results: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _covered(found: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for rung, some in found.groupby("rung", sort=False):
-        share = float(some["in"].mean())
+        share = float(some["in"].to_numpy(float).mean())
         verdict = "right" if share >= 0.8 else "wrong" if share <= 0.5 else "undecided"
         row = {"question": "losses", "of": rung, "said": 0.9, "low": 0.8, "high": 1.0}
         yield row | {"measured": share, "verdict": verdict}
@@ -129,7 +129,7 @@ def _rates(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         small, large = (one for _, one in some.groupby("params"))
         rate = small.loc[small["test_loss"].idxmin(), "peak_lr"]
         kept = large.loc[np.isclose(large["peak_lr"], rate), "test_loss"]
-        cost = float(kept.min() - large["test_loss"].min())
+        cost = kept.to_numpy(float).min() - large["test_loss"].to_numpy(float).min()
         verdict = "right" if cost <= COST else "wrong" if cost > DEAR else "undecided"
         row = {"question": "rates", "of": f"batch {batch}", "said": 0.0, "low": 0.0, "high": COST}
         yield row | {"measured": cost, "verdict": verdict}

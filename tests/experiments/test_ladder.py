@@ -1,0 +1,120 @@
+"""The ladder: its parts, what was registered, and how it is scored."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws.fitting.estimate import Estimate
+from bss.predictions.ancestry import check_first
+from bss.predictions.registration import read_registration
+from bss.sweeps.setup import planned_run
+from bss.values import from_dict
+from configs.ladder import SIZES, get_config
+from experiments.ladder import scores
+from experiments.ladder.__main__ import experiment
+from experiments.ladder.study import Study
+
+RESULTS = Path("results/ladder")
+
+
+def study_of(part):
+    return from_dict(Study, json.loads(get_config(part).to_json_best_effort()))
+
+
+@pytest.mark.parametrize("part", SIZES)
+def test_every_part_prices_its_runs_without_training(part, capsys):
+    experiment(replace(study_of(part), dry_run=True))
+    told = capsys.readouterr()
+    assert len((told.out + told.err).splitlines()) >= len(study_of(part).rungs)
+
+
+def test_a_run_is_a_trunk_and_its_two_endings():
+    study = study_of("es_99k")
+    (rung,) = study.rungs
+    base = planned_run(study.setup)
+    runs = [*study.runs(base, rung, 0)]
+    assert len(runs) == 3 * 7
+    trunk, half, whole = runs[:3]
+    assert (trunk.schedule.tokens, half.schedule.tokens) == (990_000, 495_000)
+    assert half.parent.run == whole.parent.run == trunk.id
+    assert {one.id for one in runs} == {one.id for one in study.runs(base, rung, 0)}
+
+
+def test_a_switch_that_nothing_leaves_is_refused():
+    config = json.loads(get_config("mixture").to_json_best_effort())
+    config["rungs"][0]["switches"][0]["batch"] = 3
+    with pytest.raises(InputError, match=r"rungs: .* switches from 3 at .*; expected one of its"):
+        from_dict(Study, config)
+
+
+def test_the_registration_is_older_than_its_runs():
+    file = Path("results/predictions/ladder.json")
+    parts = [RESULTS / part / "finals.csv" for part in scores.PARTS]
+    registered = pd.concat(pd.read_csv(path) for path in parts if path.is_file())
+    assert len(registered) >= 42
+    check_first(file, registered.assign(status="finished"))
+
+
+def test_the_committed_scores_are_those_of_the_committed_runs():
+    told, found = scores.scores(RESULTS)
+    for table, name in ((told, "scores.csv"), (found, "losses.csv")):
+        kept = pd.read_csv(RESULTS / name)
+        pd.testing.assert_frame_equal(table, kept, check_dtype=False, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (Estimate(1.2, 0.9, 3.0), "right"),
+        (Estimate(3.0, 0.9, 4.0), "undecided"),
+        (Estimate(5.0, 4.0, 9.0), "wrong"),
+        (Estimate(None, None, 8.0), "right"),
+        (Estimate(None, None, 1.5), "undecided"),
+        (Estimate(None, None, 0.5), "wrong"),
+        (Estimate(None, None, None), "undecided"),
+    ],
+)
+def test_an_interval_beside_another(found, verdict):
+    row = scores._overlap("batches", "a rung", Estimate(1.0, 0.7, 2.0), found)
+    assert (row["verdict"], row["measured"]) == (verdict, found.value)
+
+
+def test_where_the_loss_bends():
+    rows = [("1", 1.0), ("2", 0.9), ("4", 0.95), ("8", 1.05), ("0:4 1K:8", 0.1), ("8", 1.2)]
+    table = pd.DataFrame(rows, columns=["batch", "test_loss"])
+    assert scores.bend(table) == pytest.approx(math.exp((math.log(4) + math.log(8)) / 2))
+    assert math.isnan(scores.bend(table.loc[table["test_loss"] < 1.0]))
+
+
+def test_ratios_are_right_near_and_wrong_far():
+    said = (1.0, 0.8, 1.5), (0.67, 1.8)
+    verdicts = [scores._ratio("width", "x", found, *said)["verdict"] for found in (1.1, 1.6, 2.0)]
+    assert verdicts == ["right", "undecided", "wrong"]
+
+
+def test_losses_are_of_registered_runs_alone():
+    registration = read_registration(Path("results/predictions/ladder.json"))
+    table = scores.ended(RESULTS)
+    one = registration.predictions[0]
+    found = scores.losses(registration, table.loc[table["run"].isin(one.runs)])
+    assert found["rung"].tolist() == ["99k"]
+    wanted = table.loc[table["run"].isin(one.runs), "test_loss"].mean()
+    assert found["measured"].tolist() == [pytest.approx(wanted)]
+    assert found["in"].tolist() == [one.loss.low <= wanted <= one.loss.high]
+
+
+@pytest.mark.slow
+def test_the_smoke_size_end_to_end(tmp_path, corpora):
+    study = study_of("smoke")
+    engine = replace(study.setup.engine, runs=str(tmp_path / "runs"))
+    text = replace(study.setup.text, root=str(corpora))
+    setup = replace(study.setup, engine=engine, text=text)
+    experiment(replace(study, setup=setup, results=str(tmp_path / "results")))
+    finals = pd.read_csv(tmp_path / "results/finals.csv")
+    # Two batches of two models, each with two endings; a switch with one.
+    assert (len(finals), int(finals["parent"].notna().sum())) == (14, 10)
