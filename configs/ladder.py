@@ -10,10 +10,10 @@
 | pilots      | 12k, 25k, 49k     | 500K       | 6 batches                  | 4 minutes         |
 | rates       | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
 | es_99k      | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
-| es_380k     | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 20 minutes    |
+| es_380k     | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
 | width       | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 12 minutes        |
 | mixture     | .4M active, 8e2   | 1M         | 5 batches, one late switch | 20 minutes        |
-| es_790k     | .79M              | 7.9M       | 3 batches                  | 40 minutes        |
+| es_790k     | .79M              | 7.9M       | 3 batches                  | 47 minutes        |
 | es_4.7M     | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
 | late        | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
 | width_gpu   | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
@@ -22,9 +22,9 @@
 A model of width d has 2 log2(d/32) layers and heads of 32; sequences are of 256 bytes of the text
 of configs/packages.json (166.6M tokens), of which only the runs at 25M parameters read some twice.
 beta1 is .9 per step, as the predictions of configs/momentum.py came out undecided; rates are those
-that `pilot_rates` chose, kept over widths by "mup". Times are of two cores: those of the parts that
-took them, and by their FLOP/s of the others (a dry run says about 1.6 times as much). What is expected: results/predictions/ladder.json, which the
-runs record.
+that `pilot_rates` chose, kept over widths by "mup". Times are of two cores: of two parts what they
+took, of the others by the same 75 GFLOP/s (a dry run has 48); that of the mixture is a guess. What
+is expected: results/predictions/ladder.json, which the runs record.
 """
 
 from collections.abc import Iterable, Sequence
