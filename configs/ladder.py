@@ -22,9 +22,9 @@
 A model of width d has 2 log2(d/32) layers and heads of 32; sequences are of 256 bytes of the text
 of configs/packages.json (166.6M tokens), of which only the runs at 25M parameters read some twice.
 beta1 is .9 per step, as the predictions of configs/momentum.py came out undecided; rates are those
-that `pilot_rates` chose, kept over widths by "mup". Times are of two cores: of two parts what they
-took, of the others by the same 75 GFLOP/s (a dry run has 48); that of the mixture is a guess. What
-is expected: results/predictions/ladder.json, which the runs record.
+that `pilot_rates` chose, kept over widths by "mup". Times are of two cores: those of the parts that
+took them, and by their FLOP/s of the others (a dry run says about 1.6 times as much). What is
+expected: results/predictions/ladder.json, which the runs record.
 """
 
 from collections.abc import Iterable, Sequence

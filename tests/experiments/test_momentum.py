@@ -284,10 +284,10 @@ def test_the_figures_read_the_committed_tables():
     assert [own[batch] for batch in BATCHES] == [ended.own(batch) for batch in BATCHES]
     at = figures.judged_losses(finals)[2_000_000]
     steps = figures.steps_figure(finals).axes[0]
-    gains = [float(y) for line in steps.containers for y in line.lines[0].get_ydata()]
+    gains = [float(y) for line in cast(Any, steps.containers) for y in line.lines[0].get_ydata()]
     assert min(abs(g - (at.loc[(32, 0.7)] - at.loc[(32, 0.9)]).mean()) for g in gains) < 1e-9
     left, right = figures.batches_figure(finals, curves).axes
-    assert {len(container.lines[0].get_xdata()) for container in left.containers} == {6}
+    assert {len(bars.lines[0].get_xdata()) for bars in cast(Any, left.containers)} == {6}
     assert "2.1" in right.get_title(loc="right")
     assert len(figures.growing_figure(finals).axes) == 2
     assert len(figures.cuts_figure(curves, cuts).axes[0].lines) == 6
