@@ -377,12 +377,8 @@ def test_bad_comparisons_are_one_line(study, changes, told):
 
 
 @pytest.mark.slow
-def test_the_smoke_size_end_to_end_and_again(tmp_path, corpora, saved):
-    study = study_of("smoke")
-    engine = replace(study.setup.engine, runs=str(tmp_path / "runs"))
-    text = replace(study.setup.text, root=str(corpora))
-    setup = replace(study.setup, engine=engine, text=text)
-    study = replace(study, setup=setup, results=str(tmp_path / "results"))
+def test_the_smoke_size_end_to_end_and_again(tmp_path, moved, saved):
+    study = moved(study_of("smoke"))
     experiment(study)
     results = tmp_path / "results"
     steps = pd.read_csv(results / "steps.csv")

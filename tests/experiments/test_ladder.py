@@ -109,12 +109,8 @@ def test_losses_are_of_registered_runs_alone():
 
 
 @pytest.mark.slow
-def test_the_smoke_size_end_to_end(tmp_path, corpora):
-    study = study_of("smoke")
-    engine = replace(study.setup.engine, runs=str(tmp_path / "runs"))
-    text = replace(study.setup.text, root=str(corpora))
-    setup = replace(study.setup, engine=engine, text=text)
-    experiment(replace(study, setup=setup, results=str(tmp_path / "results")))
+def test_the_smoke_size_end_to_end(tmp_path, moved):
+    experiment(moved(study_of("smoke")))
     finals = pd.read_csv(tmp_path / "results/finals.csv")
     # Two batches of two models, each with two endings; a switch with one.
     assert (len(finals), len(finals.loc[finals["parent"].notna()])) == (14, 10)

@@ -195,12 +195,8 @@ def test_what_cannot_be_asked_is_refused(changes, says):
 
 
 @pytest.mark.slow
-def test_the_smoke_size_end_to_end(tmp_path, corpora):
-    study = study_of("smoke")
-    engine = replace(study.setup.engine, runs=str(tmp_path / "runs"))
-    text = replace(study.setup.text, root=str(corpora))
-    setup = replace(study.setup, engine=engine, text=text)
-    experiment(replace(study, setup=setup, results=str(tmp_path / "results")))
+def test_the_smoke_size_end_to_end(tmp_path, moved):
+    experiment(moved(study_of("smoke")))
     finals = pd.read_csv(tmp_path / "results/finals.csv")
     counts = finals.groupby(["seed", "ending"]).size().to_dict()
     # Of a seed that is judged four arms and a fork, at constant rate and decayed.
