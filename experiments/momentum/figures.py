@@ -95,14 +95,14 @@ def _tokens_to_loss(
 ) -> pd.DataFrame:
     """Tokens [(batch, beta1), seed] at which curves of judged seeds reach what all of them do."""
     table = curves.loc[~curves["seed"].isin(CHOOSING) & ~curves["schedule.batch"].str.contains(":")]
-    table = _per_step(table).sort_values(["schedule.tokens", "tokens"])
+    table = _per_step(table).sort_values("tokens")
     table = table.assign(beta1=table["optimizer.beta1"]).merge(best[_KEYS], on=_KEYS)
     wanted, paths = set(arms), {}
     for key, some in table.groupby(["batch", "beta1", "seed"]):
         arm = tuple(key)[:2]  # type: ignore[arg-type]
-        if arm in wanted:  # a run and one that went on have one start
-            shortest = some.loc[some["run"] == some["run"].iloc[0]]
-            paths[key] = shortest[["tokens", "eval_loss"]].to_numpy(float)
+        if arm in wanted:
+            read = some.loc[some["run"] == some["run"].value_counts().idxmax()]
+            paths[key] = read[["tokens", "eval_loss"]].to_numpy(float)
     target = max(path[:, 1].min() for path in paths.values())
     reached = {
         arm: np.exp(np.interp(-target, -np.minimum.accumulate(path[:, 1]), np.log(path[:, 0])))
@@ -272,7 +272,9 @@ def part_cuts(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_step(curves: pd.DataFrame) -> pd.DataFrame:
-    """Rows of runs without a half-life."""
+    """Rows of runs without a half-life; a table has the column where it varies."""
+    if "optimizer.beta2_half_life" not in curves:
+        return curves
     return curves.loc[curves["optimizer.beta2_half_life"].fillna(0) == 0]
 
 
