@@ -116,7 +116,8 @@ def _tokens_to_loss(
 def betas_figure(finals: pd.DataFrame) -> Figure:
     """Decayed loss against beta1, less that at .9, a line a batch; a panel a length of the run."""
     lengths = {stop: table for stop, table in judged_losses(finals).items() if len(table) > 2}
-    batches = sorted({float(batch) for table in lengths.values() for batch, _ in table.index})
+    arms = pd.Series([float(batch) for table in lengths.values() for batch, _ in table.index])
+    batches = sorted(set(arms.loc[arms.duplicated()].tolist()))
     looks = style.batch_styles(batches)
     figure, axes = style.new_figure(3.4, 1, max(len(lengths), 1), 9.4, sharey=True)
     for ax, (stop, table) in zip(axes[0], lengths.items(), strict=False):
