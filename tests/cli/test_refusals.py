@@ -322,18 +322,21 @@ def test_an_interrupt_is_one_line_in_every_command(capsys, monkeypatch):
 def test_a_process_that_is_interrupted_leaves_with_130(tmp_path):
     """It waits for a pipe that is opened for it, so that it is known where it is."""
     os.mkfifo(tmp_path / "fit.json")
-    command = [sys.executable, "-m", "bss", *shlex.split(f"{ADVISE} --from {tmp_path}/fit.json")]
     # Whoever started the tests may ignore interrupts, and a process inherits that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    heeds = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heeds}; runpy.run_module('bss', run_name='__main__')"]
+    command += shlex.split(f"{ADVISE} --from {tmp_path}/fit.json")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    signal.signal(signal.SIGINT, before)
     with open(tmp_path / "fit.json", "w"):
         process.send_signal(signal.SIGINT)
         try:
             _, error = process.communicate(timeout=30)
         except subprocess.TimeoutExpired:  # it came between two instructions, just before the wait
             process.send_signal(signal.SIGINT)
-            _, error = process.communicate()
+            try:
+                _, error = process.communicate(timeout=60)
+            finally:
+                process.kill()
     assert process.returncode == 130
     assert error == "bss advise: interrupted; no file is half-written: run it again\n"
 
