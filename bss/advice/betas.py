@@ -32,7 +32,7 @@ def asked_of_betas(
         >>> said = asked_of_betas(256, 2048, 500_000, params=99e3)
         >>> said.split("; ")[1]
         '0.4305 and 0.6634 keep them'
-        >>> asked_of_betas(2**20, 2**22, 1e12, params=1e9)[-45:]
+        >>> asked_of_betas(2**20, 2**22, 1e12, params=1e9)[-44:]
         'nothing was measured at this size and length'
     """
     ratio, steps = to / batch_tokens, tokens / to

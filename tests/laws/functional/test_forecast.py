@@ -130,8 +130,8 @@ def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, cur
     with pytest.raises(InputError, match="tested for: tokens 10 times the longest run; ask within"):
         predict_schedule(fit, *far)
     assert (predict_schedule(fit, *far, extrapolate=True).value or 9) < (one.value or 0)
-    unlike = planted_curves.table(("512",))
-    with pytest.raises(InputError, match="run 512: beyond what the fit was tested for: batch 512"):
+    unlike = planted_curves.table(("128",))
+    with pytest.raises(InputError, match="run 128: beyond what the fit was tested for: batch 128"):
         predict_runs(fit, unlike)
     assert len(predict_runs(fit, unlike, extrapolate=True))
     lost = dataclasses.replace(fit, status="not converged")
