@@ -25,6 +25,7 @@ CONFIGS = (
     *("configs/es_wsd.py:gpu", "configs/es_ablations.py:gpu", "configs/late_switch.py:gpu"),
     *("configs/es_wsd.py:paper", "configs/late_switch.py:paper", "configs/critical_batch.py:paper"),
     *("configs/critical_batch.py:gpu", "configs/ladder.py:es_4.7M", "configs/ladder.py:large"),
+    "configs/ladder.py:width_gpu",
     *(f"configs/papers.py:{size}" for size in papers.SIZES),
 )
 PACKAGES = {"jax", "jaxlib", "jax-cuda13-pjrt", "nvidia-cudnn-cu13", "libtpu"}

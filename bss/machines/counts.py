@@ -150,7 +150,7 @@ def _channel(one: Instruction, program: Program) -> str:
 
 
 _NO_PRODUCTS = re.compile(
-    r"Sharding|AsyncCollective|TopK|AllocateBuffer|Bitcast|Bitpacked|AssumeGather|__cub|cu_threefry|"
+    r"Sharding|AsyncC|TopK|AllocateBuffer|Bitcast|Bitpacked|AssumeGather|__cub|cu_threefry|"
     r"ragged-dot-metadata"
 )
 _RAGGED = re.compile("ragged-dot-(?!metadata)")
