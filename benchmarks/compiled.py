@@ -1,10 +1,11 @@
-"""What every gpu and paper config takes of the machine that it names: results/compiled.json.
+"""What gpu and paper configs take of the machines that they name: results/compiled.json.
 
     python -m benchmarks.compiled                                  # all that is missing
     python -m benchmarks.compiled configs/es_wsd.py:gpu            # of some configs
 
 One program at a time, saved as soon as it is compiled: the same command continues. No device is
-needed, but the extras that compile for it: aot-gpu and aot-cudnn. It prints what does not fit.
+needed, but the extras that compile for it: aot-gpu and aot-cudnn, aot-tpu. It prints what does not
+fit.
 """
 
 import argparse
@@ -18,25 +19,22 @@ from bss.machines.absent import Machine, machine
 from bss.sweeps.programs import COMPILED, Job, jobs, keys, program_of, setup_of
 from bss.sweeps.reading import read_config
 from bss.training.aot.compiled import examine
+from configs import papers
 
 CONFIGS = (
     *("configs/es_wsd.py:gpu", "configs/es_ablations.py:gpu", "configs/late_switch.py:gpu"),
     *("configs/es_wsd.py:paper", "configs/late_switch.py:paper", "configs/critical_batch.py:paper"),
-    "configs/critical_batch.py:gpu",
+    *("configs/critical_batch.py:gpu", "configs/ladder.py:es_4.7M", "configs/ladder.py:large"),
+    "configs/ladder.py:width_gpu",
+    *(f"configs/papers.py:{size}" for size in papers.SIZES),
 )
-PACKAGES = ("jax", "jaxlib", "jax-cuda13-pjrt", "nvidia-cudnn-cu13")
+PACKAGES = {"jax", "jaxlib", "jax-cuda13-pjrt", "nvidia-cudnn-cu13", "libtpu"}
 
 
-def versions() -> dict[str, str | None]:
-    """Of what compiles; None of what is not installed."""
-    return {name: _version(name) for name in PACKAGES}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def versions() -> dict[str, str]:
+    """Of what compiles, as far as it is installed."""
+    there = importlib.metadata.distributions()
+    return {one.name: one.version for one in there if one.name in PACKAGES}
 
 
 def compiled(job: Job, key: dict[str, Any], on: Machine) -> dict[str, Any]:
@@ -77,9 +75,10 @@ def _kept(job: Job, key: dict[str, Any], on: Machine, path: Path) -> dict[str, A
 def _read(path: Path) -> dict[str, Any]:
     here = {"versions": versions(), "programs": []}
     table = read_json(path, "delete it to begin anew") if path.is_file() else here
-    if table["versions"] != here["versions"]:
+    both = table["versions"] | here["versions"]
+    if not table["versions"].items() <= both.items():
         sys.exit(f"{path} is of {table['versions']}, here is {here['versions']}; delete it")
-    return table
+    return {**table, "versions": both}
 
 
 if __name__ == "__main__":

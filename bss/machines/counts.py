@@ -119,6 +119,7 @@ def _kind(one: Instruction, program: Program) -> str:
         return next((kind for kind in ("products", "attention") if kind in kinds), "rest")
     called = one.attribute("custom_call_target") if one.opcode == "custom-call" else ""
     is_product = one.opcode in ("dot", "convolution") or "gemm" in called or "matmul" in called
+    is_product |= bool(_RAGGED.match(_kernel(one) or ""))
     return "products" if is_product else "rest"
 
 
@@ -149,8 +150,11 @@ def _channel(one: Instruction, program: Program) -> str:
 
 
 _NO_PRODUCTS = re.compile(
-    r"Sharding|AsyncCollective|TopK|AllocateBuffer|Bitcast|Bitpacked|AssumeGather|__cub|cu_threefry"
+    r"Sharding|AsyncC|TopK|AllocateBuffer|Bitcast|Bitpacked|AssumeGather|__cub|cu_threefry|"
+    r"ragged-dot-metadata"
 )
+_RAGGED = re.compile("ragged-dot-(?!metadata)")
+"""Kernels by which TPUs multiply each row by the matrix of its expert."""
 
 
 def _flops(one: Executed) -> float | None:
@@ -168,9 +172,14 @@ def _flops(one: Executed) -> float | None:
         if contracted:
             left = one.operands[0].arrays[0]
             return _product(it.arrays[0], left, [int(contracted.group(1))])
-    if (done := _attention(_kernel(it) or "", one.operands)) is not None:
+    kernel = _kernel(it) or ""
+    if (done := _attention(kernel, one.operands)) is not None:
         return done
-    return 0.0 if _NO_PRODUCTS.search(target) else None
+    if _NO_PRODUCTS.search(kernel):
+        return 0.0
+    if _RAGGED.match(kernel):
+        return _product(it.arrays[0], one.operands[-2].arrays[0], [1])
+    return None
 
 
 _ATTENTION = (

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer.mixture import MixtureConfig
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, EvaluationConfig, RunConfig
@@ -66,6 +67,27 @@ def test_absent_machines_make_the_products_of_the_model_and_one_sum(
     expected = 4 * MODEL.counts().total if devices > 1 else 0
     assert 0 <= moved - expected <= 8
     assert 0 < train["bound"]["mfu"] < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("compiler", "on", "whole"), [("jax_plugins.xla_cuda13", "h100:1", 3), ("libtpu", "v5e:1x1", 1)]
+)
+def test_mixtures_compile_but_some_products_are_made_with_every_expert(
+    compiler, on, whole, tmp_path
+):
+    """Of three, all on GPUs, and the gradients of the weights on TPUs."""
+    pytest.importorskip(compiler)
+    model = MixtureConfig(512, 2, 128, 2, 256, dtype="bfloat16", num_experts=8, top_k=2)
+    file, run = tmp_path / "run.json", dataclasses.replace(RUN, model=model)
+    file.write_text(json.dumps({"run": to_dict(run), "execution": {"buckets": [16]}}))
+    train = _told([str(file), "--on", on, "--attention", "reference"])["programs"][0]
+    attention = 2 * model.num_layers * 256 * model.d_model
+    expert = 2 * 2 * model.d_model * model.mlp_width * model.num_layers  # forward, of a token
+    more = whole * (model.num_experts - 1) * expert
+    made = model.training_flops_per_token(256) + (PRODUCTS["reference"] - 6) * attention + more
+    assert train["flops"] == pytest.approx(made * 16 * 256, rel=0.05)
+    assert train["uncounted"] == []
 
 
 @pytest.mark.slow

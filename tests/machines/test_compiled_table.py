@@ -5,6 +5,7 @@ import pytest
 from benchmarks.compiled import CONFIGS, compiled, versions
 from bss.files import read_json
 from bss.machines.absent import machine
+from bss.machines.targets import TARGETS
 from bss.sweeps.programs import COMPILED, fits_line, jobs, keys, program_of, setup_of
 from bss.sweeps.reading import read_config
 
@@ -33,11 +34,12 @@ def asked():
 def test_the_table_holds_the_named_programs_and_says_what_fits(tmp_path, monkeypatch):
     assert set(NAMED) <= {name(row) for row in TABLE["programs"]}
     for row in TABLE["programs"]:
-        assert row["fits"] is (row["peak_bytes"] <= 80e9)
+        of = next(one for one in TARGETS if one.name == row["machine"].partition(":")[0])
+        assert row["fits"] is (row["peak_bytes"] <= of.pool(0.92))
         assert row["state_bytes"] < row["peak_bytes"]
         assert not row["uncounted"]
         # Model FLOPs count all pairs of attention, kernels make those of a causal mask.
-        assert 0 < row["bound"]["mfu"] < 1.25
+        assert 0 < row["bound"]["mfu"] < 1.3
     config = read_config("configs/es_wsd.py:gpu")
     monkeypatch.chdir(tmp_path)  # the table is the checkout's, from anywhere
     assert fits_line(jobs(config), "h100:1").startswith("h100:1: fits, at most 2.9 GB of 78.2 (10M")
@@ -56,9 +58,10 @@ def test_the_table_holds_the_named_programs_and_says_what_fits(tmp_path, monkeyp
     ],
 )
 def test_a_program_compiles_to_what_it_was(row):
-    pytest.importorskip("jax_plugins.xla_cuda13")
-    pytest.importorskip("nvidia.cudnn")
-    if TABLE["versions"] != versions():
+    is_gpu = row["machine"].startswith("h")
+    for module in ("jax_plugins.xla_cuda13", "nvidia.cudnn") if is_gpu else ("libtpu",):
+        pytest.importorskip(module)
+    if not versions().items() <= TABLE["versions"].items():
         pytest.skip(f"the table is of {TABLE['versions']}")
     key, job = next((key, job) for key, job in asked() if program_of([row], key))
     again = compiled(job, key, machine(row["machine"]))

@@ -151,6 +151,26 @@ ENTRY %main (x: f32[8,16], w: bf16[16,4]) -> bf16[8,4] {
 """
 
 
+RAGGED = """
+HloModule ragged
+
+ENTRY %main (rows: bf16[48,16], matrices: bf16[4,16,8], sizes: s32[4]) -> bf16[48,8] {
+  %rows = bf16[48,16]{1,0} parameter(0)
+  %matrices = bf16[4,16,8]{2,1,0} parameter(1)
+  %sizes = s32[4]{0} parameter(2)
+  %ragged-dot-metadata.1 = s32[5]{0} custom-call(%sizes), custom_call_target="tpu_custom_call"
+  ROOT %ragged-dot-none.3 = bf16[48,8]{1,0} custom-call(%ragged-dot-metadata.1, %rows, %matrices), \
+custom_call_target="tpu_custom_call"
+}
+"""
+
+
+def test_rows_by_the_matrices_of_their_experts_are_counted():
+    counted = count(Program(RAGGED))
+    assert (counted.flops, counted.uncounted) == (2 * 48 * 16 * 8, ())
+    assert counted.product_bytes == 2 * (48 * 16 + 4 * 16 * 8 + 48 * 8) + 4 * 5
+
+
 def test_what_is_fused_to_a_product_moves_with_it():
     counted = count(Program(FUSED))
     assert counted.product_bytes == 2 * (8 * 16 + 16 * 4 + 8 * 4)
