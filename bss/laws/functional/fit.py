@@ -7,50 +7,43 @@ cluster by run (bss.laws.fitting.bootstrap).
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
-import jax
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
 from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
 from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, tails, too_wide
 from bss.laws.fitting.held_out import HeldOut, check_hold_out
-from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
-from bss.laws.functional import problem as law_problem
+from bss.laws.fitting.solve import Solution, linearize
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.groups import GROUPS, horizons, levels, not_told_apart, peaks
 from bss.laws.functional.groups import labels as groups_of
-from bss.laws.functional.law import CurveLaw
-from bss.laws.functional.problem import (
-    CLOCKS,
-    NAMES,
-    POWERS,
-    CurveProblem,
-    clock_of,
-    curve_errors,
-    curve_residual,
+from bss.laws.functional.judged import (
+    FEWEST,
+    JUDGED,
+    ROUNDS,
+    Report,
+    Solved,
+    best_first,
+    choose,
+    left_out,
+    solve,
+    solved_by_clock,
 )
+from bss.laws.functional.law import CurveLaw
+from bss.laws.functional.problem import CLOCKS, NAMES, clock_of, curve_errors
 from bss.laws.functional.values import CurveFit, OutlierCurve, Start
 
 OUTLIER = 5.0
-FEWEST = 4  # runs from which a clock is judged on those left out
-SHARES = (0.1, 0.25, 0.5)  # of the shortest run, from which losses may count
-CLEARLY = 0.8  # of the error at left-out runs with all losses, below which a later start is taken
-HALF = 0.5  # of every left-out error, below which a power of the rate is
-JUDGED = ("run", "horizon", "peak")  # what is left out together
 TELLING = 8  # runs from which one is called an outlier
 MOST = 3  # that are named
 REFIT_ROUNDS = 20
 UNFINISHED = 0.1  # share of bootstrap refits from which a reader is warned
-ROUNDS = 200  # of ten iterations: the valley is long where parameters trade off
 KEPT_DRAWS = 200
 LIMIT = 2  # of the kernel's exponent, 2 − 1/β, whatever the capacity
 HELD_BY_SGD = ("p", "m", "B_phi")  # p where the rates do not vary
-Report = Callable[[str], None]
 
 
 def fit_curve(
@@ -76,7 +69,7 @@ def fit_curve(
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit. By default the start, of
-            `SHARES` of the shortest run, that predicts runs left out of the fit best.
+            `judged.SHARES` of the shortest run, that predicts runs left out of the fit best.
         constraints: parameters that are held, as "L_0=1.69, s=.2:1".
         hold_out: also left out in turn: run, batch, horizon, peak or cell (both of these), for the
             errors at the ends of their runs.
@@ -88,58 +81,16 @@ def fit_curve(
             few runs are left.
     """
     held = Constraints.parse(constraints)
-    curves = curves_of(runs, warmup=warmup, since=since or 0)
-    several = clock is None and len(curves.runs) >= FEWEST
-    solved = _solved(curves, CLOCKS if several else (clock or "sgd",), held, report=report)
-    tried = {since or 0: (curves, solved)}
-    if since is None and len(curves.runs) >= FEWEST:
-        for start in _starts(curves):
-            later = curves_of(runs, warmup=warmup, since=start)
-            report(f"losses since {start:,} tokens")
-            with suppress(InputError):  # too few losses are left
-                tried[start] = later, _solved(later, (*solved,), held, solved)
-    start, clock_of_best = _best(tried)
+    tried, start, best = choose(runs, clock, warmup, since, held, report)
     curves, solved = tried[start]
-    if several and "p" not in solved[clock_of_best].problem.reasons:
-        names = tuple(f"{clock_of_best}^{power}" for power in POWERS)
-        others = _solved(curves, names, held, {name: solved[clock_of_best] for name in names})
-        solved |= others
-        least = _best_first(others)[0]
-        if _is_clearly(others[least], solved[clock_of_best]):
-            clock_of_best = least
-    fit = _fitted(curves, solved, clock_of_best, start, options, report)
-    told = tuple(_held_out(solved[clock_of_best], curves, by) for by in hold_out)
+    fit = _fitted(curves, solved, best, start, options, report)
+    told = tuple(_held_out(solved[best], curves, by) for by in hold_out)
     starts = tuple(
         Start(at, one.left_out, one.law(one.theta))
         for at, (_, by_clock) in tried.items()
-        if at != start and (one := by_clock[clock_of(clock_of_best)[0]]).left_out is not None
+        if at != start and (one := by_clock[clock_of(best)[0]]).left_out is not None
     )
     return dataclasses.replace(fit, starts=starts, held_out=told)
-
-
-def _starts(curves: Curves) -> list[int]:
-    """Tokens from which losses may count, as parts of the shortest run."""
-    ends = np.nanmax(curves.tokens, axis=1).min()
-    first = np.nanmin(curves.tokens, axis=1).max()
-    return [int(share * ends) for share in SHARES if share * ends > first]
-
-
-def _best(tried: dict[int, tuple[Curves, dict[str, "_Solved"]]]) -> tuple[int, str]:
-    """The start and the clock of the least error at left-out runs, the first where none is told.
-
-    All losses count unless a later start is clearly better.
-    """
-    each = {start: _best_first(solved)[0] for start, (_, solved) in tried.items()}
-    errors = {start: tried[start][1][clock].left_out or 0.0 for start, clock in each.items()}
-    start, first = min(errors, key=lambda start: errors[start]), min(errors)
-    start = start if errors[start] < CLEARLY * errors[first] else first
-    return start, each[start]
-
-
-def _is_clearly(one: "_Solved", other: "_Solved") -> bool:
-    """Whether a power of the rate halves the errors at whatever was left out together."""
-    pairs = [(one.over(by), other.over(by)) for by in JUDGED]
-    return all(mine < HALF * theirs for mine, theirs in pairs if mine and theirs)
 
 
 def fit_clocks(
@@ -147,87 +98,13 @@ def fit_clocks(
 ) -> list[CurveFit]:
     """The law with every clock that differs here, `fit_curve`'s choice first; else as there."""
     curves = curves_of(runs, warmup=warmup, since=since)
-    solved = _solved(curves, CLOCKS)
-    return [_fitted(curves, solved, clock, since, options) for clock in _best_first(solved)]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Solved:
-    """The problem of a clock, its solution, and by grouping its errors [R] at left-out ends."""
-
-    problem: CurveProblem
-    solution: Solution
-    ends: dict[str, np.ndarray]
-
-    @property
-    def left_out(self) -> float | None:
-        """Error of log loss at the ends of runs left out one by one."""
-        return self.over("run")
-
-    def over(self, by: str) -> float | None:
-        """That at the ends of runs left out by groups; None where they were not."""
-        errors = self.ends.get(by, np.array([]))
-        return rms(errors) if np.isfinite(errors).any() else None
-
-    @property
-    def theta(self) -> np.ndarray:
-        """[P], the fitted parameters."""
-        return self.solution.parameters[0]
-
-    def law(self, theta: np.ndarray) -> CurveLaw:
-        """The law in the runs' units: floats for theta [P], arrays [Q] for theta [Q, P]."""
-        with jax.enable_x64(True):
-            power = float(self.problem.data["power"])
-            law = law_problem.law_of(np.moveaxis(theta, -1, 0), power)
-            law = law_problem.in_units(law, self.problem.units)
-        return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
-
-
-def _solved(
-    curves: Curves,
-    clocks: tuple[str, ...],
-    held: Constraints = FREE,
-    near: dict[str, _Solved] | None = None,
-    report: Report = lambda _: None,
-) -> dict[str, _Solved]:
-    """Each clock solved but those that free the same parameters; tested where runs are enough.
-
-    From many starts, or from a solution near by, that of other losses of the runs or of a clock.
-    """
-    solved: dict[str, _Solved] = {}
-    for clock in clocks:
-        problem = law_problem.curve_problem(curves, clock, held)
-        free = problem.lower < problem.upper
-        if near is None and any(
-            np.array_equal(free, x.problem.lower < x.problem.upper) for x in solved.values()
-        ):
-            continue
-        report(f"{clock} clock: fit to {len(curves.runs)} runs")
-        starts = near[clock].solution.parameters if near else law_problem.curve_starts(problem)
-        solution = _solve(problem, starts, rounds=ROUNDS).best()
-        report(f"{clock} clock: each run left out")
-        groups = [by for by in JUDGED if len(curves.runs) >= FEWEST]
-        labels = [np.array(groups_of(curves, by)) for by in groups]
-        ends = _left_out(problem, solution.parameters, labels)
-        solved[clock] = _Solved(problem, solution, dict(zip(groups, ends, strict=True)))
-    return solved
-
-
-def _solve(problem: CurveProblem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
-    box, data = (problem.lower, problem.upper), problem.data
-    return solve_in_rounds(
-        curve_residual, starts, box, data, changed, rounds=rounds, accelerated=True
-    )
-
-
-def _best_first(solved: dict[str, _Solved]) -> list[str]:
-    """Clocks by their left-out errors; in their own order where there are none."""
-    return sorted(solved, key=lambda clock: solved[clock].left_out or 0.0)
+    solved = solved_by_clock(curves, CLOCKS)
+    return [_fitted(curves, solved, clock, since, options) for clock in best_first(solved)]
 
 
 def _fitted(
     curves: Curves,
-    solved: dict[str, _Solved],
+    solved: dict[str, Solved],
     clock: str,
     since: int,
     options: Options | None,
@@ -302,7 +179,7 @@ def _warnings(
 
 
 def _easy_by(
-    solved: _Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
+    solved: Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
 ) -> Estimate:
     """s − (q − 1), as `CurveFit.easy_by`."""
     for name in ("s", "q"):
@@ -330,7 +207,7 @@ def _drawn(law: CurveLaw) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(f"{value:.6g}") for value in row) for row in rows)
 
 
-def _silent(solved: _Solved, draws: np.ndarray, level: float) -> bool:
+def _silent(solved: Solved, draws: np.ndarray, level: float) -> bool:
     """Whether the size of the noise is unidentified.
 
     It is what A_0 and A_1 make together at the end; their shares may trade off.
@@ -342,7 +219,7 @@ def _silent(solved: _Solved, draws: np.ndarray, level: float) -> bool:
 
 
 def _bootstrap(
-    solved: _Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
+    solved: Solved, errors: np.ndarray, slopes: np.ndarray, options: Options
 ) -> Solution:
     """Refits of the parameters, with a run offset and noise drawn anew."""
     problem = solved.problem
@@ -354,41 +231,19 @@ def _bootstrap(
     drawn, _ = redraw(clipped, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + drawn
     starts = np.tile(solved.theta, (options.resamples, 1))
-    return _solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
+    return solve(problem, starts, {"observed": observed}, rounds=REFIT_ROUNDS)
 
 
-def _left_out(
-    problem: CurveProblem, whole: np.ndarray, groupings: Sequence[np.ndarray], rounds: int = 3
-) -> list[np.ndarray]:
-    """Errors of log loss [R] at the ends of runs, for each grouping, by labels of runs [R].
-
-    By fits to what has another label, from that to all, [1, P]; NaN where all runs share a label.
-    """
-    folds = [(i, labels != one) for i, labels in enumerate(groupings) for one in np.unique(labels)]
-    folds = [(i, stay) for i, stay in folds if stay.sum() > 1]
-    told = [np.full(len(problem.data["weight"]), np.nan) for _ in groupings]
-    if not folds:
-        return told
-    weight = problem.data["weight"] * np.array([stay for _, stay in folds])[..., None]
-    starts = np.repeat(whole, len(folds), axis=0)
-    fits = _solve(problem, starts, {"weight": weight}, rounds=rounds).parameters
-    ends = (problem.data["weight"] > 0).sum(axis=1) - 1
-    for (i, stay), theta in zip(folds, fits, strict=True):
-        error = linearize(curve_errors, theta, problem.data)[0]
-        told[i][~stay] = error[np.arange(len(ends)), ends][~stay]
-    return told
-
-
-def _held_out(one: _Solved, curves: Curves, by: str) -> HeldOut:
+def _held_out(one: Solved, curves: Curves, by: str) -> HeldOut:
     """Errors at the ends of the runs of each group that a user leaves out in turn."""
     check_hold_out(by, GROUPS, len(curves.runs), FEWEST)
     labels = groups_of(curves, by)
     check_hold_out(by, GROUPS, len(set(labels)), 2)
-    (errors,) = _left_out(one.problem, one.solution.parameters, [np.array(labels)], ROUNDS)
+    (errors,) = left_out(one.problem, one.solution.parameters, [np.array(labels)], ROUNDS)
     return HeldOut.of(by, "log loss", labels, errors)
 
 
-def _outliers(curves: Curves, one: _Solved) -> list[OutlierCurve]:
+def _outliers(curves: Curves, one: Solved) -> list[OutlierCurve]:
     """Runs whose end the others miss by far more than they miss each other's."""
     errors = one.ends.get("run", np.array([]))
     named = []
@@ -399,9 +254,7 @@ def _outliers(curves: Curves, one: _Solved) -> list[OutlierCurve]:
     return sorted(named, key=lambda run: -run.times)[:MOST]
 
 
-def _parameters(
-    solved: _Solved, draws: np.ndarray, clock: str, level: float
-) -> dict[str, Estimate]:
+def _parameters(solved: Solved, draws: np.ndarray, clock: str, level: float) -> dict[str, Estimate]:
     """Each parameter with its interval, or with the reason why it has no value."""
     law, spread = solved.law(solved.theta), solved.law(draws)
     held = solved.problem.lower == solved.problem.upper

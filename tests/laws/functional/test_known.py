@@ -344,7 +344,7 @@ def test_free_batches_are_sought_from_four_starts_by_value_and_slope(planted_cur
 
 
 def test_a_fit_makes_its_numbers_of_solutions(monkeypatch):
-    monkeypatch.setattr("bss.laws.functional.fit.solve_in_rounds", unsolved.solve_in_rounds)
+    monkeypatch.setattr("bss.laws.functional.judged.solve_in_rounds", unsolved.solve_in_rounds)
     rates = [1e-3, 1e-3, 5e-4, 2e-4] + [1e-3, 8e-4, 8e-4, 0.0] + [2e-3] * 8
     runs, reports = several(lr=rates), []
     options = Options(12, 0.8, 2)
