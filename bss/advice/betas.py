@@ -43,9 +43,8 @@ def asked_of_betas(
         f"over {number(ratio)} times the tokens; {kept}"
     )
     size = f"with {LAW.params:,} parameters"
-    low, high = LAW.range("steps")
     here = params is None or 1 / NEAR <= params / LAW.params <= NEAR
-    if here and low <= steps <= high:
+    if here and LAW.covers(steps):
         gain = min(
             LAW.gains, key=lambda gain: (_apart(gain.steps, steps), _apart(gain.batch_tokens, to))
         )

@@ -107,14 +107,19 @@ class Law:
         values = [getattr(gain, name) for gain in self.gains]
         return min(values), max(values)
 
+    def covers(self, steps: float) -> bool:
+        """Whether runs of so many steps lie between those measured."""
+        low, high = self.range("steps")
+        return low <= steps <= high
+
     def __call__(self, beta1: float, batch_tokens: int, steps: float) -> float:
         """The law within the steps that were measured, and beta1 as it is set at most.
 
         Raises:
             InputError: beyond them.
         """
-        low, high = self.range("steps")
-        if not low <= steps <= high:
+        if not self.covers(steps):
+            low, high = self.range("steps")
             raise InputError(
                 f"coupling beta1: measured in runs of {low:,.0f} to {high:,.0f} steps, asked for "
                 f"{steps:,.0f} of {batch_tokens:,} tokens; give --beta1 or a half-life"
@@ -144,6 +149,7 @@ class Rules(Registry[Rule]):
 
 
 def _law() -> Law:
+    # Without bss.values, which loads NumPy: `bss rules` needs none.
     entry = json.loads((files("bss.schedules") / "momentum.json").read_text())
     gains = tuple(Gain(**gain) for gain in entry.pop("gains"))
     inside = Gain(**entry.pop("inside"))

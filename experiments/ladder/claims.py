@@ -20,9 +20,10 @@ PARTS = ("es_99k", "es_380k")
 def claims(results: Path) -> Iterator[Claim]:
     """At each rung and budget of which two seeds have ended, from a results directory."""
     parts = [part for part in PARTS if "finals.csv" in Tables(results / part)]
-    table = ended(results) if parts else None
+    if not parts:
+        return
+    table = ended(results)
     for part in parts:
-        assert table is not None
         cells = table.loc[table["part"] == part].groupby("stop")
         for stop, some in cells:
             losses = some.pivot(index="batch", columns="seed", values="test_loss").dropna(axis=1)

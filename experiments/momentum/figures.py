@@ -67,10 +67,8 @@ def batches_figure(finals: pd.DataFrame, curves: pd.DataFrame) -> Figure:
         each = losses.loc[at].to_numpy(float)
         apart = each - each[int(np.argmin(each.mean(axis=1)))]
         _bars(left, batch, apart.T, LOOKS[name])
-        logs = np.log2(reached.loc[at].to_numpy(float))
-        mean, half = logs.mean(axis=1), half_interval(logs.T)
-        line = (batch, 2**mean, 2 ** (mean - half), 2 ** (mean + half))
-        style.bars(right, line, LOOKS[name])
+        logs = np.log2(reached.loc[at].to_numpy(float)).T
+        style.bars(right, (batch, *_geometric(logs)), LOOKS[name])
     for ax in (left, right):
         ax.set_xscale("log")
         style.batch_axis(ax.xaxis, best["batch"].unique())
@@ -150,7 +148,9 @@ def steps_figure(finals: pd.DataFrame, low: float = 0.7) -> Figure:
             b for b in table.index.unique("batch") if {(b, low), (b, KEPT)} <= {*table.index}
         ]
         apart = [(table.loc[(b, low)] - table.loc[(b, KEPT)]).dropna() for b in batches]
-        steps = np.array([stop / (64 * b) for b in batches])
+        taken = finals.loc[(finals["stop"] == stop) & (finals["ending"] == "decay")]
+        taken = taken.groupby("batch")["steps"].first()
+        steps = np.array([taken[f"{b:g}"] for b in batches])
         if batches:
             _bars(ax, steps, np.array(apart, float).T, look)
         for step, batch, one in zip(steps, batches, apart, strict=True):
@@ -210,10 +210,9 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
     figure, ((left, right),) = style.new_figure(3.6, 1, 2, 9.8)
     stays = {seed: own for seed, own in part.loc[part["parent"].isna()].groupby("seed")}
     whole = part["peak_lr"].max()
-    looks = style.named_styles(
-        [*(f"rate / {cut:g}" for cut in CUTS[1:]), *(name for name, _ in _kinds(cuts))]
-    )
-    names = {pair: name for name, pair in _kinds(cuts)}
+    kinds = _kinds(cuts)
+    looks = style.named_styles([*(f"rate / {cut:g}" for cut in CUTS[1:]), *kinds])
+    names = {pair: name for name, (pair, _) in kinds.items()}
     forks = part.loc[part["parent"].notna() & (part["tokens"] <= SHARED)]
     keys = ["schedule.batch", "peak_lr", "optimizer.beta1", "optimizer.beta2"]
     for (batch, rate, *betas), some in forks.groupby(keys):
@@ -227,23 +226,21 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
     left.axhline(0, color=style.INK, lw=0.8)
     style.tokens_axis(left.xaxis, most=5)
     style.panel_title(
-        left, "after the fork", "mean of 8 seeds", xlabel="tokens",
+        left, "after the fork", f"mean of {len(stays)} seeds", xlabel="tokens",
         ylabel="held-out loss less that of the\nrun that goes on (nats per token)",
     )  # fmt: skip
-    for place, (name, value) in enumerate(_kinds(cuts)):
-        own = cuts.loc[[np.allclose(x, value) for x in cuts[["beta1", "beta2"]].to_numpy()]]
-        logs = np.log2(own["at_tokens"].to_numpy(float))
-        half = float(half_interval(logs[:, None])[0])
-        ends = np.array([[2 ** logs.mean() - 2 ** (logs.mean() - half)],
-                         [2 ** (logs.mean() + half) - 2 ** logs.mean()]])  # fmt: skip
+    for place, (name, (_, logs)) in enumerate(kinds.items()):
+        mean, low, high = (x[0] for x in _geometric(logs))
         right.plot(
-            2**logs, np.full(len(logs), place + 0.15), ls="none", marker="|", color=style.FAINT
-        )
+            2 ** logs[:, 0], np.full(len(logs), place + 0.15), ls="none", marker="|",
+            color=style.FAINT,
+        )  # fmt: skip
         mark = {k: v for k, v in looks[name].items() if k != "linestyle"}
-        right.errorbar(2 ** logs.mean(), place, xerr=ends, capsize=2.5, ls="none", ms=6, **mark)
+        ends = [[mean - low], [high - mean]]
+        right.errorbar(mean, place, xerr=ends, capsize=2.5, ls="none", ms=6, **mark)
     for cut in (2, 4):
         right.axvline(cut, color=style.INK, lw=0.8, ls=":")
-    right.set(xlim=(1.7, 4.6), ylim=(len(_kinds(cuts)) - 0.5, -0.5))
+    right.set(xlim=(1.7, 4.6), ylim=(len(kinds) - 0.5, -0.5))
     right.set_yticks([])
     style.panel_title(
         right, "batch × 4: equal cut", "95%; a tick a seed",
@@ -254,13 +251,12 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
 
 def cuts_table(cuts: pd.DataFrame) -> pd.DataFrame:
     """The cut that batch × 4 equals, with its 95% interval over seeds, geometric means."""
-    rows = {}
-    for name, pair in _kinds(cuts):
-        own = cuts.loc[[np.allclose(x, pair) for x in cuts[["beta1", "beta2"]].to_numpy()]]
-        logs = np.log2(own[["at_tokens", "at_sums"]].to_numpy(float))
-        mean, half = logs.mean(axis=0), half_interval(logs)
-        ends = zip(2**mean, 2 ** (mean - half), 2 ** (mean + half), strict=True)
-        rows[name] = [f"{x:.2f} ({low:.2f} to {high:.2f})" for x, low, high in ends]
+    rows = {
+        name: [
+            f"{x:.2f} ({low:.2f} to {high:.2f})" for x, low, high in np.transpose(_geometric(logs))
+        ]
+        for name, (_, logs) in _kinds(cuts).items()
+    }
     return pd.DataFrame(rows, ["at equal tokens", "at equal sums of rates"]).T
 
 
@@ -279,17 +275,30 @@ def _per_step(curves: pd.DataFrame) -> pd.DataFrame:
     return curves.loc[curves["optimizer.beta2_half_life"].fillna(0) == 0]
 
 
-def _kinds(cuts: pd.DataFrame) -> list[tuple[str, tuple[float, float]]]:
-    """What the betas of batch × 4 do, by name, most like the run that goes on first."""
-    pairs = {*zip(*style.columns(cuts, "beta1", "beta2"), strict=True)}
+def _kinds(cuts: pd.DataFrame) -> dict[str, tuple[tuple[float, float], np.ndarray]]:
+    """Betas and logs of both equal cuts [seed, 2] of batch × 4, by what its betas do.
+
+    Most like the run that goes on first.
+    """
+    most = tuple(column.max() for column in style.columns(cuts, "beta1", "beta2"))
     names = {
         (True, True): "per step",
         (False, True): "beta1 per token",
         (False, False): "per token",
     }
-    most = tuple(max(column) for column in zip(*pairs, strict=True))
-    each = [(names[pair[0] == most[0], pair[1] == most[1]], pair) for pair in pairs]
-    return [(f"batch × 4, {name}", pair) for name, pair in sorted(each, key=lambda x: -sum(x[1]))]
+    kinds = {}
+    for pair in sorted({*zip(*style.columns(cuts, "beta1", "beta2"), strict=True)}, reverse=True):
+        own = cuts.loc[(cuts["beta1"] == pair[0]) & (cuts["beta2"] == pair[1])]
+        kept = tuple(mine == theirs for mine, theirs in zip(pair, most, strict=True))
+        logs = np.log2(own[["at_tokens", "at_sums"]].to_numpy(float))
+        kinds[f"batch × 4, {names[kept]}"] = pair, logs
+    return kinds
+
+
+def _geometric(logs: np.ndarray) -> list[np.ndarray]:
+    """The mean of 2^logs [seed, ...] and the ends of its 95% interval over seeds."""
+    mean, half = logs.mean(axis=0), half_interval(logs)
+    return [2**mean, 2 ** (mean - half), 2 ** (mean + half)]
 
 
 def _bars(ax, x: np.ndarray, apart: np.ndarray, look: style.Look) -> None:
