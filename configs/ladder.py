@@ -12,6 +12,7 @@
 | es_99k      | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
 | es_380k     | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
 | width       | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 12 minutes        |
+| standard    | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
 | mixture     | .4M active, 8e2   | 1M         | 5 batches, one late switch | 20 minutes        |
 | es_790k     | .79M              | 7.9M       | 3 batches                  | 47 minutes        |
 | es_4.7M     | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
@@ -60,6 +61,7 @@ MODELS = {
     "12M": (12_400_000, model(7, 384, **STACKED)),
     "25M": (25_200_000, model(8, 512, **STACKED)),
     "2x128": (393_000, model(2, 128)),
+    "2x128, standard": (393_000, model(2, 128, parametrization="standard", base_width=None)),
     "2x256": (1_570_000, model(2, 256, **BFLOAT)),
     "2x512": (6_290_000, model(2, 512, **BFLOAT)),
     "2x128, experts": (
@@ -154,6 +156,12 @@ SIZES = {
     "es_790k": {"rungs": [rung("0.79M", grid((1, 2, 4)))]},
     "width": {
         "rungs": [rung(name, grid((1, 4, 16), AROUND), 990_000) for name in ("99k", "2x128")],
+        "ends": (1.0,),
+    },
+    "standard": {
+        "title": "Rates without a parametrization",
+        "registration": "",
+        "rungs": [rung("2x128, standard", grid((1, 4, 16), AROUND), 990_000)],
         "ends": (1.0,),
     },
     "mixture": {
