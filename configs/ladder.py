@@ -3,22 +3,24 @@
     python -m experiments.ladder --config=configs/ladder.py:es_99k --config.dry_run=True
     python -m experiments.ladder --config=configs/ladder.py:es_99k
 
-| part        | models            | tokens     | runs                       | time              |
-|-------------|-------------------|------------|----------------------------|-------------------|
-| smoke       | 12k and a mixture | 20K        | 2 batches; for tests       | a minute          |
-| pilot_rates | 49k               | 250K       | 3 batches, 4 rates         | 2 minutes         |
-| pilots      | 12k, 25k, 49k     | 500K       | 6 batches                  | 4 minutes         |
-| rates       | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
-| es_99k      | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
-| es_380k     | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
-| width       | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 12 minutes        |
-| standard    | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
-| mixture     | .4M active, 8e2   | 1M         | 5 batches, one late switch | 20 minutes        |
-| es_790k     | .79M              | 7.9M       | 3 batches                  | 47 minutes        |
-| es_4.7M     | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
-| late        | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
-| width_gpu   | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
-| large       | 12M, 25M          | 124M, 252M | 7 batches                  | one H100; not run |
+| part           | models            | tokens     | runs                       | time              |
+|----------------|-------------------|------------|----------------------------|-------------------|
+| smoke          | 12k and a mixture | 20K        | 2 batches; for tests       | a minute          |
+| pilot_rates    | 49k               | 250K       | 3 batches, 4 rates         | 2 minutes         |
+| pilots         | 12k, 25k, 49k     | 500K       | 6 batches                  | 4 minutes         |
+| rates          | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
+| es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
+| es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
+| width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
+| standard       | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
+| width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 8 minutes         |
+| standard_seeds | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
+| mixture        | .4M active, 8e2   | 1M         | 5 batches, one late switch | 20 minutes        |
+| es_790k        | .79M              | 7.9M       | 3 batches                  | 47 minutes        |
+| es_4.7M        | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
+| late           | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
+| width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
+| large          | 12M, 25M          | 124M, 252M | 7 batches                  | one H100; not run |
 
 A model of width d has 2 log2(d/32) layers and heads of 32; sequences are of 256 bytes of the text
 of configs/packages.json (166.6M tokens), of which only the runs at 25M parameters read some twice.
@@ -162,6 +164,20 @@ SIZES = {
         "title": "Rates without a parametrization",
         "registration": "",
         "rungs": [rung("2x128, standard", grid((1, 4, 16), AROUND), 990_000)],
+        "ends": (1.0,),
+    },
+    "width_seeds": {
+        "title": "More seeds of rates over widths",
+        "registration": "",
+        "rungs": [rung(name, grid((4,), AROUND), 990_000) for name in ("99k", "2x128")],
+        "seeds": (1, 2, 3),
+        "ends": (1.0,),
+    },
+    "standard_seeds": {
+        "title": "More seeds of rates without a parametrization",
+        "registration": "",
+        "rungs": [rung("2x128, standard", grid((4,), AROUND), 990_000)],
+        "seeds": (1, 2, 3),
         "ends": (1.0,),
     },
     "mixture": {

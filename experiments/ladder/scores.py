@@ -24,23 +24,37 @@ from bss.tables import write_table
 from experiments.tables import Tables
 
 PARTS = ("rates", "es_99k", "es_380k", "es_790k", "width", "mixture")
+BESIDE = ("standard", "width_seeds", "standard_seeds")
+"""Parts that were not registered."""
+WIDTH = ("width", "width_seeds")
+TRANSFERS = {
+    "99k to .38M": (("rates",), ("rates",)),
+    "width 64 to 128, mup": (WIDTH, WIDTH),
+    "width 64 to 128, standard": (WIDTH, ("standard", "standard_seeds")),
+}
+"""Parts of the smaller and of the larger model; the last was not registered."""
+FINALS = "finals.csv"
 RISE, COST, DEAR, SURE = 0.1, 0.01, 0.02, 0.01
-DENSE, EXPERTS = (393_984, 2), (395_520, 2)
 Verdict = Literal["right", "wrong", "undecided"]
 
 
 def ended(results: Path) -> pd.DataFrame:
     """The decayed runs of every part that has tables, each once, with `part`."""
     file = results.parent / "predictions/ladder.json"
+    parts = {part: Tables(results / part) for part in (*PARTS, *BESIDE)}
     tables = [
-        Tables(results / part).registered("finals.csv", file).assign(part=part)
-        for part in PARTS
-        if "finals.csv" in Tables(results / part)
+        decayed(at.read(FINALS) if part in BESIDE else at.registered(FINALS, file), part)
+        for part, at in parts.items()
+        if FINALS in at
     ]
     if not tables:
         raise InputError(f"{results}: no part of the ladder has ended; run one")
-    table = pd.concat(tables).astype({"batch": str})
-    return table.loc[table["parent"].notna()]
+    return pd.concat(tables)
+
+
+def decayed(finals: pd.DataFrame, part: str) -> pd.DataFrame:
+    """Its rows that are decayed, batches as texts, with `part`."""
+    return finals.loc[finals["parent"].notna()].astype({"batch": str}).assign(part=part)
 
 
 def losses(registration: Registration, table: pd.DataFrame) -> pd.DataFrame:
@@ -122,27 +136,57 @@ def _overlap(question: str, of: str, said: Estimate, found: Estimate) -> dict[st
     return row | {"measured": found.value, **ends, "verdict": verdict}
 
 
+def transfers(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
+    """Of each pair of TRANSFERS that has ended: name, batch, rows of the smaller and the larger."""
+    for name, (below, above) in TRANSFERS.items():
+        smaller, larger = (table.loc[table["part"].isin(parts)] for parts in (below, above))
+        smaller = smaller.loc[smaller["params"] == smaller["params"].min()]
+        larger = larger.loc[larger["params"] == larger["params"].max()]
+        for batch in sorted({*smaller["batch"]} & {*larger["batch"]}, key=int):
+            yield name, batch, *(some.loc[some["batch"] == batch] for some in (smaller, larger))
+
+
+def by_rate(some: pd.DataFrame) -> pd.Series:
+    """The loss at each rate, mean over seeds."""
+    return some.groupby("peak_lr")["test_loss"].mean()
+
+
+def cost(smaller: pd.DataFrame, larger: pd.DataFrame) -> float:
+    """What the smaller model's best rate costs the larger one, in nats."""
+    losses = by_rate(larger)
+    return float(losses[by_rate(smaller).idxmin()] - losses.min())
+
+
 def _rates(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """What the best rate of the smaller model costs the larger one, at each batch."""
-    rows = table.loc[table["part"] == "rates"]
-    for batch, some in rows.groupby("batch"):
-        small, large = (one for _, one in some.groupby("params"))
-        rate = small.loc[small["test_loss"].idxmin(), "peak_lr"]
-        kept = large.loc[np.isclose(large["peak_lr"], rate), "test_loss"]
-        cost = kept.to_numpy(float).min() - large["test_loss"].to_numpy(float).min()
-        verdict = "right" if cost <= COST else "wrong" if cost > DEAR else "undecided"
-        row = {"question": "rates", "of": f"batch {batch}", "said": 0.0, "low": 0.0, "high": COST}
-        yield row | {"measured": cost, "verdict": verdict}
+    """The registered transfer, at each batch."""
+    for name, batch, *pair in transfers(table):
+        if name == "99k to .38M":
+            found = cost(*pair)
+            verdict = "right" if found <= COST else "wrong" if found > DEAR else "undecided"
+            row = {"question": "rates", "of": f"batch {batch}", "said": 0.0, "low": 0.0}
+            yield row | {"high": COST, "measured": found, "verdict": verdict}
+
+
+def least(some: pd.DataFrame) -> pd.Series:
+    """The loss of each constant batch at its best rate, from the smallest batch on."""
+    best = some.loc[some["batch"].str.isdigit()].astype({"batch": int}).groupby("batch")
+    return best["test_loss"].min().sort_index()
 
 
 def bend(some: pd.DataFrame) -> float:
-    """The batch whose loss is RISE above the least, each at its best rate; linear in log batch."""
-    best = some.loc[some["batch"].str.isdigit()].astype({"batch": int}).groupby("batch")
-    least = best["test_loss"].min().sort_index()
-    rise = least.loc[least.idxmin() :] - least.min()
+    """The batch whose loss is RISE above the least, linear in log batch; NaN where none is."""
+    losses = least(some)
+    rise = losses.loc[losses.idxmin() :] - losses.min()
     if rise.iloc[-1] < RISE:
         return math.nan
     return float(np.exp(np.interp(RISE, rise, np.log(rise.index.to_numpy(float)))))
+
+
+def dense_beside(table: pd.DataFrame) -> pd.DataFrame:
+    """The dense model of as many active parameters as the mixture, at the mixture's rates."""
+    rates = table.loc[table["part"] == "mixture", "peak_lr"].unique()
+    width = table.loc[table["part"] == "width"]
+    return width.loc[(width["params"] == width["params"].max()) & width["peak_lr"].isin(rates)]
 
 
 def _bends(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -152,9 +196,7 @@ def _bends(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
         narrow, wide = (bend(some) for _, some in of["width"].groupby("params"))
         yield _ratio("width", "64 to 128", wide / narrow, (1.0, 0.8, 1.5), (0.67, 1.8))
     if "mixture" in of and "width" in of:
-        rates = of["mixture"]["peak_lr"].unique()
-        dense = of["width"].loc[of["width"]["params"] == of["width"]["params"].max()]
-        ratio = bend(of["mixture"]) / bend(dense.loc[dense["peak_lr"].isin(rates)])
+        ratio = bend(of["mixture"]) / bend(dense_beside(table))
         yield _ratio("mixture", "beside 2 x 128", ratio, (1.0, 0.67, 1.5), (0.5, 2.0))
     if "mixture" in of:
         some = of["mixture"]

@@ -1,0 +1,147 @@
+"""The figures of the ladder: what was said of the rungs beside what was measured."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.plots import style
+from bss.units import format_tokens
+from experiments.ladder.scores import COST, RISE, bend, by_rate, dense_beside, least, transfers
+
+LABEL = "batch (sequences of 256 tokens)"
+SAID = {"color": style.FAINT, "linestyle": "--", "marker": "D"}
+FIRST = {"color": "#10375c", "linestyle": "-", "marker": "o"}
+SECOND = {"color": "#c2571a", "linestyle": "--", "marker": "s"}
+
+
+def losses_figure(found: pd.DataFrame) -> Figure:
+    """Decayed losses of losses.csv against the batch, and their registered 90% intervals.
+
+    A row a rung, a panel an end of its runs.
+    """
+    rungs = list(found.groupby("rung", sort=False))
+    figure, axes = style.new_figure(2.5 * len(rungs), len(rungs), 2, 9.4, sharey="row")
+    for row, (rung, some) in zip(axes, rungs, strict=True):
+        for ax, (stop, at) in zip(row, some.groupby("stop"), strict=False):
+            x, y, low, high = style.columns(at, "batch", "predicted", "low", "high")
+            style.bars(ax, (x, y, low, high), SAID)
+            ax.plot(*style.columns(at, "batch", "measured"), lw=1.4, ms=5, zorder=5, **FIRST)
+            style.batch_axis(ax.xaxis, found["batch"].unique(), most=7)
+            title = f"{rung}, {format_tokens(int(str(stop)))} tokens"
+            style.panel_title(ax, title, xlabel=LABEL)
+        row[0].set_ylabel("test loss after a decay\n(nats per token)")
+    return style.side_legend(figure, style.handles({"measured": FIRST, "said, 90%": SAID}))
+
+
+def rates_figure(table: pd.DataFrame) -> Figure:
+    """Decayed loss above that of a model's best rate; a row a transfer, a panel a batch.
+
+    Args:
+        table: as `scores.ended` gives it.
+    """
+    cells = {(name, batch): pair for name, batch, *pair in transfers(table)}
+    names, batches = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
+    figure, axes = style.new_figure(
+        2.5 * len(names), len(names), len(batches), 10.4, sharey="row", sharex="col"
+    )
+    for row, name in zip(axes, names, strict=True):
+        for ax, batch in zip(row, batches, strict=True):
+            for look, some in zip((FIRST, SECOND), cells[name, batch], strict=True):
+                losses = by_rate(some)
+                ax.plot(losses.index, losses - losses.min(), ms=5, lw=1.4, **look)
+            ax.axhline(COST, color=style.INK, lw=0.8, ls=":")
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(losses.index, [f"{rate:g}" for rate in losses.index])
+            ax.minorticks_off()
+            style.panel_title(ax, f"batch {batch}")
+        row[0].set_ylabel(f"{name}\nabove the best rate (nats)")
+    for ax in axes[-1]:
+        ax.set_xlabel("peak rate")
+    entries = style.handles({"smaller model": FIRST, "larger model": SECOND})
+    mark = style.handle(f"{COST:g} nats", color=style.INK, lw=0.8, ls=":")
+    return style.side_legend(figure, [*entries, mark])
+
+
+def bends_figure(table: pd.DataFrame) -> Figure:
+    """Decayed loss above the least against the batch: two widths; a mixture beside a dense model.
+
+    A rule through the batch at which a line is RISE above; the late switch is a hollow mark at
+    the batch that it ends with.
+    """
+    figure, ((left, right),) = style.new_figure(3.4, 1, 2, 9.8, sharey=True)
+    widths = table.loc[table["part"] == "width"].groupby("params")
+    sides = {
+        left: {f"{params:,} parameters": some for params, some in widths},
+        right: {
+            "dense": dense_beside(table),
+            "mixture, 2 of 8": table.loc[table["part"] == "mixture"],
+        },
+    }
+    for ax, lines in sides.items():
+        ax.axhline(RISE, color=style.INK, lw=0.8, ls=":")
+        for look, (name, some) in zip((FIRST, SECOND), lines.items(), strict=False):
+            if some.empty:
+                continue
+            losses = least(some)
+            ax.plot(losses.index, losses - losses.min(), ms=5, lw=1.4, label=name, **look)
+            ax.axvline(bend(some), lw=0.8, **{**look, "marker": ""})
+            for _, run in some.loc[~some["batch"].str.isdigit()].iterrows():
+                last, above = int(run["batch"].split(":")[-1]), run["test_loss"] - losses.min()
+                mark = {**look, "linestyle": "none", "mfc": "white"}
+                ax.plot([last], [above], ms=8, label=f"{run['batch']}, late", **mark)
+        style.batch_axis(ax.xaxis, least(table).index)
+        ax.legend(frameon=False, fontsize=8)
+        ax.set(xlabel=LABEL)
+    left.set_ylabel("test loss above the least (nats per token)")
+    style.panel_title(left, "width alone", "each at the best of its rates")
+    style.panel_title(right, "experts, .4M active", "at the same rates")
+    return figure
+
+
+def best_figure(scores: pd.DataFrame, critical: pd.DataFrame, sequence: int = 256) -> Figure:
+    """Best batches of each rung, and exponents of N and D: what was said, and what was measured.
+
+    Args:
+        scores: scores.csv.
+        critical: laws.csv, exponents of critical batches to draw beside.
+        sequence: tokens of the smallest batch.
+    """
+    figure, ((left, right),) = style.new_figure(3.6, 1, 2, 10.4, width_ratios=(3, 2))
+    best, exponents = (
+        scores.loc[scores["question"] == question].reset_index(drop=True)
+        for question in ("batches", "exponents")
+    )
+    for ax, rows in ((left, best), (right, exponents)):
+        _spans(ax, rows[["said", "low", "high"]], -0.15, SAID)
+        _spans(ax, rows[["measured", "measured_low", "measured_high"]], 0.15, FIRST)
+        ax.set(yticks=range(len(rows)), yticklabels=rows["of"], ylim=(len(rows) - 0.4, -0.6))
+    beside = critical.set_index("variable").reindex(
+        [{"N": "params", "D": "tokens"}[s] for s in exponents["of"]]
+    )
+    _spans(right, beside[["exponent", "low", "high"]], 0.35, SECOND)
+    left.axvline(sequence, color=style.INK, lw=0.8, ls=":")
+    left.set_xscale("log")
+    style.tokens_axis(left.xaxis, most=5)
+    style.panel_title(left, "best batch", "dotted: the smallest trained", xlabel="tokens")
+    right.axvline(0, color=style.INK, lw=0.8)
+    style.panel_title(right, "its exponents", xlabel="in N and D")
+    looks = {"said": SAID, "measured": FIRST, "critical batches,\nmeasured": SECOND}
+    return style.side_legend(figure, style.handles(looks))
+
+
+def _spans(ax: Axes, rows: pd.DataFrame, above: float, look: style.Look) -> None:
+    """Values with their intervals, a line each; one without a lower or upper end is an arrow."""
+    for y, (value, low, high) in enumerate(rows.to_numpy(float)):
+        drawn = {"color": look["color"], "lw": 1.4}
+        ends = [end for end in (low, high) if np.isfinite(end)]
+        if len(ends) == 2:
+            ax.plot(ends, [y + above] * 2, ls=look["linestyle"], **drawn)
+        for end in ends if len(ends) == 1 else ():
+            towards = (-28, 0) if end == high else (28, 0)
+            ax.annotate(
+                "", xy=(end, y + above), xytext=towards, textcoords="offset points",
+                arrowprops={"arrowstyle": "<|-", **drawn},
+            )  # fmt: skip
+        if np.isfinite(value):
+            ax.plot([value], [y + above], ms=6, **{**look, "linestyle": "none"})
