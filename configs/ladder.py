@@ -11,7 +11,7 @@
 | rates          | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
 | es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
 | es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
-| short_99k      | 99k               | 1M         | 5 small batches, 3 rates    | 8 minutes         |
+| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 8 minutes         |
 | width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
 | standard       | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
 | width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 8 minutes         |

@@ -1,5 +1,7 @@
 """The figures of the ladder: what was said of the rungs beside what was measured."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -7,12 +9,22 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.units import format_tokens
-from experiments.ladder.scores import COST, RISE, bend, by_rate, dense_beside, least, transfers
+from experiments.ladder.scores import (
+    COST,
+    NOTE,
+    RISE,
+    bend,
+    by_rate,
+    dense_beside,
+    least,
+    transfers,
+)
 
 LABEL = "batch (sequences of 256 tokens)"
 SAID = {"color": style.FAINT, "linestyle": "--", "marker": "D"}
 FIRST = {"color": "#10375c", "linestyle": "-", "marker": "o"}
 SECOND = {"color": "#c2571a", "linestyle": "--", "marker": "s"}
+CRITICAL = {"color": "#2f7d4f", "linestyle": "-.", "marker": "^"}
 
 
 def losses_figure(found: pd.DataFrame) -> Figure:
@@ -52,7 +64,8 @@ def rates_figure(table: pd.DataFrame) -> Figure:
                 ax.plot(losses.index, losses - losses.min(), ms=5, lw=1.4, **look)
             ax.axhline(COST, color=style.INK, lw=0.8, ls=":")
             ax.set_xscale("log", base=2)
-            ax.set_xticks(losses.index, [f"{rate:g}" for rate in losses.index])
+            rates = cells[name, batch][0]["peak_lr"].unique()
+            ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
             ax.minorticks_off()
             style.panel_title(ax, f"batch {batch}")
         row[0].set_ylabel(f"{name}\nabove the best rate (nats)")
@@ -99,40 +112,41 @@ def bends_figure(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def best_figure(scores: pd.DataFrame, critical: pd.DataFrame, sequence: int = 256) -> Figure:
+def best_figure(scores: pd.DataFrame, critical: pd.DataFrame) -> Figure:
     """Best batches of each rung, and exponents of N and D: what was said, and what was measured.
 
     Args:
         scores: scores.csv.
         critical: laws.csv, exponents of critical batches to draw beside.
-        sequence: tokens of the smallest batch.
     """
-    figure, ((left, right),) = style.new_figure(3.6, 1, 2, 10.4, width_ratios=(3, 2))
-    best, exponents = (
-        scores.loc[scores["question"] == question].reset_index(drop=True)
-        for question in ("batches", "exponents")
-    )
-    for ax, rows in ((left, best), (right, exponents)):
-        _spans(ax, rows[["said", "low", "high"]], -0.15, SAID)
-        _spans(ax, rows[["measured", "measured_low", "measured_high"]], 0.15, FIRST)
-        ax.set(yticks=range(len(rows)), yticklabels=rows["of"], ylim=(len(rows) - 0.4, -0.6))
-    beside = critical.set_index("variable").reindex(
-        [{"N": "params", "D": "tokens"}[s] for s in exponents["of"]]
-    )
-    _spans(right, beside[["exponent", "low", "high"]], 0.35, SECOND)
-    left.axvline(sequence, color=style.INK, lw=0.8, ls=":")
-    left.set_xscale("log")
-    style.tokens_axis(left.xaxis, most=5)
-    style.panel_title(left, "best batch", "dotted: the smallest trained", xlabel="tokens")
-    right.axvline(0, color=style.INK, lw=0.8)
-    style.panel_title(right, "its exponents", xlabel="in N and D")
-    looks = {"said": SAID, "measured": FIRST, "critical batches,\nmeasured": SECOND}
+    figure, (axes,) = style.new_figure(4.2, 1, 2, 10.4, width_ratios=(3, 2))
+    ends = ["measured", "measured_low", "measured_high"]
+    for ax, question in zip(axes, ("batches", "exponents"), strict=True):
+        rows = scores.loc[scores["question"] == question].set_index("of")
+        short = scores.loc[scores["question"] == question + NOTE].set_index("of")
+        _spans(ax, rows[["said", "low", "high"]], -0.24, SAID)
+        _spans(ax, rows[ends], -0.08, FIRST)
+        _spans(ax, short.reindex(rows.index)[ends], 0.08, SECOND)
+        ax.set(yticks=range(len(rows)), yticklabels=rows.index, ylim=(len(rows) - 0.5, -0.5))
+    laws = critical.set_index("variable").reindex(["params", "tokens"])
+    _spans(axes[1], laws[["exponent", "low", "high"]], 0.24, CRITICAL)
+    axes[0].set_xscale("log")
+    style.tokens_axis(axes[0].xaxis, most=5)
+    style.panel_title(axes[0], "best batch", "an arrow: this side of it", xlabel="tokens")
+    axes[1].axvline(0, color=style.INK, lw=0.8)
+    style.panel_title(axes[1], "its exponents", xlabel="in N and D")
+    looks = {
+        "said, 90%": SAID,
+        "sequences of 256": FIRST,
+        "sequences of 64": SECOND,
+        "critical batches": CRITICAL,
+    }
     return style.side_legend(figure, style.handles(looks))
 
 
-def _spans(ax: Axes, rows: pd.DataFrame, above: float, look: style.Look) -> None:
+def _spans(ax: Axes, rows: Any, above: float, look: style.Look) -> None:
     """Values with their intervals, a line each; one without a lower or upper end is an arrow."""
-    for y, (value, low, high) in enumerate(rows.to_numpy(float)):
+    for y, (value, low, high) in enumerate(np.asarray(rows, float)):
         drawn = {"color": look["color"], "lw": 1.4}
         ends = [end for end in (low, high) if np.isfinite(end)]
         if len(ends) == 2:

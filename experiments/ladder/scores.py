@@ -23,7 +23,9 @@ from bss.predictions.score import score
 from bss.tables import write_table
 from experiments.tables import Tables
 
-PARTS = ("rates", "es_99k", "es_380k", "es_790k", "width", "mixture")
+SHORT = ("short_99k", "short_380k")
+PARTS = ("rates", "es_99k", "es_380k", "es_790k", *SHORT, "width", "mixture")
+NOTE = ", sequences of 64"
 BESIDE = ("standard", "width_seeds", "standard_seeds")
 """Parts that were not registered."""
 WIDTH = ("width", "width_seeds")
@@ -76,11 +78,18 @@ def losses(registration: Registration, table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def measured_fit(table: pd.DataFrame) -> TableFit:
-    """The law of final losses of the rungs, whose best batches are scored."""
-    rungs = table.loc[table["part"].str.startswith("es_")]
+def measured_fit(table: pd.DataFrame, family: str = "es") -> TableFit:
+    """The law of final losses of the rungs, whose best batches are scored.
+
+    Args:
+        table: as `ended` gives it.
+        family: "es", sequences of 256 at one rate a batch, or "short", of 64 at several.
+    """
+    rungs = table.loc[table["part"].str.startswith(f"{family}_")]
     columns = ["params", "tokens", "batch", "seq_len"]
     named = rungs[columns].assign(tokens=rungs["stop"], loss=rungs["test_loss"])
+    if family == "short":
+        named = named.assign(lr=rungs["peak_lr"])
     return fit_table(check_losses(named.astype({"batch": float})), options=Options(100))
 
 
@@ -94,8 +103,10 @@ def scores(results: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     registration = read_registration(results.parent / "predictions/ladder.json")
     table = ended(results)
     found = losses(registration, table)
-    rows = [*_covered(found), *_batches(registration, measured_fit(table)), *_rates(table)]
-    return pd.DataFrame([*rows, *_bends(table)]), found
+    rows = [*_covered(found), *_batches(registration, measured_fit(table))]
+    if {*SHORT} & {*table["part"]}:
+        rows += _batches(registration, measured_fit(table, "short"), NOTE)
+    return pd.DataFrame([*rows, *_rates(table), *_bends(table)]), found
 
 
 def _covered(found: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -106,15 +117,15 @@ def _covered(found: pd.DataFrame) -> Iterator[dict[str, Any]]:
         yield row | {"measured": share, "verdict": verdict}
 
 
-def _batches(registration: Registration, fit: TableFit) -> Iterator[dict[str, Any]]:
+def _batches(registration: Registration, fit: TableFit, note: str = "") -> Iterator[dict[str, Any]]:
     for told in registration.fit["batches"]:
         said = Estimate(told["value"], told["low"], told["high"])
         for at in fit.optima:
             if (at.params, at.tokens) == (told["params"], told["tokens"]):
                 name = f"{told['rung']}, {told['tokens']:,} tokens"
-                yield _overlap("batches", name, said, at.batch)
+                yield _overlap("batches" + note, name, said, at.batch)
     for symbol, told in registration.fit["exponents"].items():
-        yield _overlap("exponents", symbol, Estimate(**told), fit.B_opt_exponents[symbol])
+        yield _overlap("exponents" + note, symbol, Estimate(**told), fit.B_opt_exponents[symbol])
 
 
 def _overlap(question: str, of: str, said: Estimate, found: Estimate) -> dict[str, Any]:
@@ -148,7 +159,8 @@ def transfers(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, pd.
 
 def by_rate(some: pd.DataFrame) -> pd.Series:
     """The loss at each rate, mean over seeds."""
-    return some.groupby("peak_lr")["test_loss"].mean()
+    rates = some.groupby("peak_lr")["test_loss"]
+    return pd.Series({rate: own.mean() for rate, own in rates})
 
 
 def cost(smaller: pd.DataFrame, larger: pd.DataFrame) -> float:
@@ -183,10 +195,10 @@ def bend(some: pd.DataFrame) -> float:
 
 
 def dense_beside(table: pd.DataFrame) -> pd.DataFrame:
-    """The dense model of as many active parameters as the mixture, at the mixture's rates."""
-    rates = table.loc[table["part"] == "mixture", "peak_lr"].unique()
+    """The dense model of as many active parameters as the mixture, at the rates of its batches."""
     width = table.loc[table["part"] == "width"]
-    return width.loc[(width["params"] == width["params"].max()) & width["peak_lr"].isin(rates)]
+    rates = table.loc[table["part"] == "mixture", ["batch", "peak_lr"]].drop_duplicates()
+    return width.loc[width["params"] == width["params"].max()].merge(rates)
 
 
 def _bends(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
