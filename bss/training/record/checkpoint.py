@@ -29,7 +29,6 @@ for name in ("absl", "asyncio"):
 
 
 _UNREAD = "coroutine '_read_array_index_and_device_put' was never awaited"
-_LATE = "Event loop is closed", "Encountered error while reading array index", _UNREAD
 
 
 def _without_late_reads(told: Callable[[Any], object]) -> Callable[[Any], None]:
@@ -37,9 +36,11 @@ def _without_late_reads(told: Callable[[Any], object]) -> Callable[[Any], None]:
 
     Orbax closes its event loop where one read fails; each of the others says so, or fails too.
     """
+    # Its own: what a module holds may be gone where an interpreter ends.
+    late = "Event loop is closed", "Encountered error while reading array index", _UNREAD
 
     def hook(unraisable: Any) -> None:
-        if not str(unraisable.exc_value).startswith(_LATE):
+        if not str(unraisable.exc_value).startswith(late):
             told(unraisable)
 
     return hook
