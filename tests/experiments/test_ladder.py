@@ -5,17 +5,20 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
+from bss.laws import fit_critical
+from bss.laws.fitting.estimate import Estimate, Options
 from bss.predictions.ancestry import check_first
 from bss.predictions.registration import read_registration
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.ladder import SIZES, get_config
-from experiments.ladder import scores
+from experiments.critical_batch.tables import critical_table, laws_table
+from experiments.ladder import critical, scores
 from experiments.ladder.__main__ import experiment
 from experiments.ladder.study import Study
 
@@ -67,6 +70,14 @@ def test_the_committed_scores_are_those_of_the_committed_runs():
         pd.testing.assert_frame_equal(table, kept, check_dtype=False, rtol=1e-6)
 
 
+def test_the_committed_critical_batches_are_those_of_the_committed_curves():
+    fits = {"ladder": critical.fit(RESULTS)}
+    for name, table in (("critical", critical_table(fits)), ("laws", laws_table(fits))):
+        kept = pd.read_csv(RESULTS / f"{name}.csv")
+        columns = kept.columns[kept.notna().all()]
+        pd.testing.assert_frame_equal(table[columns], kept[columns], check_dtype=False, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
@@ -106,6 +117,52 @@ def test_losses_are_of_registered_runs_alone():
     wanted = table.loc[table["run"].isin(one.runs), "test_loss"].mean()
     assert found["measured"].tolist() == [pytest.approx(wanted)]
     assert found["in"].tolist() == [one.loss.low <= wanted <= one.loss.high]
+
+
+def rates_table(part, params, losses):
+    rows = [("4", rate, seed, loss) for rate, seeds in losses.items() for seed, loss in seeds]
+    table = pd.DataFrame(rows, columns=["batch", "peak_lr", "seed", "test_loss"])
+    return table.assign(part=part, params=params)
+
+
+def test_a_rate_that_is_carried_costs_what_the_best_would_have_saved():
+    small = rates_table("width", 99, {0.002: [(0, 2.0), (1, 2.2)], 0.004: [(0, 2.1), (1, 2.0)]})
+    large = rates_table("width", 394, {0.002: [(0, 1.5), (1, 1.6)], 0.004: [(0, 1.6), (1, 1.54)]})
+    bare = rates_table("standard", 394, {0.002: [(0, 1.5)], 0.004: [(0, 1.8)]})
+    table = pd.concat([small, large, bare])
+    found = {name: (batch, scores.cost(*pair)) for name, batch, *pair in scores.transfers(table)}
+    assert found == {
+        "width 64 to 128, mup": ("4", pytest.approx(0.02)),
+        "width 64 to 128, standard": ("4", pytest.approx(0.3)),
+    }
+
+
+def planted_curves(bend, batches, tokens=2_000_000):
+    """Constants of which a batch takes 1 + (B - 1)/(1 + bend) times the tokens of batch 1."""
+    rows = []
+    for batch in batches:
+        for at in np.geomspace(20_000, tokens, 60).round():
+            progress = at * (1 + bend) / (batch + bend)
+            loss = 1.5 + (progress / 1e5) ** -0.3
+            rows.append((f"run{batch}", at / (256 * batch), at, batch, loss))
+    table = pd.DataFrame(rows, columns=["run", "step", "tokens", "batch", "eval_loss"])
+    same = {"model": "2x64", "params": 98_752, "seq_len": 256, "seed": 0, "data_seed": 0}
+    return table.assign(peak_lr=0.002, **same)
+
+
+def test_critical_batches_are_those_of_planted_curves():
+    met = critical.steps(planted_curves(5.0, (1, 2, 4, 8, 16)))
+    assert sorted(met["budget_tokens"].unique()) == [250_000, 500_000, 1_000_000]
+    assert (
+        met.loc[met["budget_tokens"] == 1_000_000, "reached"].tolist() == [True] * 3 + [False] * 2
+    )
+    fit = fit_critical(met, reference=1, options=Options(20))
+    assert [at.B_crit.value for at in fit.fits] == [pytest.approx(5.0, rel=0.05)] * 3
+
+
+def test_targets_that_two_batches_reach_are_left_out():
+    met = critical.steps(planted_curves(0.5, (1, 2, 4, 8)))
+    assert sorted(met["budget_tokens"].unique()) == [250_000, 500_000]
 
 
 @pytest.mark.slow
