@@ -7,7 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bss.laws import CriticalFit
 from bss.plots import style
+from bss.plots.critical import curve_handles, draw_steps
 from bss.units import format_tokens
 from experiments.ladder.scores import (
     COST,
@@ -110,6 +112,28 @@ def bends_figure(table: pd.DataFrame) -> Figure:
     style.panel_title(left, "width alone", "each at the best of its rates")
     style.panel_title(right, "experts, .4M active", "at the same rates")
     return figure
+
+
+def critical_figure(fit: CriticalFit) -> Figure:
+    """Steps to each target against the batch; the critical batch b/a against D, a line a model."""
+    figure, ((left, right),) = style.new_figure(3.8, 1, 2, 10.4)
+    draw_steps(left, fit)
+    models = list(dict.fromkeys(at.curve.model for at in fit.fits))
+    looks = style.named_styles(models)
+    for model, look in looks.items():
+        own = [at for at in fit.fits if at.curve.model == model]
+        batches = [(at.B_crit.value, at.B_crit.low, at.B_crit.high) for at in own]
+        tokens = np.array([at.curve.tokens for at in own])
+        style.bars(right, (tokens, *np.array(batches, float).T), look)
+    right.set(xscale="log")
+    style.batch_axis(right.yaxis)
+    style.tokens_axis(right.xaxis, most=5)
+    right.set(xlabel="tokens D of batch 1", ylabel="critical batch b/a (sequences)")
+    style.panel_title(right, "by data and model", f"{fit.level:.0%}")
+    entries = curve_handles(fit)
+    for entry, at in zip(entries, fit.fits, strict=False):
+        entry.set_label(f"{at.curve.model}, D = {format_tokens(int(at.curve.tokens))}")
+    return style.side_legend(figure, [*entries, *style.handles(looks, "right: {}")])
 
 
 def best_figure(scores: pd.DataFrame, critical: pd.DataFrame) -> Figure:
