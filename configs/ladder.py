@@ -11,7 +11,8 @@
 | rates          | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
 | es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
 | es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
-| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 8 minutes         |
+| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 9 minutes         |
+| short_380k     | .38M              | 3.8M       | 5 small batches, 2 seeds   | 24 minutes        |
 | width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
 | standard       | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
 | width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 8 minutes         |
@@ -94,11 +95,10 @@ def eighth(name: str) -> dict:
     return rung(name, grid((1, 4, 16), AROUND), PER_PARAMETER * MODELS[name][0] / 8)
 
 
-def short(name: str, factors: Sequence[float], rates: Sequence[float]) -> dict:
+def short(name: str, factors: Sequence[float] = (1.0,)) -> dict:
     """A model with sequences of 64, at batches that begin at a quarter of the others' least."""
-    batches = [
-        {"batch": 2**i, "rates": tuple(rate * f for f in factors)} for i, rate in enumerate(rates)
-    ]
+    rates = {1: 1e-3, 2: 1.4e-3, 4: 2e-3, 8: 2.8e-3, 16: 4e-3}
+    batches = [{"batch": b, "rates": tuple(r * f for f in factors)} for b, r in rates.items()]
     return rung(name, batches, changes={"data.seq_len": 64})
 
 
@@ -165,10 +165,8 @@ SIZES = {
     "es_99k": {"rungs": [rung("99k", grid(BATCHES))], "seeds": (0, 1)},
     "es_380k": {"rungs": [rung("0.38M", grid(BATCHES))], "seeds": (0, 1)},
     "es_790k": {"rungs": [rung("0.79M", grid((1, 2, 4)))]},
-    "short_99k": {
-        "rungs": [short("99k", AROUND, (1e-3, 1.4e-3, 2e-3, 2.8e-3, 4e-3))],
-        "seeds": (0, 1),
-    },
+    "short_99k": {"rungs": [short("99k", AROUND)], "seeds": (0, 1)},
+    "short_380k": {"rungs": [short("0.38M")], "seeds": (0, 1)},
     "width": {
         "rungs": [rung(name, grid((1, 4, 16), AROUND), 990_000) for name in ("99k", "2x128")],
         "ends": (1.0,),
