@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--params", help="non-embedding parameters, as 85M; or give --total-params")
     add("--total-params", help="with embeddings; needs --vocab and --d-model")
     add("--vocab", type=int, help="tokens of the vocabulary, for --total-params")
-    text = "of a mixture of experts: those that a token passes; the others are then of all experts"
+    text = "of a mixture of experts: those that a token passes, of --params or of --total-params"
     add("--active-params", help=text)
     add("--tied", action="store_true", help="the embeddings of --total-params are one")
     add("--d-model", type=int, help="width, for --total-params and for rules that need it")
@@ -105,6 +105,8 @@ def _active(options: argparse.Namespace, total: float) -> float | None:
     if options.active_params is None:
         return None
     active = parse_tokens(options.active_params, field="--active-params")
+    if options.total_params is not None:
+        active = _without_embeddings(options, active)
     check(0 < active <= total, "--active-params", active, f"1 to all of {total:,.0f}")
     return active
 
@@ -121,7 +123,11 @@ def _params(options: argparse.Namespace) -> float:
     for name in ("vocab", "d_model"):
         if getattr(options, name) is None:
             raise InputError(f"{option(name)}: missing; --total-params needs it")
-    return non_embedding(total, options.vocab, options.d_model, tied=options.tied)
+    return _without_embeddings(options, total)
+
+
+def _without_embeddings(options: argparse.Namespace, params: float) -> float:
+    return non_embedding(params, options.vocab, options.d_model, tied=options.tied)
 
 
 def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice:

@@ -208,6 +208,11 @@ class ModelFamily(Chosen):
         """
         return each_of(self.partition_names(params), _split_axis)
 
+    @property
+    def own_rates(self) -> bool:
+        """Whether `rates` gives any, which not every optimizer has; here it does not."""
+        return False
+
     def rates(self, params: Params) -> Params | None:
         """By what each parameter's learning rate is multiplied; None, as here, by nothing."""
         del params

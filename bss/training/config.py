@@ -155,6 +155,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         for text in self.averages:
             half_life(text, self.schedule.tokens)
+        if self.model.own_rates and not self.optimizer.own_rates:
+            raise InputError(
+                f"optimizer.name is {self.optimizer.chosen}; expected adamw, which alone has the "
+                "rates of a parametrization other than standard"
+            )
         rule = self.schedule.beta1_coupling
         if rule != "none" and self.optimizer.one_beta1:
             raise InputError(

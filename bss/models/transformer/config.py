@@ -75,7 +75,7 @@ class TransformerConfig(Shape):
         rates = each_of(
             self.partition_names(params), lambda names: self.multipliers(own_axes(names)).rate
         )
-        return None if self.parametrization == "standard" else rates
+        return rates if self.own_rates else None
 
 
 def network() -> Any:

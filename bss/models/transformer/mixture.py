@@ -58,6 +58,11 @@ class MixtureConfig(TransformerConfig):
         """Hidden dimensions that a token meets, in all its experts."""
         return self.top_k * self.d_ff
 
+    @property
+    def routed_width(self) -> int:
+        """See `Shape`."""
+        return self.top_k * self.d_model
+
     def mlp(self, rngs: Any) -> Callable[..., Any]:
         """A block's experts."""
         from bss.models.transformer.experts import Experts

@@ -174,9 +174,10 @@ def kept_bytes(config: Shape, tokens: int, keep: Keep) -> int:
     """Bytes of what all blocks keep of so many tokens, besides their inputs, by `Layers.keep`."""
     width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
     hidden = (2 if config.activation == "swiglu" else 1) * config.mlp_width
-    products = 2 * query_width + 2 * kv_width + width + hidden
-    # Besides: both norms' results, the stream between, queries and keys turned, the nonlinearity's.
-    rest = 3 * width + query_width + kv_width + config.mlp_width
+    products = 2 * query_width + 2 * kv_width + width + hidden + config.routed_width
+    # Besides: both norms' results, the stream between, queries and keys turned, the nonlinearity's,
+    # and what experts are given; what they give in float32 takes the place of their product.
+    rest = 3 * width + query_width + kv_width + config.mlp_width + 2 * config.routed_width
     each = {"nothing": 0, "attention": query_width, "products": products, "all": products + rest}
     return each[keep] * tokens * config.num_layers * jnp.dtype(config.dtype).itemsize
 
@@ -186,7 +187,8 @@ def _keeps_attention(primitive, *_, **__) -> bool:
 
 
 def _keeps_products(primitive, *_, **__) -> bool:
-    return primitive.name == "dot_general" or _keeps_attention(primitive)
+    of_experts = "custom_vmap_call"  # `experts.grouped`
+    return primitive.name in ("dot_general", of_experts) or _keeps_attention(primitive)
 
 
 _POLICIES: dict[Keep, Callable[..., bool] | None] = {

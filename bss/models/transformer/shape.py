@@ -42,7 +42,8 @@ class Shape(ModelFamily):
         the execution keeps.
       head_dim: dimensions of a head, an even number (RoPE); None is `d_model / num_heads`, and a
         number equal to that is stored as None.
-      parametrization: "standard", or "mup", by which rates carry over widths; see the module.
+      parametrization: "standard", or "mup", by which rates carry over widths where heads are as
+        wide as the base's, and `d_ff` and their number in proportion; see the module.
       base_width: `d_model` at which "mup" changes nothing, and rates are what they are called.
 
     Raises:
@@ -139,6 +140,16 @@ class Shape(ModelFamily):
     def mlp_width(self) -> int:
         """Hidden dimensions of the MLP that a token meets."""
         return self.d_ff
+
+    @property
+    def routed_width(self) -> int:
+        """Residual dimensions of a token that experts are given, and give; none without them."""
+        return 0
+
+    @property
+    def own_rates(self) -> bool:
+        """See `ModelFamily`."""
+        return self.parametrization != "standard"
 
     @property
     def label(self) -> str:

@@ -31,7 +31,7 @@ class Masks(NamedTuple):
     """Trees as the parameters: bools of what weight decay applies to and what are matrices.
 
     A matrix maps its last axis but one to its last; axes before these are a stack of matrices.
-    Numbers, by which the rate of each is multiplied, and its weight decay with it; None if none is.
+    Numbers, by which the rate of each is multiplied, not its weight decay; None if none is.
     """
 
     decay: Any
@@ -129,13 +129,10 @@ class Optimizer(Chosen):
         clip = optax.clip_by_global_norm(self.clip) if self.clip else optax.identity()
         if masks.rates is None:
             return optax.chain(clip, *self.descent(settings, masks))
-        if not self.own_rates:
-            raise InputError(
-                f"optimizer.name is {self.chosen}; expected adamw, whose rates a parametrization "
-                "other than standard has"
-            )
+        # Before weight decay, which is as strong at every width (as MuAdamW's of Yang et al.).
         own_rates = optax.stateless(lambda updates, _: jax.tree.map(_times, updates, masks.rates))
-        return optax.chain(clip, *self.descent(settings, masks), own_rates)
+        direction, *descent = self.descent(settings, masks)
+        return optax.chain(clip, direction, own_rates, *descent)
 
     def evaluation_params(self, params: optax.Params, state: Any) -> optax.Params:
         """The parameters to evaluate, from those trained and the chain's state."""

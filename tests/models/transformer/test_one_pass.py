@@ -16,6 +16,7 @@ from bss.models.transformer.attention import KERNELS, Kernel, reference
 from bss.models.transformer.config import TransformerConfig
 from bss.models.transformer.cross_entropy import cross_entropies, cross_entropy
 from bss.models.transformer.layers import Norm
+from bss.models.transformer.mixture import MixtureConfig
 from bss.models.transformer.network import init, kept_bytes, loss_sum, most_kept, rope
 from bss.training.config import DataConfig, RunConfig
 from bss.training.optimizers.base import StepSettings
@@ -107,12 +108,12 @@ def test_a_curve_is_the_same_up_to_rounding(dtype, tolerance, fused):
     np.testing.assert_allclose(after, before, rtol=tolerance)
 
 
-def products(layers, config=PUBLISHED):
+def products(layers, config=PUBLISHED, name="dot_general["):
     """That a gradient is made of, those of one turn of each loop."""
     tokens = np.zeros((3, 13), np.int32)
     how = "reference", as_it_is, layers
     graded = jax.grad(lambda p: loss_sum(config, p, tokens, *how))
-    return str(jax.make_jaxpr(graded)(parameters(config))).count("dot_general[")
+    return str(jax.make_jaxpr(graded)(parameters(config))).count(name)
 
 
 def test_what_is_kept_is_not_computed_again():
@@ -130,6 +131,20 @@ def test_what_is_kept_is_not_computed_again():
         "nothing",
     ]
     assert products(less[-1]) == products(Layers(keep="nothing"))
+
+
+def test_products_of_experts_are_kept_too():
+    mixture = MixtureConfig(**dataclasses.asdict(PUBLISHED), num_experts=4, top_k=3)
+
+    def made(keep):
+        return products(Layers(keep=keep), mixture, "custom_vmap_call[")
+
+    assert made("products") == made("all") < made("nothing")
+    dense = dataclasses.replace(PUBLISHED, d_ff=mixture.mlp_width)
+    given = 2 * 4 * 36 * 3 * 24  # layers, bytes, tokens, experts of a token, width
+    for keep, times in (("attention", 0), ("products", 1), ("all", 3)):
+        apart = kept_bytes(mixture, 36, keep) - kept_bytes(dense, 36, keep)
+        assert apart == times * given
 
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])

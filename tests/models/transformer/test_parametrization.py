@@ -10,8 +10,8 @@ from bss.models.transformer import network
 from bss.models.transformer.attention import KERNELS
 from bss.models.transformer.config import TransformerConfig
 from bss.training.config import RunConfig
-from bss.training.optimizers import SGD
-from bss.training.optimizers.base import StepSettings
+from bss.training.optimizers import SGD, AdamW
+from bss.training.optimizers.base import Masks, StepSettings
 from bss.training.step import init_state, make_step
 
 STEPS, LR = 4, 1e-2
@@ -95,4 +95,16 @@ def test_rates_and_spreads_by_hand():
 
 def test_other_optimizers_are_refused():
     with pytest.raises(InputError, match=r"optimizer\.name is sgd; expected adamw"):
-        init_state(RunConfig(model(128, "mup"), optimizer=SGD()))
+        RunConfig(model(128, "mup"), optimizer=SGD())
+
+
+def test_weight_decay_is_as_strong_at_every_width():
+    wide = model(256, "mup")
+    params = wide.init(0)
+    masks = Masks(wide.decay_mask(params), wide.matrices(params), wide.rates(params))
+    chain = AdamW(weight_decay=0.5).chain(StepSettings(0.1, 0.1, 0.1, 0.5, ()), masks)
+    still = jax.tree.map(np.zeros_like, params)
+    updates, _ = chain.update(still, chain.init(params), params)
+    for name in ("up", "down"):
+        own = (tree["layer_0"]["mlp"][name]["kernel"] for tree in (updates, params))
+        np.testing.assert_allclose(next(own), -0.05 * next(own), rtol=1e-5)
