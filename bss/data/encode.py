@@ -22,6 +22,7 @@ import numpy as np
 
 from bss.data import tokenizers
 from bss.data.tokenizers import Tokenizer
+from bss.errors import InputError
 
 ALONE = 2
 """Batches that are encoded here, before any process is started."""
@@ -29,6 +30,10 @@ ALONE = 2
 _ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1"}
 
 Batch = tuple[str, ...]
+
+
+class Ended(InputError):
+    """A process that encodes is no more; what it was asked for is asked again another time."""
 
 
 def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], dtype: np.dtype) -> np.ndarray:
@@ -49,6 +54,9 @@ def encoded(
         dtype: of the tokens.
         directory: where processes find the tokenizer.
         processes: how many; none are started where they would not help.
+
+    Raises:
+        InputError: a text that the tokenizer cannot encode; `Ended` where a process was killed.
     """
     batches = iter(batches)
     few = None if processes < 2 or not tokenizer.is_slow else ALONE
@@ -61,11 +69,20 @@ def encoded(
     def ask(batch: Batch) -> np.ndarray:
         process = free.get()
         assert process.stdin and process.stdout
-        pickle.dump(batch, process.stdin)
-        process.stdin.flush()
-        tokens = pickle.load(process.stdout)
-        free.put(process)
-        return tokens
+        try:
+            pickle.dump(batch, process.stdin)
+            process.stdin.flush()
+            answer = pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise Ended(
+                "corpus: a process that encodes it has ended, perhaps for lack of memory; "
+                "prepare it again, which goes on from here"
+            ) from None
+        finally:
+            free.put(process)  # one that ended too, or others would wait for it
+        if isinstance(answer, str):
+            raise InputError(answer)
+        return answer
 
     command = [sys.executable, "-m", "bss.data.encode"]
     command += [str(directory), tokenizer.name, dtype.str]
@@ -76,10 +93,12 @@ def encoded(
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ | _ENVIRONMENT,
+                start_new_session=True,  # an interrupt is for the one that asks
             )
             stack.callback(_end, started)
             free.put(started)
-        pool = stack.enter_context(ThreadPoolExecutor(processes))
+        pool = ThreadPoolExecutor(processes)
+        stack.callback(pool.shutdown, cancel_futures=True)
         waiting: list = []
         for batch in itertools.chain([first], batches):
             waiting.append((batch, pool.submit(ask, batch)))
@@ -104,8 +123,11 @@ def main() -> None:
             texts = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        tokens = tokens_of(tokenizer, texts, np.dtype(dtype))
-        pickle.dump(tokens, sys.stdout.buffer)
+        try:
+            answer = tokens_of(tokenizer, texts, np.dtype(dtype))
+        except InputError as error:
+            answer = str(error)
+        pickle.dump(answer, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
 

@@ -25,7 +25,8 @@ class PackageFiles(Corpus):
 
     A list is JSON: `packages`, from names to versions; `python`, the version of the interpreter
     whose standard library comes first; `sha256`, the hash of all contents. Where packages are
-    installed does not matter; scripts, which name that place, are left out.
+    installed does not matter; scripts, which name that place, are left out. A standard library
+    matters: one of its modules names the folder of its interpreter.
 
     Attributes:
         listed: path of the list.
@@ -87,7 +88,12 @@ class PackageFiles(Corpus):
             yield from self._sources(there[_normal(name)])
 
     def _sources(self, package: Distribution) -> Iterator[bytes]:
-        files = (file for file in package.files or () if file.suffix == ".py")
+        if package.files is None:
+            raise InputError(
+                f"corpus: package {package.name!r} has no list of its files; install it anew by "
+                "pip, not editable, or take it from the list"
+            )
+        files = (file for file in package.files if file.suffix == ".py")
         for file in sorted(file for file in files if ".." not in file.parts):
             try:
                 content = Path(str(file.locate())).read_bytes()
@@ -105,7 +111,8 @@ class PackageFiles(Corpus):
         """By name; of two of a name the first on the path, which is the one that is imported."""
         there: dict[str, Distribution] = {}
         for package in distributions(path=list(self.sites or sys.path)):
-            there.setdefault(_normal(package.name), package)
+            if package.name:  # what is left of one that was removed has none
+                there.setdefault(_normal(package.name), package)
         return there
 
     def _list(self) -> dict[str, Any]:
@@ -115,6 +122,8 @@ class PackageFiles(Corpus):
             raise InputError(f"corpus: {self.listed} is no list ({error}); {_EXPECTED}") from None
         if not isinstance(wanted, dict) or not isinstance(wanted.get("packages"), dict):
             raise InputError(f"corpus: {self.listed} names no packages; {_EXPECTED}")
+        if unknown := sorted({*wanted} - {"packages", "python", "sha256"}):
+            raise InputError(f"corpus: {self.listed} has {unknown[0]!r}; {_EXPECTED}")
         return wanted
 
 

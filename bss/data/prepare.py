@@ -2,8 +2,8 @@
 
 `stdlib` is the embedded default: the sources of the running interpreter's standard library.
 `packages:LIST` is those of the installed packages that a list names, `files:PATTERN` one's own
-text. Any other name is of a tensorflow-datasets data set ("c4/en"), or
-`package.module:ATTRIBUTE`.
+text, `shards:DIRECTORY` what was prepared, perhaps elsewhere. Any other name is of a
+tensorflow-datasets data set ("c4/en"), or `package.module:ATTRIBUTE`.
 
 A directory of shards appears complete or not at all: it is written aside and renamed, under a
 lock, so that processes which prepare the same corpus at the same time wait for the first. All cores
@@ -24,7 +24,7 @@ import numpy as np
 
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, Corpus, CorpusRequest
-from bss.data.encode import encoded
+from bss.data.encode import Ended, encoded
 from bss.data.package_files import PackageFiles
 from bss.data.progress import Progress, ShardWriter, begun, summed
 from bss.data.python_files import PythonFiles
@@ -50,6 +50,7 @@ CORPORA: Registry[Corpus] = Registry(
     },
     of=Corpus,
 )
+PREPARED = "shards:"
 _OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data set is a version
 
 
@@ -76,7 +77,8 @@ def prepare(
     """Opens the token shards of a corpus, and writes them first where they are missing.
 
     Args:
-        corpus: by name, one of `CORPORA`, or a value; shards of that are named by its class.
+        corpus: by name, one of `CORPORA`, or a value; shards of that are named by its class. Of
+            "shards:DIRECTORY" nothing else counts.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora; this one is at `root/CORPUS-TOKENIZER`.
         text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
@@ -92,14 +94,17 @@ def prepare(
             that is full or cannot be written.
     """
     name = corpus if isinstance(corpus, str) else type(corpus).__name__
+    if name.startswith(PREPARED):
+        return _summed(open_shards(Path(name.removeprefix(PREPARED))))
     request = CorpusRequest(name, text_feature=text_feature)
     chosen = corpus_of(request) if isinstance(corpus, str) else corpus.given(request)
     directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
     source = {"corpus": name, **chosen.source()}
     try:
-        with _lock(Path(root)):
-            if not directory.exists():
-                _build(chosen, source, tokenizer, directory, shard_tokens)
+        if not directory.exists():
+            with _lock(Path(root)):
+                if not directory.exists():  # another process may have been first
+                    _build(chosen, source, tokenizer, directory, shard_tokens)
     except OSError as error:
         raise InputError(
             f"root: cannot prepare {directory} ({error.strerror or error}); "
@@ -161,7 +166,9 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
         (partial / MANIFEST).write_text(manifest.to_json())
         progress.close()
         os.replace(partial, directory)
-    except Exception:  # a kill leaves what was done, for the next time
+    except Ended:  # as a kill, it leaves what was done, for the next time
+        raise
+    except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
 

@@ -5,14 +5,16 @@ TensorFlow is never imported.
 """
 
 import hashlib
+import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bss.data.corpus import SHARES, Corpus, CorpusRequest, Documents, fraction
+from bss.data.corpus import SHARES, Corpus, CorpusRequest, Documents, fraction, slugged
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ class TfdsText(Corpus):
     def given(self, request: CorpusRequest) -> Corpus:
         """The data set that is asked for."""
         return TfdsText(request.rest, request.text_feature) if request.rest else self
+
+    def slug(self, name: str) -> str:
+        """The name, and the feature where it is not the usual one."""
+        return slugged(name if self.text_feature == "text" else f"{name}-{self.text_feature}")
 
     def source(self) -> dict[str, Any]:
         """See `Corpus`; the full name, and the examples and bytes of the splits, are hashed.
@@ -105,8 +111,23 @@ def _shares(splits: set[str]) -> dict[str, tuple[str, float, float]]:
     return whole | {"validation": (held_out[0], 0.0, 0.5), "test": (held_out[0], 0.5, 1.0)}
 
 
+def _left(name: str) -> Path | None:
+    """The folder of a data set that cannot be opened, if there is one."""
+    from tensorflow_datasets.core.utils.file_utils import list_data_dirs
+
+    name, _, version = name.partition(":")
+    if not re.fullmatch(r"[\w./-]*\w", name) or name.startswith("/"):
+        return None
+    found = (
+        Path(root).expanduser().glob(f"{name}/{version or '[0-9]*'}")
+        for root in list_data_dirs(None)
+    )
+    return next(itertools.chain.from_iterable(found), None)
+
+
 def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
     """Opens a prepared tfds data set from its files alone, or says how to prepare it."""
+    from google.protobuf.json_format import ParseError
     from tensorflow_datasets.core.features import Text as TextFeature
     from tensorflow_datasets.core.read_only_builder import builder_from_files
 
@@ -114,7 +135,13 @@ def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
     how = f"tfds.builder({corpus.name!r}, file_format='array_record').download_and_prepare()"
     try:
         builder = builder_from_files(corpus.name)
-    except (ValueError, OSError):  # not found, a name that does not parse, no dataset_info.json
+    # Not found, a name that does not parse, no dataset_info.json, or one that was cut.
+    except (ValueError, OSError, ParseError):
+        if there := _left(corpus.name):
+            raise InputError(
+                f"corpus: {corpus.name!r} is half prepared, dataset_info.json or features.json is "
+                f"missing or cut in {there}; copy it, or delete that and prepare it with {how}"
+            ) from None
         raise InputError(
             f"corpus: no data set {corpus.name!r} is prepared in {where}; use 'stdlib', "
             "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to where "

@@ -91,8 +91,15 @@ class FileTokenizer(Tokenizer):
     inner: "tokenizers.Tokenizer"
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of every text, uint32 [tokens]."""
-        encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
+        """The ids of every text, uint32 [tokens].
+
+        Raises:
+            InputError: a text that the tokenizer has no tokens for.
+        """
+        try:
+            encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
+        except Exception as error:  # the library raises bare Exception
+            raise InputError(f"tokenizer: {self.name} cannot encode a document ({error})") from None
         return [np.asarray(encoding.ids, np.uint32) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
@@ -203,8 +210,10 @@ def _from_file(name: str, path: Path) -> FileTokenizer:
 
 
 def _wrap(name: str, inner: "tokenizers.Tokenizer", where: str) -> FileTokenizer:
-    # A document that spells out a special token is text, not the end of a document.
+    # A document that spells out a special token is text, not the end of a document; none is cut.
     inner.encode_special_tokens = True
+    inner.no_truncation()
+    inner.no_padding()
     vocabulary = inner.get_vocab(with_added_tokens=True)
     end = next((vocabulary[text] for text in _ENDS if text in vocabulary), None)
     if end is None:

@@ -1,5 +1,6 @@
 """A sweep as a value, and its training: one set-up, axes over it, two tables."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bss.data.prepare import prepare
-from bss.data.stream import Stream
+from bss.data.shards import Shards, open_shards
+from bss.data.stream import Stream, held_out
 from bss.errors import InputError, check_least
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engine import Engine
@@ -20,7 +22,7 @@ from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import in_turn, several
 from bss.training.execution import Execution
-from bss.training.source import SYNTHETIC, check_vocabulary
+from bss.training.source import SYNTHETIC, check_passes, check_vocabulary
 from bss.values import from_dict
 
 
@@ -136,8 +138,6 @@ def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
             text.corpus, text.tokenizer, Path(text.root), text_feature=text.text_feature
         )
     )
-    stream = Stream(shards.tokens("train"), text.seq_len, seed=0)
-    stream.check(setup.schedule.tokens // text.seq_len)
     run = planned_run(setup, shards.vocab_size, shards.content_hash)
     check_vocabulary(run.model, shards.vocab_size)
     return run, setup.engine.execution(str(shards.directory))
@@ -154,10 +154,25 @@ def trained(
     with (JointEngine if several() else kind)(setup.engine) as engine:
         base, execution = prepared_run(setup)
         runs = expand(base, *axes)
-        for run in runs if base.data.content != SYNTHETIC else ():
-            check_vocabulary(run.model, base.model.vocab_size)
+        if base.data.content != SYNTHETIC:
+            _check_text(runs, open_shards(Path(execution.data)))
         trainer = Trainer(engine, execution)
         return trainer.train(runs, title), trainer
+
+
+def _check_text(runs: Sequence[RunConfig], shards: Shards) -> None:
+    """Refuses runs that their shards cannot serve, the longest first, whose passes are told."""
+    tokens = shards.tokens("train")
+    checks = itertools.chain([check_passes], itertools.repeat(Stream.check))
+    for run in runs:
+        check_vocabulary(run.model, shards.vocab_size)
+    for run, check in zip(sorted(runs, key=lambda run: -run.schedule.tokens), checks, strict=False):
+        seq_len, asked = run.data.seq_len, run.evaluation
+        stream = Stream(tokens, seq_len, seed=0, repeat=run.data.repeat)
+        check(stream, run.schedule.tokens // seq_len)
+        for split, size in (("validation", asked.tokens), ("test", asked.test_tokens)):
+            if size:
+                held_out(shards, split, asked.seq_len or seq_len, size, rows=())
 
 
 def tables(runs: Sequence[RunConfig], trainer: Trainer) -> Sweep:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bss.data.shards import beside
+from bss.data.shards import beside, open_shards
 from bss.errors import InputError
 from bss.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training import metrics
@@ -152,10 +152,10 @@ def _of_set(
     from bss.data.stream import held_out  # here, so that only text needs grain
 
     other = beside(shards, one.content)
-    if other.vocab_size > run.model.vocab_size:
+    if other.manifest.tokenizer.hash != open_shards(shards).manifest.tokenizer.hash:
         raise InputError(
-            f"evaluation.sets: {other.directory} has {other.vocab_size} tokens, the model "
-            f"{run.model.vocab_size}; prepare it with the run's tokenizer"
+            f"evaluation.sets: {other.directory} has another tokenizer than {shards}; prepare it "
+            "with that: its name, or the tokenizer.json there"
         )
     rows = partial(held_out, other, one.split, seq_len, one.tokens)
     return rows, other.bytes_per_token(one.split)

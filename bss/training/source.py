@@ -8,6 +8,7 @@ import functools
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -20,6 +21,9 @@ from bss.errors import InputError
 from bss.models.family import ModelFamily
 from bss.training.config import DataConfig, RunConfig
 from bss.training.devices.mesh import by_position, own_columns
+
+if TYPE_CHECKING:
+    from bss.data.stream import Stream
 
 SYNTHETIC = "synthetic"
 """The content of a data config whose sequences are the synthetic language's."""
@@ -40,11 +44,7 @@ class TextSource:
 
     def check(self, sequences: int) -> None:
         """Refuses a run that needs more sequences than there are; tells one that repeats them."""
-        self._stream.check(sequences)
-        if (passes := sequences / self._stream.num_sequences) > 1:
-            warnings.warn(
-                f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=2
-            )
+        check_passes(self._stream, sequences)
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """Sequences from `position` on, on the devices.
@@ -151,10 +151,19 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
     return TextSource(opened, data, mesh)
 
 
+def check_passes(stream: "Stream", sequences: int) -> None:
+    """Refuses more sequences than a stream has; tells of several passes over them."""
+    stream.check(sequences)
+    if (passes := sequences / stream.num_sequences) > 1:
+        warnings.warn(
+            f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=2
+        )
+
+
 def check_vocabulary(model: ModelFamily, tokens: int) -> None:
     """Refuses a model that has other tokens than its tokenizer."""
     if model.vocab_size != tokens:
         raise InputError(
             f"model.vocab_size is {model.vocab_size}, the tokenizer has {tokens} tokens; "
-            "leave it out, or write that"
+            f"write model.vocab_size {tokens}"
         )

@@ -83,11 +83,21 @@ def test_the_library_comes_first_without_what_its_build_wrote(sites, tmp_path):
         ({"packages": {"three": "1"}}, r"'three' of .* is missing, expected 1"),
         ({"python": "2.7.1"}, r"is of Python 2\.7\.1, this is 3"),
         ({"packages": ["two"]}, "names no packages; expected"),
+        ({"pyton": "3.11.7"}, "has 'pyton'; expected"),
     ],
 )
 def test_what_is_refused(sites, tmp_path, wanted, message):
     with pytest.raises(InputError, match=message):
         PackageFiles(listed(tmp_path / "list.json", **wanted), (str(sites[0]),)).source()
+
+
+def test_what_pip_left_or_did_not_list(sites, tmp_path):
+    (sites[0] / "removed-1.dist-info").mkdir()
+    path = listed(tmp_path / "list.json")
+    PackageFiles(path, (str(sites[0]),)).source()
+    (sites[0] / "two-2.1.dist-info/RECORD").unlink()
+    with pytest.raises(InputError, match="'two' has no list of its files; install it anew"):
+        PackageFiles(path, (str(sites[0]),)).source()
 
 
 def test_a_file_that_is_gone_and_a_list_that_is_none_are_named(sites, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+import tokenizers as inner
 
 from bss.data import encode, tokenizers
 from bss.data.corpus import SPLITS, split_of
@@ -214,8 +215,13 @@ def test_a_tfds_data_set_without_its_description(data_dir, tmp_path):
     info = data_dir / "fake_c4/en/3.1.0/dataset_info.json"
     aside = info.rename(tmp_path / "aside")
     try:
-        with pytest.raises(InputError, match="no data set 'fake_c4/en' is prepared"):
-            prepare("fake_c4/en", root=tmp_path)
+        for left in (None, aside.read_text()[:60], ""):
+            if left is not None:
+                info.write_text(left)
+            with pytest.raises(InputError, match=r"'fake_c4/en' is half prepared, dataset_info"):
+                prepare("fake_c4/en", root=tmp_path)
+        with pytest.raises(InputError, match=r"no data set 'fake_c4/en:1\.0\.0' is prepared"):
+            prepare("fake_c4/en:1.0.0", root=tmp_path)
     finally:
         aside.rename(info)
 
@@ -328,6 +334,53 @@ def test_batches_come_in_order_whoever_encodes_them(tmp_path, monkeypatch, proce
     for batch, ids in made:
         assert ids.dtype == dtype
         np.testing.assert_array_equal(ids, encode.tokens_of(tokenizer, batch, dtype))
+
+
+class Dying:
+    """A process that encodes, killed when it is first asked."""
+
+    def __init__(self, *arguments, **settings):
+        self.real = START(*arguments, **settings)
+        self.stdin, self.stdout = self.real.stdin, self.real.stdout
+        self.kill, self.communicate = self.real.kill, self.real.communicate
+        self.real.kill()
+
+
+START = subprocess.Popen
+
+
+def test_where_the_processes_die_it_ends_and_goes_on_next_time(sources, tmp_path, monkeypatch):
+    whole = prepare(PythonFiles(sources), "bpe-300", tmp_path / "whole")
+    monkeypatch.setattr(encode, "ALONE", 1)
+    monkeypatch.setattr("bss.data.prepare.BATCH", 400)
+    monkeypatch.setattr("bss.data.prepare.cores", lambda: 2)
+    monkeypatch.setattr(encode.subprocess, "Popen", Dying)
+    with pytest.raises(InputError, match="a process that encodes it has ended"):
+        prepare(PythonFiles(sources), "bpe-300", tmp_path / "killed")
+    (progress,) = tmp_path.glob("killed/.*.partial/progress.jsonl")
+    assert len(progress.read_text().splitlines()) == 2  # what is prepared, and one batch
+    monkeypatch.setattr(encode.subprocess, "Popen", START)
+    again = prepare(PythonFiles(sources), "bpe-300", tmp_path / "killed")
+    assert files_below(again.directory) == files_below(whole.directory)
+
+
+@pytest.mark.parametrize("alone", [0, 9])
+def test_a_text_without_tokens_is_one_line_whoever_encodes_it(tmp_path, monkeypatch, alone):
+    words = inner.Tokenizer(inner.models.WordLevel({"a": 0, "</s>": 1}))
+    words.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = tokenizers.make(str(tmp_path / "tokenizer.json"), [])
+    monkeypatch.setattr(encode, "ALONE", alone)
+    batches = encode.encoded([("a",), ("b",)], tokenizer, np.dtype("u1"), tmp_path, 2)
+    with pytest.raises(InputError, match="cannot encode a document"):
+        list(batches)
+
+
+def test_prepared_shards_are_a_corpus_wherever_they_lie(sources, tmp_path):
+    first = prepare(PythonFiles(sources), root=tmp_path / "here")
+    moved = first.directory.rename(tmp_path / "there")
+    assert prepare(f"shards:{moved}").content_hash == first.content_hash
+    with pytest.raises(InputError, match="here"):
+        prepare(f"shards:{first.directory}")
 
 
 def test_what_was_begun_of_other_documents_or_cut_is_begun_anew(sources, tmp_path):

@@ -103,6 +103,18 @@ def test_one_of_t5s_form(tmp_path):
     assert len(tokenizer.encode("</s><extra_id_0>")) > 2
 
 
+def test_no_document_is_cut_or_padded_whatever_the_file_says(tmp_path):
+    BPE.inner.save(str(tmp_path / "plain.json"))  # pyright: ignore
+    made = inner.Tokenizer.from_file(str(tmp_path / "plain.json"))
+    made.enable_truncation(3)
+    made.enable_padding(length=64)
+    made.save(str(tmp_path / "set.json"))
+    plain, other = (tokenizers.make(str(tmp_path / f"{n}.json"), []) for n in ("plain", "set"))
+    text = "def function_3(argument): return 1"
+    assert other.encode(text).tolist() == plain.encode(text).tolist()
+    assert other.hash == plain.hash
+
+
 def test_one_of_gpt_neoxs_form(tmp_path):
     neox(tmp_path / "20B_tokenizer.json")
     tokenizer = tokenizers.make(str(tmp_path / "20B_tokenizer.json"), [])

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from bss.data.shards import open_shards
 from bss.errors import InputError
-from bss.sweeps.setup import Setup, TextConfig
-from bss.sweeps.sweep import prepared_run, sweep
+from bss.sweeps.setup import Setup, TextConfig, planned_run
+from bss.sweeps.sweep import _check_text, prepared_run, sweep
 from bss.values import from_dict
 
 BODY = "A note of its own, number {}, of a few words each.\n"
@@ -40,9 +42,30 @@ def test_a_field_that_is_not_there_is_refused(notes):
 
 def test_another_vocabulary_than_the_tokenizers_is_refused_before_training(notes, tmp_path):
     setup = notes(text_feature="body", seq_len=32)
-    told = r"model\.vocab_size is 300, the tokenizer has 256 tokens; leave it out, or write that"
+    told = r"model\.vocab_size is 300, the tokenizer has 256 tokens; write model\.vocab_size 256"
     with pytest.raises(InputError, match=told):
         prepared_run(replace(setup, model={"name": "pico", "vocab_size": 300}))
     with pytest.raises(InputError, match=told):
         sweep(setup, {"model.vocab_size": [256, 300]}, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_every_run_is_held_against_its_text_before_training(notes, tmp_path):
+    setup = notes(text_feature="body", seq_len=32)
+    for axes, told in (
+        ({"schedule.tokens": [2048, 10_000_000]}, "one pass over the corpus has"),
+        ({"evaluation.tokens": [32, 10_000_000]}, "eval_tokens: 10000000 are not between"),
+    ):
+        with pytest.raises(InputError, match=told):
+            sweep(setup, axes, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+    shards = open_shards(Path(prepared_run(setup)[1].data))
+    run = planned_run(setup, 256)
+    twice = replace(
+        run,
+        data=replace(run.data, repeat=True),
+        schedule=replace(run.schedule, tokens=2 * len(shards.tokens("train"))),
+        evaluation=replace(run.evaluation, tokens=64),
+    )
+    with pytest.warns(RuntimeWarning, match=r"data\.repeat: 2\.0. passes"):
+        _check_text([twice], shards)
