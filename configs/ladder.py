@@ -10,15 +10,16 @@
 | pilots         | 12k, 25k, 49k     | 500K       | 6 batches                  | 4 minutes         |
 | rates          | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
 | es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
-| es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 2 × 27 minutes    |
-| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 9 minutes         |
+| es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 43 minutes, took  |
+| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 16 minutes, took  |
 | short_380k     | .38M              | 3.8M       | 5 small batches, 2 seeds   | 24 minutes        |
 | width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
 | standard       | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
 | width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 8 minutes         |
 | standard_seeds | 2 × 128           | 1M         | those, without "mup"       | 6 minutes         |
 | mixture        | .4M active, 8e2   | 1M         | 5 batches, one late switch | 20 minutes        |
-| es_790k        | .79M              | 7.9M       | 3 batches                  | 47 minutes        |
+| es_790k        | .79M              | 7.9M       | 3 batches                  | 33 minutes, took  |
+| more_790k      | .79M              | 7.9M       | 2 batches at lower rates   | 20 minutes        |
 | es_4.7M        | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
 | late           | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
 | width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
@@ -167,6 +168,13 @@ SIZES = {
     "es_790k": {"rungs": [rung("0.79M", grid((1, 2, 4)))]},
     "short_99k": {"rungs": [short("99k", AROUND)], "seeds": (0, 1)},
     "short_380k": {"rungs": [short("0.38M")], "seeds": (0, 1)},
+    "more_790k": {
+        "title": "Lower rates of larger batches",
+        "registration": "",
+        "rungs": [
+            rung("0.79M", [{"batch": 4, "rates": (2e-3,)}, {"batch": 8, "rates": (2.8e-3,)}])
+        ],
+    },
     "width": {
         "rungs": [rung(name, grid((1, 4, 16), AROUND), 990_000) for name in ("99k", "2x128")],
         "ends": (1.0,),
