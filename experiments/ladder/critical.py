@@ -22,15 +22,20 @@ from bss.tables import write_table
 from experiments.critical_batch.tables import critical_table, laws_table
 from experiments.tables import Tables
 
-PARTS = ("es_99k", "es_380k", "es_790k")
+RUNGS = (("es_99k",), ("es_380k",), ("es_790k", "more_790k"))
+"""Their parts; the last is of rates that were lowered after the first had been seen."""
+CURVES = "curves.parquet"
 BUDGETS = (1 / 8, 1 / 4, 1 / 2)
 """Of the tokens of a rung, behind its warmup and where three batches or more get as low."""
 
 
 def measured(results: Path) -> pd.DataFrame:
     """Steps to the losses of the smallest batch, of every rung that has ended."""
-    parts = [Tables(results / part) for part in PARTS]
-    return pd.concat([steps(at.read("curves.parquet")) for at in parts if "curves.parquet" in at])
+    rungs = []
+    for parts in RUNGS:
+        known = [at for part in parts if CURVES in (at := Tables(results / part))]
+        rungs += [steps(pd.concat([at.read(CURVES) for at in known]))] if known else []
+    return pd.concat(rungs)
 
 
 def steps(curves: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from bss.laws import CriticalFit
 from bss.plots import style
 from bss.plots.critical import curve_handles, draw_steps
+from bss.plots.final_loss import three_digits
 from bss.units import format_tokens
 from experiments.ladder.scores import (
     COST,
@@ -29,23 +30,35 @@ SECOND = {"color": "#c2571a", "linestyle": "--", "marker": "s"}
 CRITICAL = {"color": "#2f7d4f", "linestyle": "-.", "marker": "^"}
 
 
-def losses_figure(found: pd.DataFrame) -> Figure:
-    """Decayed losses of losses.csv against the batch, and their registered 90% intervals.
+def losses_figure(found: pd.DataFrame, stepwise: pd.DataFrame) -> Figure:
+    """Decayed losses against the batch, registered 90% intervals, and those from the rungs below.
 
     A row a rung, a panel an end of its runs.
+
+    Args:
+        found: losses.csv.
+        stepwise: stepwise.csv.
     """
     rungs = list(found.groupby("rung", sort=False))
-    figure, axes = style.new_figure(2.5 * len(rungs), len(rungs), 2, 9.4, sharey="row")
+    figure, axes = style.new_figure(2.5 * len(rungs), len(rungs), 2, 9.8, sharey="row")
+    ends = ["batch", "predicted", "low", "high"]
     for row, (rung, some) in zip(axes, rungs, strict=True):
         for ax, (stop, at) in zip(row, some.groupby("stop"), strict=False):
-            x, y, low, high = style.columns(at, "batch", "predicted", "low", "high")
-            style.bars(ax, (x, y, low, high), SAID)
+            x, *said = style.columns(at, *ends)
+            style.bars(ax, (x * 0.95, *said), SAID)
+            x, *below = style.columns(stepwise.loc[stepwise["stop"] == stop], *ends)
+            style.bars(ax, (x * 1.05, *below), SECOND)
             ax.plot(*style.columns(at, "batch", "measured"), lw=1.4, ms=5, zorder=5, **FIRST)
             style.batch_axis(ax.xaxis, found["batch"].unique(), most=7)
             title = f"{rung}, {format_tokens(int(str(stop)))} tokens"
             style.panel_title(ax, title, xlabel=LABEL)
         row[0].set_ylabel("test loss after a decay\n(nats per token)")
-    return style.side_legend(figure, style.handles({"measured": FIRST, "said, 90%": SAID}))
+    looks = {
+        "measured": FIRST,
+        "registered, 90%,\nfrom 12k to 49k": SAID,
+        "from all rungs\nbelow it, 90%": SECOND,
+    }
+    return style.side_legend(figure, style.handles(looks))
 
 
 def rates_figure(table: pd.DataFrame) -> Figure:
@@ -132,7 +145,7 @@ def critical_figure(fit: CriticalFit) -> Figure:
     style.panel_title(right, "by data and model", f"{fit.level:.0%}")
     entries = curve_handles(fit)
     for entry, at in zip(entries, fit.fits, strict=False):
-        entry.set_label(f"{at.curve.model}, D = {format_tokens(int(at.curve.tokens))}")
+        entry.set_label(f"{at.curve.model}, D = {three_digits(at.curve.tokens)}")
     return style.side_legend(figure, [*entries, *style.handles(looks, "right: {}")])
 
 

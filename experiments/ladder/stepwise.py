@@ -1,0 +1,47 @@
+"""What each rung would have been told from all below it, the rung before it included.
+
+    python -m experiments.ladder.stepwise results/ladder
+
+What was registered is from the pilots alone. It writes stepwise.csv; nothing of it was registered.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from bss.laws import check_losses, fit_table
+from bss.laws.fitting.estimate import Options
+from bss.tables import write_table
+from experiments.ladder.register import PREDICTED, losses
+from experiments.ladder.scores import ended
+
+COLUMNS = ["params", "tokens", "batch", "seq_len", "lr", "loss"]
+
+
+def stepwise(results: Path) -> pd.DataFrame:
+    """Decayed losses that `bss fit table` gives to each rung that has ended, by those below it.
+
+    Returns:
+        part, stop, batch, predicted, low, high (90%) and measured, mean over seeds.
+    """
+    known, table, rows = losses(results)[COLUMNS], ended(results), []
+    for part in (part for part in PREDICTED if part in {*table["part"]}):
+        rung = table.loc[table["part"] == part].astype({"batch": float})
+        fit = fit_table(check_losses(known), options=Options(100))
+        for (stop, batch), some in rung.groupby(["stop", "batch"]):
+            sizes = (float(some[name].iloc[0]) for name in ("params", "stop"))
+            tokens = float(some["batch"].iloc[0] * some["seq_len"].iloc[0])
+            told = fit.prediction(*sizes, tokens, extrapolate=True).loss
+            row = {"part": part, "stop": stop, "batch": batch, "predicted": told.value}
+            ends = {"low": told.low, "high": told.high}
+            rows.append(row | ends | {"measured": some["test_loss"].mean()})
+        own = rung.assign(tokens=rung["stop"], lr=rung["peak_lr"], loss=rung["test_loss"])
+        known = pd.concat([known, own[COLUMNS]])
+    return pd.DataFrame(rows)
+
+
+if __name__ == "__main__":
+    found = stepwise(Path(sys.argv[1]))
+    write_table(found, Path(sys.argv[1]) / "stepwise.csv")
+    print(found.to_string(index=False))
