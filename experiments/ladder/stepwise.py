@@ -25,19 +25,18 @@ def stepwise(results: Path) -> pd.DataFrame:
     Returns:
         part, stop, batch, predicted, low, high (90%) and measured, mean over seeds.
     """
-    known, table, rows = losses(results)[COLUMNS], ended(results), []
+    known, table, rows = losses(results).loc[:, COLUMNS], ended(results), []
     for part in (part for part in PREDICTED if part in {*table["part"]}):
         rung = table.loc[table["part"] == part].astype({"batch": float})
         fit = fit_table(check_losses(known), options=Options(100))
-        for (stop, batch), some in rung.groupby(["stop", "batch"]):
-            sizes = (float(some[name].iloc[0]) for name in ("params", "stop"))
-            tokens = float(some["batch"].iloc[0] * some["seq_len"].iloc[0])
-            told = fit.prediction(*sizes, tokens, extrapolate=True).loss
+        for (stop, batch), some in rung.groupby(["stop", "batch"]):  # type: ignore[misc]
+            params, seq_len = (float(some[name].iloc[0]) for name in ("params", "seq_len"))
+            told = fit.prediction(params, stop, batch * seq_len, extrapolate=True).loss
             row = {"part": part, "stop": stop, "batch": batch, "predicted": told.value}
             ends = {"low": told.low, "high": told.high}
             rows.append(row | ends | {"measured": some["test_loss"].mean()})
         own = rung.assign(tokens=rung["stop"], lr=rung["peak_lr"], loss=rung["test_loss"])
-        known = pd.concat([known, own[COLUMNS]])
+        known = pd.concat([known, own.loc[:, COLUMNS]])
     return pd.DataFrame(rows)
 
 
