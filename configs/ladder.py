@@ -140,6 +140,7 @@ SIZES = {
             rung("12k", grid((1, 2)), 20_000),
             rung("2x128, experts", grid((1, 2)), 10_000, switches=late(1, 0.5)),
         ],
+        "results": "runs/ladder_smoke/results",
         "setup.engine.runs": "runs/ladder_smoke",
         "setup.text.corpus": "stdlib",
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 5_000},

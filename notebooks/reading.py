@@ -44,7 +44,7 @@ def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
     """The directories of an experiment whose sizes are parts of its question.
 
     With RUN=smoke the size smoke runs and stands for every part; with RUN=cpu|gpu each part runs.
-    A part may name a device after "_", on which its committed results were made.
+    A part that ends in "_h100" is the size before that, whose results were made on that device.
 
     Args:
         experiment: name of its driver, config and results.
@@ -56,7 +56,7 @@ def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
     run = os.environ.get("RUN")
     if not run:
         return {part: ROOT / "results" / experiment / part for part in parts}
-    sizes = {part: "smoke" if run == "smoke" else part.split("_")[0] for part in parts}
+    sizes = {part: "smoke" if run == "smoke" else part.removesuffix("_h100") for part in parts}
     folders = {size: _run(experiment, size) for size in dict.fromkeys(sizes.values())}
     return {part: folders[size] for part, size in sizes.items()}
 
