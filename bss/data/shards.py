@@ -234,7 +234,7 @@ def open_shards(directory: Path) -> Shards:
     except OSError as error:
         raise InputError(
             f"shards: cannot read {directory / MANIFEST} ({error.strerror}); "
-            "give a directory that was prepared, or prepare it"
+            "give a directory that was prepared; delete one that is incomplete to prepare it again"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(

@@ -56,7 +56,7 @@ class TextFiles(Corpus):
     def texts(self) -> Iterator[str]:
         """The files, or the lines of JSON lines."""
         for path in (self._folder / name for name in self._names()):
-            if path.suffix in _LINES:
+            if path.suffix.lower() in _LINES:
                 yield from self._lines(path)
             else:
                 yield _decoded(path.read_bytes(), f"corpus: {path}")
@@ -74,8 +74,8 @@ class TextFiles(Corpus):
         names = sorted(name for name in paths if (self._folder / name).is_file())
         if not names:
             raise InputError(
-                f"corpus: {self.pattern!r} matches no file in {Path.cwd()}; expected a path or a "
-                "pattern, as 'files:texts/**/*.txt'"
+                f"corpus: {self.pattern!r} matches no file in {Path.cwd()}; expected a file or a "
+                "pattern, as 'files:texts/**/*.txt' for a folder"
             )
         return names
 
