@@ -81,7 +81,7 @@ def test_documents_are_streamed():
 
 
 BAD = [
-    ("files:nothing/**/*.txt", "'nothing/**/*.txt' matches no file in ... expected a path"),
+    ("files:nothing/**/*.txt", "'nothing/**/*.txt' matches no file in ... expected a file"),
     ("files:empty.*", "'files:empty.*' is too small, its train split has 0 documents"),
     ("files:latin.txt", "latin.txt is not UTF-8 at byte 2; convert it"),
     ("files:latin.jsonl", "latin.jsonl, line 2, is not UTF-8 at byte 10; convert it"),
@@ -89,7 +89,7 @@ BAD = [
     ("files:field.jsonl", "field.jsonl, line 1, has no text 'text' but body, id; ... text_feature"),
     ("files:list.jsonl", "list.jsonl, line 1, has no text 'text' but list; expected"),
     ("files:half.jsonl", "half.jsonl, line 1, cannot be UTF-8"),
-    ("files:", "'' matches no file in ... expected a path"),
+    ("files:", "'' matches no file in ... expected a file"),
     ("stdlib:more", "'stdlib:more' is unknown; expected 'stdlib'"),
     ("math:tau", "math:tau is float; expected Corpus"),
     ("no.such:CORPUS", "no.such:CORPUS cannot be imported"),

@@ -233,7 +233,7 @@ def test_a_tfds_data_set_without_its_description(data_dir, tmp_path):
         ({"corpus": "no such//name"}, "corpus: no data set 'no such//name'"),
         ({"corpus": ""}, "corpus: no data set ''"),
         ({"corpus": "fake_c4/en", "text_feature": "n"}, "text_feature: .*its texts are text, url"),
-        ({"corpus": "files"}, "corpus: '' matches no file in .*expected a path or a pattern"),
+        ({"corpus": "files"}, "corpus: '' matches no file in .*expected a file or a pattern"),
         ({"tokenizer": "words"}, "tokenizer: 'words' is unknown; expected 'bytes', 'bpe-SIZE'"),
         ({"tokenizer": "bpe-200"}, "tokenizer: 'bpe-200' is too small"),
         ({"tokenizer": "bpe--3"}, "tokenizer: 'bpe--3' is unknown"),
