@@ -56,7 +56,7 @@ def ended(results: Path) -> pd.DataFrame:
 
 def decayed(finals: pd.DataFrame, part: str) -> pd.DataFrame:
     """Its rows that are decayed, batches as texts, with `part`."""
-    return finals.loc[finals["parent"].notna()].astype({"batch": str}).assign(part=part)
+    return finals.loc[finals["schedule.decay"] > 0].astype({"batch": str}).assign(part=part)
 
 
 def losses(registration: Registration, table: pd.DataFrame) -> pd.DataFrame:

@@ -95,6 +95,13 @@ def test_an_interval_beside_another(found, verdict):
     assert (row["verdict"], row["measured"]) == (verdict, found.value)
 
 
+def test_a_switch_at_constant_rate_is_not_decayed():
+    finals = pd.read_csv(RESULTS / "mixture/finals.csv")
+    found = scores.decayed(finals, "mixture")
+    assert len(found) == 6 and (found["schedule.decay"] == 198_000).all()
+    assert found["batch"].tolist() == ["1", "2", "4", "0:4 693K:32", "8", "16"]
+
+
 def test_where_the_loss_bends():
     rows = [("1", 1.0), ("2", 0.9), ("4", 0.95), ("8", 1.05), ("0:4 1K:8", 0.1), ("8", 1.2)]
     table = pd.DataFrame(rows, columns=["batch", "test_loss"])
