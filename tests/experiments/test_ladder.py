@@ -144,6 +144,14 @@ def test_a_rate_that_is_carried_costs_what_the_best_would_have_saved():
     }
 
 
+def test_measured_rates_carry_over_widths_under_mup_alone():
+    found: dict[str, list[float]] = {}
+    for name, _, *pair in scores.transfers(scores.ended(RESULTS)):
+        found.setdefault(name, []).append(scores.cost(*pair))
+    assert max(found["width 64 to 128, mup"]) <= scores.COST
+    assert max(found["width 64 to 128, standard"]) > 3 * scores.COST
+
+
 def planted_curves(bend, batches, tokens=2_000_000):
     """Constants of which a batch takes 1 + (B - 1)/(1 + bend) times the tokens of batch 1."""
     rows = []
