@@ -17,7 +17,8 @@ class TextConfig:
     """The corpus, its tokenizer and where both are kept; "synthetic" needs neither.
 
     Attributes:
-        corpus: by name, "files:PATH/**/*.txt", or package.module:ATTRIBUTE; see `bss.data.prepare`.
+        corpus: by name, "files:PATH/**/*.txt", "shards:DIRECTORY" or package.module:ATTRIBUTE; see
+            `bss.data.prepare`.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora.
         seq_len: targets per sequence, in tokens.

@@ -34,7 +34,7 @@ TRANSFERS = {
     "width 64 to 128, mup": (WIDTH, WIDTH),
     "width 64 to 128, standard": (WIDTH, ("standard", "standard_seeds")),
 }
-"""Parts of the smaller and of the larger model; the last was not registered."""
+"""Parts of the smaller and of the larger model; only the first was registered."""
 FINALS = "finals.csv"
 RISE, COST, DEAR, SURE = 0.1, 0.01, 0.02, 0.01
 Verdict = Literal["right", "wrong", "undecided"]
