@@ -12,14 +12,14 @@
 | es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
 | es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 43 minutes, took  |
 | short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 16 minutes, took  |
-| short_380k     | .38M              | 3.8M       | 5 small batches, 2 seeds   | 24 minutes        |
+| short_380k     | .38M              | 3.8M       | 5 small batches, 2 seeds   | not run           |
 | width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
 | standard       | 2 × 128           | 1M         | those, without "mup"       | 7 minutes, took   |
 | width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 7 minutes, took   |
 | standard_seeds | 2 × 128           | 1M         | those, without "mup"       | 6 minutes, took   |
 | mixture        | .4M active, 8e2   | 1M         | 5 batches, one late switch | 17 minutes, took  |
 | es_790k        | .79M              | 7.9M       | 3 batches                  | 33 minutes, took  |
-| more_790k      | .79M              | 7.9M       | 2 batches at lower rates   | 20 minutes        |
+| more_790k      | .79M              | 7.9M       | 2 batches at lower rates   | 17 minutes, took  |
 | es_4.7M        | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
 | late           | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
 | width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
