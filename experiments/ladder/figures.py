@@ -128,20 +128,20 @@ def bends_figure(table: pd.DataFrame) -> Figure:
 
 
 def critical_figure(fit: CriticalFit) -> Figure:
-    """Steps to each target against the batch; the critical batch b/a against D, a line a model."""
+    """Steps to each target against the batch; the critical batch against D, a line a model."""
     figure, ((left, right),) = style.new_figure(3.8, 1, 2, 10.4)
     draw_steps(left, fit)
     models = list(dict.fromkeys(at.curve.model for at in fit.fits))
     looks = style.named_styles(models)
     for model, look in looks.items():
         own = [at for at in fit.fits if at.curve.model == model]
-        batches = [(at.B_crit.value, at.B_crit.low, at.B_crit.high) for at in own]
+        batches = [(at.cbs.value, at.cbs.low, at.cbs.high) for at in own]
         tokens = np.array([at.curve.tokens for at in own])
         style.bars(right, (tokens, *np.array(batches, float).T), look)
     right.set(xscale="log")
     style.batch_axis(right.yaxis)
     style.tokens_axis(right.xaxis, most=5)
-    right.set(xlabel="tokens D of batch 1", ylabel="critical batch b/a (sequences)")
+    right.set(xlabel="tokens D of batch 1", ylabel="critical batch (sequences)")
     style.panel_title(right, "by data and model", f"{fit.level:.0%}")
     entries = curve_handles(fit)
     for entry, at in zip(entries, fit.fits, strict=False):
