@@ -74,8 +74,9 @@ def test_the_committed_critical_batches_are_those_of_the_committed_curves():
     fits = {"ladder": critical.fit(RESULTS)}
     for name, table in (("critical", critical_table(fits)), ("laws", laws_table(fits))):
         kept = pd.read_csv(RESULTS / f"{name}.csv")
-        columns = kept.columns[kept.notna().all()]
-        pd.testing.assert_frame_equal(table[columns], kept[columns], check_dtype=False, rtol=1e-5)
+        kept = kept.dropna(axis=1)
+        found = table.reindex(columns=kept.columns)
+        pd.testing.assert_frame_equal(found, kept, check_dtype=False, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_an_interval_beside_another(found, verdict):
 def test_a_switch_at_constant_rate_is_not_decayed():
     finals = pd.read_csv(RESULTS / "mixture/finals.csv")
     found = scores.decayed(finals, "mixture")
-    assert len(found) == 6 and (found["schedule.decay"] == 198_000).all()
+    assert found["schedule.decay"].tolist() == [198_000] * 6
     assert found["batch"].tolist() == ["1", "2", "4", "0:4 693K:32", "8", "16"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from bss.models.family import ONE_BY_ONE, Layers, as_it_is
+from bss.models.family import ONE_BY_ONE, Keep, Layers, as_it_is
 from bss.models.transformer import cross_entropy as cross_entropy_module
 from bss.models.transformer import one_pass
 from bss.models.transformer.attention import KERNELS, Kernel, reference
@@ -142,7 +142,8 @@ def test_products_of_experts_are_kept_too():
     assert made("products") == made("all") < made("nothing")
     dense = dataclasses.replace(PUBLISHED, d_ff=mixture.mlp_width)
     given = 2 * 4 * 36 * 3 * 24  # layers, bytes, tokens, experts of a token, width
-    for keep, times in (("attention", 0), ("products", 1), ("all", 3)):
+    expected: dict[Keep, int] = {"attention": 0, "products": 1, "all": 3}
+    for keep, times in expected.items():
         apart = kept_bytes(mixture, 36, keep) - kept_bytes(dense, 36, keep)
         assert apart == times * given
 

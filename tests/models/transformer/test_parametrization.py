@@ -1,5 +1,7 @@
 """What follows the width, and that activations do not: the coordinate check of Yang et al."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -104,7 +106,7 @@ def test_weight_decay_is_as_strong_at_every_width():
     masks = Masks(wide.decay_mask(params), wide.matrices(params), wide.rates(params))
     chain = AdamW(weight_decay=0.5).chain(StepSettings(0.1, 0.1, 0.1, 0.5, ()), masks)
     still = jax.tree.map(np.zeros_like, params)
-    updates, _ = chain.update(still, chain.init(params), params)
+    updates: Any = chain.update(still, chain.init(params), params)[0]
     for name in ("up", "down"):
         own = (tree["layer_0"]["mlp"][name]["kernel"] for tree in (updates, params))
         np.testing.assert_allclose(next(own), -0.05 * next(own), rtol=1e-5)
