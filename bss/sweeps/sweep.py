@@ -1,6 +1,5 @@
 """A sweep as a value, and its training: one set-up, axes over it, two tables."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,8 +8,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bss.data.prepare import prepare
-from bss.data.shards import Shards, open_shards
-from bss.data.stream import Stream, held_out
 from bss.errors import InputError, check_least
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engine import Engine
@@ -22,7 +19,7 @@ from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import in_turn, several
 from bss.training.execution import Execution
-from bss.training.source import SYNTHETIC, check_passes, check_vocabulary
+from bss.training.source import SYNTHETIC, check_vocabulary
 from bss.values import from_dict
 
 
@@ -154,25 +151,8 @@ def trained(
     with (JointEngine if several() else kind)(setup.engine) as engine:
         base, execution = prepared_run(setup)
         runs = expand(base, *axes)
-        if base.data.content != SYNTHETIC:
-            _check_text(runs, open_shards(Path(execution.data)))
         trainer = Trainer(engine, execution)
         return trainer.train(runs, title), trainer
-
-
-def _check_text(runs: Sequence[RunConfig], shards: Shards) -> None:
-    """Refuses runs that their shards cannot serve, the longest first, whose passes are told."""
-    tokens = shards.tokens("train")
-    checks = itertools.chain([check_passes], itertools.repeat(Stream.check))
-    for run in runs:
-        check_vocabulary(run.model, shards.vocab_size)
-    for run, check in zip(sorted(runs, key=lambda run: -run.schedule.tokens), checks, strict=False):
-        seq_len, asked = run.data.seq_len, run.evaluation
-        stream = Stream(tokens, seq_len, seed=0, repeat=run.data.repeat)
-        check(stream, run.schedule.tokens // seq_len)
-        for split, size in (("validation", asked.tokens), ("test", asked.test_tokens)):
-            if size:
-                held_out(shards, split, asked.seq_len or seq_len, size, rows=())
 
 
 def tables(runs: Sequence[RunConfig], trainer: Trainer) -> Sweep:

@@ -9,7 +9,8 @@ import pytest
 from bss.data.shards import open_shards
 from bss.errors import InputError
 from bss.sweeps.setup import Setup, TextConfig, planned_run
-from bss.sweeps.sweep import _check_text, prepared_run, sweep
+from bss.sweeps.sweep import prepared_run, sweep
+from bss.sweeps.trainer import check_text
 from bss.values import from_dict
 
 BODY = "A note of its own, number {}, of a few words each.\n"
@@ -68,4 +69,4 @@ def test_every_run_is_held_against_its_text_before_training(notes, tmp_path):
         evaluation=replace(run.evaluation, tokens=64),
     )
     with pytest.warns(RuntimeWarning, match=r"data\.repeat: 2\.0. passes"):
-        _check_text([twice], shards)
+        check_text([twice], str(shards.directory))
