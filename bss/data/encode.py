@@ -68,21 +68,10 @@ def encoded(
 
     def ask(batch: Batch) -> np.ndarray:
         process = free.get()
-        assert process.stdin and process.stdout
         try:
-            pickle.dump(batch, process.stdin)
-            process.stdin.flush()
-            answer = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            raise Ended(
-                "corpus: a process that encodes it has ended, perhaps for lack of memory; "
-                "prepare it again, which goes on from here"
-            ) from None
+            return _answer(process, batch)
         finally:
             free.put(process)  # one that ended too, or others would wait for it
-        if isinstance(answer, str):
-            raise InputError(answer)
-        return answer
 
     command = [sys.executable, "-m", "bss.data.encode"]
     command += [str(directory), tokenizer.name, dtype.str]
@@ -107,6 +96,23 @@ def encoded(
                 yield done, future.result()
         for done, future in waiting:
             yield done, future.result()
+
+
+def _answer(process: subprocess.Popen, batch: Batch) -> np.ndarray:
+    """The tokens that a process gives back, or why it cannot."""
+    assert process.stdin and process.stdout
+    try:
+        pickle.dump(batch, process.stdin)
+        process.stdin.flush()
+        answer = pickle.load(process.stdout)
+    except (EOFError, OSError, pickle.UnpicklingError):
+        raise Ended(
+            "corpus: a process that encodes it has ended, perhaps for lack of memory; "
+            "prepare it again, which goes on from here"
+        ) from None
+    if isinstance(answer, str):
+        raise InputError(answer)
+    return answer
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -1,12 +1,10 @@
 """What trains the runs of a study, says what they cost, and keeps what became of them."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from bss.data.shards import open_shards
 from bss.schedules.second_moment import short_second_moments
 from bss.sweeps.engine import Engine
 from bss.sweeps.grid import distinct
@@ -16,7 +14,7 @@ from bss.training.config import EvaluationConfig, RunConfig
 from bss.training.devices.processes import first, say
 from bss.training.execution import Execution
 from bss.training.record.status import RunStatus
-from bss.training.source import SYNTHETIC, check_passes, check_vocabulary
+from bss.training.source import check_text
 
 
 class HasRun(Protocol):
@@ -29,27 +27,6 @@ class HasRun(Protocol):
 
 
 C = TypeVar("C", bound=HasRun)
-
-
-def check_text(runs: Sequence[RunConfig], data: str) -> None:
-    """Refuses runs that their shards cannot serve, the longest first, whose passes are told."""
-    runs = [run for run in runs if run.data.content != SYNTHETIC]
-    if not runs or not data:
-        return
-    from bss.data.stream import Stream, held_out  # here, so that only text needs grain
-
-    shards = open_shards(Path(data))
-    tokens = shards.tokens("train")
-    checks = itertools.chain([check_passes], itertools.repeat(Stream.check))
-    for run in runs:
-        check_vocabulary(run.model, shards.vocab_size)
-    for run, check in zip(sorted(runs, key=lambda run: -run.schedule.tokens), checks, strict=False):
-        seq_len, asked = run.data.seq_len, run.evaluation
-        stream = Stream(tokens, seq_len, seed=0, repeat=run.data.repeat)
-        check(stream, run.schedule.tokens // seq_len)
-        for split, size in (("validation", asked.tokens), ("test", asked.test_tokens)):
-            if size:
-                held_out(shards, split, asked.seq_len or seq_len, size, rows=())
 
 
 class Trainer:

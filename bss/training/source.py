@@ -44,7 +44,8 @@ class TextSource:
 
     def check(self, sequences: int) -> None:
         """Refuses a run that needs more sequences than there are; tells one that repeats them."""
-        check_passes(self._stream, sequences)
+        self._stream.check(sequences)
+        _tell_passes(self._stream, sequences)
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """Sequences from `position` on, on the devices.
@@ -151,12 +152,39 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
     return TextSource(opened, data, mesh)
 
 
-def check_passes(stream: "Stream", sequences: int) -> None:
-    """Refuses more sequences than a stream has; tells of several passes over them."""
-    stream.check(sequences)
+def check_text(runs: Sequence[RunConfig], shards: str) -> None:
+    """Refuses runs that their shards cannot serve, the longest first, whose passes are told.
+
+    Args:
+        runs: of which those of the synthetic language need none.
+        shards: their directory; empty where nothing is known of it.
+    """
+    runs = [run for run in runs if run.data.content != SYNTHETIC]
+    if not runs or not shards:
+        return
+    from bss.data.stream import Stream, held_out  # here, so that only text needs grain
+
+    opened = open_shards(Path(shards))
+    tokens = opened.tokens("train")
+    for run in runs:
+        check_vocabulary(run.model, opened.vocab_size)
+    ordered = sorted(runs, key=lambda run: -run.schedule.tokens)
+    for run in ordered:
+        seq_len, asked = run.data.seq_len, run.evaluation
+        stream = Stream(tokens, seq_len, seed=0, repeat=run.data.repeat)
+        sequences = run.schedule.tokens // seq_len
+        stream.check(sequences)
+        if run is ordered[0]:
+            _tell_passes(stream, sequences)
+        for split, size in (("validation", asked.tokens), ("test", asked.test_tokens)):
+            if size:
+                held_out(opened, split, asked.seq_len or seq_len, size, rows=())
+
+
+def _tell_passes(stream: "Stream", sequences: int) -> None:
     if (passes := sequences / stream.num_sequences) > 1:
         warnings.warn(
-            f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=2
+            f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=3
         )
 
 

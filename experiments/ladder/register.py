@@ -28,6 +28,7 @@ from bss.provenance import commit
 from bss.sweeps.sweep import prepared_run
 from bss.values import from_dict, to_dict
 from configs.ladder import get_config
+from experiments.ladder.scores import decayed, final_losses
 from experiments.ladder.study import Study
 from experiments.momentum.claims import BATCHES, KEPT, SHORT, Ended
 from experiments.study import say
@@ -84,11 +85,8 @@ def main(pilots: Path) -> None:
 
 def losses(pilots: Path) -> pd.DataFrame:
     """The decayed losses of the pilots, as `bss fit table` reads them."""
-    table = pd.concat([Tables(pilots / name).read("finals.csv") for name in PILOTS])
-    decayed = table.loc[table["parent"].notna()]
-    columns = ["params", "tokens", "batch", "seq_len", "peak_lr", METRIC]
-    named = decayed[columns].rename(columns={METRIC: "loss", "peak_lr": "lr"})
-    return check_losses(named.astype({"batch": float}).assign(tokens=decayed["stop"]))
+    tables = [decayed(Tables(pilots / name).read("finals.csv"), name) for name in PILOTS]
+    return check_losses(final_losses(pd.concat(tables)))
 
 
 def predicted(part: str, fit: TableFit) -> Iterator[Prediction]:

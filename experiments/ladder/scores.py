@@ -59,6 +59,13 @@ def decayed(finals: pd.DataFrame, part: str) -> pd.DataFrame:
     return finals.loc[finals["schedule.decay"] > 0].astype({"batch": str}).assign(part=part)
 
 
+def final_losses(some: pd.DataFrame) -> pd.DataFrame:
+    """Decayed runs as `bss.laws.check_losses` takes them, at their own budgets."""
+    columns = ["params", "stop", "batch", "seq_len", "peak_lr", "test_loss"]
+    names = {"stop": "tokens", "peak_lr": "lr", "test_loss": "loss"}
+    return some.loc[:, columns].rename(columns=names).astype({"batch": float})
+
+
 def losses(registration: Registration, table: pd.DataFrame) -> pd.DataFrame:
     """Every predicted loss some of whose runs have ended: predicted, low, high and measured."""
     known = table.drop_duplicates("run").set_index("run")
@@ -86,11 +93,8 @@ def measured_fit(table: pd.DataFrame, family: str = "es") -> TableFit:
         family: "es", sequences of 256 at one rate a batch, or "short", of 64 at several.
     """
     rungs = table.loc[table["part"].str.startswith(f"{family}_")]
-    columns = ["params", "tokens", "batch", "seq_len"]
-    named = rungs[columns].assign(tokens=rungs["stop"], loss=rungs["test_loss"])
-    if family == "short":
-        named = named.assign(lr=rungs["peak_lr"])
-    return fit_table(check_losses(named.astype({"batch": float})), options=Options(100))
+    named = final_losses(rungs) if family == "short" else final_losses(rungs).drop(columns="lr")
+    return fit_table(check_losses(named), options=Options(100))
 
 
 def scores(results: Path) -> tuple[pd.DataFrame, pd.DataFrame]:

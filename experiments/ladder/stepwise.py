@@ -14,7 +14,7 @@ from bss.laws import check_losses, fit_table
 from bss.laws.fitting.estimate import Options
 from bss.tables import write_table
 from experiments.ladder.register import PREDICTED, losses
-from experiments.ladder.scores import ended
+from experiments.ladder.scores import ended, final_losses
 
 COLUMNS = ["params", "tokens", "batch", "seq_len", "lr", "loss"]
 
@@ -35,8 +35,7 @@ def stepwise(results: Path) -> pd.DataFrame:
             row = {"part": part, "stop": stop, "batch": batch, "predicted": told.value}
             ends = {"low": told.low, "high": told.high}
             rows.append(row | ends | {"measured": some["test_loss"].mean()})
-        own = rung.assign(tokens=rung["stop"], lr=rung["peak_lr"], loss=rung["test_loss"])
-        known = pd.concat([known, own.loc[:, COLUMNS]])
+        known = pd.concat([known, final_losses(rung)])
     return pd.DataFrame(rows)
 
 
