@@ -17,7 +17,7 @@ from bss.training.record.status import RunStatus
 @pytest.fixture
 def trainer(monkeypatch):
     """A trainer whose runs all finish at once."""
-    made = Trainer(LocalEngine(EngineConfig()), Execution())
+    made = Trainer(LocalEngine(EngineConfig()), Execution(data=""))
     finished = lambda runs, *_: {run.id: RunStatus("finished") for run in runs}  # noqa: E731
     monkeypatch.setattr(made.engine, "train", finished)
     return made
