@@ -1,45 +1,77 @@
 """A mixture of experts in place of an MLP: no token is dropped, whatever the load.
 
 The router's softmax over all experts is cut to the top k and normalised again (as Qwen3 does,
-2505.09388); tokens are sorted by expert and multiplied by `jax.lax.ragged_dot` (dropless, as Gale
-et al., 2211.15841). The load-balance loss is that of Switch Transformers (Fedus et al.,
-2101.03961, eqs. 4 to 6), taken over each sequence by itself (DeepSeek-V3, 2412.19437, eqs. 17 to
-20): a sum over sequences does not depend on how a batch is cut into buckets and devices.
+2505.09388). Tokens are sorted by expert and padded to blocks of one expert each, products of which
+need no kernel of their own (dropless, as Gale et al., 2211.15841); `jax.lax.ragged_dot` of jax
+0.10.2 multiplies every row by every expert. The load-balance loss is that of Switch Transformers
+(Fedus et al., 2101.03961, eqs. 4 to 6), taken over each sequence by itself (DeepSeek-V3,
+2412.19437, eqs. 17 to 20): a sum over sequences does not depend on how a batch is cut into buckets
+and devices.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.custom_batching import sequential_vmap
 
 from bss.models.transformer.layers import Linear, matmul, nonlinear
+from bss.models.transformer.mixture import block_shape
+
+
+class Blocks(NamedTuple):
+    """Where rows lie in blocks of one expert each: its number, and the order there and back.
+
+    Places that are nobody's take row N, which is none.
+    """
+
+    expert_n: jax.Array
+    there_P: jax.Array
+    back_N: jax.Array
+
+    @classmethod
+    def of(cls, chosen_N: jax.Array, experts: int) -> "Blocks":
+        """Rows of so many experts, by the number of each one's expert."""
+        N, (n, size) = len(chosen_N), block_shape(len(chosen_N), experts)
+        rows_E = jnp.bincount(chosen_N, length=experts)
+        end_E = jnp.cumsum(-(-rows_E // size))  # of each expert's blocks
+        expert_n = jnp.searchsorted(end_E[:-1], jnp.arange(n), "right", method="compare_all")
+        order_N = jnp.argsort(chosen_N, stable=True)
+        # From a place among the sorted to one in blocks.
+        shift_E = size * jnp.roll(end_E, 1).at[0].set(0) - (jnp.cumsum(rows_E) - rows_E)
+        places_N = jnp.arange(N) + shift_E[chosen_N[order_N]]
+        there_P = jnp.full(n * size, N).at[places_N].set(order_N, unique_indices=True)
+        back_N = jnp.zeros(N, int).at[order_N].set(places_N, unique_indices=True)
+        return cls(expert_n, there_P, back_N)
+
+    def rows(self, rows_NxF):
+        """Rows as blocks, [n, P/n, F]; zeros where none lies."""
+        return _moved(rows_NxF, self.there_P, self.back_N).reshape(
+            len(self.expert_n), -1, rows_NxF.shape[-1]
+        )
+
+    def undo(self, blocks_nxbxF):
+        """Blocks as rows, [N, F]."""
+        flat_PxF = blocks_nxbxF.reshape(-1, blocks_nxbxF.shape[-1])
+        return _moved(flat_PxF, self.back_N, self.there_P)
 
 
 @jax.custom_vjp
-def grouped(rows_NxF, matrices_ExFxO, sizes_E):
-    """Each row by the matrix of its expert, [N, O]; the first `sizes_E[0]` rows are expert 0's."""
-    return _grouped(rows_NxF, matrices_ExFxO, sizes_E)
+def _moved(rows_NxF, there_P, back_N):
+    return rows_NxF.at[there_P].get(mode="fill", fill_value=0)
 
 
-# Of several runs side by side one after another: JAX has no ragged product of a stack.
-@sequential_vmap
-def _grouped(rows_NxF, matrices_ExFxO, sizes_E):
-    return jax.lax.ragged_dot(rows_NxF, matrices_ExFxO, sizes_E)
-
-
-@sequential_vmap
-def _gradients(rows_NxF, matrices_ExFxO, sizes_E, dy_NxO):
-    def product(rows_NxF, matrices_ExFxO):
-        return jax.lax.ragged_dot(rows_NxF, matrices_ExFxO, sizes_E)
-
-    return jax.vjp(product, rows_NxF, matrices_ExFxO)[1](dy_NxO)
-
-
-grouped.defvjp(
-    lambda *kept: (_grouped(*kept), kept), lambda kept, dy_NxO: (*_gradients(*kept, dy_NxO), None)
+# The order back is the gradient, so that none is summed by place.
+_moved.defvjp(
+    lambda rows_NxF, there_P, back_N: (_moved(rows_NxF, there_P, back_N), (back_N, there_P)),
+    lambda back, dy_PxF: (_moved(dy_PxF, *back), None, None),
 )
+
+
+@jax.checkpoint
+def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
+    """Each block by the matrix of its expert, [n, b, O]; what is kept is not one for each block."""
+    return jnp.einsum("nbf,nfo->nbo", blocks_nxbxF, matrices_ExFxO[expert_n])
 
 
 class Stack(nnx.Module):
@@ -49,9 +81,9 @@ class Stack(nnx.Module):
         shape = experts, fan_in, fan_out
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape))
 
-    def __call__(self, rows_NxF, sizes_E):
+    def __call__(self, blocks_nxbxF, expert_n):
         """See `grouped`."""
-        return grouped(rows_NxF, self.kernel[...].astype(rows_NxF.dtype), sizes_E)
+        return grouped(blocks_nxbxF, self.kernel[...].astype(blocks_nxbxF.dtype), expert_n)
 
 
 class Experts(nnx.Module):
@@ -78,12 +110,12 @@ class Experts(nnx.Module):
         shares_BxTxE = jax.nn.softmax(scores_BxTxE, axis=-1)
         weights_BxTxk, chosen_BxTxk = jax.lax.top_k(shares_BxTxE, k)
         weights_BxTxk /= weights_BxTxk.sum(-1, keepdims=True)
-        order_N = jnp.argsort(chosen_BxTxk.reshape(-1), stable=True)
-        sizes_E = jnp.bincount(chosen_BxTxk.reshape(-1), length=E)
-        rows_NxM = jnp.repeat(x_BxTxM.reshape(-1, M), k, axis=0)[order_N]
-        gate = self.gate(rows_NxM, sizes_E) if self.config.activation == "swiglu" else None
-        hidden = nonlinear(self.config.activation, self.up(rows_NxM, sizes_E), gate, fused)
-        back_NxM = self.down(hidden, sizes_E)[jnp.argsort(order_N)]
+        blocks = Blocks.of(chosen_BxTxk.reshape(-1), E)
+        each_nxbxM = blocks.rows(jnp.repeat(x_BxTxM.reshape(-1, M), k, axis=0))
+        experts = blocks.expert_n
+        gate = self.gate(each_nxbxM, experts) if self.config.activation == "swiglu" else None
+        hidden = nonlinear(self.config.activation, self.up(each_nxbxM, experts), gate, fused)
+        back_NxM = blocks.undo(self.down(hidden, experts))
         mixed_BxTxM = jnp.einsum(
             "btkm,btk->btm", back_NxM.reshape(B, T, k, M).astype(jnp.float32), weights_BxTxk
         )

@@ -63,6 +63,11 @@ class MixtureConfig(TransformerConfig):
         """See `Shape`."""
         return self.top_k * self.d_model
 
+    def padding(self, tokens: int) -> float:
+        """See `Shape`."""
+        blocks, size = block_shape(self.top_k * tokens, self.num_experts)
+        return blocks * size / (self.top_k * tokens)
+
     def mlp(self, rngs: Any) -> Callable[..., Any]:
         """A block's experts."""
         from bss.models.transformer.experts import Experts
@@ -86,3 +91,15 @@ class MixtureConfig(TransformerConfig):
             return loss, {"balance": self.balance * balance}
 
         return sums
+
+
+def block_shape(rows: int, experts: int) -> tuple[int, int]:
+    """Blocks of one expert each that hold so many rows whatever the load, and the rows of one.
+
+    Those are a power of two, 8 or more: with 16 rows an expert or more, half as many are padding.
+
+    >>> block_shape(512, 8)
+    (23, 32)
+    """
+    size = max(8, 1 << (max(rows // (2 * experts), 1).bit_length() - 1))
+    return min(rows, (rows + experts * (size - 1)) // size), size

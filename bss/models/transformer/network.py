@@ -174,12 +174,13 @@ def kept_bytes(config: Shape, tokens: int, keep: Keep) -> int:
     """Bytes of what all blocks keep of so many tokens, besides their inputs, by `Layers.keep`."""
     width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
     hidden = (2 if config.activation == "swiglu" else 1) * config.mlp_width
-    products = 2 * query_width + 2 * kv_width + width + hidden + config.routed_width
+    padding, routed = config.padding(tokens), config.routed_width
+    products = 2 * query_width + 2 * kv_width + width + padding * (hidden + routed)
     # Besides: both norms' results, the stream between, queries and keys turned, the nonlinearity's,
     # and what experts are given; what they give in float32 takes the place of their product.
-    rest = 3 * width + query_width + kv_width + config.mlp_width + 2 * config.routed_width
+    rest = 3 * width + query_width + kv_width + padding * config.mlp_width + 2 * routed
     each = {"nothing": 0, "attention": query_width, "products": products, "all": products + rest}
-    return each[keep] * tokens * config.num_layers * jnp.dtype(config.dtype).itemsize
+    return int(each[keep] * tokens) * config.num_layers * jnp.dtype(config.dtype).itemsize
 
 
 def _keeps_attention(primitive, *_, **__) -> bool:
@@ -187,8 +188,7 @@ def _keeps_attention(primitive, *_, **__) -> bool:
 
 
 def _keeps_products(primitive, *_, **__) -> bool:
-    of_experts = "custom_vmap_call"  # `experts.grouped`
-    return primitive.name in ("dot_general", of_experts) or _keeps_attention(primitive)
+    return primitive.name == "dot_general" or _keeps_attention(primitive)
 
 
 _POLICIES: dict[Keep, Callable[..., bool] | None] = {

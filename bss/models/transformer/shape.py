@@ -146,6 +146,10 @@ class Shape(ModelFamily):
         """Residual dimensions of a token that experts are given, and give; none without them."""
         return 0
 
+    def padding(self, tokens: int) -> float:
+        """Rows that experts multiply, over those that so many tokens give them."""
+        return 1.0
+
     @property
     def own_rates(self) -> bool:
         """See `ModelFamily`."""

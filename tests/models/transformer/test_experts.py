@@ -10,9 +10,9 @@ import pytest
 from flax import nnx
 
 from bss.errors import InputError
-from bss.models.transformer.experts import Experts, grouped
+from bss.models.transformer.experts import Blocks, Experts, grouped
 from bss.models.transformer.layers import nonlinear
-from bss.models.transformer.mixture import MixtureConfig
+from bss.models.transformer.mixture import MixtureConfig, block_shape
 from bss.models.written import model_of
 
 TINY = MixtureConfig(29, 2, 16, 2, 24, num_experts=4, top_k=2)
@@ -116,17 +116,54 @@ def test_stacked_layers_and_remat_change_nothing():
     assert float(besides["balance"]) == pytest.approx(float(same_besides["balance"]), rel=1e-6)
 
 
-def test_runs_side_by_side_have_their_own_gradients():
-    rows, matrices = (
-        jax.random.normal(jax.random.key(n), (2, *s)) for n, s in enumerate([(6, 3), (2, 3, 5)])
-    )
-    sizes = jnp.array([[1, 5], [6, 0]], jnp.int32)
-    gradients = jax.grad(lambda *x: jnp.sum(grouped(*x) ** 2), (0, 1))
-    together = jax.jit(jax.vmap(gradients))(rows, matrices, sizes)
+@pytest.mark.parametrize(
+    ("experts", "chosen"),
+    [
+        (3, [1] * 40),
+        (1, [0] * 5),
+        (7, [6, 2]),
+        (4, np.random.default_rng(0).integers(0, 3, 301)),
+        (16, np.random.default_rng(1).integers(0, 16, 512)),
+    ],
+)
+def test_blocks_are_the_ragged_product(experts, chosen):
+    """With its gradients, and as some runs side by side."""
+    chosen = jnp.asarray(chosen)
+    keys = jax.random.split(jax.random.key(0))
+    rows = jax.random.normal(keys[0], (2, len(chosen), 3))
+    matrices = jax.random.normal(keys[1], (2, experts, 3, 5))
+
+    def ours(rows, matrices):
+        blocks = Blocks.of(chosen, experts)
+        return blocks.undo(grouped(blocks.rows(rows), matrices, blocks.expert_n))
+
+    def ragged(rows, matrices):
+        order = jnp.argsort(chosen)
+        sizes = jnp.bincount(chosen, length=experts)
+        return jax.lax.ragged_dot(rows[order], matrices, sizes)[jnp.argsort(order)]
+
+    def graded(product):
+        return jax.value_and_grad(lambda *x: jnp.sum(jnp.sin(product(*x))), (0, 1))
+
+    together = jax.jit(jax.vmap(graded(ours)))(rows, matrices)
     for run in range(2):
-        alone = gradients(rows[run], matrices[run], sizes[run])
-        for ours, expected in zip(together, alone, strict=True):
-            np.testing.assert_allclose(ours[run], expected, rtol=1e-5, atol=1e-6)
+        expected = graded(ragged)(rows[run], matrices[run])
+        jax.tree.map(
+            lambda a, b, run=run: np.testing.assert_allclose(a[run], b, rtol=1e-4, atol=1e-4),
+            together,
+            expected,
+        )
+
+
+@pytest.mark.parametrize("experts", [1, 8, 128])
+@pytest.mark.parametrize("rows", [1, 100, 4096, 100_000])
+def test_blocks_hold_every_load_and_waste_at_most_half(rows, experts):
+    blocks, size = block_shape(rows, experts)
+    draw = np.random.default_rng(0)
+    for crowd in (1, experts // 2, experts):
+        loads = np.bincount(draw.integers(0, max(crowd, 1), rows), minlength=experts)
+        assert sum(-(-loads // size)) <= blocks
+    assert blocks * size <= 1.5 * rows or rows < 16 * experts
 
 
 def test_names_of_axes_and_matrices():
