@@ -15,6 +15,7 @@ from bss.laws.fitting.estimate import Options
 QUICK = Options(10)
 
 
+@pytest.mark.slow
 def test_intervals_of_small_tables_hold_the_best_batch():
     told = tables.measured([0], ("two by two", "one cell"), tables=3)
     assert told["all"]["covered"] >= 0.8 and told["all"]["named in clean"] == 0

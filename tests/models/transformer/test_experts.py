@@ -76,7 +76,7 @@ def test_equal_experts_are_one_mlp():
     np.testing.assert_allclose(experts(x)[0], dense(x), atol=1e-5)
     weighed = jnp.cos(jnp.arange(x.size)).reshape(x.shape)
     ours, theirs = (
-        jax.grad(lambda x, f=f: jnp.sum(f(x) * weighed))(x)
+        jax.jit(jax.grad(lambda x, f=f: jnp.sum(f(x) * weighed)))(x)
         for f in (lambda x: experts(x)[0], dense)
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -100,7 +100,7 @@ def test_the_reported_loss_is_without_balance_and_sequences_add_up():
     assert of_parts > 0.01 * 2 * 4 * 12  # the weight, two blocks, all targets: 1 or more of each
     unweighed, none = jax.jit(dataclasses.replace(TINY, balance=0.0).loss)(params, tokens)
     assert (float(unweighed), float(none["balance"])) == (float(whole), 0)
-    losses = TINY.target_losses_by("reference")(params, tokens)
+    losses = jax.jit(TINY.target_losses_by("reference"))(params, tokens)
     assert float(losses[0]) == pytest.approx(float(whole), rel=1e-6)
 
 
@@ -111,7 +111,8 @@ def test_stacked_layers_and_remat_change_nothing():
     stacked["layers"] = jax.tree.map(
         lambda *leaves: jnp.stack(leaves), *(params[f"layer_{i}"] for i in range(2))
     )
-    (one, besides), (same, same_besides) = TINY.loss(params, tokens), other.loss(stacked, tokens)
+    one, besides = jax.jit(TINY.loss)(params, tokens)
+    same, same_besides = jax.jit(other.loss)(stacked, tokens)
     assert float(one) == pytest.approx(float(same), rel=1e-6)
     assert float(besides["balance"]) == pytest.approx(float(same_besides["balance"]), rel=1e-6)
 
