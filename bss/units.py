@@ -83,6 +83,15 @@ def format_tokens(count: int, before: str = "") -> Tokens:
     return min((Tokens(count, suffix, before) for suffix in reversed(units)), key=len)
 
 
+def rounded_tokens(count: float, digits: int = 3, before: str = "") -> Tokens:
+    """A measured count as text.
+
+    >>> rounded_tokens(146_149.3)
+    '146K'
+    """
+    return format_tokens(int(float(f"{count:.{digits}g}")), before)
+
+
 def in_one_unit(cells: Iterable[object]) -> list[str]:
     """Cells as text, the counts among them in the finest unit that one of them has.
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
+from bss.predictions.ancestry import check_first
+from bss.predictions.registration import digest
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
@@ -13,6 +16,7 @@ from bss.sweeps.price import Price, hours
 from bss.sweeps.programs import fits_line, jobs
 from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
+from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import say
@@ -90,9 +94,18 @@ class SweepStudy:
             raise InputError('setup.averages are none; expected a half-life, as "4%"')
 
     @contextmanager
-    def training(self, forks: Sequence[int] = ()) -> Iterator[tuple[RunConfig, Trainer]]:
-        """The run that its runs change, on shards prepared where missing, and what trains them."""
+    def training(
+        self, forks: Sequence[int] = (), registration: str = ""
+    ) -> Iterator[tuple[RunConfig, Trainer]]:
+        """The run that its runs change, on shards prepared where missing, and what trains them.
+
+        Runs record a registration, which is checked to be older than all that have started.
+        """
+        if registration:
+            check_first(Path(registration), outcomes(Path(self.setup.engine.runs), ()))
         base, execution = prepared_run(self.setup)
+        if registration:
+            execution = replace(execution, registration=digest(Path(registration)))
         with Trainer(self.open_engine(), execution, forks) as trainer:
             yield base, trainer
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from bss.errors import InputError
 from bss.rules.ramps import RAMPS
-from bss.units import format_tokens
+from bss.units import rounded_tokens
 from bss.values import from_dict
 
 Verdict = Literal["yes", "no", "undecided", "not known at this size"]
@@ -126,13 +126,10 @@ def _apart(one: LossGap) -> str:
 def _published() -> str:
     """What published runs did with the batch, without a comparison that is known here."""
     runs = [
-        f"{name} from {_size(min(steps.batches))} to {_size(max(steps.batches))} tokens in the "
-        f"first {steps.starts[-1] / ramp.tokens:.0%} ({ramp.source})"
+        f"{name} from {rounded_tokens(min(steps.batches))} to "
+        f"{rounded_tokens(max(steps.batches))} tokens in the first "
+        f"{steps.starts[-1] / ramp.tokens:.0%} ({ramp.source})"
         for name, ramp in RAMPS.items()
         for steps in [ramp.batch_tokens]
     ]
     return f"published runs grew it, beside no constant batch that is known: {', '.join(runs)}"
-
-
-def _size(batch: int) -> str:
-    return format_tokens(int(float(f"{batch:.3g}")))

@@ -17,7 +17,7 @@ from bss.laws.final_loss.facts import Tested
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.fitting.estimate import Alike, Estimate
 from bss.rules import Setting
-from bss.units import format_tokens
+from bss.units import rounded_tokens
 
 NEAR = 1.25  # (N, D) within this factor of the one asked count as measured
 MOST = 3  # cells of a fit that are told
@@ -130,7 +130,7 @@ def _ratios(fit: TableFit) -> Tested:
 
 def _rounded(count: float) -> str:
     """A count to three digits, for people."""
-    return format_tokens(int(float(f"{count:.3g}"))) if count >= 1000 else f"{count:.3g}"
+    return rounded_tokens(count) if count >= 1000 else f"{count:.3g}"
 
 
 def _apart(at: CellOptimum, setting: Setting) -> float:

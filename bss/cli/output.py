@@ -14,7 +14,7 @@ from typing import Any
 from bss.cells import Table, number
 from bss.cli.printing import lines, width_of_output
 from bss.errors import InputError
-from bss.units import format_tokens
+from bss.units import rounded_tokens
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def measured_tokens(value: float | None, before: str = "") -> str:
     """
     if value is None or not math.isfinite(value):
         return f"{before}–"
-    return format_tokens(int(float(f"{value:.4g}")), before)
+    return rounded_tokens(value, 4, before)
 
 
 def _save(output: Output, path: Path) -> None:

@@ -16,7 +16,7 @@ from bss.design.law import Law
 from bss.errors import check
 from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
-from bss.units import format_tokens
+from bss.units import rounded_tokens
 
 UNTOLD = 6.0  # of log B from its value, from where an end is told by nothing
 OCTAVE = np.array([0.5, 1.0, 2.0])
@@ -53,7 +53,7 @@ class NextRun:
 
     def said(self, seq_len: float | None) -> str:
         """Where it is and what it is for, for people."""
-        N, D = (format_tokens(int(float(f"{x:.4g}"))) for x in (self.params, self.tokens))
+        N, D = (rounded_tokens(x, 4) for x in (self.params, self.tokens))
         batch = number(self.batch_tokens / (seq_len or 1), 3) + " tokens" * (not seq_len)
         rate = "" if self.lr is None else f", rate {self.lr:.2g}"
         seeds = f", {self.seeds} seeds" if self.seeds > 1 else ""

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bss.errors import InputError, check
-from bss.units import format_tokens, parse_tokens
+from bss.units import parse_tokens, rounded_tokens
 
 STEP = np.log(2) / 2
 FARTHER = 4.0  # times outside the batches measured, up to which a best one is looked for
@@ -81,7 +81,7 @@ class Goal:
             check(N > 0 and D > 0, "--goal", text, "sizes above 0")
         else:
             N, D = measured[np.argmax(measured.prod(axis=1))]
-        at = " and ".join(format_tokens(int(float(f"{x:.4g}"))) for x in (N, D))
+        at = " and ".join(rounded_tokens(x, 4) for x in (N, D))
         return cls(name, ((float(N), float(D)),), text=f"{name} at {at} tokens")
 
     @classmethod

@@ -11,7 +11,7 @@ from bss.laws.final_loss.elsewhere import CellOptimum
 from bss.laws.final_loss.facts import LossPrediction
 from bss.laws.final_loss.fitted import MeanLaw
 from bss.plots import style
-from bss.units import format_tokens
+from bss.units import rounded_tokens
 
 HIGHEST = 0.06  # nats above the best batch that are shown
 MODELS = 5  # panels at most
@@ -34,17 +34,12 @@ def table_figure(fit: TableFit) -> Figure:
     for ax, params in zip(axes, shown, strict=False):
         for row, at in enumerate(at for at in fit.optima if at.params == params):
             _valley(ax, fit, at, row, looks[at.tokens])
-        style.panel_title(ax, f"N = {three_digits(params)}", **WHERE)
+        style.panel_title(ax, f"N = {rounded_tokens(params)}", **WHERE)
         ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=_limits(fit))
         style.tokens_axis(ax.xaxis, most=5)
     _errors(axes[len(shown)], fit)
-    entries = [style.handle(three_digits(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
+    entries = [style.handle(rounded_tokens(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
     return style.side_legend(figure, entries, "D (tokens)")
-
-
-def three_digits(count: float) -> str:
-    """A count for people."""
-    return format_tokens(int(float(f"{count:.3g}")))
 
 
 def _limits(fit: TableFit) -> tuple[float, float]:
@@ -109,7 +104,7 @@ def prediction_figure(
     top = max(float(loss.min()) + HIGHEST, (prediction.loss.high or value) + 0.01)
     ax.set(xscale="log", xlim=_limits(fit), ylim=(loss.min() - 0.3 * HIGHEST, top))
     ax.set(xlabel="batch (tokens)", ylabel="final loss (nats)")
-    style.panel_title(ax, f"N = {three_digits(params)}, D = {three_digits(tokens)}")
+    style.panel_title(ax, f"N = {rounded_tokens(params)}, D = {rounded_tokens(tokens)}")
     style.tokens_axis(ax.xaxis)
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 

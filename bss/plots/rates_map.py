@@ -9,7 +9,7 @@ from bss.laws import TableFit
 from bss.laws.final_loss.fitted import vertex
 from bss.laws.final_loss.rated.best import BestRate
 from bss.plots import style
-from bss.plots.final_loss import three_digits
+from bss.units import rounded_tokens
 
 PANELS = 4
 LEVELS = (0.003, 0.01, 0.03, 0.1)  # nats above the best
@@ -60,6 +60,6 @@ def _map(ax: Axes, fit: TableFit, at: BestRate) -> None:
     ends = points.batch[rows], points.lr[rows]
     (left, right), (low, high) = ((x.min() / 1.2, x.max() * 1.2) for x in ends)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
-    title = f"N = {three_digits(at.params)}, D = {three_digits(at.tokens)}"
+    title = f"N = {rounded_tokens(at.params)}, D = {rounded_tokens(at.tokens)}"
     style.panel_title(ax, title, xlabel="batch (tokens)", ylabel="peak learning rate")
     style.tokens_axis(ax.xaxis, most=5)

@@ -9,17 +9,10 @@ widths; each run at constant rate, and decayed to zero at half of its tokens and
 What was expected is in results/predictions/ladder.json, committed before the first rung.
 """
 
-from dataclasses import replace
-from pathlib import Path
-
-from bss.predictions.ancestry import check_first
-from bss.predictions.registration import digest
 from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
-from bss.sweeps.sweep import prepared_run
-from bss.sweeps.table import finals, outcomes, run_table
-from bss.sweeps.trainer import Trainer
+from bss.sweeps.table import finals, run_table
 from experiments.ladder.study import Study
 from experiments.main import run_experiment
 from experiments.study import say
@@ -31,11 +24,7 @@ def experiment(study: Study) -> None:
         say_price(study)
         return
     results = Results(study)
-    base, execution = prepared_run(study.setup)
-    if study.registration:
-        check_first(study.file, outcomes(Path(study.setup.engine.runs), ()))
-        execution = replace(execution, registration=digest(study.file))
-    with Trainer(study.open_engine(), execution, study.forks) as trainer:
+    with study.training(study.forks, study.registration) as (base, trainer):
         for seed in study.seeds:
             runs = [run for rung in study.rungs for run in study.runs(base, rung, seed)]
             trainer.train(runs, f"seed {seed}")

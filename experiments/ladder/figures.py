@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from bss.laws import CriticalFit
 from bss.plots import style
 from bss.plots.critical import curve_handles, draw_steps
-from bss.plots.final_loss import three_digits
-from bss.units import format_tokens
+from bss.units import format_tokens, rounded_tokens
 from experiments.ladder.scores import (
     COST,
     NOTE,
@@ -145,7 +144,7 @@ def critical_figure(fit: CriticalFit) -> Figure:
     style.panel_title(right, "by data and model", f"{fit.level:.0%}")
     entries = curve_handles(fit)
     for entry, at in zip(entries, fit.fits, strict=False):
-        entry.set_label(f"{at.curve.model}, D = {three_digits(at.curve.tokens)}")
+        entry.set_label(f"{at.curve.model}, D = {rounded_tokens(at.curve.tokens)}")
     return style.side_legend(figure, [*entries, *style.handles(looks, "right: {}")])
 
 

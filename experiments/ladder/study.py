@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start, late_switch
@@ -78,11 +77,6 @@ class Study(PricedStudy):
                         f"rungs: {rung.name} switches from {switch.batch} at {switch.at:g}; "
                         f"expected one of its batches, {sorted(batches)}, before the decay"
                     )
-
-    @property
-    def file(self) -> Path:
-        """The registration."""
-        return Path(self.registration)
 
     @property
     def forks(self) -> tuple[int, ...]:

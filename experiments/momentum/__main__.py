@@ -11,18 +11,12 @@ What was expected is in results/predictions/momentum.json, committed before the 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from bss.predictions.ancestry import check_first
-from bss.predictions.registration import digest
 from bss.sweeps.branching import branch, decay_branch, decayed, late_switch
 from bss.sweeps.grid import overlay
 from bss.sweeps.results import Results
-from bss.sweeps.sweep import prepared_run
-from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
@@ -37,11 +31,7 @@ Rates = Mapping[Arm, float]
 def experiment(study: Study) -> None:
     """Runs a part and writes its tables."""
     results = Results(study)
-    base, execution = prepared_run(study.setup)
-    if study.registration:
-        check_first(study.file, outcomes(Path(study.setup.engine.runs), ()))
-        execution = replace(execution, registration=digest(study.file))
-    with Trainer(study.open_engine(), execution, study.kept) as trainer:
+    with study.training(study.kept, study.registration) as (base, trainer):
         rates = choose(study, base, trainer)
         for at in range(0, len(study.seeds), study.together):
             seeds = study.seeds[at : at + study.together]

@@ -1,7 +1,6 @@
 """What a part of the study asks: beta1 of each batch, what leaves a run, seeds."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bss.errors import InputError
 from bss.sweeps.branching import decay_start
@@ -90,11 +89,6 @@ class Study(SweepStudy):
         for fork in self.forks:
             if Arm(fork.batch, KEPT, ()).name not in {arm.name for arm in self.arms}:
                 raise InputError(f"forks: {fork.name} leaves batch {fork.batch}, which is no arm")
-
-    @property
-    def file(self) -> Path:
-        """The registration."""
-        return Path(self.registration)
 
     @property
     def kept(self) -> tuple[int, ...]:

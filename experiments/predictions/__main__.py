@@ -12,34 +12,26 @@ Runs are of seeds that no fit has seen. They are scored once git tells that the 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
 from bss.plots.predictions import score_figure
 from bss.predictions.ancestry import check_first
-from bss.predictions.registration import Registration, digest, read_registration
+from bss.predictions.registration import Registration, read_registration
 from bss.predictions.score import LAW, Score, score, score_entry
 from bss.sweeps.results import Results
-from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import outcomes
-from bss.sweeps.trainer import Trainer
 from experiments.main import run_experiment
 from experiments.predictions.study import Study, registered_runs
 
 
 def experiment(study: Study) -> None:
     """Trains what was registered, and scores it."""
-    file, runs = study.file, study.setup.engine.runs
+    file = study.file
     registration = read_registration(file)
-    check_first(file, outcomes(Path(runs), ()))
     results = Results(study)
-    base, execution = prepared_run(study.setup)
-    planned = registered_runs(study, base, registration)
-    execution = replace(execution, registration=digest(file))
-    with Trainer(study.open_engine(), execution) as trainer:
-        trainer.train(planned, "registered runs")
+    with study.training(registration=str(file)) as (base, trainer):
+        trainer.train(registered_runs(study, base, registration), "registered runs")
     ended = outcomes(trainer.runs, registration.runs)
     first = check_first(file, ended)
     scores = score(registration, ended)

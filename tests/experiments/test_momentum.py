@@ -114,7 +114,7 @@ def test_the_statements_are_those_of_planted_losses():
         ("4", "4 → 32, beta1 .43, less .9"): -0.03,
     }
     assert {key: means[key] for key in wanted} == pytest.approx(wanted)
-    registered = read_json(study_of("grid").file, "")["predictions"]
+    registered = read_json(Path(study_of("grid").registration), "")["predictions"]
     told = {one["name"]: len(one["statements"]) for one in registered}
     assert told == {question: len(found) for question, found in statements(finals()).items()}
 
@@ -159,7 +159,7 @@ def test_the_law_of_planted_losses_comes_out_whatever_the_seeds_do():
 
 
 def test_the_registration_is_that_of_the_first_commit():
-    check_first(study_of("grid").file, pd.DataFrame({"status": []}))
+    check_first(Path(study_of("grid").registration), pd.DataFrame({"status": []}))
 
 
 @pytest.mark.parametrize("part", [part for part in SIZES if part != "smoke"])

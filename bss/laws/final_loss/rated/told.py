@@ -3,7 +3,7 @@
 from bss.cells import Table, estimate, number
 from bss.laws.final_loss.rated.best import BestRates
 from bss.laws.fitting.estimate import UNIDENTIFIED, Estimate
-from bss.units import format_tokens
+from bss.units import rounded_tokens
 
 TITLE = (
     "best rate at the best batch; what half and twice of either cost in nats, the rate tuned to "
@@ -15,8 +15,8 @@ def rates_table(best: BestRates, seq_len: float | None) -> Table:
     """A row for each size and budget; batches in sequences where their length is known."""
     unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
     cells = {
-        "N": lambda at: _three_digits(at.params),
-        "D (tokens)": lambda at: _three_digits(at.tokens),
+        "N": lambda at: rounded_tokens(at.params),
+        "D (tokens)": lambda at: rounded_tokens(at.tokens),
         f"batch ({noun})": lambda at: number(at.batch / unit, 3),
         "best rate": lambda at: estimate(at.lr, 1, 3),
         "rate ÷ 2, × 2": lambda at: _pair(at.off_lr),
@@ -25,10 +25,6 @@ def rates_table(best: BestRates, seq_len: float | None) -> Table:
         "": lambda at: at.lr.note.removeprefix(UNIDENTIFIED),
     }
     return Table.of(TITLE, best.optima, cells)
-
-
-def _three_digits(count: float) -> str:
-    return format_tokens(int(float(f"{count:.3g}")))
 
 
 def _pair(costs: tuple[Estimate, Estimate]) -> str:
