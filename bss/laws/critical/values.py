@@ -126,7 +126,7 @@ class OutlierSteps:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
 

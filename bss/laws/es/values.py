@@ -129,7 +129,7 @@ class TargetFit:
         return entry | {"batches": estimates}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EsFit(Fit):
     """A law E(S) fitted to the points of one model.
 

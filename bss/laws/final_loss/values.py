@@ -32,7 +32,7 @@ METHOD = (
 RATED_ONLY = ("rates", "best_rates", "rate_off")  # fields that only some tables have
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableFit(Fit):
     """The law fitted to a table of final losses.
 

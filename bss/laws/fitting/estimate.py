@@ -214,6 +214,9 @@ class Fit:
     constraints: Constraints = FREE
     held_out: tuple[HeldOut, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.law_name}, {len(self.warnings)} warnings; to_dict()>"
+
     @property
     def law_name(self) -> str:
         """What its law is called: as its kind, of which most have one."""

@@ -64,7 +64,7 @@ class OutlierCurve:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 

@@ -70,8 +70,12 @@ _moved.defvjp(
 
 @jax.checkpoint
 def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
-    """Each block by the matrix of its expert, [n, b, O]; what is kept is not one for each block."""
-    return jnp.einsum("nbf,nfo->nbo", blocks_nxbxF, matrices_ExFxO[expert_n])
+    """Each block by the matrix of its expert, [n, b, O]; what is kept is not one for each block.
+
+    The gradient of a matrix is summed over blocks in float32.
+    """
+    each_nxFxO = matrices_ExFxO.astype(jnp.float32)[expert_n].astype(blocks_nxbxF.dtype)
+    return jnp.einsum("nbf,nfo->nbo", blocks_nxbxF, each_nxFxO)
 
 
 class Stack(nnx.Module):
@@ -83,7 +87,7 @@ class Stack(nnx.Module):
 
     def __call__(self, blocks_nxbxF, expert_n):
         """See `grouped`."""
-        return grouped(blocks_nxbxF, self.kernel[...].astype(blocks_nxbxF.dtype), expert_n)
+        return grouped(blocks_nxbxF, self.kernel[...], expert_n)
 
 
 class Experts(nnx.Module):

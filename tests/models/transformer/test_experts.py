@@ -1,6 +1,7 @@
 """A mixture of experts: what it computes, whatever the load, and what balances the load."""
 
 import dataclasses
+import re
 from functools import partial
 
 import jax
@@ -154,6 +155,20 @@ def test_blocks_are_the_ragged_product(experts, chosen):
             together,
             expected,
         )
+
+
+def test_the_gradients_of_blocks_are_summed_in_float32():
+    """Of a crowded expert they are many, and bfloat16 would stop growing."""
+    blocks = Blocks.of(jnp.full(4096, 3), 64)
+    rows = jnp.ones((4096, 2), jnp.bfloat16)
+
+    def summed(matrices):
+        return grouped(blocks.rows(rows), matrices, blocks.expert_n).astype(jnp.float32).sum()
+
+    matrices = jnp.ones((64, 2, 3), jnp.bfloat16)
+    program = str(jax.make_jaxpr(jax.grad(summed))(matrices))
+    assert re.findall(r"(\w+)\[64,2,3\] = scatter-add", program) == ["f32"]
+    np.testing.assert_array_equal(jax.grad(summed)(matrices)[3].astype(float), 4096)
 
 
 @pytest.mark.parametrize("experts", [1, 8, 128])
