@@ -166,7 +166,7 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
         (partial / MANIFEST).write_text(manifest.to_json())
         progress.close()
         os.replace(partial, directory)
-    except Ended:  # as a kill, it leaves what was done, for the next time
+    except (Ended, OSError):  # as a kill, a full disk leaves what was done, for the next time
         raise
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)

@@ -58,7 +58,8 @@ class Results:
         record = {"title": self._title, **facts, **self._provenance(trainer)}
         for name, value in {"experiment.json": record, **files}.items():
             path = self.directory / name
-            if trainer and isinstance(value, pd.DataFrame) and {"run", "test_loss"} <= {*value}:
+            columns = {*value} if trainer and isinstance(value, pd.DataFrame) else set()
+            if trainer and {"run", "test_loss"} <= columns and "commit" not in columns:
                 value = value.merge(origins(trainer.runs, value["run"].tolist()), on="run")
             if path.suffix == ".json":
                 write_json(path, to_dict(value))

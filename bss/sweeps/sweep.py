@@ -19,7 +19,7 @@ from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import in_turn, several
 from bss.training.execution import Execution
-from bss.training.source import SYNTHETIC, check_vocabulary
+from bss.training.source import SYNTHETIC, check_runs, check_vocabulary
 from bss.values import from_dict
 
 
@@ -122,6 +122,7 @@ def planned(setup: Setup, axes: Sequence[Axis] = ()) -> list[RunConfig]:
     execution = setup.engine.execution()
     for run in runs:
         execution.plan(run)
+    check_runs(runs)
     return runs
 
 

@@ -14,7 +14,7 @@ from bss.training.config import EvaluationConfig, RunConfig
 from bss.training.devices.processes import first, say
 from bss.training.execution import Execution
 from bss.training.record.status import RunStatus
-from bss.training.source import check_text
+from bss.training.source import check_runs
 
 
 class HasRun(Protocol):
@@ -75,7 +75,7 @@ class Trainer:
         wanted = distinct(runs)
         new = [run for run in wanted if self.finished.get(run.id) != run]
         if new:
-            check_text(new, self.execution.data)
+            check_runs(new, self.execution.data)
             say(f"{title}: {price(new)}")
             self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))

@@ -79,7 +79,7 @@ class SharedExecution:
     repeatable: bool = False
     attention: str = "auto"
     unroll: int = 0
-    keep: Keep | Literal["auto"] = "auto"
+    keep: Literal[Keep, "auto"] = "auto"
     trackers: tuple[str, ...] = ()
 
 

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bss.data.shards import beside, open_shards
+from bss.data.shards import open_shards
 from bss.errors import InputError
 from bss.held_out import ALONG, AT_THE_END, HeldOutColumn
 from bss.training import metrics
 from bss.training.config import HeldOutSet, RunConfig
 from bss.training.devices.mesh import by_position
 from bss.training.evaluation import Evaluation, MetricSums
-from bss.training.source import Source
+from bss.training.source import Source, shards_of
 from bss.training.step import State
 
 
@@ -151,12 +151,7 @@ def _of_set(
         return rows, source.bytes_per_token(one.split)
     from bss.data.stream import held_out  # here, so that only text needs grain
 
-    other = beside(shards, one.content)
-    if other.manifest.tokenizer.hash != open_shards(shards).manifest.tokenizer.hash:
-        raise InputError(
-            f"evaluation.sets: {other.directory} has another tokenizer than {shards}; prepare it "
-            "with that: its name, or the tokenizer.json there"
-        )
+    other = shards_of(one, run, open_shards(shards))
     rows = partial(held_out, other, one.split, seq_len, one.tokens)
     return rows, other.bytes_per_token(one.split)
 

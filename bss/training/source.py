@@ -16,11 +16,12 @@ from jax.sharding import Mesh
 
 from bss.data import synthetic
 from bss.data.log_bilinear import SyntheticLanguage
-from bss.data.shards import Shards, open_shards
+from bss.data.shards import Shards, beside, open_shards
 from bss.errors import InputError
 from bss.models.family import ModelFamily
-from bss.training.config import DataConfig, RunConfig
+from bss.training.config import DataConfig, HeldOutSet, RunConfig
 from bss.training.devices.mesh import by_position, own_columns
+from bss.training.metrics import by_column_name
 
 if TYPE_CHECKING:
     from bss.data.stream import Stream
@@ -152,13 +153,15 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
     return TextSource(opened, data, mesh)
 
 
-def check_text(runs: Sequence[RunConfig], shards: str) -> None:
-    """Refuses runs that their shards cannot serve, the longest first, whose passes are told.
+def check_runs(runs: Sequence[RunConfig], shards: str = "") -> None:
+    """Refuses metrics that there are not, and text that cannot serve, of the longest run first.
 
     Args:
-        runs: of which those of the synthetic language need none.
+        runs: of which those of the synthetic language need no text; passes over it are told.
         shards: their directory; empty where nothing is known of it.
     """
+    for metrics in {run.evaluation.metrics for run in runs}:
+        by_column_name(metrics)
     runs = [run for run in runs if run.data.content != SYNTHETIC]
     if not runs or not shards:
         return
@@ -179,6 +182,22 @@ def check_text(runs: Sequence[RunConfig], shards: str) -> None:
         for split, size in (("validation", asked.tokens), ("test", asked.test_tokens)):
             if size:
                 held_out(opened, split, asked.seq_len or seq_len, size, rows=())
+        for one in asked.sets:
+            there = shards_of(one, run, opened)
+            held_out(there, one.split, asked.seq_len or seq_len, one.tokens, rows=())
+
+
+def shards_of(one: HeldOutSet, run: RunConfig, own: Shards) -> Shards:
+    """Those of a held-out set: the run's own, or others beside them that were tokenized alike."""
+    if one.content in ("", run.data.content):
+        return own
+    other = beside(own.directory, one.content)
+    if other.manifest.tokenizer.hash != own.manifest.tokenizer.hash:
+        raise InputError(
+            f"evaluation.sets: {other.directory} has another tokenizer than {own.directory}; "
+            "prepare it with that: its name, or the tokenizer.json there"
+        )
+    return other
 
 
 def _tell_passes(stream: "Stream", sequences: int) -> None:

@@ -46,6 +46,7 @@ def test_a_sweep_writes_tables_a_fit_and_a_report_and_trains_no_run_twice(config
     finals = pd.read_csv(tmp_path / "out/finals.csv")
     assert runs["peak_lr"].unique().tolist() == [2e-3]
     assert list(finals["batch"]) == [2, 4, 8]
+    assert [*finals.columns[-3:]] == ["commit", "started", "registration"]
     assert finals["run"].tolist() == told["runs"]
     assert runs["run"].unique().tolist() == told["runs"]
     points = pd.read_csv(tmp_path / "out/points.csv")

@@ -123,7 +123,7 @@ def test_processes_that_prepare_at_once_agree(sources, tmp_path):
     assert files_below(both.directory) == files_below(alone.directory)
 
 
-def test_an_interrupted_preparation_leaves_nothing(sources, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line_and_what_was_begun_goes_on(sources, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, os.strerror(28))
 
@@ -131,9 +131,11 @@ def test_an_interrupted_preparation_leaves_nothing(sources, tmp_path, monkeypatc
         patch.setattr("bss.data.tokenizers.ByteTokenizer.encode_batch", full)
         with pytest.raises(InputError, match=r"root: cannot prepare .*No space left on device"):
             prepare(PythonFiles(sources), root=tmp_path / "data")
-    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == [".lock"]
     killed = tmp_path / "data" / ".PythonFiles-bytes.partial"
-    killed.mkdir()
+    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == [
+        ".PythonFiles-bytes.partial",
+        ".lock",
+    ]
     (killed / "train-00000.bin").write_bytes(b"half")
     assert prepare(PythonFiles(sources), root=tmp_path / "data").split("train").tokens > 1000
 

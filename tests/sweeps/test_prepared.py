@@ -10,7 +10,7 @@ from bss.data.shards import open_shards
 from bss.errors import InputError
 from bss.sweeps.setup import Setup, TextConfig, planned_run
 from bss.sweeps.sweep import prepared_run, sweep
-from bss.training.source import check_text
+from bss.training.source import check_runs
 from bss.values import from_dict
 
 BODY = "A note of its own, number {}, of a few words each.\n"
@@ -56,6 +56,12 @@ def test_every_run_is_held_against_its_text_before_training(notes, tmp_path):
     for axes, told in (
         ({"schedule.tokens": [2048, 10_000_000]}, "one pass over the corpus has"),
         ({"evaluation.tokens": [32, 10_000_000]}, "eval_tokens: 10000000 are not between"),
+        ({"evaluation.metrics": [["acc"]]}, "evaluation.metrics: 'acc' is unknown"),
+        (
+            {"evaluation": [{"tokens": 32, "sets": [{"name": "wiki", "content": "ab"}]}]},
+            "content ab",
+        ),
+        ({"evaluation": [{"tokens": 32, "sets": [{"name": "wiki"}]}]}, "eval_tokens: 32768 are"),
     ):
         with pytest.raises(InputError, match=told):
             sweep(setup, axes, tmp_path / "runs")
@@ -69,4 +75,4 @@ def test_every_run_is_held_against_its_text_before_training(notes, tmp_path):
         evaluation=replace(run.evaluation, tokens=64),
     )
     with pytest.warns(RuntimeWarning, match=r"data\.repeat: 2\.0. passes"):
-        check_text([twice], str(shards.directory))
+        check_runs([twice], str(shards.directory))
