@@ -28,7 +28,7 @@ def measured(seeds: Sequence[int]) -> dict[str, Any]:
 
 def lines(told: dict[str, Any]) -> list[str]:
     """The marks as text."""
-    return [f"  {name}: {value:.3g}" for name, value in told.items() if name != "sets"]
+    return [f"  {name}: {x:.3g}" for name, x in told.items() if isinstance(x, int | float)]
 
 
 def found(law: str, seed: int) -> dict[str, Any]:

@@ -31,7 +31,9 @@ from bss.laws.es.values import (
     Comparison,
     TargetFit,
 )
+from bss.laws.es.vertices import TYPICAL
 from bss.points import rates
+from bss.points.valley import USUAL
 from bss.tables.reading import without
 from bss.units import parse_tokens
 from bss.values import to_dict
@@ -167,7 +169,8 @@ def _headline(fit: EsFit) -> list[str]:
             reasons.setdefault(best.note, []).append(f"{target.target_loss:g}")
     source = fit.fits[-1].vertex.evidence.source
     lines += [f"B_opt at {', '.join(at)} {note}" for note, at in reasons.items()]
-    return lines + ([f"the scatter is that of {source}"] if source else [])
+    usual = f", {TYPICAL:g} nats of a run" if source == USUAL else ""
+    return lines + ([f"the scatter is that of {source}{usual}"] if source else [])
 
 
 def predicted(fit: EsFit, options: argparse.Namespace) -> Output:

@@ -17,6 +17,7 @@ from bss.importers.batches import LogOptions
 from bss.importers.damage import read_damaged
 from bss.importers.log import Importer, Log, Pickle, head_of
 
+OURS = {"run", "seq_len"}
 FOREIGN = re.compile(
     r"\.(bat|bib|cc?|cfg|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|png|"
     r"py[ci]?|rst?|safetensors|sbatch|sh|slurm|svg|tex|toml|ts|ya?ml)",
@@ -108,8 +109,10 @@ def _read(
         if not stat.S_ISREG(mode):
             kind = KINDS.get(stat.S_IFMT(mode), "a device")
             raise InputError(f"{file}: is {kind} and not read; save it to a file")
-        passed_by = below and FOREIGN.fullmatch(file.suffix)
-        reader = None if passed_by else importer.reader(file, head_of(file))
+        head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
+        # A run table of ours may be what an import has written there.
+        passed_by = below and (not head or {*head.partition("\n")[0].strip().split(",")} >= OURS)
+        reader = None if passed_by else importer.reader(file, head)
     except FileNotFoundError:
         why = "is a link to nothing; mend it" if file.is_symlink() else "there is no such file"
         raise InputError(f"{file}: {why}") from None

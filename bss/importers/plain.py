@@ -5,9 +5,10 @@ Loss curves are published so (`step,lr,loss`, MultiPowerLaw's loss_curve_repo), 
 `src/lightning/fabric/loggers/csv_logs.py`), and so does pandas, with a first column that has no
 name. Columns are separated by `,`, `;` or tabs; beside the last two, a comma in a number is of
 decimals. Names are compared without case, and `/`, `.`, `-` and space are `_`. A column `run` tells
-runs apart. Lightning's step is the index of the one just done: with an epoch, where every step is
-one less than a multiple of their distance, one more is completed. NaN beside a finite loss is what
-was not logged. Lines that begin with `#`, and a header that is there again, say nothing.
+runs apart, `seq_len` how long their sequences are. Lightning's step is the index of the one just
+done: with an epoch, where every step is one less than a multiple of their distance, one more is
+completed. NaN beside a finite loss is what was not logged. Lines that begin with `#`, and a header
+that is there again, say nothing.
 """
 
 import csv
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bss.errors import InputError
 from bss.importers.damage import refuse_line
 from bss.importers.lines import epochs, lines_of, log_of, number
 from bss.importers.log import LOSSES, Importer, Log, Rows, run_name
@@ -36,6 +38,7 @@ METRICS = MetricNames(
 )
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 RUNS = ("run", "run_id", "run_name")
+LENGTHS = ("seq_len", "seq_length", "sequence_length")
 NOTHING = ("", "-", "none", "null", "na", "n/a")
 COUNT = re.compile(r"\d[\d,]*(?:\.\d*)?(?:e\+?\d+)?")
 DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
@@ -55,16 +58,17 @@ class PlainTable(Importer):
         return replace(self, columns=columns)
 
     def recognises(self, file: Path, head: str) -> bool:
-        """By its header, and a count that rises; a run table of ours needs no import."""
+        """By its header, and a count that rises, or runs."""
         metrics = _metrics(self.columns)
         separator, names, rows = _parsed(enumerate(head.splitlines()[:LINES]), metrics)
-        if not separator or {"run", "seq_len"} <= set(names):
+        if not separator:
             return False
         there = metrics.named_in(names)
         at = names.index((there.get("step") or there["tokens"])[0])
         counts = [number(row[at]) for _, row in rows if COUNT.fullmatch("".join(row[at : at + 1]))]
-        more = np.diff(counts)
-        return bool(counts and 2 * (more > 0).sum() >= max(len(more), 1) and (more < 0).sum() < 2)
+        more, runs = np.diff(counts), not set(RUNS).isdisjoint(names)
+        rises = 2 * (more > 0).sum() >= max(len(more), 1) and (more < 0).sum() < 2
+        return bool(counts and (runs or rises))
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """The run of a table, or its runs."""
@@ -72,22 +76,36 @@ class PlainTable(Importer):
         given = {ours: _plain(theirs) for ours, theirs in columns.items()}
         _, chosen, notes = choose((METRICS,), [*filter(None, names)], given, str(file))
         by = chosen.pop("run", next((name for name in RUNS if name in names), None))
+        length = next((name for name in LENGTHS if name in names), None)
         rows: dict[str, list[dict[str, float]]] = {}
+        lengths: dict[str, set[str]] = {}
         epoch = names.index("epoch") if "epoch" in names else len(names)
         for line, cells in table:
             if len(cells) != len(names):
                 refuse_line(file, line, f"has {len(cells)} cells; expected {len(names)}")
             texts = dict(zip(names, cells, strict=True))
             row = _row(file, line, {c: texts[name] for c, name in chosen.items()}, separator)
-            rows.setdefault(texts[by] if by else run_name(file), []).append(row)
+            run = texts[by] if by else run_name(file)
+            rows.setdefault(run, []).append(row)
+            if length:
+                lengths.setdefault(run, set()).add(texts[length])
         notes = (*notes, *epochs("".join(cells[epoch : epoch + 1]) for _, cells in table))
         if separator != "," and (comma := [c for _, row in table for c in row if DECIMAL.match(c)]):
             notes = (*notes, f"commas are of decimals: {comma[0]} is {comma[0].replace(',', '.')}")
         for run, part in rows.items():
-            log = log_of(file, part, "step,loss", notes=notes)
+            log = log_of(file, part, "step,loss", _length(file, run, lengths), notes)
             if {"epoch", "step"} <= set(names) and _counts_from_0(log.rows):
                 log = replace(log, rows=completed(log.rows), notes=(*notes, FROM_0))
             yield replace(log, run=run, place=f"{file}:{run}") if by else log
+
+
+def _length(file: Path, run: str, lengths: Mapping[str, set[str]]) -> int | None:
+    """Tokens per sequence of a run, where its rows say it."""
+    told = " and ".join(sorted(lengths.get(run, ())))
+    try:
+        return int(number(told)) if told else None
+    except ValueError:
+        raise InputError(f"{file}: seq_len of run {run} is {told}; expected one count") from None
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,7 @@ outlier; valleys that scatter alike share their scatter.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ BEYOND = math.log(10.0)  # how far from the batches measured a best one is looke
 GRID = 161
 MISFIT = 0.1  # of the rise above the least, by which a valley's form may be wrong
 FAR_TOKENS, FAR_NATS = 1.5, 0.5  # rises from which it may be wrong by more
+WALL = 3.0  # rise of tokens, over the least, beyond which no form is asked to follow
 FORM = 0.06  # by which the least of a valley of another form may be off, in log batch
 FORM_OF_TOKENS = 0.02  # whose walls are known better
 OUTLIERS = 0.003  # of rows
@@ -38,6 +39,7 @@ SCATTERS = np.geomspace(1 / 30, 30, 21)  # times the typical one
 SPREAD = 0.7  # of the logarithm of tokens' scatter before anything is seen
 FEWEST = 3  # batches of a valley
 FEWEST_TO_DOUBT = 5  # batches of which one may be an outlier
+USUAL = "what is usual"
 OPEN = 0.03  # probability beyond an end from which that end is open
 
 
@@ -157,9 +159,13 @@ class _Cell:
 
     def __init__(self, cell: BatchMeans) -> None:
         known = ~cell.bound
-        self.cell, self.known, self.x = cell, known, np.log(cell.batch)
-        self.unit = float(cell.value[known].min())
+        self.x, self.unit = np.log(cell.batch), float(cell.value[known].min())
         self.z = np.exp(cell.value - self.unit) if cell.tokens else cell.value - self.unit
+        if cell.tokens:  # of a wall as high only that it is, as of a run that missed the target
+            most = max(1 + WALL, float(np.sort(self.z[known])[FEWEST - 1]))
+            cell = replace(cell, bound=cell.bound | (self.z > most))
+            self.z, known = np.minimum(self.z, most), ~cell.bound
+        self.cell, self.known = cell, known
         self.grid = np.linspace(self.x[known].min() - BEYOND, self.x[known].max() + BEYOND, GRID)
         offset = self.x - self.grid[:, None]
         self.phi = heights(offset, cell.tokens).reshape(-1, len(self.x))
@@ -238,7 +244,7 @@ class _Cell:
     def _source(self) -> str:
         if self.cell.freedom:
             return "seeds"
-        return "residuals" if self.known.sum() >= FEWEST_TO_DOUBT else "what is usual"
+        return "residuals" if self.known.sum() >= FEWEST_TO_DOUBT else USUAL
 
     def _heights(self, weight: np.ndarray) -> np.ndarray:
         """The mean valley [G + n] on the grid and at the batches, less the unit."""

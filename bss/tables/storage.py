@@ -179,7 +179,8 @@ def _refuse_separators(path: Path, header: str) -> None:
     for name, separator in (("semicolons", ";"), ("tabs", "\t")):
         if "," not in header and separator in header:
             raise InputError(
-                f"{path}: its values have {name} between them; write commas, and decimal points"
+                f"{path}: its values have {name} between them; write commas, and decimal points, "
+                "or let `bss import plain` read it"
             )
 
 

@@ -106,12 +106,43 @@ def test_a_table_of_several_runs(tmp_path, capsys):
     [
         "name,tokens,lr,loss\na,1000,0.1,3.2\nb,1000,0.2,3.1\nc,1000,0.4,3.3\n",
         "step,loss\n100,3.2\n",
-        "run,seq_len,step,tokens,batch,loss\na,64,1,512,8,5.0\na,64,2,1024,8,4.0\n",
     ],
 )
-def test_results_of_a_sweep_and_run_tables_are_no_curves(tmp_path, text):
+def test_results_of_a_sweep_are_no_curves(tmp_path, text):
     with pytest.raises(InputError, match="is not recognised"):
         plain(tmp_path, text)
+
+
+RUN_TABLE = """run,seq_len,step,batch,loss
+a,64,10,8,5.25
+b,64,10,8,5.5
+a,64,20,8,4.75
+a,64,10,8,5.25
+a,64,20,8,4.75
+b,64,20,8,4.5
+"""
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_run_table_is_read_where_it_is_named(separator, tmp_path, capsys):
+    """With what its rows repeat; below a directory it may be what an import has written."""
+    text = RUN_TABLE.replace(",", separator)
+    text = text if separator == "," else text.replace(".", ",")
+    table, out = tmp_path / "t" / "a.csv", str(tmp_path / "o.csv")
+    table.parent.mkdir()
+    table.write_text(text)
+    told = printed(capsys, "import", "auto", str(table), "-o", out)
+    ends = [(run["run"], run["rows"], run["tokens"]) for run in told["runs"]]
+    assert ends == [("a", 2, 10240), ("b", 2, 10240)]
+    if separator == ",":
+        line = refused(capsys, "import", "auto", str(table.parent), "-o", out)
+        assert "is not recognised" in line
+    else:
+        line = refused(capsys, "fit", "es", str(table))
+        assert "or let `bss import plain` read it" in line
+    table.write_text(text.replace(f"a{separator}64{separator}20", f"a{separator}32{separator}20"))
+    line = refused(capsys, "import", "plain", str(table), "-o", out)
+    assert "seq_len of run a is 32 and 64; expected one count" in line
 
 
 @pytest.mark.parametrize(

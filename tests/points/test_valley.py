@@ -66,6 +66,18 @@ def test_a_run_that_missed_its_target_closes_its_side():
     assert found.below < without.below
 
 
+@pytest.mark.parametrize("height", [5, 30, 1000])
+def test_a_wall_closes_its_side_however_high_it_is(height):
+    """As of a smallest batch that took many times the tokens of the next."""
+    tokens = np.log([3, 1, 1.3, 2.2, 4, 8])
+    near = valley_of(tokens, BATCH[:6], tokens=True, typical=0.015)
+    tokens[0] = np.log(height)
+    far = valley_of(tokens, BATCH[:6], tokens=True, typical=0.015)
+    assert far.status == near.status == "identified"
+    assert far.ends == near.ends == (1, 32)
+    assert near.interval[0] < far.batch < near.interval[1]
+
+
 @pytest.mark.parametrize(("above", "end"), [(0.5, 32.0), (2, 64.0)])
 def test_a_bound_tells_of_an_end_when_it_is_a_scatter_above_the_least(above, end):
     losses = quartic(8.0) + 0.004 * np.random.default_rng(0).standard_normal(7)

@@ -22,6 +22,7 @@ from bss.laws.fitting.constraints import FREE, Constraints
 from bss.laws.fitting.estimate import Estimate, Options, interval
 
 REACH = 2.0
+DOUBTED = 0.99  # level of the exponent's interval from which the form is doubted
 DEFAULTS = Options(resamples=2000)
 
 
@@ -59,6 +60,8 @@ def fit_critical(
     free = _fit(curves, None, options) if enough else None
     fits = tuple(_critical_batch(i, held, allowed, level) for i in range(len(curves)))
     warnings += [text for fit in fits for text in _warnings(fit, allowed)]
+    if free is not None:
+        warnings += [text for i, fit in enumerate(fits) if (text := _other(i, fit, free, allowed))]
     values = [at.cbs.value for at in fits]
     laws, refused, notes = laws_of(curves, values, held.by_law(allowed)[1], level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
@@ -203,7 +206,31 @@ def _warnings(fit: CriticalBatch, allowed: shape.Allowance) -> list[str]:
             f"{(reference / B_crit) ** alpha:.0%} above "
             "linear scaling; choose a smaller one"
         )
+    used = fit.curve.batch * fit.curve.steps
+    at_reference = np.interp(np.log(reference), np.log(fit.curve.batch), used)
+    if at_reference > (1 + allowed.overhead) * used.min() and not _bent(fit, allowed):
+        texts.append(
+            f"{name}: batch {fit.curve.batch[used.argmin()]:g} takes "
+            f"{1 - used.min() / at_reference:.0%} fewer tokens than the reference "
+            f"{reference:g}: scaling from it is not linear; choose that as the reference"
+        )
     return texts
+
+
+def _other(i: int, fit: CriticalBatch, free: Fitted, allowed: shape.Allowance) -> str:
+    """What is said of a curve whose steps are no a + b/B^α of the α that is held."""
+    found = interval(free.shapes.alpha[i], free.refits.alpha[i], level=DOUBTED)
+    low, high, held = found.low or 0.0, found.high or np.inf, fit.alpha.value or 1.0
+    if fit.cbs.value is None or low <= held <= high:
+        return ""
+    by_free = float(shape.critical_batch(free.shapes.kappa[i], free.shapes.alpha[i], allowed))
+    own = fit.interpolated.value
+    return (
+        f"{fit.curve.name}: the exponent of the batch is {found.value:.2f} ({low:.2f} – {high:.2f} "
+        f"at {DOUBTED:.0%}), not {held:g}: CBS is {by_free:.4g} with it"
+        + (f", {own:.4g} without a law" if own else "")
+        + f", and {fit.cbs.value:.4g} does not hold"
+    )
 
 
 def _bent(fit: CriticalBatch, allowed: shape.Allowance) -> bool:

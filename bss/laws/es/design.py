@@ -9,6 +9,8 @@ import pandas as pd
 from bss.errors import InputError
 from bss.tables.reading import SETTINGS
 
+USUAL_SLOPE = 0.27
+"""Nats per e-fold of tokens, of the committed curves: where one target tells none."""
 IDENTITY = ("model", "batch", "seed", "data_seed", "peak_lr", *SETTINGS)
 
 
@@ -159,7 +161,7 @@ def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
         rows = rows[np.argsort(target[rows])[::-1]]
         if len(rows) > 1 and (np.diff(log_tokens[rows]) > 0).all():
             slope[rows] = -np.gradient(target[rows], log_tokens[rows])
-    typical = np.nanmedian(slope) if np.isfinite(slope).any() else 1.0
+    typical = np.nanmedian(slope) if np.isfinite(slope).any() else USUAL_SLOPE
     filled = np.empty_like(slope)
     for size, loss in {*zip(batch, target, strict=True)}:
         rows = (batch == size) & (target == loss)

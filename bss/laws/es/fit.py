@@ -259,19 +259,19 @@ def _identified(
 ) -> Estimate:
     """The estimate of a batch, or a bound with a note where the design does not identify it.
 
-    B_min is an extrapolation unless some batch below 1.5·B_min reached the target; each batch
-    that did bounds it from above. B_opt, as any other, needs batches on both sides that reached the
-    target, or consumed more than E_min sequences without doing so. B_crit needs a batch within a
-    factor of 2 on both sides.
+    B_min is an extrapolation unless some batch below 1.5·B_min reached the target, and one below
+    it was tried; each batch that did bounds it from above. B_opt, as any other, needs batches on
+    both sides that reached the target, or consumed more than E_min sequences without doing so.
+    B_crit needs a batch within a factor of 2 on both sides.
     """
     here = rows.target == target
     value, level = estimate.value or 0.0, estimate.level
     if name == "B_min":
         smallest = rows.reaching(target)[0]
-        if smallest < 1.5 * value:
-            return estimate
-        note = f"unidentified: the smallest batch that reached the loss, {smallest:g}, is above 1.5"
-        return Estimate(None, None, float(smallest), level, f"{note} B_min")
+        if rows.batch[here].min() < value <= smallest < 1.5 * value:
+            return replace(estimate, high=min(estimate.high or np.inf, float(smallest)))
+        note = f"unidentified: the smallest batch that reached the loss, {smallest:g}, bounds it"
+        return Estimate(None, None, float(smallest), level, note)
     spent = rows.sequences > E_min
     measured = np.unique(rows.batch[here & (rows.reached | spent)])
     margin = 2.0 if name == "B_crit" else 1.0

@@ -229,3 +229,27 @@ def test_bad_designs_are_refused_in_one_line(points, settings, told):
 
 def test_the_published_fit_keeps_its_numbers(fit):
     assert_golden("critical", fit.to_dict())
+
+
+def test_a_shape_that_is_no_hyperbola_is_told():
+    """Its bend is sharper; the exact one is not doubted."""
+    sharp = planted(a=3000.0, noise=0.005, kappa=300.0, batches=2.0 ** np.arange(3, 13))
+    exact = sharp["steps"].copy()
+    sharp["steps"] = (
+        exact / (1 + 300 / sharp["batch"]) * (1 + (300 / sharp["batch"]) ** 1.5) ** (2 / 3)
+    )
+    told = [
+        text for text in fit_critical(sharp, reference=8, options=QUICK).warnings if "not 1" in text
+    ]
+    assert len(told) == 1 and "does not hold" in told[0] and "without a law" in told[0]
+    known = fit_critical(sharp.assign(steps=exact), reference=8, options=QUICK)
+    assert not any("not 1" in text for text in known.warnings)
+
+
+def test_a_reference_above_the_least_tokens_is_told():
+    table = planted(a=3000.0, batches=2.0 ** np.arange(3, 13))
+    x = table["batch"] / 64
+    table["steps"] = 1e6 * (0.5 * x**-0.7 + 0.5 * x**0.7) / table["batch"]
+    told = " ".join(fit_critical(table, reference=8, options=QUICK).warnings)
+    assert "batch 64 takes 56% fewer tokens than the reference 8" in told
+    assert "fewer tokens" not in " ".join(fit_critical(table, reference=64, options=QUICK).warnings)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bss.laws import EsFit, fit_es
+from bss.laws.es.design import USUAL_SLOPE
 from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
-from bss.laws.es.vertices import settled
+from bss.laws.es.vertices import TYPICAL, settled
 from bss.laws.fitting.estimate import BestBatch, Estimate, Options
 from tests.laws.golden import assert_golden
 
@@ -44,6 +45,24 @@ def test_where_the_smallest_batch_is_best_no_law_has_a_best_batch(planted, law):
         assert at.best is not None and at.best.value is None and at.best.low is None
         assert at.best.status in ("end", "flat") and at.S_opt is None
         assert at.best.high is None or at.best.high < 64
+
+
+def test_no_b_min_is_above_a_batch_that_reached_its_target(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2, 1.85))
+    for law in ("surface", "piecewise", "surface, m free"):
+        for at in fit_es(points, law, options=QUICK).fits:
+            there = points.loc[points["reached"] & (points["target_loss"] == at.target_loss)]
+            B_min, smallest = at.batches["B_min"], there["batch"].min()
+            assert B_min.value is None or B_min.value <= smallest
+            assert B_min.high is None or B_min.high <= smallest
+
+
+def test_of_one_target_without_seeds_the_scatter_is_the_usual_one_of_losses(planted):
+    points = planted.points(planted.laws["surface"], batches=(4, 8, 16, 32), targets=(2.2,))
+    points = points.groupby("batch").head(1)
+    evidence = fit_es(points, options=QUICK).fits[0].vertex.evidence
+    assert evidence.source == "what is usual"
+    assert evidence.scatter == pytest.approx(TYPICAL / USUAL_SLOPE, rel=0.5)
 
 
 def test_with_fewer_than_six_batches_vertices_answer(planted):
