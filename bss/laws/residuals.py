@@ -122,5 +122,6 @@ def _of_critical(fit: CriticalFit) -> Residuals:
 
 
 def _in_logs(table: pd.DataFrame, unit: str, against: dict[str, str]) -> Residuals:
-    residual = np.log(table["measured"].to_numpy(float) / table["fitted"].to_numpy(float))
+    fitted = table["fitted"].replace(np.inf, np.nan)  # where a law says that it is never reached
+    residual = np.log(table["measured"].to_numpy(float) / fitted.to_numpy(float))
     return Residuals(table.assign(residual=residual), unit, against)

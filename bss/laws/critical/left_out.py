@@ -18,6 +18,7 @@ from bss.laws.fitting.bootstrap import rms
 from bss.laws.fitting.held_out import HeldOut, check_hold_out
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
 
+ROUNDING = 0.002  # of steps, of which no batch is an outlier
 RARE = 0.01
 TELLING = 3  # degrees of freedom from which a point is called an outlier
 
@@ -106,6 +107,8 @@ def outliers(fits: Sequence[CriticalBatch], unseen: Unseen) -> list[OutlierSteps
         others = np.maximum(np.sum(missed**2) - missed**2 / share, 1e-12)
         times = np.abs(missed) / np.sqrt(share * others / (count - LEAST_BATCHES))
         i = int(np.argmax(times))
+        if abs(missed[i]) < ROUNDING:
+            continue
         if count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES) < RARE and at.B_crit.value:
             moves, batch = float(kappa[i]) / at.B_crit.value, float(at.curve.batch[i])
             model, target = at.curve.model, at.curve.target_loss
