@@ -1,5 +1,6 @@
 """A fit opened up: a batch left out by hand, a parameter at the fit's own value, residuals."""
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -82,6 +83,13 @@ def test_a_form_of_final_losses_is_held_too():
     np.testing.assert_allclose(found.table["residual"], loss - held.predict(n, d, b), atol=1e-12)
 
 
+def test_where_a_law_says_never_there_is_no_residual(points, free):
+    floor = free.fits[-1].target_loss - 1e-3
+    found = residuals_of(replace(free, joint=free.joint | {"L_0": floor}), points).table
+    never = np.isinf(found["fitted"])
+    assert never.any() and found["residual"][never].isna().all()
+
+
 @pytest.fixture(scope="module")
 def steps():
     return read_points(str(files("bss.laws") / "published" / "cbs_steps.csv"))
@@ -120,6 +128,9 @@ def test_another_exponent_of_the_batch_is_held(steps):
     fit = fit_critical(exact, reference=64, constraints="alpha=1.4", options=QUICK)
     assert [at.B_crit.value for at in fit.fits] == pytest.approx([1000, 3000, 9000], rel=1e-4)
     assert fit.fits[0].E_min.value is None
+    rounded = exact.assign(steps=exact["steps"].round())
+    again = fit_critical(rounded, reference=64, constraints="alpha=1.4", options=QUICK)
+    assert again.outliers == ()
     for text in ("alpha=.5:2", "alpha=9", "m=1"):
         with pytest.raises(InputError, match="alpha"):
             fit_critical(exact, reference=64, constraints=text, options=QUICK)
