@@ -189,10 +189,11 @@ def _rates_notes(fit: TableFit) -> list[str]:
         return []
     powers = fit.best_rates.exponents.items()
     parts = [f"{name}^{estimate(power)}" for name, power in powers if power.value is not None]
+    told_of_B = any(name == "B" and power.value is not None for name, power in powers)
     grows = f"the best rate grows as {' · '.join(parts)}" if parts else "the best rate is not told"
     return [
         f"with the rate: {fit.rates.text('inside')}, each with what it misses near its rows",
-        f"{grows}; `--lr-coupling from:FIT` takes that of B",
+        grows + ("; `--lr-coupling from:FIT` takes that of B" if told_of_B else ""),
     ]
 
 

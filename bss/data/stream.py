@@ -62,7 +62,7 @@ class Stream:
             raise InputError(
                 f"tokens: {sequences * self.seq_len} are asked for, one pass over the corpus has "
                 f"{there * self.seq_len} ({there} sequences of {self.seq_len}); "
-                "train on fewer, prepare a larger corpus, or allow repeat"
+                "train on fewer, prepare a larger corpus, or set data.repeat"
             )
 
     def index(self, position: int) -> int:
@@ -119,8 +119,8 @@ def held_out(
     there, wanted = (len(array) - 1) // seq_len, tokens // seq_len
     if not 1 <= wanted <= there:
         raise InputError(
-            f"eval_tokens: {tokens} are not between one sequence ({seq_len}) and the {split} "
-            f"split's {there * seq_len}; change eval_tokens or prepare a larger corpus"
+            f"evaluation.tokens: {tokens} are not between one sequence ({seq_len}) and the {split} "
+            f"split's {there * seq_len}; ask for others or prepare a larger corpus"
         )
     numbers = range(wanted) if rows is None else map(int, rows)
     return array.windows((i * there // wanted * seq_len for i in numbers), seq_len + 1)

@@ -144,7 +144,8 @@ def held_out(
         raise InputError(f"split={split!r}: expected one of {', '.join(HELD_OUT)}")
     if tokens < language.seq_len:
         raise InputError(
-            f"eval_tokens: {tokens} are less than one sequence; expected {language.seq_len} or more"
+            f"evaluation.tokens: {tokens} are less than one sequence; "
+            f"expected {language.seq_len} or more"
         )
     numbers = np.arange(tokens // language.seq_len) if rows is None else np.asarray(rows)
     return np.asarray(at(language, np.uint64(HELD_OUT[split]) + numbers.astype(np.uint64)))

@@ -90,8 +90,8 @@ class TextFiles(Corpus):
         expected = f'expected {{"{self.text_feature}": "..."}}'
         try:
             fields = json.loads(_decoded(line, where))
-        except json.JSONDecodeError as error:
-            raise InputError(f"{where} is no JSON ({error.msg}); {expected}") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"{where} is no JSON ({error}); {expected}") from None
         if not isinstance(fields, dict) or not isinstance(fields.get(self.text_feature), str):
             there = ", ".join(fields) if isinstance(fields, dict) else type(fields).__name__
             raise InputError(

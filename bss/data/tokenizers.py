@@ -210,6 +210,9 @@ def _from_file(name: str, path: Path) -> FileTokenizer:
 
 
 def _wrap(name: str, inner: "tokenizers.Tokenizer", where: str) -> FileTokenizer:
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+
     # A document that spells out a special token is text, not the end of a document; none is cut.
     inner.encode_special_tokens = True
     inner.no_truncation()
@@ -219,6 +222,15 @@ def _wrap(name: str, inner: "tokenizers.Tokenizer", where: str) -> FileTokenizer
     if end is None:
         raise InputError(
             f"tokenizer: {where!r} has no end-of-document token; expected one of {', '.join(_ENDS)}"
+        )
+    if isinstance(inner.model, BPE) and not (
+        inner.model.unk_token
+        or inner.model.byte_fallback
+        or {*ByteLevel.alphabet()} <= vocabulary.keys()
+    ):
+        raise InputError(
+            f"tokenizer: {where!r} leaves out what it has no token for; expected an unknown token, "
+            "byte fallback, or a token of each byte"
         )
     digest = hashlib.sha256(inner.to_str().encode()).hexdigest()
     return FileTokenizer(name, max(vocabulary.values()) + 1, end, digest, inner)

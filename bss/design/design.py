@@ -13,7 +13,7 @@ from bss.design.candidates import Candidates, cost_of
 from bss.design.choose import Choice, narrowest
 from bss.design.goals import Goal, Runs
 from bss.design.law import Law
-from bss.errors import check
+from bss.errors import InputError, check
 from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.units import rounded_tokens
@@ -161,12 +161,22 @@ def design(
     after = runs[-1].after if runs else before
     return Design(
         aim.text, aim.name, cost, spent, len(options.cost), before, after, runs, stopped,
-        _notes(fit), fit.seq_len, done,
+        _notes(fit, aim), fit.seq_len, done,
     )  # fmt: skip
 
 
-def _notes(fit: TableFit) -> tuple[str, ...]:
-    """What the fit's design hides from it."""
+def _notes(fit: TableFit, aim: Goal) -> tuple[str, ...]:
+    """What the fit's design hides from it, what it was not tested for, what it does not tell."""
+    try:
+        for N, D in aim.cells:
+            fit.check_tested({"params": N, "tokens": D})
+    except InputError as error:
+        return (f"{str(error).partition(';')[0]}: there the interval is of the forms alone",)
+    if aim.name == "B_opt":
+        for at in fit.optima:
+            here = np.allclose((at.params, at.tokens), aim.cells[0], rtol=0.03)
+            if here and at.batch.value is None and at.batch.status != "one rate":
+                return (f"the fit gives no B_opt there: {at.batch.note}",)
     if fit.rates is None and any(at.batch.status == "one rate" for at in fit.optima):
         why = "all batches share a rate, so B_opt is that at this rate; two batches, each at half "
         return (f"{why}and twice of it, would tell whether the best one moves it",)

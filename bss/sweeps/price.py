@@ -71,10 +71,11 @@ def evaluation(run: RunConfig, error: float) -> str:
     """What a run's held-out losses cost and are worth, given their standard error, for people."""
     tokens, seq_len = run.evaluation.tokens, run.data.seq_len
     spent = _held_out(run) * run.model.forward_flops_per_token(seq_len)
+    spent /= price([run]).flops or 1.0  # of a model without matrices
     needed = math.ceil(tokens * (error / ERROR) ** 2 / seq_len) * seq_len
     return (
         f"{format_tokens(tokens)} held-out tokens tell a loss to {error:.2g} nats and take "
-        f"{spent / price([run]).flops:.0%} of the FLOPs; {format_tokens(needed)} tell it to {ERROR}"
+        f"{spent:.0%} of the FLOPs; {format_tokens(needed)} tell it to {ERROR}"
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from bss.errors import check_least
 from bss.models.sizes import SIZES
 from bss.models.written import Written, group_of, model_of
 from bss.schedules.config import ScheduleConfig
@@ -61,6 +62,7 @@ class EngineConfig(SharedExecution):
     machine: str = ""
 
     def __post_init__(self) -> None:
+        check_least("engine", self, workers=0, retries=0, fleet=0)
         parse_processes(self.processes)
 
     def execution(self, data: str = "") -> Execution:

@@ -27,6 +27,14 @@ def test_three_runs_with_their_costs_and_intervals(capsys):
         assert run["lr"] is None and run["purpose"] in ("narrow", "check")
 
 
+def test_a_goal_beyond_what_was_tested_is_told(capsys):
+    assert main(["design", FIT, "--goal", "B_opt:1T,50B", "--pick", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "params: 1e+12 is" in told and "there the interval is of the forms alone" in told
+    assert main(["design", FIT, "--goal", "B_opt:429M,50B", "--pick", "1"]) == 0
+    assert "forms alone" not in capsys.readouterr().out
+
+
 def test_candidates_of_a_grid_and_a_picture(capsys, tmp_path):
     grid = "params=429M,tokens=50B,batch=64..1024:sqrt2,seeds=1|2"
     picture = tmp_path / "design.png"

@@ -64,7 +64,7 @@ def test_held_out_is_fixed_and_spread_over_the_split(shards):
 
 @pytest.mark.parametrize(("seq_len", "tokens"), [(16, 15), (16, 10**9), (16, 0), (16, -64), (0, 5)])
 def test_held_out_refuses(shards, seq_len, tokens):
-    with pytest.raises(InputError, match=r"eval_tokens: |seq_len: "):
+    with pytest.raises(InputError, match=r"evaluation.tokens: |seq_len: "):
         held_out(shards, "validation", seq_len, tokens)
 
 

@@ -199,7 +199,7 @@ def test_bad_laws_are_refused(change, message):
         (lambda: sequences(TINY, 2**64 - 1, 2), "position=18446744073709551615"),
         (lambda: sequences(TINY, 0, 0), "count=0"),
         (lambda: held_out(TINY, "train", 12), "split='train'"),
-        (lambda: held_out(TINY, "test", 2), "eval_tokens: 2"),
+        (lambda: held_out(TINY, "test", 2), "evaluation.tokens: 2"),
         (lambda: entropy(TINY, sequences=0), "sequences=0"),
     ],
 )

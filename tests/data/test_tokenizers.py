@@ -132,6 +132,10 @@ def test_one_of_gpt_neoxs_form(tmp_path):
             '{"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}',
             "no end-of-document token",
         ),
+        (
+            '{"model": {"type": "BPE", "vocab": {"a": 0, "</s>": 1}, "merges": []}}',
+            "leaves out what it has no token for",
+        ),
     ],
 )
 def test_a_bad_tokenizer_json(tmp_path, content, message):

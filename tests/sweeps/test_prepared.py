@@ -55,13 +55,16 @@ def test_every_run_is_held_against_its_text_before_training(notes, tmp_path):
     setup = notes(text_feature="body", seq_len=32)
     for axes, told in (
         ({"schedule.tokens": [2048, 10_000_000]}, "one pass over the corpus has"),
-        ({"evaluation.tokens": [32, 10_000_000]}, "eval_tokens: 10000000 are not between"),
+        ({"evaluation.tokens": [32, 10_000_000]}, "evaluation.tokens: 10000000 are not between"),
         ({"evaluation.metrics": [["acc"]]}, "evaluation.metrics: 'acc' is unknown"),
         (
             {"evaluation": [{"tokens": 32, "sets": [{"name": "wiki", "content": "ab"}]}]},
             "content ab",
         ),
-        ({"evaluation": [{"tokens": 32, "sets": [{"name": "wiki"}]}]}, "eval_tokens: 32768 are"),
+        (
+            {"evaluation": [{"tokens": 32, "sets": [{"name": "wiki"}]}]},
+            "evaluation.tokens: 32768 are",
+        ),
     ):
         with pytest.raises(InputError, match=told):
             sweep(setup, axes, tmp_path / "runs")

@@ -28,6 +28,12 @@ def test_a_setup_is_written_as_it_was_read(model):
         from_dict(Setup, {"model": "nanoo"})
 
 
+def test_no_count_of_an_engine_is_negative():
+    for name in ("workers", "retries", "fleet"):
+        with pytest.raises(InputError, match=rf"engine\.{name} is -1; expected 0 or more"):
+            from_dict(Setup, {**SETUP, "engine": {name: -1}})
+
+
 def test_an_axis_of_models_keeps_the_vocabulary_of_the_data():
     base = planned_run(from_dict(Setup, {**SETUP, "model": BIGRAM}), 300)
     deeper = {"name": "nano", "num_layers": 3}

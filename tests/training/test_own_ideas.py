@@ -12,6 +12,7 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
+from bss.sweeps.price import evaluation
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import run_table
 from bss.training.config import RunConfig
@@ -56,6 +57,13 @@ def test_the_engine_trains_and_continues_them(own_run, tiny_execution):
     assert table["lr"].tolist() == pytest.approx(wanted, rel=1e-6)
     assert set(table["model"]) == {"Bigram"}
     assert table["eval_loss"].iloc[-1] < table["eval_loss"].iloc[0] - 0.2
+
+
+def test_a_model_without_products_is_trained_and_priced(own_run, tiny_execution, monkeypatch):
+    monkeypatch.setattr(type(own_run.model), "forward_flops_per_token", lambda *_: 0)
+    short = overlay(own_run, {"schedule.tokens": 512})
+    assert train(short, tiny_execution).status == "finished"
+    assert "take 0% of the FLOPs" in evaluation(short, 0.01)
 
 
 def test_a_killed_one_ends_bit_identically(

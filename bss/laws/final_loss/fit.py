@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.final_loss.averaged import Averaged, applicable, averaged, first_look
+from bss.laws.final_loss.averaged import FEWEST, Averaged, applicable, averaged, first_look
 from bss.laws.final_loss.best import best_batches, exponents
 from bss.laws.final_loss.cells import Cell, cells_of, without_outliers
 from bss.laws.final_loss.elsewhere import CellOptimum
@@ -225,7 +225,12 @@ def _warnings(
     if one:
         texts.append("one model and one budget: a valley in log B, which says nothing of others")
     elif not models:
-        texts.append("params: one size, of which the law says nothing else")
+        texts.append("params: one size, or nearly, of which the law says nothing else")
+    if not one and len(mean.fits) == 1 and design.cell.max() + 1 < FEWEST:
+        texts.append(
+            f"fewer than {FEWEST} (params, tokens): of one form, which misses their losses by "
+            f"{lack.rmse:.2g} nats; what other batches cost rests on it"
+        )
     if not one and (not budgets or np.ptp(np.log(points.tokens / points.params)) < 0.1):
         texts.append(
             "one budget for each model: what grows with params and what with tokens is not told "

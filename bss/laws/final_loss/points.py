@@ -46,8 +46,16 @@ class LossPoints:
         return cells_of_sizes(self.params, self.tokens)
 
     def shared_rate(self, rows: np.ndarray) -> bool:
-        """Whether these points [k], of several batches, were trained at one rate."""
-        lr, alone = self.lr[rows], bool((self.rates[rows] == 1).all())
+        """Whether these points [k], of several batches, were trained at one rate.
+
+        So were those about the least loss, where of several rates the same one, an end, was best.
+        """
+        alone = bool((self.rates[rows] == 1).all())
+        if not alone:
+            near = int(np.argmin(self.loss[rows]))
+            rows = rows[max(min(near - 1, len(rows) - 3), 0) :][:3]
+            alone = not self.bracketed[rows].any()
+        lr = self.lr[rows]
         return len(rows) > 1 and alone and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
 
 

@@ -148,7 +148,10 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
     tried = table.loc[finite].assign(rate=_rates(table.loc[finite]))
     settings = _settings(tried)
     if settings:
-        warnings.append(f"columns that vary and are not used: {', '.join(settings)}")
+        warnings.append(
+            f"columns that vary and are not used: {', '.join(settings)}; "
+            "the least loss over them counts"
+        )
     # A setting that is missing is one of its own.
     setting = tried[settings].astype(str) if settings else tried[[]]
     key = [*(tried[name] for name in [*SIZE, "rate"]), *(setting[name] for name in settings)]

@@ -260,7 +260,7 @@ class Ledger:
         rows = self.curve
         last = rows[-1] if rows else {}
         flops, peak = run.model.training_flops_per_token(run.data.seq_len), None
-        if one := peak_flops():
+        if flops and (one := peak_flops()):
             peak = one * mesh.size / flops
         along = {name: value for name, value in last.items() if name not in OF_STEPS}
         return RunStatus(

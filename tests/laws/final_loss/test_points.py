@@ -1,5 +1,7 @@
 """Design points: their (N, D), the rate that they share, and for which use they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,24 @@ def test_budgets_within_three_percent_of_a_neighbour_are_one_cell():
 def test_batches_share_a_rate_where_one_alone_was_tried(lr, rates, shared):
     n = len(lr)
     assert points([1] * n, [1] * n, lr, rates).shared_rate(np.arange(n)) == shared
+
+
+@pytest.mark.parametrize(
+    ("bracketed", "lr", "shared"),
+    [
+        ([False] * 5, [2e-3] * 5, True),  # of several rates the largest was best everywhere
+        ([True, False, False, False, False], [1e-3, *[2e-3] * 4], True),  # and about the least
+        ([False, False, True, False, False], [2e-3] * 5, False),
+        ([False] * 5, [1e-3, 1e-3, 2e-3, 2e-3, 2e-3], False),
+    ],
+)
+def test_batches_share_a_rate_where_the_same_end_was_best_about_the_least(bracketed, lr, shared):
+    tried = replace(
+        points([1] * 5, [1] * 5, lr, [3] * 5),
+        bracketed=np.array(bracketed),
+        loss=np.array([3.0, 2.2, 2.0, 2.1, 2.5]),
+    )
+    assert tried.shared_rate(np.arange(5)) == shared
 
 
 @pytest.mark.parametrize(
