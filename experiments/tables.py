@@ -1,5 +1,6 @@
 """How every experiment reads its own tables: of a directory of results, when asked for."""
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,16 @@ from bss.predictions.registration import digest
 from bss.sweeps.table import NOT_RECORDED, ORIGIN
 
 HINT = "run the experiment first"
+
+
+def folder_asked(description: str | None) -> Path:
+    """The directory of results that the command line names; status 2 without one that is there."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    parser.add_argument("results", type=Path, help="the directory of its tables")
+    folder = parser.parse_args().results
+    if not folder.is_dir():
+        parser.error(f"{folder}: there is no such directory")
+    return folder
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ target of a D is the loss of the smallest batch there. It writes critical.csv an
 """
 
 import math
-import sys
 import warnings
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.tables import write_table
 from experiments.critical_batch.tables import critical_table, laws_table
-from experiments.tables import Tables
+from experiments.tables import Tables, folder_asked
 
 RUNGS = (("es_99k",), ("es_380k",), ("es_790k", "more_790k"))
 """Their parts; the last is of rates that were lowered after the first had been seen."""
@@ -64,7 +63,7 @@ def fit(results: Path) -> CriticalFit:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    folder = folder_asked(__doc__)
     fits = {"ladder": fit(folder)}
     for name, table in (("critical", critical_table(fits)), ("laws", laws_table(fits))):
         write_table(table, folder / f"{name}.csv")

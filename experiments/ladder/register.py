@@ -11,7 +11,6 @@ import datetime
 import itertools
 import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from experiments.ladder.scores import decayed, final_losses
 from experiments.ladder.study import Study
 from experiments.momentum.claims import BATCHES, KEPT, SHORT, Ended
 from experiments.study import say
-from experiments.tables import Tables
+from experiments.tables import Tables, folder_asked
 
 PILOTS = ("pilot_rates", "pilots")
 PREDICTED = ("es_99k", "es_380k", "es_790k")
@@ -154,4 +153,4 @@ def forecasts() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(folder_asked(__doc__))

@@ -6,7 +6,6 @@ It writes scores.csv and losses.csv, of the runs that have ended.
 """
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from bss.laws.fitting.estimate import Estimate, Options
 from bss.predictions.registration import Registration, read_registration
 from bss.predictions.score import score
 from bss.tables import write_table
-from experiments.tables import Tables
+from experiments.tables import Tables, folder_asked
 
 SHORT = ("short_99k", "short_380k")
 PARTS = ("rates", "es_99k", "es_380k", "es_790k", *SHORT, "width", "mixture")
@@ -237,7 +236,8 @@ def _ratio(
 
 
 if __name__ == "__main__":
-    told, found = scores(Path(sys.argv[1]))
-    write_table(told, Path(sys.argv[1]) / "scores.csv")
-    write_table(found, Path(sys.argv[1]) / "losses.csv")
+    folder = folder_asked(__doc__)
+    told, found = scores(folder)
+    write_table(told, folder / "scores.csv")
+    write_table(found, folder / "losses.csv")
     print(told.to_string(index=False))

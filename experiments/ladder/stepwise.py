@@ -5,7 +5,6 @@
 What was registered is from the pilots alone. It writes stepwise.csv; nothing of it was registered.
 """
 
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +14,7 @@ from bss.laws.fitting.estimate import Options
 from bss.tables import write_table
 from experiments.ladder.register import PREDICTED, losses
 from experiments.ladder.scores import ended, final_losses
+from experiments.tables import folder_asked
 
 COLUMNS = ["params", "tokens", "batch", "seq_len", "lr", "loss"]
 
@@ -40,6 +40,7 @@ def stepwise(results: Path) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    found = stepwise(Path(sys.argv[1]))
-    write_table(found, Path(sys.argv[1]) / "stepwise.csv")
+    folder = folder_asked(__doc__)
+    found = stepwise(folder)
+    write_table(found, folder / "stepwise.csv")
     print(found.to_string(index=False))

@@ -6,7 +6,6 @@ writes them as PNG beside the tables, and E(S) of the part long as points.csv, f
 left_out.csv.
 """
 
-import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from experiments.late_switch.figures import clocks_figure, lined_styles
 from experiments.second_moment import growing, scores, tables
 from experiments.second_moment.crossing_figure import crossing_figure
 from experiments.second_moment.losses import Cell, Part, endings_of, read_part, where_best
+from experiments.tables import folder_asked
 
 CURVES = {ENDINGS[ending].short: column for ending, column in growing.LOSSES.items()}
 SMALLEST, REFERENCE = 1, "2"
@@ -285,4 +285,4 @@ def save(figure: Figure, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(folder_asked(__doc__))

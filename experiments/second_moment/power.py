@@ -8,7 +8,6 @@ ending are judged as the runs will be. Written to results/second_moment/power.cs
 """
 
 import itertools
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ import pandas as pd
 from bss.contests.contrasts import contrasts
 from bss.tables import write_table
 from experiments.study import say
-from experiments.tables import Tables
+from experiments.tables import Tables, folder_asked
 
 EFFECT = 0.010
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -72,4 +71,4 @@ def main(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(folder_asked(__doc__))
