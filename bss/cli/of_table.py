@@ -188,12 +188,12 @@ def _rates_notes(fit: TableFit) -> list[str]:
     if fit.rates is None or fit.best_rates is None:
         return []
     powers = fit.best_rates.exponents.items()
-    parts = [f"{name}^{estimate(power)}" for name, power in powers if power.value is not None]
-    told_of_B = any(name == "B" and power.value is not None for name, power in powers)
+    told = {name: power for name, power in powers if power.value is not None}
+    parts = [f"{name}^{estimate(power)}" for name, power in told.items()]
     grows = f"the best rate grows as {' · '.join(parts)}" if parts else "the best rate is not told"
     return [
         f"with the rate: {fit.rates.text('inside')}, each with what it misses near its rows",
-        grows + ("; `--lr-coupling from:FIT` takes that of B" if told_of_B else ""),
+        grows + ("; `--lr-coupling from:FIT` takes that of B" if "B" in told else ""),
     ]
 
 

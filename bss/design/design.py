@@ -13,7 +13,7 @@ from bss.design.candidates import Candidates, cost_of
 from bss.design.choose import Choice, narrowest
 from bss.design.goals import Goal, Runs
 from bss.design.law import Law
-from bss.errors import InputError, check
+from bss.errors import check
 from bss.laws import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.units import rounded_tokens
@@ -167,11 +167,9 @@ def design(
 
 def _notes(fit: TableFit, aim: Goal) -> tuple[str, ...]:
     """What the fit's design hides from it, what it was not tested for, what it does not tell."""
-    try:
-        for N, D in aim.cells:
-            fit.check_tested({"params": N, "tokens": D})
-    except InputError as error:
-        return (f"{str(error).partition(';')[0]}: there the interval is of the forms alone",)
+    for N, D in aim.cells:
+        if why := fit.untested({"params": N, "tokens": D}):
+            return (f"{why}: there the interval is of the forms alone",)
     if aim.name == "B_opt":
         for at in fit.optima:
             here = np.allclose((at.params, at.tokens), aim.cells[0], rtol=0.03)

@@ -289,12 +289,18 @@ class TableFit(Fit):
 
     def check_tested(self, sizes: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
+        if why := self.untested(sizes):
+            raise InputError(f"{why}; ask with --extrapolate, or measure there")
+
+    def untested(self, sizes: Mapping[str, float]) -> str:
+        """Why a size lies beyond what the fit was tested for; nothing where none does."""
         for name, value in sizes.items():
             seen = self._range(name)
             times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):
-                raise InputError(
+                return (
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
-                    "the largest; ask with --extrapolate, or measure there"
+                    "the largest"
                 )
+        return ""

@@ -34,11 +34,12 @@ class Blocks(NamedTuple):
         """Rows of so many experts, by the number of each one's expert."""
         N, (n, size) = len(chosen_N), block_shape(len(chosen_N), experts)
         rows_E = jnp.bincount(chosen_N, length=experts)
-        end_E = jnp.cumsum(-(-rows_E // size))  # of each expert's blocks
+        blocks_E = -(-rows_E // size)
+        end_E = jnp.cumsum(blocks_E)
         expert_n = jnp.searchsorted(end_E[:-1], jnp.arange(n), "right", method="compare_all")
         order_N = jnp.argsort(chosen_N, stable=True)
         # From a place among the sorted to one in blocks.
-        shift_E = size * jnp.roll(end_E, 1).at[0].set(0) - (jnp.cumsum(rows_E) - rows_E)
+        shift_E = size * (end_E - blocks_E) - (jnp.cumsum(rows_E) - rows_E)
         places_N = jnp.arange(N) + shift_E[chosen_N[order_N]]
         there_P = jnp.full(n * size, N).at[places_N].set(order_N, unique_indices=True)
         back_N = jnp.zeros(N, int).at[order_N].set(places_N, unique_indices=True)
