@@ -6,17 +6,17 @@ text, `shards:DIRECTORY` what was prepared, perhaps elsewhere. Any other name is
 tensorflow-datasets data set ("c4/en"), or `package.module:ATTRIBUTE`.
 
 A directory of shards appears complete or not at all: it is written aside and renamed, under a
-lock, so that processes which prepare the same corpus at the same time wait for the first. All cores
-encode; a preparation that was killed goes on where it was, and makes the same bytes.
+lock, so that processes which prepare the same corpus at the same time wait for the first. A shard
+is whole or made again: a preparation that was killed continues after its last whole shard, and
+makes the same bytes.
 """
 
 import contextlib
 import fcntl
-import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,21 +24,16 @@ import numpy as np
 
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, Corpus, CorpusRequest
-from bss.data.encode import Ended, encoded
 from bss.data.package_files import PackageFiles
-from bss.data.progress import Progress, ShardWriter, begun, summed
 from bss.data.python_files import PythonFiles
-from bss.data.shards import MANIFEST, Manifest, Shards, Split, TokenizerInfo, open_shards
+from bss.data.shards import MANIFEST, Manifest, Shards, TokenizerInfo, open_shards
 from bss.data.text_files import TextFiles
 from bss.data.tfds_text import TfdsText
+from bss.data.write import Progress, write_split
 from bss.errors import InputError
-from bss.files import write_text
-from bss.machines.slots import cores
 from bss.registry import Registry
 
 MIN_TOKENS = 256
-BATCH = 2**22
-"""Characters of the documents that are encoded at once: a kill costs as many for every core."""
 
 CORPORA: Registry[Corpus] = Registry(
     "corpus",
@@ -86,7 +81,7 @@ def prepare(
             change the tokens of shards that are there.
 
     Returns:
-        The shards; each block of them is checked when it is first read.
+        The shards; each file is checked when it is first opened.
 
     Raises:
         InputError: unknown corpus or tokenizer; a corpus too small to split; shards that were
@@ -95,7 +90,7 @@ def prepare(
     """
     name = corpus if isinstance(corpus, str) else type(corpus).__name__
     if name.startswith(PREPARED):
-        return _summed(open_shards(Path(name.removeprefix(PREPARED))))
+        return open_shards(Path(name.removeprefix(PREPARED)))
     request = CorpusRequest(name, text_feature=text_feature)
     chosen = corpus_of(request) if isinstance(corpus, str) else corpus.given(request)
     directory = Path(root) / f"{chosen.slug(name)}-{tokenizers.name_of(tokenizer)}"
@@ -112,7 +107,7 @@ def prepare(
         ) from None
     shards = open_shards(directory)
     _refuse_other_sources(shards, source)
-    return _summed(shards)
+    return shards
 
 
 def _refuse_other_sources(shards: Shards, source: Mapping) -> None:
@@ -143,13 +138,13 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
     documents = corpus.open()
     tokenizer = tokenizers.make(spec, documents("train"))
     dtype = np.min_scalar_type(tokenizer.vocab_size - 1).newbyteorder("<")
-    partial = begun(directory.with_name(f".{directory.name}.partial"))
+    partial = directory.with_name(f".{directory.name}.partial")
+    what = {"source": source, "tokenizer": tokenizer.hash, "shard_tokens": shard_tokens}
+    progress = Progress(partial, what)
     try:
         tokenizer.save(partial)
-        what = {"source": source, "tokenizer": tokenizer.hash, "shard_tokens": shard_tokens}
-        progress = Progress(partial, what)
         splits = {
-            name: _write_split(progress, name, documents(name), tokenizer, dtype, shard_tokens)
+            name: write_split(progress, name, documents(name), tokenizer, dtype, shard_tokens)
             for name in SPLITS
         }
         for name, split in splits.items():
@@ -166,61 +161,8 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
         (partial / MANIFEST).write_text(manifest.to_json())
         progress.close()
         os.replace(partial, directory)
-    except (Ended, OSError):  # as a kill, a full disk leaves what was done, for the next time
+    except OSError:  # like a kill, a full disk leaves whole shards for the next time
         raise
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-def _write_split(
-    progress: Progress,
-    name: str,
-    documents: Iterable[str],
-    tokenizer: tokenizers.Tokenizer,
-    dtype: np.dtype,
-    shard_tokens: int,
-) -> Split:
-    """Streams the documents of a split, behind those that are done, into files of tokens."""
-    count, tokens, size = progress.done.get(name, (0, 0, 0))
-    files = ShardWriter(progress.directory, name, shard_tokens, dtype.itemsize, tokens)
-    left = itertools.islice(documents, count, None)
-    with contextlib.closing(files):
-        batches = encoded(batches_of(left), tokenizer, dtype, progress.directory, cores())
-        for texts, ids in batches:
-            files.write(ids)
-            files.sync()
-            count, tokens = count + len(texts), tokens + len(ids)
-            size += sum(len(text.encode()) for text in texts)
-            progress.note(name, count, tokens, size)
-    return Split(count, tokens, size, tuple(files.written))
-
-
-def batches_of(documents: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Documents in order, as they are encoded: together until they have BATCH characters."""
-    batch, size = [], 0
-    for text in documents:
-        batch.append(text)
-        if (size := size + len(text)) >= BATCH:
-            yield tuple(batch)
-            batch, size = [], 0
-    if batch:
-        yield tuple(batch)
-
-
-def _summed(shards: Shards) -> Shards:
-    """Shards with the sums of their blocks, which older ones lack: read, checked and written once.
-
-    Raises:
-        InputError: a file of other content.
-    """
-    if all(file.blocks for split in shards.manifest.splits.values() for file in split.files):
-        return shards
-    splits = {
-        name: replace(split, files=tuple(summed(shards.directory / f.name, f) for f in split.files))
-        for name, split in shards.manifest.splits.items()
-    }
-    manifest = replace(shards.manifest, splits=splits)
-    with contextlib.suppress(OSError):  # where it may not be written, it is read again next time
-        write_text(shards.directory / MANIFEST, manifest.to_json())
-    return replace(shards, manifest=manifest)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from bss.data.blocks import CheckedFile
 from bss.errors import InputError
 from bss.values import from_dict
 
@@ -29,15 +28,11 @@ _DTYPES = ("|u1", "<u2", "<u4")
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One file of tokens: its name, how many it holds, sha256 of its bytes; CRC-32 of its blocks.
-
-    The last are missing in what was written before there were any; see `bss.data.blocks`.
-    """
+    """One file of tokens: its name, how many it holds, sha256 of its bytes."""
 
     name: str
     tokens: int
     sha256: str
-    blocks: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,10 +98,7 @@ class Manifest:
         fields = json.loads(text)
         if fields["version"] != VERSION:
             raise ValueError(f"format version {fields['version']}, this bss reads {VERSION}")
-        files = [file for split in fields["splits"].values() for file in split["files"]]
-        older = not any("blocks" in file for file in files)  # written before there were any
-        sha256 = fields.pop("sha256", None)
-        whole = sha256 == _hash_of(fields) or (older and sha256 is None)
+        whole = fields.pop("sha256") == _hash_of(fields)
         content_hash = fields.pop("content_hash")
         manifest = from_dict(cls, fields)
         if manifest.dtype not in _DTYPES:
@@ -130,11 +122,9 @@ class TokenArray:
 
     Attributes:
         parts: one-dimensional unsigned arrays, none empty; memory-mapped ones stay on disk.
-        files: that they are of, each checked where it is read first; none where they are of none.
     """
 
     parts: tuple[np.ndarray, ...]
-    files: tuple[CheckedFile, ...] = ()
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -149,7 +139,6 @@ class TokenArray:
 
         Raises:
             IndexError: a window that does not lie within the array.
-            InputError: one of which a file is damaged.
         """
         starts = list(starts)
         rows = np.empty((len(starts), length), np.int32)
@@ -161,9 +150,6 @@ class TokenArray:
             while filled < length:
                 offset = start + filled - self.starts[part]
                 piece = self.parts[part][offset : offset + length - filled]
-                if self.files:
-                    size = piece.itemsize
-                    self.files[part].check(offset * size, (offset + len(piece)) * size)
                 row[filled : filled + len(piece)] = piece
                 filled += len(piece)
                 part += 1
@@ -196,12 +182,14 @@ class Shards:
         return self.manifest.splits[name]
 
     def tokens(self, split: str) -> TokenArray:
-        """All tokens of a split, memory-mapped; each block is checked when it is first read."""
-        own = self.split(split).files
-        files = tuple(CheckedFile(self.directory / file.name, file.blocks) for file in own)
-        # A plain view: slicing a np.memmap costs ten times as much.
-        parts = (np.asarray(file.content).view(self.manifest.dtype) for file in files)
-        return TokenArray(tuple(parts), files)
+        """All tokens of a split, memory-mapped; each file is checked when it is first opened.
+
+        Raises:
+            InputError: a file that is not as it was written.
+        """
+        files = self.split(split).files
+        parts = (_opened(self.directory / file.name, file.sha256) for file in files)
+        return TokenArray(tuple(part.view(self.manifest.dtype) for part in parts))
 
     def bytes_per_token(self, split: str) -> float:
         """Bytes of text per token, end-of-document tokens counted as tokens.
@@ -257,6 +245,24 @@ def beside(directory: Path, content: str) -> Shards:
     raise InputError(
         f"shards: none beside {directory} has the content {content[:12]}; prepare them there"
     )
+
+
+_checked: set[tuple[str, str, int, int]] = set()
+
+
+def _opened(path: Path, sha256: str) -> np.ndarray:
+    """The bytes of a file; a process reads each file once for its checksum."""
+    # A plain view: slicing a np.memmap costs ten times as much.
+    content = np.asarray(np.memmap(path, np.uint8, mode="r"))
+    state = path.stat()
+    key = str(path.resolve()), sha256, state.st_mtime_ns, state.st_ino
+    if key not in _checked and hashlib.sha256(content.data).hexdigest() != sha256:
+        raise InputError(
+            f"shards: {path} does not hold the tokens it was written with; "
+            f"delete {path.parent} and prepare it again"
+        )
+    _checked.add(key)
+    return content
 
 
 def _check(path: Path, file: ShardFile, itemsize: int) -> None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,13 +29,7 @@ _ENDS = (_END, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 
 
 class Tokenizer(TokenizerInfo, ABC):
-    """What the shards need of a tokenizer, besides what their manifest says of it.
-
-    Attributes:
-        is_slow: whether processes that share its work pay for what they cost to be fed.
-    """
-
-    is_slow: ClassVar[bool] = True
+    """What the shards need of a tokenizer, besides what their manifest says of it."""
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -65,7 +59,6 @@ class ByteTokenizer(Tokenizer):
     [104, 195, 169]
     """
 
-    is_slow: ClassVar[bool] = False
     name: str = "bytes"
     vocab_size: int = 256
     end_of_document: int = 0xFF

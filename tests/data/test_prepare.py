@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,9 @@ import pytest
 import tensorflow_datasets as tfds
 import tokenizers as inner
 
-from bss.data import encode, tokenizers
+from bss.data import tokenizers
 from bss.data.corpus import SPLITS, split_of
 from bss.data.prepare import prepare
-from bss.data.progress import ShardWriter
 from bss.data.python_files import PythonFiles
 from bss.data.tokenizers import saved
 from bss.errors import InputError
@@ -123,21 +121,25 @@ def test_processes_that_prepare_at_once_agree(sources, tmp_path):
     assert files_below(both.directory) == files_below(alone.directory)
 
 
-def test_a_full_disk_is_one_line_and_what_was_begun_goes_on(sources, tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(28, os.strerror(28))
+def test_a_full_disk_is_one_line_and_keeps_whole_shards(sources, tmp_path, monkeypatch):
+    whole = prepare(PythonFiles(sources), root=tmp_path / "whole", shard_tokens=1000)
+    synced, left = os.fsync, [5]
+
+    def full(file):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, os.strerror(28))
+        synced(file)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bss.data.tokenizers.ByteTokenizer.encode_batch", full)
+        patch.setattr("os.fsync", full)
         with pytest.raises(InputError, match=r"root: cannot prepare .*No space left on device"):
-            prepare(PythonFiles(sources), root=tmp_path / "data")
-    killed = tmp_path / "data" / ".PythonFiles-bytes.partial"
-    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == [
-        ".PythonFiles-bytes.partial",
-        ".lock",
-    ]
-    (killed / "train-00000.bin").write_bytes(b"half")
-    assert prepare(PythonFiles(sources), root=tmp_path / "data").split("train").tokens > 1000
+            prepare(PythonFiles(sources), root=tmp_path / "data", shard_tokens=1000)
+    kept = tmp_path / "data" / ".PythonFiles-bytes.partial" / "train-00000.bin"
+    written = kept.stat().st_mtime_ns
+    again = prepare(PythonFiles(sources), root=tmp_path / "data", shard_tokens=1000)
+    assert files_below(again.directory) == files_below(whole.directory)
+    assert (again.directory / kept.name).stat().st_mtime_ns == written
 
 
 class FakeC4(tfds.core.GeneratorBasedBuilder):
@@ -280,101 +282,44 @@ def test_the_standard_library(tmp_path):
 PREPARE = """
 import sys
 from pathlib import Path
-from bss.data import encode, prepare
+from bss.data import prepare, write
 from bss.data.python_files import PythonFiles
-prepare.BATCH, encode.ALONE = 300, 1
-kept = prepare.Progress.note
+noted = write.Progress.note
 left = int(sys.argv[3])
 def note(self, *counts):
     global left
-    kept(self, *counts)
+    noted(self, *counts)
     left -= 1
     if left == 0:
         print("there", flush=True)
         input()
-prepare.Progress.note = note
+write.Progress.note = note
 prepare.prepare(PythonFiles(Path(sys.argv[1])), "bpe-300", Path(sys.argv[2]), shard_tokens=1000)
 """
 
 
-def preparing(sources, root, kill_at=0):
-    """A process that prepares, killed behind so many batches; of how many it took none is left."""
-    command = [sys.executable, "-c", PREPARE, str(sources), str(root), str(kill_at)]
+def test_a_killed_preparation_continues_after_its_whole_shards(sources, tmp_path):
+    whole = prepare(PythonFiles(sources), "bpe-300", tmp_path / "whole", shard_tokens=1000)
+    command = [sys.executable, "-c", PREPARE, str(sources), str(tmp_path / "killed"), "4"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if kill_at:
-        assert process.stdout and process.stdout.readline() == "there\n"
-        process.kill()
+    assert process.stdout and process.stdout.readline() == "there\n"
+    process.kill()
     process.communicate()
-    return process.returncode
-
-
-@pytest.mark.slow
-def test_killed_at_five_points_it_makes_the_same_bytes(sources, tmp_path):
-    assert preparing(sources, tmp_path / "whole") == 0
-    whole = files_below(tmp_path / "whole")
-    partial = tmp_path / "killed" / ".PythonFiles-bpe-300.partial" / "progress.jsonl"
-    done = 0
-    for more in random.Random().choices(range(2, 15), k=5):
-        assert preparing(sources, tmp_path / "killed", more) == -9
-        lines = len(partial.read_text().splitlines()) - 1
-        assert done < lines == done + more
-        done = lines
-    assert preparing(sources, tmp_path / "killed") == 0
-    assert files_below(tmp_path / "killed") == whole
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_batches_come_in_order_whoever_encodes_them(tmp_path, monkeypatch, processes):
-    texts = [f"text {i} " * (i % 5 + 1) for i in range(60)]
-    tokenizer = tokenizers.make("bpe-270", texts)
-    tokenizer.save(tmp_path)
-    monkeypatch.setattr(encode, "ALONE", 1)
-    batches = [tuple(texts[i : i + 7]) for i in range(0, 60, 7)]
-    dtype = np.dtype("<u2")
-    made = list(encode.encoded(batches, tokenizer, dtype, tmp_path, processes))
-    assert [batch for batch, _ in made] == batches
-    for batch, ids in made:
-        assert ids.dtype == dtype
-        np.testing.assert_array_equal(ids, encode.tokens_of(tokenizer, batch, dtype))
-
-
-class Dying:
-    """A process that encodes, killed when it is first asked."""
-
-    def __init__(self, *arguments, **settings):
-        self.real = START(*arguments, **settings)
-        self.stdin, self.stdout = self.real.stdin, self.real.stdout
-        self.kill, self.communicate = self.real.kill, self.real.communicate
-        self.real.kill()
-
-
-START = subprocess.Popen
-
-
-def test_where_the_processes_die_it_ends_and_goes_on_next_time(sources, tmp_path, monkeypatch):
-    whole = prepare(PythonFiles(sources), "bpe-300", tmp_path / "whole")
-    monkeypatch.setattr(encode, "ALONE", 1)
-    monkeypatch.setattr("bss.data.prepare.BATCH", 400)
-    monkeypatch.setattr("bss.data.prepare.cores", lambda: 2)
-    monkeypatch.setattr(encode.subprocess, "Popen", Dying)
-    with pytest.raises(InputError, match="a process that encodes it has ended"):
-        prepare(PythonFiles(sources), "bpe-300", tmp_path / "killed")
-    (progress,) = tmp_path.glob("killed/.*.partial/progress.jsonl")
-    assert len(progress.read_text().splitlines()) == 2  # what is prepared, and one batch
-    monkeypatch.setattr(encode.subprocess, "Popen", START)
-    again = prepare(PythonFiles(sources), "bpe-300", tmp_path / "killed")
+    partial = tmp_path / "killed" / ".PythonFiles-bpe-300.partial"
+    kept = {path.name: path.stat().st_mtime_ns for path in partial.glob("*.bin")}
+    assert sorted(kept) == [f"train-0000{i}.bin" for i in range(4)]
+    (partial / "train-00004.bin.part").write_bytes(b"half")
+    again = prepare(PythonFiles(sources), "bpe-300", tmp_path / "killed", shard_tokens=1000)
     assert files_below(again.directory) == files_below(whole.directory)
+    assert {name: (again.directory / name).stat().st_mtime_ns for name in kept} == kept
 
 
-@pytest.mark.parametrize("alone", [0, 9])
-def test_a_text_without_tokens_is_one_line_whoever_encodes_it(tmp_path, monkeypatch, alone):
+def test_a_text_without_tokens_is_one_line(tmp_path):
     words = inner.Tokenizer(inner.models.WordLevel({"a": 0, "</s>": 1}))
     words.save(str(tmp_path / "tokenizer.json"))
     tokenizer = tokenizers.make(str(tmp_path / "tokenizer.json"), [])
-    monkeypatch.setattr(encode, "ALONE", alone)
-    batches = encode.encoded([("a",), ("b",)], tokenizer, np.dtype("u1"), tmp_path, 2)
     with pytest.raises(InputError, match="cannot encode a document"):
-        list(batches)
+        tokenizer.encode_batch(["a", "b"])
 
 
 def test_prepared_shards_are_a_corpus_wherever_they_lie(sources, tmp_path):
@@ -385,17 +330,14 @@ def test_prepared_shards_are_a_corpus_wherever_they_lie(sources, tmp_path):
         prepare(f"shards:{first.directory}")
 
 
-def test_what_was_begun_of_other_documents_or_cut_is_begun_anew(sources, tmp_path):
+@pytest.mark.parametrize(
+    "noted", ['{"what": {"source": "another"}, "done": {}}', "[1]", '{"what":']
+)
+def test_what_was_begun_of_other_documents_or_is_damaged_is_begun_again(sources, tmp_path, noted):
     right = prepare(PythonFiles(sources), root=tmp_path / "one")
     partial = tmp_path / "two" / ".PythonFiles-bytes.partial"
     partial.mkdir(parents=True)
-    (partial / "progress.jsonl").write_text('{"source": "another"}\n["train", 5, 900, 895]\n')
-    (partial / "train-00000.bin").write_bytes(b"half")
+    (partial / "progress.json").write_text(noted)
+    (partial / "train-00007.bin").write_bytes(b"other")
     again = prepare(PythonFiles(sources), root=tmp_path / "two")
     assert files_below(again.directory) == files_below(right.directory)
-
-
-def test_a_begun_shard_that_lost_tokens_is_told(tmp_path):
-    (tmp_path / "train-00000.bin").write_bytes(bytes(895))
-    with pytest.raises(InputError, match=r"5 bytes shorter than progress\.jsonl .* run it again"):
-        ShardWriter(tmp_path, "train", 1000, 1, 900)

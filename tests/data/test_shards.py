@@ -119,9 +119,11 @@ def rewrite(name, function):
             edit(lambda m: m["splits"]["test"]["files"][0].update(sha256="0")),
             "content hash does not match",
         ),
+        (edit(lambda m: m["source"].update(corpus="other")), "not as it was written"),
+        (edit(lambda m: m.pop("sha256")), "KeyError"),
         (lambda d: (d / "train-00001.bin").unlink(), "train-00001.bin is missing"),
         (rewrite("train-00001.bin", lambda b: b[:-3]), "has 997 bytes, expected 1000"),
-        (rewrite("train-00001.bin", lambda b: bytes(len(b))), "not hold the tokens"),
+        (rewrite("train-00001.bin", lambda b: bytes(len(b))), r"train-00001\.bin does not hold"),
     ],
 )
 def test_damage_is_refused_in_one_line(shards, damage, message):
