@@ -10,7 +10,6 @@ DEVICES = {
     "retries": 2,
     "address": "",
     "fleet": 1,
-    "fit": False,
     "devices": 0,
     "evaluation_bucket": 32,
     "repeatable": False,

@@ -1,6 +1,6 @@
 """What all experiments share: the set-up of their runs, and the checks of their studies."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,14 +13,12 @@ from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.price import Price, hours
-from bss.sweeps.programs import fits_line, jobs
 from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import say
-from bss.values import to_dict
 
 
 def check(study: Any, names: Sequence[str], right: Callable[[Any], bool], expected: str) -> None:
@@ -117,7 +115,7 @@ class PricedStudy(SweepStudy):
     Attributes:
         dry_run: print what it costs, and stop.
         peak_flops: of one device, and
-        mfu: the part of it that is reached: assumed of what is not compiled for a known machine.
+        mfu: the part of it that is reached, assumed.
     """
 
     dry_run: bool = False
@@ -136,22 +134,12 @@ class PricedStudy(SweepStudy):
         width = max(12, *(len(name) + 1 for name, *_ in rows))
         for name, flops, each in rows:
             print(f"{name:<{width}}{flops:>10.3g} FLOPs {each:>10.4g} hours of one device")
-        say(f"hours: {self.rate_of(costs.values())}")
-        self.say_fit()
+        say(f"hours: {self.rate}")
 
-    def rate_of(self, costs: Iterable[Price]) -> str:
-        """At which rate the hours of some costs are, in words."""
-        assumed = f"at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)"
-        known = [cost.seconds is not None for cost in costs]
-        if not any(known):
-            return assumed
-        expected = f"expected of {self.setup.engine.machine} by its compiled programs"
-        return expected if all(known) else f"{expected}, where it is not compiled {assumed}"
-
-    def say_fit(self) -> None:
-        """Says whether its runs fit the machine that it names, where it names one."""
-        if name := self.setup.engine.machine:
-            say(fits_line(jobs(to_dict(self)), name))
+    @property
+    def rate(self) -> str:
+        """At which rate hours are, in words."""
+        return f"at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)"
 
 
 @dataclass(frozen=True, kw_only=True)

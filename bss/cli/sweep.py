@@ -120,7 +120,7 @@ def _priced(config: "SweepConfig") -> Output:
     from bss.sweeps.table import differing
 
     runs = planned(config.setup, config.every_axis())
-    cost, varied = price(runs, config.setup.engine), differing(runs)
+    cost, varied = price(runs), differing(runs)
     names = list(varied[runs[0].id])
     shown = [
         (

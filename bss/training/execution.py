@@ -37,8 +37,6 @@ class SharedExecution:
     Attributes:
         runs: directory of run directories.
         buckets: ladder of bucket sizes in sequences; empty for any up to 32.
-        fit: choose them by memory, found by compiling: of `buckets`, or of any size where it is
-            empty, those that the devices hold.
         devices: how many devices of each process share a bucket; 0 means all.
         fsdp: how many of them split the weights, the optimizer's state and the averages; a divisor
             of `devices`. 1 where each holds them whole.
@@ -68,7 +66,6 @@ class SharedExecution:
 
     runs: str = "runs"
     buckets: tuple[int, ...] = ()
-    fit: bool = False
     devices: int = 0
     fsdp: int = 1
     whole_gradient: bool = False

@@ -130,7 +130,7 @@ def price_table(study: Study) -> pd.DataFrame:
         runs, budgets = [trial.run for trial in ours], {d for t in ours for d in t.budgets}
         batches = [run.schedule.batch.constant_batch for run in runs]
         both = runs, [trial.run for trial in repeated]
-        cost, repeats = (price(some, study.setup.engine) for some in both)
+        cost, repeats = (price(some) for some in both)
         rows.append(
             {
                 "model": cell[0],
@@ -153,11 +153,8 @@ def price_table(study: Study) -> pd.DataFrame:
 def say_price(study: Study) -> None:
     """Prints the price with what it assumes."""
     print(price_table(study).to_string(index=False, na_rep="", float_format="{:.4g}".format))
-    first = [trial.run for trial in sweep(study, planned_run(study.setup))]
-    rate = study.rate_of([price(first, study.setup.engine)])
     say(
-        f"hours: of one device {rate}, for the sweep and {len(study.seeds) - 1} more seeds at "
-        f"B_ref and around each bend; {study.rounds} rounds of mending the sweep and other "
+        f"hours: of one device {study.rate}, for the sweep and {len(study.seeds) - 1} more seeds "
+        f"at B_ref and around each bend; {study.rounds} rounds of mending the sweep and other "
         "schedules come on top"
     )
-    study.say_fit()

@@ -41,8 +41,7 @@ LEAST_BATCHES = 4
 def experiment(study: Study) -> None:
     """Runs the study and writes its tables."""
     if study.dry_run:
-        engine = study.setup.engine
-        study.print_hours({v.name: price(_runs(study, v), engine) for v in study.variations})
+        study.print_hours({v.name: price(_runs(study, v)) for v in study.variations})
         return
     results = Results(study)
     trained: dict[str, list[Contender]] = {}

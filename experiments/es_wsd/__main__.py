@@ -112,14 +112,13 @@ def forks(study: Study) -> tuple[int, ...]:
 def say_price(study: Study) -> None:
     """Prints what the measurement costs, and the most its contenders can; no data are read."""
     trunks = expand(planned_run(study.setup), trunk_overlays(study))
-    engine = study.setup.engine
     # Nine contenders at most are trained from the start, at three rates, and decayed.
     most = 9 * 3 * len(study.seeds) * (1 + study.decay)
     study.print_hours(
         {
-            "trunks": price(trunks, engine),
-            "decays": price(annealed(study, trunks), engine),
-            "contenders": price(trunks[:1], engine).times(most),
+            "trunks": price(trunks),
+            "decays": price(annealed(study, trunks)),
+            "contenders": price(trunks[:1]).times(most),
         }
     )
 

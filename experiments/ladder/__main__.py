@@ -39,7 +39,7 @@ def say_price(study: Study) -> None:
     base, costs = planned_run(study.setup), {}
     for rung in study.rungs:
         runs = [run for seed in study.seeds for run in study.runs(base, rung, seed)]
-        costs[rung.name] = price(runs, study.setup.engine)
+        costs[rung.name] = price(runs)
         say(f"{rung.name}: {costs[rung.name]}")
     study.print_hours(costs)
 

@@ -144,9 +144,7 @@ def say_price(study: Study) -> None:
         "WSD": decaying(study, [*whole, *lawful["decay"]], stable),
         "cosine": under_cosine(study, base, lawful["cosine"])[0],
     }
-    prices = {
-        name: price([c.run for c in some], study.setup.engine) for name, some in parts.items()
-    }
+    prices = {name: price([c.run for c in some]) for name, some in parts.items()}
     for name, cost in prices.items():
         say(f"{name}: {cost}")
     study.print_hours(prices)

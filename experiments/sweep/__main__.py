@@ -17,7 +17,7 @@ from experiments.main import run_experiment
 def experiment(config: SweepConfig) -> None:
     """Trains the sweep and writes its tables and its report, or says what it costs."""
     if config.dry_run:
-        say(str(price(planned(config.setup, config.every_axis()), config.setup.engine)))
+        say(str(price(planned(config.setup, config.every_axis()))))
     elif answers := run_sweep(config):
         for text in answers.remarks:
             say(f"warning: {text}")

@@ -58,13 +58,12 @@ def test_a_variation_may_have_another_model_and_other_fields():
         asked(unknown)
 
 
-def test_a_dry_run_prints_the_price_of_every_variation_and_whether_it_fits(capsys):
+def test_a_dry_run_prints_the_price_of_every_variation(capsys):
     experiment(dataclasses.replace(STUDY, dry_run=True))
-    out, err = capsys.readouterr()
+    out = capsys.readouterr().out
     costs = [float(line.split(" FLOPs")[0].split()[-1]) for line in out.splitlines()]
     assert len(costs) == len(STUDY.variations) + 1
     assert costs[-1] == pytest.approx(sum(costs[:-1]), rel=0.01)
-    assert err.splitlines()[-1].startswith("h100:1: fits, at most 6.4 GB of 78.2 (49M")
 
 
 @pytest.mark.parametrize(

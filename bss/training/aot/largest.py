@@ -10,19 +10,10 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jax.sharding import Mesh
-
-from bss.errors import InputError
 from bss.machines.absent import Machine
-from bss.machines.targets import target_of
-from bss.schedules.plan import Plan
 from bss.training.aot.compiled import Examined, examine
 from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.running.bucketing import Ladder
-
-_FOR_STEPS = 0.9
-"""Of what a device gives a process: sequences and the evaluation take the rest."""
 
 
 @dataclass(frozen=True)
@@ -92,37 +83,3 @@ def fastest_bucket(
     chosen = of(fastest)
     speed, peak = chosen.tokens_per_second, chosen.memory.peak_bytes
     return Largest(remat, fastest * devices, peak, speed, share * devices)
-
-
-def by_memory(run: RunConfig, execution: Execution, plan: Plan, mesh: Mesh) -> Execution:
-    """An execution of buckets up to the fastest that fits a mesh, for one that asks for it.
-
-    Raises:
-        InputError: where the devices' memory is not known, or no bucket fits it.
-    """
-    machine = _present(mesh)
-    assert machine.pool is not None
-    batches = {segment.batch for segment in plan.segments}
-    largest = fastest_bucket(run, execution, machine, max(batches))
-    sizes = [size for size in execution.buckets if size <= (largest.bucket or 0)]
-    if largest.bucket is None or (execution.buckets and not sizes):
-        raise InputError(
-            f"execution.fit: a step of {run.model.label} in the smallest bucket does not fit; one "
-            f"sequence on each device needs {largest.peak_bytes / 1e9:.3g} GB of "
-            f"{machine.pool / 1e9:.3g}"
-        )
-    divisors = Ladder(range(mesh.size, largest.bucket + 1, mesh.size), run.noise_scale.split)
-    chosen = sizes or sorted({divisors.bucket(batch) for batch in batches})
-    return dataclasses.replace(execution, buckets=tuple(chosen))
-
-
-def _present(mesh: Mesh) -> Machine:
-    """The devices of a mesh, with the memory that steps may take of each."""
-    device = mesh.local_devices[0]
-    limit = (device.memory_stats() or {}).get("bytes_limit")
-    target = target_of(device.device_kind)
-    if limit is None or target is None:
-        raise InputError(
-            f"execution.fit: what a {device.device_kind} holds is not known; name execution.buckets"
-        )
-    return Machine(device.device_kind, target, list(mesh.devices.flat), _FOR_STEPS * limit)

@@ -34,7 +34,7 @@ def fleet_key(run: RunConfig, execution: Execution) -> Hashable:
     The key is all of a run but its seeds, its parent and what optimizer and schedule say is traced;
     where the steps lie is the plan's, as a branch has no batch before its fork.
     """
-    if run.noise_scale.half_life or execution.fit:
+    if run.noise_scale.half_life:
         return None
     segments = tuple((s.start_tokens, s.end_tokens, s.batch) for s in execution.plan(run).segments)
     alike = dataclasses.replace(

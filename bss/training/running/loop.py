@@ -18,7 +18,6 @@ from jax.sharding import Mesh
 from bss.errors import InputError, check
 from bss.provenance import commit
 from bss.schedules.plan import Plan
-from bss.training.aot.largest import by_memory
 from bss.training.config import DataConfig, RunConfig
 from bss.training.devices.mesh import make_mesh
 from bss.training.devices.processes import (
@@ -72,9 +71,6 @@ def train(
     plan = execution.plan(run)
     if not is_done(run, plan, execution):
         mesh = together(lambda: make_mesh(execution.devices, execution.fsdp))
-        if execution.fit:
-            execution = together(lambda: by_memory(run, execution, plan, mesh))
-            check_same({"execution.fit: buckets by memory": execution.buckets})
         _train([run], execution, mesh, report, stop or Event(), fleet=False)
     return read_status(run_path(execution.runs, run))
 
