@@ -21,8 +21,8 @@ test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow -n 2 --dist worksteal
 
 # `.venv/bin/pip install 'batch-size-scaling[torch]'` adds PyTorch, the rival.
-bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=sweep, ARGS=--max-autotune
-	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(ARGS)
+bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=ramp, ARGS=--cores=1
+	for name in $(or $(ONLY),step ramp start); do $(BIN)/python -m benchmarks.$$name $(ARGS) || exit; done
 
 notebooks: setup  ## run them in place on results/; RUN=cpu or gpu repeats their experiments first
 	$(BIN)/python notebooks/execute.py

@@ -1,14 +1,12 @@
 """The command line that benchmarks share: cores, seconds, results; mistakes in one line."""
 
 import argparse
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.race import Variant, race
 from benchmarks.record import (
     RESULTS,
     Row,
@@ -16,9 +14,7 @@ from benchmarks.record import (
     head,
     present_cores,
     save,
-    spread,
     table,
-    told,
 )
 from bss.errors import InputError
 from bss.provenance import machine
@@ -158,42 +154,3 @@ def _numbers(text: str) -> list[int]:
     if not counts or min(counts) < 1:
         raise InputError(f"--cores: {text!r}; write numbers from 1 on, as 1,2, or all")
     return counts
-
-
-def works(
-    name: str,
-    doc: str,
-    variants: Callable[[Any], list[Variant]],
-    seconds: float,
-    *,
-    cores: str = "all",
-    add: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
-) -> Benchmark:
-    """A benchmark of works that are not compared with each other: seconds of each.
-
-    A turn tells a dict of numbers, by what they are, or nothing.
-    """
-
-    def measured(options: Any) -> Iterator[Row]:
-        for start, on in pinned(options.cores):
-            row = {"what": name, **start}
-            if "not_measured" not in row:
-                row |= race(variants(options), on, options.seconds, options.rounds)
-                for one in row["variants"].values():
-                    one |= {"median": spread(one["seconds"])} if "seconds" in one else {}
-            yield row
-
-    def cells(row: Row) -> list[list[str]]:
-        return [
-            [
-                *(work, str(row["cores"]), told(one["median"], ".3g")),
-                f"{statistics.median(map(sum, one['cpu'])):.3g}",
-                ", ".join(f"{what} {value:.3g}" for what, value in (one["told"][-1] or {}).items()),
-                *machine_cells(row),
-            ]
-            for work, one in row["variants"].items()
-            if "median" in one
-        ]
-
-    columns = ("work", "cores", "seconds", "CPU seconds", "besides", *MACHINE)
-    return Benchmark(name, doc, measured, columns, cells, seconds, cores, add)

@@ -1,14 +1,14 @@
-"""What is measured, in which order: the most telling first, since the last may find no time."""
+"""What is measured, in which order: the most important first, since the last may find no time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-KERNELS = ("reference", "cudnn")
-"""Attention of a GPU, by name; the first is what the others are compared with."""
+REFERENCE, BEST = "reference", "cudnn"
+"""Attention kernels of a GPU."""
 
 START = 15.0
-"""Seconds until a process measures: imports, and the device's own start."""
+"""Seconds until a process measures: imports, and the start of the device."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Case:
     """One measurement.
 
     Attributes:
-        what: which one, a name in `measure.MEASURES`.
-        settings: of it; they are in its row.
-        seconds: that it takes on an H100, at a guess: it is not begun with less left.
+        what: a name in `measure.MEASURES`.
+        settings: its arguments; they are in its row.
+        seconds: what it takes on an H100, roughly: it is not begun with less left.
     """
 
     what: str
@@ -27,122 +27,84 @@ class Case:
 
 
 Processes = tuple[tuple[Case, ...], ...]
-"""Cases that share a process; within one, memory grows, so that each peak is its own."""
+"""Cases that share a process; within one, memory grows, so that each peak belongs to its case."""
 
 
 def full() -> Processes:
-    """Every measurement of an accelerator: 8 to 10 minutes on an H100."""
-    best = KERNELS[-1]
+    """Return every measurement of an accelerator: 6 to 7 minutes on an H100."""
+    loops = ((1, "nothing"), (2, "nothing"), (1, "attention"))
+    unrolled = ((0, "all"), (0, "nothing"), (0, "products"))
+    layers = [step("85M", 32, 14 if n else 40, unroll=n, keep=k) for n, k in (*loops, *unrolled)]
     return (
-        (Case("machine", {}, 5), *_loops("85M", 32, 14)),
-        *((one,) for one in _unrolled("85M", 32, 40)),
-        (Case("torch", {"model": "85M", "bucket": 32, "seq_len": 1024}, 45),),
-        _fleets("nano", 8, 64, (1, 16, 256), 20),
-        (*_beside("10M", 32, 10), _step("10M", 8, best, seconds=10)),
-        (_step("85M", 8, best, seconds=18), *_beside("85M", 32, 14)),
-        (_step("302M", 8, best, seconds=18), *_by_each("302M", 16, 18)),
-        (Case("ramp", _model("10M", (16, 64), 1024, best), 30),),
+        (Case("machine", {}, 5), *layers[:3]),
+        *((one,) for one in layers[3:]),
+        fleets("nano", 8, 64, (1, 16, 256), 20),
+        (*kernels("10M", 32, 10), step("10M", 8, 10)),
+        (step("85M", 8, 18), *kernels("85M", 32, 14)),
+        (step("302M", 8, 18), *kernels("302M", 16, 18)[:2]),
+        (Case("ramp", model("10M", (16, 64), 1024, BEST), 30),),
         (
-            *(Case("gradients", _model("10M", 64, 256, k), 12) for k in KERNELS),
-            *_host_and_small("nano", (1, 8), 64, 8),
-            *_repeats("10M", 8, 1024, 12),
+            *(Case("gradients", model("10M", 64, 256, k), 12) for k in (REFERENCE, BEST)),
+            *repeats("10M", 8, 1024, BEST, 12),
+            *(step("nano", b, 8, REFERENCE, seq_len=64, remat=False) for b in (1, 8)),
         ),
-        (_step("302M", 32, best, seconds=18),),
-        (_step("10M", 128, best, seconds=12),),
-        (_step("85M", None, best, seconds=20),),
-        (Case("torch", {"model": "10M", "bucket": 32, "seq_len": 1024}, 40),),
+        (step("302M", 32, 18),),
+        (step("85M", None, 20),),
     )
 
 
 def tiny() -> Processes:
-    """The same at toy sizes, in one process: seconds on a CPU."""
-    here = KERNELS[0]
+    """Return the same at toy sizes: seconds on a CPU."""
+    here = model("pico", 2, 32, REFERENCE)
     return (
         (
             Case("machine"),
-            _step("pico", 2, here, seq_len=32, remat=False),
-            _step("pico", 2, here, seq_len=32),
-            Case("gradients", _model("pico", 2, 32, here)),
-            *_repeats("pico", 2, 32, 0, kernels=(here,)),
-            *_host_and_small("pico", (1, 2), 32, 0),
-            *_fleets("pico", 2, 32, (2,), 0),
-            Case("ramp", _model("pico", (2, 4), 32, here)),
+            step("pico", 2, 0, REFERENCE, seq_len=32, remat=False),
+            step("pico", 2, 0, REFERENCE, seq_len=32),
+            Case("gradients", here),
+            *repeats("pico", 2, 32, REFERENCE, 0),
+            *fleets("pico", 2, 32, (2,), 0),
+            Case("ramp", here | {"bucket": (2, 4)}),
         ),
-        (Case("torch", {"model": "pico", "bucket": 2, "seq_len": 32}),),
     )
 
 
-def _model(model: str, bucket: Any, seq_len: int, attention: str) -> dict[str, Any]:
-    return {"model": model, "bucket": bucket, "seq_len": seq_len, "attention": attention}
+def model(name: str, bucket: Any, seq_len: int, attention: str) -> dict[str, Any]:
+    """Return the settings that most cases have."""
+    return {"model": name, "bucket": bucket, "seq_len": seq_len, "attention": attention}
 
 
-def _step(
-    model: str,
+def step(
+    name: str,
     bucket: int | None,
-    attention: str,
+    seconds: float,
+    attention: str = BEST,
     *,
     seq_len: int = 1024,
     remat: bool = True,
-    seconds: float = 0,
     **layers: Any,
 ) -> Case:
-    """A training step; of no bucket, of the largest that is expected to fit."""
-    settings = {**_model(model, bucket, seq_len, attention), "remat": remat, **layers}
+    """Return a training step; without a bucket, in the largest that is expected to fit."""
+    settings = {**model(name, bucket, seq_len, attention), "remat": remat, **layers}
     return Case("step", settings, seconds)
 
 
-def _loops(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
-    """Steps that take their layers in a loop, the one that keeps least first."""
-    each = ((1, "nothing"), (2, "nothing"), (1, "attention"))
-    how = ({"unroll": unroll, "keep": keep} for unroll, keep in each)
-    return tuple(_step(model, bucket, KERNELS[-1], seconds=seconds, **one) for one in how)
+def kernels(name: str, bucket: int, seconds: float) -> tuple[Case, ...]:
+    """Return steps with each kernel, and without remat, which takes most memory."""
+    each = (step(name, bucket, seconds, kernel) for kernel in (BEST, REFERENCE))
+    return *each, step(name, bucket, seconds, remat=False)
 
 
-def _unrolled(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
-    """Steps without a loop over layers, the one that moves fewest bytes first."""
-    how = ({"unroll": 0, "keep": keep} for keep in ("all", "nothing", "products"))
-    return tuple(_step(model, bucket, KERNELS[-1], seconds=seconds, **one) for one in how)
+def repeats(name: str, bucket: int, seq_len: int, kernel: str, seconds: float) -> tuple[Case, ...]:
+    """Return the same steps twice, as they are and repeatable."""
+    settings = model(name, bucket, seq_len, kernel)
+    each = ({**settings, "repeatable": repeatable} for repeatable in (False, True))
+    return tuple(Case("repeats", one, seconds) for one in each)
 
 
-def _by_each(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
-    """Steps with each kernel, the one of least memory first."""
-    return tuple(_step(model, bucket, kernel, seconds=seconds) for kernel in KERNELS[::-1])
-
-
-def _beside(model: str, bucket: int, seconds: float) -> tuple[Case, ...]:
-    """Steps with each kernel, and without remat, which takes most memory."""
-    plain = _step(model, bucket, KERNELS[-1], remat=False, seconds=seconds)
-    return *_by_each(model, bucket, seconds), plain
-
-
-def _repeats(
-    model: str, bucket: int, seq_len: int, seconds: float, kernels: tuple[str, ...] = KERNELS
+def fleets(
+    name: str, bucket: int, seq_len: int, numbers: tuple[int, ...], seconds: float
 ) -> tuple[Case, ...]:
-    """The same steps twice with each kernel, as it is and repeatable."""
-    return tuple(
-        Case("repeats", {**_model(model, bucket, seq_len, k), "repeatable": repeatable}, seconds)
-        for k in kernels
-        for repeatable in (False, True)
-    )
-
-
-def _host_and_small(
-    model: str, buckets: tuple[int, ...], seq_len: int, seconds: float
-) -> tuple[Case, ...]:
-    """The device beside this CPU, in float32; then steps too small to fill a device."""
-    largest = _model(model, buckets[-1], seq_len, KERNELS[0])
-    return (
-        Case("host", largest, 2 * seconds),
-        *(
-            _step(model, bucket, KERNELS[0], seq_len=seq_len, remat=False, seconds=seconds)
-            for bucket in buckets
-        ),
-    )
-
-
-def _fleets(
-    model: str, bucket: int, seq_len: int, numbers: tuple[int, ...], seconds: float
-) -> tuple[Case, ...]:
-    """So many runs side by side."""
-    each = _model(model, bucket, seq_len, KERNELS[0])
-    return tuple(Case("fleet", {**each, "runs": number}, seconds) for number in numbers)
+    """Return several numbers of batched runs."""
+    settings = model(name, bucket, seq_len, REFERENCE)
+    return tuple(Case("fleet", {**settings, "runs": number}, seconds) for number in numbers)

@@ -1,9 +1,9 @@
 """One process's cases, measured one after another; rows go to standard output as they come.
 
-    python -m benchmarks.accelerator.measure < JOB      # {"seconds": left, "cases": [...]}
+    python -m benchmarks.accelerator.measure JOB      # {"seconds": left, "cases": [...]}
 
-Each line is {"case": its index, "row": {...}}, the row null where the case begins. What compilers
-and others print goes to standard error.
+Each line is {"case": its index, "row": {...}}. What compilers and others print goes to standard
+error.
 """
 
 import datetime
@@ -14,11 +14,13 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import Any, TextIO
 
+import jax
+
 from benchmarks.accelerator.cases import Case
+from benchmarks.record import installed
 
 MEASURES = MappingProxyType(
     {
@@ -26,34 +28,29 @@ MEASURES = MappingProxyType(
         "step": "steps:step",
         "gradients": "numbers:gradients",
         "repeats": "numbers:repeats",
-        "host": "numbers:host",
         "ramp": "loops:ramp",
         "fleet": "loops:fleet",
-        "torch": "torch_rival:rival",
     }
 )
 """Each a generator of rows, given the settings of a case; loaded when it is measured."""
 
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "torch", "jax-cuda13-plugin")
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "jax-cuda13-plugin")
 
 
-def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Rows with the index of their case, before them None; an error is a row too.
+def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield rows with the index of their case; an error is a row too.
 
-    A case is not begun with less time left than it takes at a guess.
+    A case is not begun with less time left than it takes, roughly.
     """
     for index, case in enumerate(cases):
         if time.monotonic() + case.seconds > until:
-            continue  # whoever asked notes what has no row
-        yield index, None
+            continue  # the caller notes what has no row
         start = time.monotonic()
         try:
             module, function = MEASURES[case.what].split(":")
             loaded = importlib.import_module(f"benchmarks.accelerator.{module}")
             for numbers in getattr(loaded, function)(**case.settings):
                 yield index, _row(case, numbers | {"took": round(time.monotonic() - start, 1)})
-        except ModuleNotFoundError as error:
-            yield index, _row(case, {"not_measured": f"{error.name} is not installed"})
         except Exception as error:  # what one case dies of must not cost the others
             traceback.print_exc()
             message = (str(error).splitlines() or [""])[0]
@@ -61,29 +58,14 @@ def rows(cases: list[Case], until: float) -> Iterator[tuple[int, dict[str, Any] 
 
 
 def _row(case: Case, numbers: dict[str, Any]) -> dict[str, Any]:
-    return {"what": case.what, **case.settings, **numbers, **_provenance(case.what)}
-
-
-def _provenance(what: str) -> dict[str, Any]:
     return {
-        "device": _device("torch_rival" if what == "torch" else "trainer"),
+        "what": case.what,
+        **case.settings,
+        **numbers,
+        "device": jax.local_devices()[0].device_kind,
         "date": datetime.datetime.now().isoformat(timespec="seconds"),
-        "versions": {package: number for package in _PACKAGES if (number := _version(package))},
+        "versions": {name: number for name in _PACKAGES if (number := installed(name))},
     }
-
-
-def _device(module: str) -> str | None:
-    try:
-        return importlib.import_module(f"benchmarks.accelerator.{module}").device_name()
-    except ModuleNotFoundError:
-        return None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _standard_output() -> TextIO:
@@ -95,7 +77,7 @@ def _standard_output() -> TextIO:
 
 def main() -> None:
     """Measures the cases of a job."""
-    job = json.load(sys.stdin)
+    job = json.loads(sys.argv[1])
     cases = [Case(**case) for case in job["cases"]]
     with _standard_output() as output:
         for index, row in rows(cases, time.monotonic() + job["seconds"]):

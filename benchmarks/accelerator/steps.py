@@ -1,6 +1,5 @@
-"""Training steps: their speed, and what they take of memory beside what the compiler said."""
+"""Training steps: their speed, and their memory by the compiler and by the device."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,10 +9,8 @@ from jax.errors import JaxRuntimeError
 
 from benchmarks.accelerator.timing import timed
 from benchmarks.accelerator.trainer import BUCKETS, Trainer, memory_of, run_of
-from bss.machines.program import bound, memory, read
 from bss.machines.targets import target_of
 from bss.training.execution import Execution
-from bss.values import to_dict
 
 Row = dict[str, Any]
 
@@ -55,7 +52,15 @@ def step(
     device = jax.local_devices()[0]
     trainer = Trainer(run, bucket, Execution(attention=attention, **layers))
     before = memory_of(device).get("peak_bytes_in_use", 0)  # to choose kernels takes memory too
-    row = _compiled(trainer, bucket * seq_len)
+    uses = trainer.program.memory_analysis()
+    kept = uses.argument_size_in_bytes + uses.output_size_in_bytes - uses.alias_size_in_bytes
+    row = {
+        "state_bytes": trainer.state_bytes,
+        "temp_bytes": uses.temp_size_in_bytes,
+        "peak_bytes": kept + uses.temp_size_in_bytes + uses.generated_code_size_in_bytes,
+        "compile_seconds": round(trainer.compile_seconds, 2),
+        "model_flops": run.model.training_flops_per_token(seq_len) * bucket * seq_len,
+    }
     for buckets in (1, BUCKETS):
         try:
             trainer.start()
@@ -65,34 +70,15 @@ def step(
             return
         count = buckets * bucket * seq_len
         target = target_of(device.device_kind)
-        flops = count * run.model.training_flops_per_token(seq_len)
         peak = memory_of(device).get("peak_bytes_in_use", 0)
         yield {
             "buckets": buckets,
             "tokens_per_second": count / took.seconds,
             "seconds_per_step": took.seconds,
             "spread": took.spread,
-            "mfu": target and flops / target.peak_flops / took.seconds,
+            "mfu": target and buckets * row["model_flops"] / target.peak_flops / took.seconds,
             "loss": float(trainer.metrics.loss),
             **row,
             "device_peak_bytes": peak if peak > before else None,
             "device_peak_before_bytes": before,
         }
-
-
-def _compiled(trainer: Trainer, count: int) -> Row:
-    """What the compiled program says: memory, FLOPs, and the roofline of one bucket."""
-    run, device = trainer.run, jax.local_devices()[0]
-    target, pool = target_of(device.device_kind), memory_of(device).get("bytes_limit")
-    sizes = to_dict(memory(trainer.program, trainer.state_bytes, 0, pool))
-    row = {**sizes, "compile_seconds": round(trainer.compile_seconds, 2)}
-    try:
-        reading = read(trainer.program)
-    except Exception as error:  # a text that cannot be read must not cost the measurement
-        return {**row, "unread": f"{type(error).__name__}: {error}"}
-    model_flops = run.model.training_flops_per_token(run.data.seq_len) * count
-    row |= {"flops": reading.flops, "model_flops": model_flops, "bytes": reading.bytes}
-    row |= {"kernels": dict(reading.kernels), "found_attention": reading.attention}
-    row |= {"uncounted": reading.uncounted}
-    limit = target and bound(reading, target, count, model_flops, 1)
-    return {**row, "bound": limit and dataclasses.asdict(limit)}

@@ -25,11 +25,6 @@ BUCKETS = 2
 SETTINGS = StepSettings(*map(np.float32, (1e-3, 0.1, 0.05, 0.0)), np.zeros(0, np.float32))  # type: ignore[call-arg]
 
 
-def device_name() -> str:
-    """What JAX calls the device."""
-    return jax.local_devices()[0].device_kind
-
-
 def memory_of(device: Any) -> Mapping[str, int]:
     """What a device says of its memory; empty where it says nothing, as CPUs."""
     return device.memory_stats() or {}
@@ -60,8 +55,8 @@ class Trainer:
         state_bytes: of the training state.
     """
 
-    def __init__(self, run: RunConfig, bucket: int, execution: Execution, device: Any = None):
-        self.run, self.mesh = run, mesh_of([device or jax.local_devices()[0]])
+    def __init__(self, run: RunConfig, bucket: int, execution: Execution):
+        self.run, self.mesh = run, mesh_of(jax.local_devices()[:1])
         whole = replicated(self.mesh)
         shapes = abstract(jax.eval_shape(lambda: init_state(run)), whole)
         self.state_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
@@ -76,13 +71,10 @@ class Trainer:
         self.state: State | None = None
         self.metrics: Any = None
 
-    def start(self, state: State | None = None) -> None:
-        """Begins anew, from a state on the host or from the run's seed."""
+    def start(self) -> None:
+        """Begin anew from the run's seed."""
         self.state = None  # there may be no room for both
-        if state is not None:
-            self.state = jax.device_put(state, replicated(self.mesh))
-        else:
-            self.state = _fresh(_plain(self.run), self.mesh)()
+        self.state = _fresh(_plain(self.run), self.mesh)()
 
     def step(self, buckets: int) -> None:
         """Dispatches one step."""

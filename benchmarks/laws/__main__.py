@@ -1,48 +1,255 @@
-"""What the laws say of runs that they have not seen: public tables, and planted data.
+"""What fits of planted data and of two published tables answer, beside what is true.
 
-    python -m benchmarks.laws                    # public tables, beside published scores
-    python -m benchmarks.laws --planted          # planted data, by laws that are not the package's
-    python -m benchmarks.laws --part tables      # only this part, the others are kept
-    python -m benchmarks.laws --planted --seeds 5 9     # of other generator seeds
+    python -m benchmarks.laws SETS.jsonl                       # all sets that are missing
+    python -m benchmarks.laws SETS.jsonl --only schedules      # of these questions
+    python -m benchmarks.laws SETS.jsonl --table OUT.csv       # summary of the sets that are there
 
-What is found goes to benchmarks/results/laws.json. A part is a file with `measured(seeds)`, which
-gives numbers as a dict, and `lines(told)`, which prints them.
+One line per finished set goes to SETS.jsonl, so that the same command continues. The summary has
+one row per question, kind and measure. It calls `fit_es`, `fit_table`, `fit_curve` and `bss fit`
+alone, so that later code can be measured in the same way.
 """
 
 import argparse
-import importlib
 import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from bss.files import write_json
+import numpy as np
+import pandas as pd
 
-RESULT = Path(__file__).parents[1] / "results" / "laws.json"
-PUBLIC, PLANTED = ("rates",), ("tables", "curves", "schedules")
-SEEDS = 0, 4  # first and last
+from benchmarks.laws import planted_curves, planted_schedules, planted_tables
+from bss.laws import check_losses, fit_curve, fit_es, fit_table
+from bss.laws.fitting.estimate import Options
+from bss.laws.functional.curves import curves_of
+from bss.laws.functional.forecast import last_losses
+from bss.points.curve import points
+from bss.provenance import commit, machine
+
+RESULTS = Path(__file__).parents[2] / "results"
+PUBLISHED = {"dense": "steplaw_dense_best.csv", "rates": "steplaw_rates.csv"}
+SEQ_LEN = 2048  # of the published runs
+NEAR = 0.1  # nats above the best loss of the same model and budget, up to which rows count
+LARGEST_BUDGETS = 8e10  # tokens
+SEEDS = range(10)
+CURVES = 50  # sets per seed and kind of answer, so 1,000
+RESAMPLES = {"curves": 20, "tables": 10, "schedules": 40, "published": 10}
+COMMANDS = {
+    "fit es, results/es_wsd/runs.parquet": ("es", "es_wsd/runs.parquet"),
+    "fit es, results/demo/runs.parquet": ("es", "demo/runs.parquet"),
+    "fit table, 170 rows of steplaw_dense_best.csv": ("table", "published/steplaw_dense_best.csv"),
+    "fit table, 2,702 rows of steplaw_rates.csv": ("table", "RATES"),
+    "fit curve, 30 runs of es_wsd/runs.parquet": ("curve", "CURVES", "--warmup", "50K",
+                                                  "--since", "50%"),
+}  # fmt: skip
+
+SINGLE = {"costs": "cpu_seconds", "reported": "error_rms"}  # questions of one number a kind
+
+Answer = tuple[Any, ...]
+"""What is true, the estimate, and its interval; no estimate where the fit gives none."""
+Set = dict[str, Any]
+
+
+def curves(law: str, seed: int) -> Iterator[tuple[str, Answer]]:
+    """B_opt at one target of a set of curves; where the smallest batch is best none is due."""
+    one = planted_curves.planted(law, seed)
+    fit = fit_es(points(one.runs, [one.target]), options=Options(RESAMPLES["curves"]))
+    best = fit.fits[0].best
+    assert best is not None
+    yield law, (one.best, best.value, best.low, best.high)
+
+
+def tables(kind: str, seed: int, index: int) -> Iterator[tuple[str, Answer]]:
+    """B_opt of each model and budget of a table."""
+    one = planted_tables.planted(kind, seed, index)
+    fit = fit_table(check_losses(one.table), options=Options(RESAMPLES["tables"]))
+    for at in fit.optima:
+        best = one.best[at.params, at.tokens]
+        yield kind, (best, at.batch.value, at.batch.low, at.batch.high)
+
+
+def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
+    """Final losses of runs under schedules that the fit has not seen."""
+    one = planted_schedules.planted(seed)
+    fit = fit_curve(one.runs, options=Options(RESAMPLES["schedules"]))
+    ends = one.unseen.groupby("run", sort=False).last().reset_index()
+    answers = last_losses(fit, curves_of(one.unseen, ends=True))
+    most = float(np.max(one.runs["lr"] / one.runs["batch"])) * 1.25
+    noise: Any = (one.unseen["lr"] / one.unseen["batch"]).groupby(one.unseen["run"]).max()
+    for row, answer in zip(ends.to_dict("records"), answers, strict=True):
+        kind = "new horizon" if row["horizon"] else "new peak" if row["peak"] else "seen"
+        kind = "noisier than measured" if noise[row["run"]] > most else kind
+        yield kind, (row["measured"], answer.value, answer.low, answer.high)
+
+
+def reported(name: str) -> Iterator[tuple[str, Answer]]:
+    """The errors at left-out rows that a fit of the whole table reports itself, in nats."""
+    fit = fit_table(published(name)[0], options=Options(RESAMPLES["published"]))
+    of = getattr(fit, "rates", None) or fit
+    for fold, error in getattr(of, "left_out", {}).items():
+        yield f"{name}, {fold}", (math.nan, error, None, None)
+
+
+@cache
+def published(name: str) -> tuple[pd.DataFrame, np.ndarray, dict[str, np.ndarray]]:
+    """A published table, its rows near the best of their cell, and the folds to leave out."""
+    frame = pd.read_csv(RESULTS / "published" / PUBLISHED[name])
+    frame = frame.rename(columns={"peak_lr": "lr"}).assign(seq_len=SEQ_LEN)
+    cell: Any = frame.groupby(["params", "tokens"], sort=True)
+    number, params = cell.ngroup().to_numpy(), frame["params"].to_numpy()
+    folds = {f"cell {i}": number == i for i in range(cell.ngroups)}
+    folds |= {"largest model": params == params.max()}
+    folds |= {"budgets from 80B tokens": frame["tokens"].to_numpy() >= LARGEST_BUDGETS}
+    near = frame["loss"] <= cell["loss"].transform("min") + NEAR
+    return check_losses(frame), near.to_numpy(), folds
+
+
+def left_out(name: str, fold: str) -> Iterator[tuple[str, Answer]]:
+    """Losses of the rows of a fold, by a fit of the others."""
+    table, near, folds = published(name)
+    out = folds[fold]
+    fit = fit_table(table.loc[~out], options=Options(RESAMPLES["published"]))
+    rows = table.loc[out & near]
+    N, D, B = (rows[x].to_numpy(float) for x in ("params", "tokens", "batch_tokens"))
+    lr = rows["lr"].to_numpy(float) if name == "rates" else None
+    kind = f"{name}, {'cells' if fold.startswith('cell') else fold}"
+    for loss, one in zip(rows["loss"], fit.predictions(N, D, B, lr), strict=True):
+        yield kind, (float(loss), one.value, one.low, one.high)
+
+
+def costs(name: str) -> Iterator[tuple[str, Answer]]:
+    """CPU seconds of `bss fit` with its defaults, on one thread, start-up included."""
+    kind, table, *more = COMMANDS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        if table == "RATES":
+            published("rates")[0].to_csv(path, index=False)
+        elif table == "CURVES":
+            runs, path = (
+                pd.read_parquet(RESULTS / "es_wsd/runs.parquet"),
+                path.with_suffix(".parquet"),
+            )
+            runs[runs["run"].isin([*runs["run"].drop_duplicates()[:30]])].to_parquet(path)
+        else:
+            path = RESULTS / table
+        before = _children()
+        words = [sys.executable, "-m", "bss", "fit", kind, str(path), *more]
+        subprocess.run(words, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL, check=True)
+        yield name, (math.nan, _children() - before, None, None)
+
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]]]]:
+    """Question, name and fit of each set, in an order that covers all kinds early."""
+    yield from (("published", f"dense, {fold}", lambda fold=fold: left_out("dense", fold))
+                for fold in published("dense")[2])  # fmt: skip
+    yield "reported", "dense", lambda: reported("dense")
+    yield from (("costs", name, lambda name=name: costs(name)) for name in COMMANDS)
+    yield from (("schedules", f"{seed}", lambda seed=seed: schedules(seed)) for seed in SEEDS)
+    for seed in SEEDS:
+        for i in range(CURVES * seed, CURVES * (seed + 1)):
+            for law in ("inner", planted_curves.SMALLEST[i % 2]):
+                yield "curves", f"{law} {i}", lambda law=law, i=i: curves(law, i)
+        for kind in planted_tables.KINDS:
+            one = kind == "one cell"
+            for i in range(planted_tables.ONE_CELL if one else planted_tables.A_KIND):
+                name = f"{kind} {seed} {i}"
+                yield "tables", name, lambda at=(kind, seed, i): tables(*at)
+    yield from (("published", f"rates, {fold}", lambda fold=fold: left_out("rates", fold))
+                for fold in reversed(published("rates")[2]))  # fmt: skip
+    yield "reported", "rates", lambda: reported("rates")
+
+
+def measure(path: Path, only: set[str]) -> None:
+    """Append one line per set that is missing."""
+    done = {(one["question"], one["set"]) for one in read(path)}
+    made = {"commit": commit(), "machine": machine()}
+    for question, name, answered in sets():
+        if (question, name) in done or (only and question not in only):
+            continue
+        start = time.process_time()
+        answers = list(answered())
+        seconds = round(time.process_time() - start, 2)
+        line = {"question": question, "set": name, "answers": answers, "cpu_seconds": seconds}
+        with path.open("a") as file:
+            file.write(json.dumps(line | made) + "\n")
+        print(question, name, seconds, flush=True)
+
+
+def read(path: Path) -> list[Set]:
+    """The finished sets."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def summary(found: list[Set]) -> pd.DataFrame:
+    """One row per question, kind and measure, with the number of answers that it is of."""
+    groups: dict[tuple[str, str], list[Answer]] = {}
+    for one in found:
+        for kind, answer in one["answers"]:
+            groups.setdefault((one["question"], kind), []).append(answer)
+    rows = [
+        (*group, *measured)
+        for group, answers in groups.items()
+        for measured in (
+            [(SINGLE[group[0]], np.mean([one[1] for one in answers]), len(answers))]
+            if group[0] in SINGLE
+            else measures(group[0], answers)
+        )
+    ]
+    for question in dict.fromkeys(
+        one["question"] for one in found if one["question"] not in SINGLE
+    ):
+        seconds = [one["cpu_seconds"] for one in found if one["question"] == question]
+        rows.append(
+            (question, "all", "cpu_seconds_per_set_median", np.median(seconds), len(seconds))
+        )
+    return pd.DataFrame(rows, columns=pd.Index(["question", "kind", "measure", "value", "n"]))
+
+
+def measures(question: str, answers: list[Answer]) -> Iterator[tuple[str, float, int]]:
+    """Measure, value and number of answers; widths are high/low, errors of logs (else of nats)."""
+    told = np.array([one for one in answers if one[1] is not None], float).reshape(-1, 4)
+    yield "share_with_number", len(told) / len(answers), len(answers)
+    if not len(told):
+        return
+    true, value, low, high = told.T
+    error = value - true if question == "published" else np.log(value / true)
+    yield "coverage", float(np.mean((low <= true) & (true <= high))), len(told)
+    yield "width_median", float(np.median(high / low)), len(told)
+    yield "width_p90", float(np.quantile(high / low, 0.9)), len(told)
+    yield "error_rms", float(np.sqrt(np.mean(error**2))), len(told)
+    yield "error_median", float(np.median(np.abs(error))), len(told)
 
 
 def main() -> None:
-    """Measures the parts that are asked for, prints them and saves them beside the others."""
+    """Measure what is missing, or write the summary."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--planted", action="store_true", help="planted data")
-    parser.add_argument("--part", choices=(*PUBLIC, *PLANTED, "all"), default="all")
-    text = "of the planted data: the first and the last"
-    parser.add_argument("--seeds", type=int, nargs=2, default=SEEDS, help=text)
+    parser.add_argument("sets", type=Path, help="JSON lines, one per finished set")
+    parser.add_argument("--only", default="", help="questions, with commas")
+    parser.add_argument("--table", type=Path, help="write the summary here instead")
     options = parser.parse_args()
-    first, last = options.seeds
-    seeds = range(first, last + 1)
-    parts = (options.part,) if options.part != "all" else PLANTED if options.planted else PUBLIC
-    found = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
-    for name in parts:
-        start, part = time.time(), importlib.import_module(f"benchmarks.laws.{name}")
-        told = part.measured(seeds)
-        if name in PLANTED:
-            print(f"{name}, generator seeds {first} to {last}")
-            told = {"seeds": [first, last], "minutes": round((time.time() - start) / 60, 1)} | told
-        print(*part.lines(told), sep="\n")
-        found[name] = told
-        write_json(RESULT, found)
+    if options.table is None:
+        measure(options.sets, {*filter(None, options.only.split(","))})
+    else:
+        table = summary(read(options.sets))
+        table["value"] = [float(f"{x:.6g}") for x in table["value"]]
+        table.to_csv(options.table, index=False, lineterminator="\n")
+        print(table.to_string())
 
 
 if __name__ == "__main__":

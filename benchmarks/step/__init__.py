@@ -2,7 +2,6 @@
 
     python -m benchmarks.step                                 # all shapes, one core and two
     python -m benchmarks.step --shapes "d 64 B 8" --cores 1   # some
-    python -m benchmarks.step --max-autotune                  # torch.compile's longest search too
 
 Model, batch, AdamW with clipping and precision are the same: ours with one step a dispatch and with
 several; PyTorch, eager and compiled; plain flax with optax, a jitted step of this batch.

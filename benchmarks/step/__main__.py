@@ -15,7 +15,7 @@ from benchmarks.step.shapes import SHAPES, TINY, Shape, named
 from bss import install
 from bss.machines.slots import gpus
 
-RIVALS = ("eager", "compile", "max-autotune", "flax")
+RIVALS = ("eager", "compile", "flax")
 WITHOUT = {"not_measured": f"torch is not installed; {install('torch')}"}
 WARM = 8
 """Steps before the first turn; the losses after them are compared."""
@@ -37,7 +37,7 @@ def measured(options: argparse.Namespace) -> Iterator[Row]:
 
 def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
     """All variants in one race; on a GPU, whose memory holds not all, each rival in its own."""
-    ours, rivals = _variants(shape, options.max_autotune)
+    ours, rivals = _variants(shape)
     races = [[*ours, one] for one in rivals] if shape.gpu else [[*ours, *rivals]]
     without = {} if installed("torch") else dict.fromkeys(("eager", "compile"), WITHOUT)
     names, row = [one.name for one in ours], Row(variants=without, ratios={})
@@ -81,17 +81,16 @@ def _ratios(names: Sequence[str], variants: Row) -> Row:
     }
 
 
-def _variants(shape: Shape, max_autotune: bool) -> tuple[list[Variant], list[Variant]]:
+def _variants(shape: Shape) -> tuple[list[Variant], list[Variant]]:
     """Ours and the rivals."""
     fields, module = dataclasses.asdict(shape), "benchmarks.step"
     ours = [
         Variant(name, f"{module}.ours:ours", {"steps_a_dispatch": count, **fields}, count, WARM)
         for name, count in _of_ours(shape).items()
     ]
-    modes = [mode for mode in RIVALS[:-1] if mode != "max-autotune" or max_autotune]
     rivals = [
         Variant(mode, f"{module}.torch_rival:rival", {"mode": mode, **fields}, warm=WARM)
-        for mode in (modes if installed("torch") else ())
+        for mode in (RIVALS[:-1] if installed("torch") else ())
     ]
     return ours, [*rivals, Variant("flax", f"{module}.plain:plain", fields, warm=WARM)]
 
@@ -114,8 +113,6 @@ def cells(row: Row) -> list[Sequence[str]]:
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", default="", help=f"of {', '.join(SHAPES)}, with commas")
-    text = "torch.compile's longest search too"
-    parser.add_argument("--max-autotune", action="store_true", help=text)
 
 
 BENCHMARK = Benchmark(

@@ -1,6 +1,5 @@
 """The shapes whose steps are timed: a size, its sequences, a batch; and their tokens."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,13 +71,3 @@ def batches(shape: Shape, vocab: int) -> np.ndarray:
     often = 1 / np.arange(1, vocab + 1)
     size = (8 * max(POOL // shape.tokens, 1), shape.batch, shape.seq_len + 1)
     return np.random.default_rng(0).choice(vocab, size, p=often / often.sum()).astype(np.int32)
-
-
-def check_cores(asked: Sequence[int], present: int) -> None:
-    """Refuses numbers of cores that are none.
-
-    Raises:
-        InputError: a number below 1.
-    """
-    if not asked or min(asked) < 1:
-        raise InputError(f"--cores: {asked}; write numbers from 1 to {present}")

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
@@ -21,12 +20,6 @@ from bss.models.sizes import named
 from bss.models.transformer.config import TransformerConfig
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-MODES: dict[str, dict[str, Any] | None] = {
-    "eager": None,
-    "compile": {},
-    "max-autotune": {"mode": "max-autotune"},
-}
-"""Options of torch.compile; None of a model that is not compiled."""
 
 
 def _norm(config: TransformerConfig, size: int) -> nn.Module:
@@ -98,7 +91,7 @@ class Transformer(nn.Module):
 
 
 def stepper(
-    config: TransformerConfig, rows_PxBxT1: np.ndarray, mode: str = "compile"
+    config: TransformerConfig, rows_PxBxT1: np.ndarray, mode: str
 ) -> tuple[Callable[[], torch.Tensor], Callable[[], None]]:
     """A training step that gives its loss, not waited for; and what waits for the device."""
     torch.manual_seed(0)
@@ -112,8 +105,7 @@ def stepper(
         {"params": [p for p in every if p.ndim == 1], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, LR, BETAS, EPS, fused=True)
-    options = MODES[mode]
-    model = network if options is None else torch.compile(network, dynamic=False, **options)
+    model = network if mode == "eager" else torch.compile(network, dynamic=False)
     sequences = cycle(torch.from_numpy(rows_PxBxT1).long().to(DEVICE))
 
     def step() -> torch.Tensor:

@@ -2,22 +2,20 @@
 
 import json
 import math
-import time
-from pathlib import Path
+import sys
 
 import pytest
 
-from benchmarks.accelerator.__main__ import OUT_OF_TIME, _measured, _resolved, main
+from benchmarks.accelerator.__main__ import UNKNOWN, line, main, with_bucket
+from benchmarks.accelerator.__main__ import measured as measured_apart
 from benchmarks.accelerator.cases import Case, full, tiny
 from benchmarks.accelerator.measure import MEASURES, rows
-from benchmarks.accelerator.show import line, markdown, read_rows
 
 LOOPS = ("ramp", "fleet")
-RESULTS = Path(__file__).parents[2] / "benchmarks/results/accelerator"
 
 
 def measured_here(cases):
-    told = [(index, row) for index, row in rows(cases, math.inf) if row is not None]
+    told = list(rows(cases, math.inf))
     assert {index for index, _ in told} == set(range(len(cases)))
     for index, row in told:
         assert row["what"] == cases[index].what
@@ -31,7 +29,7 @@ def measured_here(cases):
 def measured():
     """Rows of toy cases, one of each kind without a whole run, measured in this process."""
     first = {case.what: case for case in reversed(tiny()[0])}
-    assert {*first, "torch"} == set(MEASURES)
+    assert {*first} == set(MEASURES)
     return measured_here([case for what, case in first.items() if what not in LOOPS])
 
 
@@ -40,47 +38,21 @@ def found(measured, what):
 
 
 @pytest.mark.slow
-def test_rows_are_shown_from_the_last_that_is_of_the_machine(measured, tmp_path):
-    file = tmp_path / "rows.jsonl"
-    told = sorted(measured, key=lambda row: row["what"] != "machine")
-    told = [{**json.loads(json.dumps(row)), "commit": "abc"} for row in told]
-    file.write_text("".join(json.dumps(row) + "\n" for row in [*told, *told]))
-    assert read_rows(file) == told
-    shown = markdown(read_rows(file))
-    assert shown.count("| pico |") == len(found(measured, "step"))
-
-
-@pytest.mark.slow
 def test_steps_tell_their_speed_and_what_was_compiled(measured):
     for row in found(measured, "step"):
         tokens = row["buckets"] * row["bucket"] * row["seq_len"]
         assert row["tokens_per_second"] == pytest.approx(tokens / row["seconds_per_step"])
         assert row["peak_bytes"] > row["state_bytes"] + row["temp_bytes"]
-        assert row["flops"] == pytest.approx(row["model_flops"], rel=0.03)
+        assert row["model_flops"] > 0
         assert math.isfinite(row["loss"])
 
 
-def test_no_measured_step_beats_its_roofline():
-    rows = [
-        json.loads(text)
-        for file in RESULTS.glob("*.jsonl")
-        for text in file.read_text().splitlines()
-    ]
-    steps = [row for row in rows if row["what"] == "step" and row.get("bound")]
-    assert len(steps) >= 32
-    for row in steps:
-        bound = row["buckets"] * row["bound"]["seconds"]
-        launches = 2e-3  # of a step too small to fill the device
-        assert bound < row["seconds_per_step"] < max(2.5 * bound, launches), row
-
-
 @pytest.mark.slow
-def test_numbers_are_those_of_float32_of_themselves_and_of_the_host(measured):
+def test_numbers_are_those_of_float32_and_of_themselves(measured):
     (gradients,) = found(measured, "gradients")
     assert 0 < gradients["worst_error"] < 0.05
     assert gradients["tensors"][gradients["worst_tensor"]] == gradients["worst_error"]
     assert all(row["identical"] for row in found(measured, "repeats"))
-    assert all(row["loss_difference"] == 0 for row in found(measured, "host"))
 
 
 @pytest.mark.slow
@@ -94,36 +66,16 @@ def test_a_growing_batch_compiles_nothing_on_the_way_and_fleets_are_timed():
 
 
 def test_a_case_that_fails_costs_no_other():
-    cases = [Case("step", {"model": "none"}), Case("torch"), Case("machine", {}, 10.0)]
-    told = {index: row for index, row in rows(cases, math.inf) if row is not None}
+    told = dict(rows([Case("step", {"model": "none"}), Case("machine", {}, 10.0)], math.inf))
     assert "TypeError" in told[0]["error"]
-    reasons = told[1].get("not_measured", ""), told[1].get("error", "")
-    assert reasons[0] == "torch is not installed" or "TypeError" in reasons[1]
-    assert "error" not in told[2]
+    assert "error" not in told[1]
 
 
-def test_what_a_process_dies_of_costs_one_case(monkeypatch):
-    class Process:
-        def __init__(self, cases, seconds, start):
-            self.cases = cases
-
-        def rows(self):
-            for index, case in enumerate(self.cases):
-                yield index, None
-                if case.what == "host":
-                    return
-                yield index, {"what": case.what}
-
-        def failure(self):
-            return "died" if any(case.what == "host" for case in self.cases) else ""
-
-    monkeypatch.setattr("benchmarks.accelerator.__main__._Process", Process)
-    told = _measured([Case("machine"), Case("host"), Case("ramp")], math.inf, 0)
-    assert list(told) == [
-        {"what": "machine"},
-        {"what": "host", "not_measured": "died"},
-        {"what": "ramp"},
-    ]
+def test_cases_of_a_process_that_dies_have_rows(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    told = list(measured_apart([Case("machine"), Case("ramp")], 1e6, 0))
+    assert [row["what"] for row in told] == ["machine", "ramp"]
+    assert all("status 1" in row["not_measured"] for row in told)
 
 
 def test_what_does_not_fit_in_the_time_is_noted(tmp_path, capsys, monkeypatch):
@@ -134,14 +86,14 @@ def test_what_does_not_fit_in_the_time_is_noted(tmp_path, capsys, monkeypatch):
     assert [row["what"] for row in told] == [case.what for cases in full() for case in cases]
     assert {row["commit"] for row in told} == {"abc"}
     reasons = [row["not_measured"] for row in told]
-    assert set(reasons) == {OUT_OF_TIME, "no two smaller buckets say what is the largest"}
-    assert capsys.readouterr().out.count("not measured") == len(told)
+    assert set(reasons) == {"out of time", UNKNOWN}
+    assert capsys.readouterr().out.count("not_measured") == len(told)
 
 
 def test_a_process_is_killed_when_its_time_is_over():
-    (row,) = _measured([Case("machine")], time.monotonic() + 0.5, 0)
-    assert row == {"what": "machine", "not_measured": OUT_OF_TIME}
-    (row,) = _measured([Case("machine")], math.inf, 0.1)
+    (row,) = measured_apart([Case("machine")], 0.5, 0)
+    assert row == {"what": "machine", "not_measured": "out of time"}
+    (row,) = measured_apart([Case("machine")], 1e6, 0.1)
     assert row == {"what": "machine", "not_measured": "took more than 0.4 s"}
 
 
@@ -150,27 +102,20 @@ def test_the_largest_bucket_is_told_by_the_memory_of_two():
     done = [{"what": "machine", "limit_bytes": 100.0}]
     done += [{"what": "step", **asked, "bucket": b, "peak_bytes": 10.0 + 2 * b} for b in (2, 4)]
     case = Case("step", {**asked, "bucket": None})
-    assert _resolved(case, done).settings["bucket"] == 32  # 10 + 2 · 42.5 is 95% of 100
+    assert with_bucket(case, done).settings["bucket"] == 32  # 10 + 2 · 42.5 is 95% of 100
     other = Case("step", {**asked, "bucket": None, "remat": True})
-    assert _resolved(other, done).settings["bucket"] is None
+    assert with_bucket(other, done).settings["bucket"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--minutes", "0"], "--minutes: 0 given; write a positive number"),
-        (["--show", "none.jsonl"], "--show none.jsonl: cannot be read"),
-    ],
-)
-def test_bad_input_is_told_in_one_line(arguments, told, capsys):
-    assert main(arguments) == 2
+def test_bad_input_is_one_line(capsys):
+    assert main(["--minutes", "0"]) == 2
     error = capsys.readouterr().err
-    assert told in error and error.count("\n") == 1
+    assert "--minutes" in error and error.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_the_whole_command_at_toy_sizes(tmp_path, capsys):
     file = tmp_path / "rows.jsonl"
     assert main(["--tiny", "--output", str(file)]) == 0
-    assert len(read_rows(file)) >= sum(map(len, tiny()))
-    assert capsys.readouterr().out.count("error: ") == 0
+    assert len(file.read_text().splitlines()) >= sum(map(len, tiny()))
+    assert capsys.readouterr().out.count("error ") == 0

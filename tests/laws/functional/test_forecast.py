@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.laws import planted_schedules, schedules
+from benchmarks.laws import planted_schedules
+from benchmarks.laws.__main__ import measures, schedules
 from bss.errors import InputError
 from bss.laws import fit_curve, predict_runs, predict_schedule
 from bss.laws.fitting.estimate import Options
@@ -142,13 +143,13 @@ def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, cur
 @pytest.mark.slow
 def test_intervals_hold_the_ends_of_schedules_by_another_law():
     """Of 36 a seed, the ends that `bss predict` answers; two seeds that no choice has seen."""
-    rows = pd.concat([schedules.found(seed) for seed in (21, 23)])
-    answered = rows.loc[~rows["noisier"]]
+    told = [one for seed in (21, 23) for one in schedules(seed)]
+    answered = [answer for kind, answer in told if kind != "noisier than measured"]
     assert len(answered) > 50
-    assert 0.78 < np.mean(answered["measured"].between(answered["low"], answered["high"])) < 1
-    new = answered.loc[answered["horizon"] | answered["peak"]]
+    assert 0.78 < dict(x[:2] for x in measures("schedules", answered))["coverage"] < 1
+    new = [answer for kind, answer in told if kind.startswith("new")]
     assert len(new) > 20
-    assert np.mean(new["measured"].between(new["low"], new["high"])) > 0.7
+    assert dict(x[:2] for x in measures("schedules", new))["coverage"] > 0.7
 
 
 @pytest.mark.slow
