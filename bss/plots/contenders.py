@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bss.contests.contest import CONSTANT_ROLES, ENDINGS, Contest, Standing
 from bss.plots import style
+from bss.stats import CONSTANT_ROLES, LR_PHASES, ComparedRun, Comparison
 
 ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "constant": ("constant batch", {"marker": "o", "color": "#8a8a8a"}),
@@ -27,19 +27,19 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     """Final loss of every contender, a panel for each ending that was run, lowest on top.
 
     Means over seeds, with each seed beside them; the numbers are differences to the best constant
-    in 1e-3 nats, ± half the 95% interval after Holm where there are several seeds. Contenders far
+    in 1e-3 nats, ± half the 95% CI (paired t) where there are several seeds. Contenders far
     behind are hollow, at the right edge.
 
     Args:
         contenders: columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
     """
-    panels = Contest(contenders).by_ending()
+    panels = Comparison(contenders).by_phase()
     most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
         style.panel_title(
-            ax, ENDINGS[ending].title, xlabel=f"final {loss_noun(contenders)} (nats per token)"
+            ax, LR_PHASES[ending].title, xlabel=f"final {loss_noun(contenders)} (nats per token)"
         )
     roles = set(contenders["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
@@ -56,8 +56,8 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     Args:
         contenders: columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
     """
-    panels = Contest(contenders).by_ending()
-    lines: dict[str, dict[int, Standing]] = {}
+    panels = Comparison(contenders).by_phase()
+    lines: dict[str, dict[int, ComparedRun]] = {}
     for at, rows in enumerate(panels.values()):
         for row in rows:
             lines.setdefault(row.name, {})[at] = row
@@ -79,20 +79,20 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     constants = {n: rows[last] for n, rows in lines.items() if n not in looks and last in rows}
     _name_constants(ax, constants.values(), last)
     ax.set_ylabel(f"{loss_noun(contenders)} less that of the\nbest constant (1e-3 nats per token)")
-    ax.set_xticks(range(len(panels)), [ENDINGS[ending].short for ending in panels])
+    ax.set_xticks(range(len(panels)), [LR_PHASES[ending].short for ending in panels])
     ax.grid(False, axis="x")
     best = style.handle("best constant", color=style.INK, lw=1)
     constant = style.handle("constant batch", color=style.FAINT, lw=1, marker="o", ms=3)
-    bars = style.handle("bars: 95% intervals\nafter Holm", ls="none")
+    bars = style.handle("bars: 95% CI\n(paired t)", ls="none")
     return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.3), best, constant, bars])
 
 
-def _height(row: Standing) -> float:
+def _height(row: ComparedRun) -> float:
     """Loss above the best constant, in 1e-3 nats."""
     return 0.0 if row.best else 1e3 * row.difference
 
 
-def _constant(rows: Mapping[int, Standing]) -> bool:
+def _constant(rows: Mapping[int, ComparedRun]) -> bool:
     return all(row.role in CONSTANT_ROLES for row in rows.values())
 
 
@@ -106,7 +106,7 @@ def _grown_look(place: int, count: int) -> dict[str, Any]:
     }
 
 
-def _name_constants(ax: Axes, rows: Iterable[Standing], x: float) -> None:
+def _name_constants(ax: Axes, rows: Iterable[ComparedRun], x: float) -> None:
     """The batches of constants to the right of where they end, apart enough to be read."""
     low, high = ax.get_ylim()
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
@@ -123,7 +123,7 @@ def _name_constants(ax: Axes, rows: Iterable[Standing], x: float) -> None:
 
 
 def _slope(
-    ax: Axes, rows: Mapping[int, Standing], shift: float, look: Mapping[str, Any] | None
+    ax: Axes, rows: Mapping[int, ComparedRun], shift: float, look: Mapping[str, Any] | None
 ) -> None:
     """A contender over the endings: with bars where it grows its batch, else grey."""
     x = np.array(list(rows)) + shift
@@ -135,7 +135,7 @@ def _slope(
     ax.errorbar(x, y, yerr=error, lw=1.3, elinewidth=1, capsize=2, ms=5.5, zorder=4, **look)
 
 
-def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
+def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
@@ -166,10 +166,10 @@ def _dots(ax: Axes, rows: list[Standing], most: int) -> None:
 
 def loss_noun(contenders: pd.DataFrame) -> str:
     """The loss that contenders are compared by, in words."""
-    return "test loss" if Contest(contenders).compared == "test_loss" else "held-out loss"
+    return "test loss" if Comparison(contenders).column == "test_loss" else "held-out loss"
 
 
-def difference_text(row: Standing) -> str:
+def difference_text(row: ComparedRun) -> str:
     """What stands beside a contender: its difference to the best constant, in 1e-3 nats."""
     return "best constant" if row.best else millinats(row.difference, row.error)
 

@@ -17,7 +17,7 @@ from bss.errors import InputError
 from bss.laws import EsFit
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
-from bss.theory.exponents import slope
+from bss.stats import slope
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any
 
 from bss.cells import estimate
-from bss.contests.contest import CONSTANT_ROLES, ENDINGS, Contest, Standing
 from bss.design.design import design
 from bss.errors import InputError
 from bss.laws import TableFit
@@ -14,6 +13,7 @@ from bss.laws.fitting.estimate import UNIDENTIFIED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
 from bss.report.results import Reported
+from bss.stats import CONSTANT_ROLES, LR_PHASES, ComparedRun, Comparison
 from bss.units import format_tokens
 
 
@@ -24,7 +24,7 @@ def short_answer(results: Reported) -> list[str]:
     """
     answers = []
     if results.contenders is not None:
-        rows = Contest(results.contenders).by_ending()
+        rows = Comparison(results.contenders).by_phase()
         noun, budget = loss_noun(results.contenders), (results.schedule or {}).get("tokens")
         answers += [_winner(ending, rows[ending], noun, budget) for ending in rows]
         answers.append(_certainty(rows, len(set(results.contenders["seed"]))))
@@ -99,8 +99,8 @@ def _reason(note: str) -> str:
     return note.removeprefix(UNIDENTIFIED) or "the runs do not tell"
 
 
-def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) -> str:
-    when, tokens = ENDINGS[ending].when, budget or max(row.tokens for row in rows)
+def _winner(ending: str, rows: list[ComparedRun], noun: str, budget: float | None) -> str:
+    when, tokens = LR_PHASES[ending].when, budget or max(row.tokens for row in rows)
     first, best = rows[0], next((row for row in rows if row.best), None)
     sentence = (
         f"{when} and {format_tokens(round(tokens))} tokens, {_name(first)} has the lowest {noun}, "
@@ -127,7 +127,7 @@ def _winner(ending: str, rows: list[Standing], noun: str, budget: float | None) 
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences if text)
 
 
-def _equal_steps(rows: list[Standing]) -> str:
+def _equal_steps(rows: list[ComparedRun]) -> str:
     """The derived schedule against the constant that takes the most nearly equal steps."""
     derived = next((row for row in rows if row.role == "schedule"), None)
     constants = [row for row in rows if row.role in CONSTANT_ROLES]
@@ -143,7 +143,7 @@ def _equal_steps(rows: list[Standing]) -> str:
     )
 
 
-def _name(row: Standing) -> str:
+def _name(row: ComparedRun) -> str:
     roles = {"schedule": "derived schedule", "late": "late switch", "policy": f"policy {row.name}"}
     if row.role in roles:
         return f"the {roles[row.role]} ({row.batch})"
@@ -154,18 +154,19 @@ def _apart(difference: float) -> str:
     return f"{abs(difference):.4f} nats {'below' if difference < 0 else 'above'}"
 
 
-def _certainty(standings: dict[str, list[Standing]], seeds: int) -> str:
+def _certainty(standings: dict[str, list[ComparedRun]], seeds: int) -> str:
     """How far the differences can be trusted: one seed, or several."""
     differences = [
-        f"{millinats(row.difference, row.error)} × 10⁻³ nats {ENDINGS[ending].when} ({row.verdict})"
+        f"{millinats(row.difference, row.error)} × 10⁻³ nats {LR_PHASES[ending].when} "
+        f"({row.result})"
         for ending, rows in standings.items()
         for row in rows
         if row.role == "schedule" and row.error is not None
     ]
     if differences:
         return (
-            f"Over {seeds} seeds, differences are paired by seed and given with 95% intervals, "
-            "adjusted for how many are compared: the derived schedule against the best constant, "
+            f"Over {seeds} seeds, differences are paired by seed and given with 95% CIs (paired "
+            "t; results after Holm): the derived schedule relative to the best constant batch, "
             f"{', '.join(differences)}."
         )
     return (

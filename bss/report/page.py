@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 from bss import plots
 from bss.advice.betas import asked_by
-from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.files import write_text
 from bss.laws import EsFit
@@ -39,6 +38,7 @@ from bss.report.results import Reported, read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
+from bss.stats import Comparison
 from bss.tables import loss_column
 from bss.units import format_tokens, parse_tokens
 
@@ -122,7 +122,7 @@ def _content(results: Reported) -> dict[str, Any]:
         "plan": plan,
         "betas": plan and asked_by(plan, _params(results.runs)),
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
-        "tested": contenders is not None and Contest(contenders).compared == "test_loss",
+        "tested": contenders is not None and Comparison(contenders).column == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
         "tables": {name: tables.plain_table(table) for name, table in results.tables.items()},
         "pictures": {n: base64.b64encode(png).decode() for n, png in results.pictures.items()},

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.contests.contest import ENDINGS, ROLES
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
+from bss.stats import LR_PHASES, ROLES
 from bss.tables import read_points, read_runs
 
 EXPERIMENT = (
@@ -178,7 +178,7 @@ def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | N
     for column in set(CONTENDERS) - set(TEXTS):
         if not pd.api.types.is_numeric_dtype(table[column]):
             raise InputError(f"{path}: {column} holds text that is no number; correct it")
-    for column, known in (("ending", ENDINGS), ("role", ROLES)):
+    for column, known in (("ending", LR_PHASES), ("role", ROLES)):
         for value in set(table[column]) - set(known):
             raise InputError(f"{path}: {column} {value!r} is unknown; write {' or '.join(known)}")
     for row in np.flatnonzero(table.duplicated(["name", "ending", "seed"]))[:1]:

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from bss.cells import Table, alike_text, estimate
-from bss.contests.contest import ENDINGS, Contest, Standing
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.plots.contenders import difference_text
 from bss.report.findings import peak_text, rounded
+from bss.stats import LR_PHASES, ComparedRun, Comparison
 from bss.tables import loss_column
 from bss.units import format_tokens
 
@@ -101,19 +101,19 @@ def optima_table(fit: TableFit) -> Table:
 
 def contender_tables(contenders: pd.DataFrame) -> list[Table]:
     """The standings of each ending."""
-    cells: dict[str, Callable[[Standing], str]] = {
+    cells: dict[str, Callable[[ComparedRun], str]] = {
         "contender": lambda row: row.name,
         "batch": lambda row: row.batch,
         "tokens": lambda row: f"{row.tokens:,}",
         "steps": lambda row: f"{row.steps:,}",
         "held-out loss": lambda row: f"{row.eval_loss:.4f}",
     }
-    if Contest(contenders).compared == "test_loss":
+    if Comparison(contenders).column == "test_loss":
         cells["test loss"] = lambda row: f"{row.loss:.4f}"
     cells["difference (10⁻³ nats)"] = difference_text
     return [
-        Table.of(ENDINGS[ending].title, rows, cells, [row.role == "schedule" for row in rows])
-        for ending, rows in Contest(contenders).by_ending().items()
+        Table.of(LR_PHASES[ending].title, rows, cells, [row.role == "schedule" for row in rows])
+        for ending, rows in Comparison(contenders).by_phase().items()
     ]
 
 

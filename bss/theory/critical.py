@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bss.errors import check
-from bss.theory.exponents import slope
+from bss.stats import slope
 from bss.theory.least_squares import LeastSquares, Procedure, risk_curve
 
 LAST_POINTS = 4

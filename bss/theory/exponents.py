@@ -1,17 +1,12 @@
-"""What the theory says of powers: regimes, exponents in the data budget, slopes of measurements.
+"""What the theory says of powers: regimes and exponents in the data budget.
 
 Wang et al. (arXiv 2602.14208) for schedules, Li et al. (arXiv 2509.19189) for the two regimes. All
 of them hold as the budget goes to infinity; near s = 1 − 1/β they set in slowly.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from scipy.stats import t as student
-
-from bss.contests.effects import slopes
 from bss.theory.regression import check_exponents
 
 Regime = Literal["easy", "hard"]
@@ -93,28 +88,3 @@ class Powers:
 
     def __str__(self) -> str:
         return f"{self.regime}, s = {self.source:g}, β = {self.capacity:g}"
-
-
-@dataclass(frozen=True)
-class Slope:
-    """A slope in log–log, with the interval of a straight line's least-squares fit.
-
-    The interval says how straight the line is; a bend from small budgets shifts it as a whole.
-    """
-
-    value: float
-    low: float
-    high: float
-    level: float = 0.90
-
-
-def slope(x: np.ndarray, y: np.ndarray, *, level: float = 0.90) -> Slope:
-    """Fits log y against log x, [N], positive, with an interval of nominal coverage `level`.
-
-    At least two x must be distinct; of two points the interval is open.
-    """
-    line = slopes({"": (x, y)})[""]
-    if line.own is None:
-        return Slope(line.estimate, -math.inf, math.inf, level)
-    reach = float(student.ppf((1 + level) / 2, line.own.freedom)) * math.sqrt(line.own.variance)
-    return Slope(line.estimate, line.estimate - reach, line.estimate + reach, level)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError, check
-from bss.theory.exponents import Slope, slope
+from bss.stats import Slope, slope
 from bss.theory.regression import Propagator, Task, advance, coordinates, evolve, propagator
 from bss.theory.search import minimum
 

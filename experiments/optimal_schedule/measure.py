@@ -8,7 +8,8 @@ import pandas as pd
 from bss.plots import theory as plots
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.theory.exponents import Powers, slope
+from bss.stats import slope
+from bss.theory.exponents import Powers
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varying_risks
 from bss.theory.optimal import batch_schedule, constant_optimum, optimum

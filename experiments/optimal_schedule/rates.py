@@ -7,8 +7,8 @@ import pandas as pd
 
 from bss.plots import theory as plots
 from bss.schedules import rates
+from bss.stats import slope
 from bss.theory.decay import best_peak, decay_order
-from bss.theory.exponents import slope
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.joint import varying_risks
 from bss.theory.regression import Stage

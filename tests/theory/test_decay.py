@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
+from bss.stats import slope
 from bss.theory.decay import best_peak, decay_order, decayed_risk
-from bss.theory.exponents import slope
 from bss.theory.fsl import drive_of, finite_law, law_curve, limit_law
 from bss.theory.regression import Stage, Task
 

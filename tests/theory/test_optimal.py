@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 
 from bss.errors import InputError
 from bss.schedules.plan import resolve
-from bss.theory.exponents import exponents, slope
+from bss.stats import slope
+from bss.theory.exponents import exponents
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varying_risks, water_fill
 from bss.theory.optimal import (
     Budget,

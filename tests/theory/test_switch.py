@@ -3,7 +3,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from bss.theory.exponents import Slope, exponents, regime, slope
+from bss.stats import Slope, slope
+from bss.theory.exponents import exponents, regime
 from bss.theory.regression import Stage, Task, final_risk, risk_curve, stages
 from bss.theory.switch import (
     best_switch,

@@ -105,7 +105,7 @@ class Rate:
 
     @property
     def ending(self) -> str:
-        """How it ends, as `bss.contests.contest` calls it."""
+        """How it ends, as `bss.stats` calls it."""
         whole = self.shape == "cosine" and self.warmup + self.decay == self.total
         return "cosine" if whole else "wsd" if self.decay else "constant"
 
