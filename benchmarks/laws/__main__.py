@@ -10,6 +10,7 @@ alone, so that later code can be measured in the same way.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,11 @@ def curves(law: str, seed: int) -> Iterator[tuple[str, Answer]]:
     yield law, (one.best, best.value, best.low, best.high)
 
 
-def tables(kind: str, seed: int, index: int) -> Iterator[tuple[str, Answer]]:
-    """B_opt of each model and budget of a table."""
+def tables(kind: str, seed: int, index: int, lr: bool = True) -> Iterator[tuple[str, Answer]]:
+    """B_opt of each model and budget of a table; with `lr` of one untuned LR per batch."""
     one = planted_tables.planted(kind, seed, index)
-    fit = fit_table(check_losses(one.table), options=Options(RESAMPLES["tables"]))
+    table = check_losses(one.table if lr else one.table.drop(columns="lr"))
+    fit = fit_table(table, options=Options(RESAMPLES["tables"]))
     for at in fit.optima:
         best = one.best[at.params, at.tokens]
         yield kind, (best, at.batch.value, at.batch.low, at.batch.high)
@@ -156,23 +158,22 @@ def _children() -> float:
 
 def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]]]]:
     """Question, name and fit of each set, in an order that covers all kinds early."""
-    yield from (("published", f"dense, {fold}", lambda fold=fold: left_out("dense", fold))
+    yield from (("published", f"dense, {fold}", partial(left_out, "dense", fold))
                 for fold in published("dense")[2])  # fmt: skip
-    yield "reported", "dense", lambda: reported("dense")
-    yield from (("costs", name, lambda name=name: costs(name)) for name in COMMANDS)
-    yield from (("schedules", f"{seed}", lambda seed=seed: schedules(seed)) for seed in SEEDS)
+    yield "reported", "dense", partial(reported, "dense")
+    yield from (("costs", name, partial(costs, name)) for name in COMMANDS)
+    yield from (("schedules", f"{seed}", partial(schedules, seed)) for seed in SEEDS)
     for seed in SEEDS:
         for i in range(CURVES * seed, CURVES * (seed + 1)):
             for law in ("inner", planted_curves.SMALLEST[i % 2]):
-                yield "curves", f"{law} {i}", lambda law=law, i=i: curves(law, i)
-        for kind in planted_tables.KINDS:
-            one = kind == "one cell"
+                yield "curves", f"{law} {i}", partial(curves, law, i)
+        for lr, kind in itertools.product((True, False), planted_tables.KINDS):
+            one, question = kind == "one cell", "tables" if lr else "tables without LR"
             for i in range(planted_tables.ONE_CELL if one else planted_tables.A_KIND):
-                name = f"{kind} {seed} {i}"
-                yield "tables", name, lambda at=(kind, seed, i): tables(*at)
-    yield from (("published", f"rates, {fold}", lambda fold=fold: left_out("rates", fold))
+                yield question, f"{kind} {seed} {i}", partial(tables, kind, seed, i, lr)
+    yield from (("published", f"rates, {fold}", partial(left_out, "rates", fold))
                 for fold in reversed(published("rates")[2]))  # fmt: skip
-    yield "reported", "rates", lambda: reported("rates")
+    yield "reported", "rates", partial(reported, "rates")
 
 
 def measure(path: Path, only: set[str]) -> None:
