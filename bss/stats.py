@@ -91,7 +91,7 @@ def paired(differences: ArrayLike) -> Difference:
     if n < 2:
         return Difference(mean, n=n)
     if not np.ptp(values):  # SciPy returns NaN for equal values
-        return Difference(mean, 0.0, mean, mean, *[float(mean == 0)] * 2, n)
+        return Difference(mean, 0.0, mean, mean, p := float(mean == 0), p, n)
     test: Any = ttest_1samp(values, 0.0)
     interval, p = test.confidence_interval(LEVEL), float(test.pvalue)
     se = float(values.std(ddof=1)) / math.sqrt(n)
@@ -185,7 +185,8 @@ def slope(x: ArrayLike, y: ArrayLike, *, level: float = 0.90) -> Slope:
     log_x, log_y = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
     line: Any = linregress(log_x, log_y)
     freedom = len(log_x) - 2
-    reach = float(student.ppf((1 + level) / 2, freedom) * line.stderr) if freedom else math.inf
+    error = line.stderr if np.ptp(log_y) else 0.0  # SciPy: NaN for equal values
+    reach = float(student.ppf((1 + level) / 2, freedom) * error) if freedom else math.inf
     value = float(line.slope)
     return Slope(value, value - reach, value + reach, level)
 
@@ -279,7 +280,7 @@ class Comparison:
         """
         tables = []
         for _, rows in self.table.groupby(list(by), sort=False):
-            means: pd.Series[Any] = rows.groupby("peak_lr", sort=False)["eval_loss"].mean()
+            means: Any = rows.groupby("peak_lr", sort=False)["eval_loss"].mean()
             tables.append(rows[rows["peak_lr"] == means.idxmin()].assign(trials=len(means)))
         return Comparison(pd.concat(tables, ignore_index=True))
 

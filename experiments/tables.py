@@ -7,11 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.files import read_json
 from bss.predictions.registration import digest
-from bss.sweeps.table import NOT_RECORDED, ORIGIN
+from bss.sweeps.table import NOT_RECORDED
 
 HINT = "run the experiment first"
 
@@ -59,11 +58,6 @@ class Tables:
     def config(self) -> dict[str, Any]:
         """Of the study that wrote it."""
         return self.json("experiment.json")["config"]
-
-    def contest(self, name: str = "contenders.csv") -> Contest:
-        """A table of final losses; where its runs came from is "not recorded" in older ones."""
-        table = self.read(name)
-        return Contest(table.assign(**{at: NOT_RECORDED for at in ORIGIN if at not in table}))
 
     def registered(self, name: str, registration: Path) -> pd.DataFrame:
         """A table of runs that were registered.

@@ -233,7 +233,7 @@ def _error(one: Scored, name: str) -> float:
 
 
 def _of_differences(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    """As `bss.contests.effects.error_of_differences`, which has it of weighted runs."""
+    """RMS error of differences between runs over their RMS spread."""
     spread = np.std(measured, axis=-1)
     ratio = np.std(predicted - measured, axis=-1) / spread
     return np.where(spread > ROUNDING * np.mean(measured, axis=-1), ratio, np.nan)

@@ -3,14 +3,12 @@
 Best is the vertex of a parabola in log B at each (N, D) of arXiv 2503.04715, whose rates were tuned
 at every batch (derived here). The parabola goes by least squares through the batches about the
 least loss; the least of the measured batches itself is noisier: near it losses differ by less than
-their own scatter. B_opt ∝ N^x·D^y goes through the vertices by least squares in logs, with errors
-over the cells: leaving out each, and drawing as many with replacement.
+their own scatter. B_opt ∝ N^x·D^y goes through the vertices by least squares in logs.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +17,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bss.contests.claims import Claim, Question, judged
-from bss.contests.contrasts import LEVEL, Effect
-from bss.contests.effects import by_groups, less
 from bss.laws import CriticalFit
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.power import PowerFit, fit_power, unidentified
+from bss.stats import LEVEL
 from bss.tables.storage import read_table
-from experiments.critical_batch.statements import EXPONENT, SLOW, joined, with_interval
 
 TABLE = "results/published/steplaw_dense_best.csv"
 ROOT = Path(__file__).parents[2]
-WEIGHTS = {"size": (1.0, 0.0), "data": (0.0, 1.0), "gap": (-1.0, 1.0)}
-BEST_DATA = Question("The best batch grows with data at a fixed model", "paper", 1, EXPONENT, SLOW)
-BEST_SIZE = Question(
-    f"At fixed data the best batch grows slower than N^{SLOW:g}",
-    "paper",
-    unit=f"{EXPONENT}, less {SLOW:g}",
-)
-BEST_FOLLOWS = Question(
-    "The best batch follows data rather than model size", "paper", 1, EXPONENT, SLOW
-)
 NEAREST = 5  # batches that a parabola goes through
 PUBLISHED_LENGTH = 512  # tokens in a sequence of the published steps
 BEST, CRITICAL, OURS = (
@@ -141,58 +126,6 @@ def cells() -> pd.DataFrame:
     best = pd.DataFrame(rows)
     low, high = best["batch_tokens"] / best["factor"], best["batch_tokens"] * best["factor"]
     return best.assign(low=low, high=high).drop(columns="factor")
-
-
-def exponents(best: pd.DataFrame) -> dict[str, Effect]:
-    """x ("size"), y ("data") and y − x ("gap"), with errors over the cells."""
-    design, y = _logs(best)
-    return {
-        name: by_groups(partial(_exponent, design, y, weights), range(len(y)))
-        for name, weights in WEIGHTS.items()
-    }
-
-
-def _logs(best: pd.DataFrame, column: str = "batch_tokens") -> tuple[np.ndarray, np.ndarray]:
-    """The design [n, 3] of a power law in N and D, and log batch [n]."""
-    logs = np.log(best[["params", "tokens", column]].to_numpy(float))
-    return np.column_stack([np.ones(len(logs)), logs[:, :2]]), logs[:, 2]
-
-
-def _exponent(
-    design: np.ndarray,
-    y: np.ndarray,
-    weights: Sequence[float],
-    times: np.ndarray | float = 1.0,
-) -> float:
-    """A weighted sum of x and y, each cell counted so many times; NaN where it is unidentified."""
-    root = np.sqrt(times * np.ones(len(y)))
-    theta, _, rank, _ = np.linalg.lstsq(design * root[:, None], y * root, rcond=None)
-    return float(theta[1:] @ weights) if rank == 3 else np.nan
-
-
-def claims_of(best: pd.DataFrame) -> list[Claim]:
-    """Whether the best batch follows data rather than model size.
-
-    Args:
-        best: as `cells` gives it.
-    """
-    effects, gap = exponents(best), WEIGHTS["gap"]
-    least_size, size = best["params"].min() / 1e6, best["params"].max() / 1e9
-    where = f"published final losses, {len(best)} (N, D), {least_size:.0f}M to {size:.2f}B"
-    errors = "errors over (N, D): the jackknife's, and that of resampled cells"
-    least = f"{_exponent(*_logs(best, 'least_tokens'), gap):.2f} by the batches of the least losses"
-    sizes = best["params"].unique()
-    without = [_exponent(*_logs(best.loc[best["params"] != one]), gap) for one in sizes]
-    spared = f"{min(without):.2f} to {max(without):.2f} without one of the model sizes"
-    notes = [joined(with_interval(effects[name]), errors) for name in ("data", "size")]
-    note = joined(with_interval(effects["gap"], "difference"), least, spared, errors)
-    return judged(
-        [
-            BEST_FOLLOWS.asked(where, effects["gap"], TABLE, note),
-            BEST_DATA.asked(where, effects["data"], TABLE, notes[0]),
-            BEST_SIZE.asked(where, less(effects["size"], SLOW), TABLE, notes[1]),
-        ]
-    )
 
 
 def points(

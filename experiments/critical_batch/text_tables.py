@@ -1,7 +1,4 @@
-"""Tables of critical batches as a reader sees them: numbers with their intervals as text.
-
-They say what was measured; what it shows is in claims.py.
-"""
+"""Tables of critical batches as a reader sees them: numbers with their intervals as text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,17 +7,16 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from bss.contests.claims import Claim
 from bss.laws import CriticalFit
+from bss.laws.critical.values import CriticalBatch
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import predict
 from bss.tables import read_points
 from bss.units import format_tokens
-from experiments.critical_batch.claims import exponents, study_of
+from bss.values import from_dict
 from experiments.critical_batch.measure import fit_design
-from experiments.critical_batch.noise import known_scales
 from experiments.critical_batch.published import published_fit, published_points
-from experiments.critical_batch.statements import PUBLISHED, WAYS, alone
+from experiments.critical_batch.study import Study
 from experiments.tables import Tables
 
 SYMBOLS = {"params": "N", "tokens": "D"}
@@ -30,6 +26,7 @@ TITLES = {
     "size": "N at one D",
     "both": "all points, joint",
 }
+PUBLISHED = 0.47  # arXiv 2410.21676: 93.20·N^0.47, and with D = 20N 22.91·D^0.47, in millions
 PAPER = {"params": (93.20, PUBLISHED), "tokens": (22.91, PUBLISHED)}  # N, D in millions
 
 
@@ -42,6 +39,40 @@ def interval(estimate: Estimate, digits: int = 0) -> str:
         return f"below {high:,.{digits}f}" if low is None else f"above {low:,.{digits}f}"
     ends = ["open" if end is None else f"{end:,.{digits}f}" for end in (low, high)]
     return f"{value:,.{digits}f} ({' to '.join(ends)})".replace("-", "−")
+
+
+ALONE = ("together", "data", "size")
+
+
+def fits_of(results: Path) -> dict[str, CriticalFit]:
+    """The committed fits, by design."""
+    entries = Tables(results).json("fits.json")
+    return {name: CriticalFit.from_dict(entry) for name, entry in entries.items()}
+
+
+def study_of(results: Path) -> Study:
+    """What was asked in a results directory."""
+    return from_dict(Study, Tables(results).config)
+
+
+def designs(fits: Mapping[str, CriticalFit]) -> dict[str, CriticalFit]:
+    """The designs of model and data, without width against depth and context."""
+    return {name: fit for name, fit in fits.items() if name in (*ALONE, "both")}
+
+
+def curves_of(fits: Mapping[str, CriticalFit]) -> list[CriticalBatch]:
+    """Every curve once."""
+    curves = {}
+    for fit in fits.values():
+        for at in fit.fits:
+            curves.setdefault((at.curve.model, at.curve.tokens, at.curve.seq_len), at)
+    return list(curves.values())
+
+
+def known_scales(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a noise scale, a b/a and a critical batch."""
+    rows = table.dropna(subset=["noise_scale", "B_crit", "cbs"])
+    return rows.loc[rows["noise_scale"] > 0]
 
 
 def refitted(results: Path) -> dict[str, CriticalFit]:
@@ -107,13 +138,6 @@ def published_laws(fit: CriticalFit) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def reasons(claims: Sequence[Claim]) -> str:
-    """Why claims cannot be tested here, as a Markdown table."""
-    closed = [one for one in claims if one.verdict == "not testable here"]
-    rows = [f"| {one.statement} | {one.condition} | {one.note} |" for one in closed]
-    return "\n".join(["| claim | condition | not testable, because |", "|---|---|---|", *rows])
-
-
 def forecasts(fit: CriticalFit, sizes: Sequence[float]) -> pd.DataFrame:
     """The published law at larger sizes, and at sizes that were left out of it; new values' 95%."""
     coefficient, exponent = PAPER["params"]
@@ -143,28 +167,6 @@ def definitions(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
                 column = f"{title}: {SYMBOLS[variable]}"
                 columns.setdefault(column, {})[row.name] = interval(p, 2)
     return pd.DataFrame(columns).fillna("–")
-
-
-def exponents_beside(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
-    """Every exponent by S = a + b/B and without a law, with its own 95% interval before Holm."""
-    names = {
-        "together": "of N, N and D together",
-        "data": "of D, at one N",
-        "joint data": "of D, jointly",
-        "size": "of N, at one D",
-        "joint size": "of N, jointly",
-        "gap": "of D less of N, each alone",
-        "joint gap": "of D less of N, jointly",
-    }
-    effects = {way: exponents(fits, interpolated=WAYS[way]) for way in WAYS}
-    rows = []
-    for key, name in names.items():
-        own = {way: alone(some[key]) for way, some in effects.items() if key in some}
-        texts = {
-            w: interval(Estimate(one.estimate, one.low, one.high), 3) for w, one in own.items()
-        }
-        rows += [{"exponent": name, **texts}] if texts else []
-    return pd.DataFrame(rows)
 
 
 def schedules(results: Path) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from bss.sweeps.results import Results
 from bss.theory.critical import critical_batches
 from bss.theory.exponents import Powers
 from bss.theory.least_squares import LeastSquares, Procedure
-from experiments.critical_theory.claims import curves, task_name
+from experiments.critical_theory.analysis import curves, task_name
 from experiments.main import run_experiment
 from experiments.study import say
 

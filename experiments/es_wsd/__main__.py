@@ -14,7 +14,6 @@ import itertools
 
 import pandas as pd
 
-from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws import fit_es
 from bss.laws.fitting.estimate import Options
@@ -25,6 +24,7 @@ from bss.policies.law_optimum import LawOptimum
 from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
+from bss.stats import Comparison
 from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import (
     Contender,
@@ -96,7 +96,7 @@ def experiment(study: Study) -> None:
                 ]
             ),
             "schedules.json": derived,
-            "contenders.csv": Contest(contender_table(compared, trainer.statuses)).tuned().table,
+            "contenders.csv": Comparison(contender_table(compared, trainer.statuses)).tuned().table,
         },
         trainer,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.contests.contest import Contest
+from bss import stats
 from bss.held_out import HeldOutColumn
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
@@ -167,7 +167,7 @@ def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:
     """
     rows = []
     sized = decays.assign(batch=decays["batch"].astype(int)).sort_values("batch", kind="stable")
-    for end, ended in Contest(sized).tuned(["stop", "batch"]).table.groupby("stop"):
+    for end, ended in stats.Comparison(sized).tuned(["stop", "batch"]).table.groupby("stop"):
         at = {int(str(batch)): seeds.set_index("seed") for batch, seeds in ended.groupby("batch")}
         held_out = {batch: mean(seeds["eval_loss"].tolist()).value for batch, seeds in at.items()}
         best = min(at, key=lambda batch: held_out[batch])
@@ -222,3 +222,16 @@ def errors_table(laws: Mapping[str, Laws]) -> pd.DataFrame:
             for key, one in laws.items()
         }
     )
+
+
+def rates_told(config: dict[str, Any]) -> dict[str, str]:
+    """Return how peak LRs were chosen, as text, by the value of the column `rates`."""
+    return {"shared": f"rate {config['shared_rate']:g} for all", "envelope": "rate tuned per batch"}
+
+
+def conditions(points: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
+    """Return the points by kind of loss and rates, in the table's order."""
+    return {
+        (str(kind), str(rates)): rows
+        for (kind, rates), rows in points.groupby(["kind", "rates"], sort=False)  # type: ignore[misc]
+    }

@@ -29,7 +29,7 @@ from bss.values import from_dict, to_dict
 from configs.ladder import get_config
 from experiments.ladder.scores import decayed, final_losses
 from experiments.ladder.study import Study
-from experiments.momentum.claims import BATCHES, KEPT, SHORT, Ended
+from experiments.momentum.ended import BATCHES, KEPT, SHORT, Ended
 from experiments.study import say
 from experiments.tables import Tables, folder_asked
 

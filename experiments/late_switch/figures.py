@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bss.contests.contest import ENDINGS
 from bss.plots import style
+from bss.stats import LR_PHASES
 from bss.units import format_tokens
 
 BAND = {"lw": 8, "alpha": 0.2, "color": style.INK, "solid_capstyle": "butt"}
@@ -153,7 +153,7 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
         scores: columns group, predictor, schedules, ratio, rank_correlation; "all" is told.
     """
     figure, axes = style.new_figure(3.7, columns=len(PREDICTORS) - 1, sharey=True)
-    looks = style.named_styles(kind for kind in ENDINGS if kind in set(table["ending"]))
+    looks = style.named_styles(kind for kind in LR_PHASES if kind in set(table["ending"]))
     scored = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
     for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=False):
         for kind, look in looks.items():
@@ -174,7 +174,7 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
                 0.98, 0.03, text, ha="right", va="bottom", size=style.SMALL, transform=ax.transAxes
             )
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
-    titled = {ENDINGS[kind].title: look for kind, look in looks.items()}
+    titled = {LR_PHASES[kind].title: look for kind, look in looks.items()}
     equal = style.handle("equal", color=style.FAINT, lw=0.9)
     error = style.handle(f"bars: {ERRORS}", marker="|", ms=9, ls="none", color=style.INK)
     return style.side_legend(figure, [*style.handles(titled, ls="none", ms=5), equal, error])

@@ -4,6 +4,8 @@ All differences are paired by seed: runs of one seed share initialisation and da
 are 2 standard errors over seeds (derived here).
 """
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
 from bss.laws.fitting.power import fit_power
 from bss.points.censored import parabola_minimum
 from bss.points.crossings import mean
 from bss.schedules.batch import BatchSchedule
+from bss.stats import Comparison, compare
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.table import lineage_curve, run_table
 from bss.sweeps.trainer import Trainer
@@ -77,12 +79,40 @@ def final_tables(
     study: Study, ended: Sequence[Contender], trainer: Trainer
 ) -> dict[str, pd.DataFrame]:
     """Losses at equal tokens at every rate, at the best, and their differences."""
-    every = Contest(contender_table(ended, trainer.statuses))
+    every = Comparison(contender_table(ended, trainer.statuses))
     names = list(dict.fromkeys(c.name for c in ended if c.role != "constant"))
-    conditions = {"tuned": every.tuned(), "shared": every.at_rate(study.shared_rate)}
-    apart = [some.differences(names).assign(rates=kind) for kind, some in conditions.items()]
-    best, differences = conditions["tuned"].table, pd.concat(apart)
-    return {"every_rate.csv": every.table, "contenders.csv": best, "differences.csv": differences}
+    shared = np.isclose(every.table["peak_lr"], study.shared_rate)
+    conditions = {"tuned": every.tuned(), "shared": Comparison(every.table.loc[shared])}
+    apart = [differences(some, names).assign(rates=kind) for kind, some in conditions.items()]
+    return {
+        "every_rate.csv": every.table,
+        "contenders.csv": conditions["tuned"].table,
+        "differences.csv": pd.concat(apart),
+    }
+
+
+def differences(every: Comparison, names: Sequence[str]) -> pd.DataFrame:
+    """Return final losses of these names minus those of every other compared run of an LR phase.
+
+    Args:
+        every: With one peak LR for each name and LR phase.
+        names: Whose losses come first.
+
+    Returns:
+        Columns ending, name, peak_lr, against, against_lr, difference (nats), error (2 standard
+        errors), seeds, p_adjusted (paired t, Holm within the LR phase).
+    """
+    rows = []
+    for phase, some in every.table.groupby("ending", sort=False):
+        lr = dict(zip(some["name"], some["peak_lr"], strict=True))
+        pairs = [(a, b) for a, b in itertools.product(names, lr) if a in lr and a != b]
+        for (a, b), one in compare(every.losses(str(phase)), pairs).items():
+            error = math.nan if one.se is None else 2 * one.se
+            if one.n:
+                rows.append((phase, a, lr[a], b, lr[b], one.mean, error, one.n, one.p_adjusted))
+    columns = ["ending", "name", "peak_lr", "against", "against_lr"]
+    columns += ["difference", "error", "seeds", "p_adjusted"]
+    return pd.DataFrame(rows, columns=pd.Index(columns))
 
 
 def switch_tables(

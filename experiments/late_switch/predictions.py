@@ -4,15 +4,13 @@ The law is that of Li et al., arXiv 2509.19189.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from bss.contests.claims import Claim, Question, judged
-from bss.contests.effects import by_groups, error_of_differences, less
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.values import schedule_losses
@@ -20,7 +18,6 @@ from bss.points.crossings import Mean, mean
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender
 from bss.training.record.status import RunStatus
-from experiments.es_wsd.curves import Config
 from experiments.late_switch.figures import PREDICTORS
 from experiments.late_switch.law import kinds_of_rate, left_out
 from experiments.late_switch.study import Study
@@ -36,14 +33,6 @@ CANDIDATES = (
     *("one_peak_rate_ratio", "one_peak_rate_rank_correlation"),
 )
 GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
-TABLE = "results/late_switch/predictions.csv"
-PREDICTS = "The functional law, its start put on the list after the first had failed, predicts "
-SPREAD: Any = {"unit": "of the spread"}
-PREDICTED: dict[Question, float | None] = {  # the ratio that is to be beaten
-    Question(f"{PREDICTS}differences between unseen runs", "paper", **SPREAD): 1.0,
-    Question(f"{PREDICTS}them to half of their spread", "derived", **SPREAD): 0.5,
-    Question(f"{PREDICTS}them better than the constant of equal steps", "derived", **SPREAD): None,
-}
 
 
 def predictions(
@@ -204,43 +193,3 @@ def _interpolated(losses: dict[int, float], batch: float) -> float:
     if len(batches) < 2:
         return math.nan
     return float(np.interp(math.log(batch), np.log(batches), values, math.nan, math.nan))
-
-
-def predicts(table: pd.DataFrame, tried: pd.DataFrame, config: Config) -> Iterator[Claim]:
-    """What the functional law predicts of runs it has not seen, resampled over schedules."""
-    every = table.dropna(subset=["predicted", "mean_batch_constant"])
-    every = every.loc[every["tokens"] == every["tokens"].max()]
-    groups = {"all": every}
-    groups["one rate"] = every.loc[np.isclose(every["peak_lr"], config["shared_rate"])]
-    groups |= {name: every.loc[every["ending"] == ending] for ending, name in GROUPS.items()}
-    for group, rows in groups.items():
-        schedules = rows["batch"].tolist()
-        if len(set(schedules)) < 3:
-            continue
-        law, steps = (
-            error_of_differences(rows["measured"], rows[predictor])
-            for predictor in ("predicted", "mean_batch_constant")
-        )
-        alone = by_groups(law, schedules)
-        apart = by_groups(lambda w, law=law, steps=steps: law(w) - steps(w), schedules)
-        even = steps(np.ones(len(rows)))
-        condition = f"{group} ({alone.estimate:.2f}, of equal steps {even:.2f})"
-        note = f"{len(rows)} runs of {alone.n} batch schedules; error of differences between runs "
-        note += "over their spread, held-out losses; jackknife and bootstrap over schedules"
-        note += _chosen(tried)
-        effects = {one: less(alone, most) if most else apart for one, most in PREDICTED.items()}
-        yield from judged(q.asked(condition, one, TABLE, note) for q, one in effects.items())
-
-
-def _chosen(tried: pd.DataFrame) -> str:
-    """How the start of the law was found."""
-    fits = tried.sort_values("left_out_rmse").to_dict("records")
-    chosen = [fit for fit in fits if fit["chosen"]]
-    planned = [fit for fit in fits if fit["since"] == 0]
-    if not chosen or not planned:
-        return ""
-    start, error = chosen[0]["since"], planned[0]["all_ratio"]
-    return (
-        f"; fitted from {start:,} tokens on, chosen by left-out pilots; from 0, as planned, the "
-        f"error is {error:.2f} of the spread of all"
-    )

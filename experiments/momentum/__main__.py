@@ -20,7 +20,7 @@ from bss.sweeps.results import Results
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.main import run_experiment
-from experiments.momentum.claims import Ended
+from experiments.momentum.ended import Ended
 from experiments.momentum.study import KEPT, Arm, Fork, Study
 from experiments.momentum.tables import tables
 

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bss.contests.contrasts import half_interval
 from bss.plots import style
 from bss.schedules.batch import BatchSchedule
+from bss.stats import half_interval
 from bss.units import format_tokens
-from experiments.momentum.claims import CHOOSING, KEPT
 from experiments.momentum.cuts import CUTS, SHARED
+from experiments.momentum.ended import CHOOSING, KEPT
 
 OWN, FIXED = "own beta1", f"beta1 {KEPT:g}"
 LOOKS = {

@@ -21,9 +21,13 @@ from bss.theory.switch import (
     catch_up_time,
     switch_exponent,
 )
-from experiments.optimal_schedule.claims import QUANTITIES
 from experiments.optimal_schedule.study import Study
 
+QUANTITIES = {
+    "loss": "risk",
+    "growth fraction": "growth_fraction",
+    "peak batch": "peak_batch",
+}
 Row = dict[str, Any]
 Part = tuple[dict[str, Any], list[Row]]
 """Tables and figures by file name, and rows of the table of exponents."""

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from bss.contests.contest import Contest
+from bss.stats import Comparison
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import overlay
 from bss.sweeps.results import Results
@@ -102,7 +102,7 @@ def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
     """
     further: dict[str, list[float]] = {name: [] for name in rates_of}
     for name, rows in table.groupby("name"):
-        rates, best = sorted(rows["peak_lr"].unique()), Contest(rows).tuned().table["peak_lr"]
+        rates, best = sorted(rows["peak_lr"].unique()), Comparison(rows).tuned().table["peak_lr"]
         if len(rates) > 1 and rates_of[str(name)]:
             step = rates[1] / rates[0]
             low = [rates[0] / step] if best.min() == rates[0] else []
@@ -113,7 +113,7 @@ def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
 
 def chosen(table: pd.DataFrame) -> dict[str, dict[str, float]]:
     """The rate of each arm under each ending: the lowest held-out loss, seeds averaged."""
-    best = Contest(table).tuned().table.drop_duplicates(["name", "ending"])
+    best = Comparison(table).tuned().table.drop_duplicates(["name", "ending"])
     return {
         str(name): dict(zip(rows["ending"], rows["peak_lr"], strict=True))
         for name, rows in best.groupby("name", sort=False)

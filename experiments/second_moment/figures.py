@@ -15,42 +15,33 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.contests.contest import ENDINGS
-from bss.contests.contrasts import half_interval
-from bss.contests.equal_steps import mean_curve
-from bss.contests.interior import Placement
 from bss.plots import style
 from bss.points.crossings import crossing_pairs, crossings
+from bss.stats import LR_PHASES, half_interval
 from bss.tables import write_table
 from experiments.es_wsd.measure import Laws
 from experiments.late_switch.figures import clocks_figure, lined_styles
-from experiments.second_moment import growing, scores, tables
+from experiments.second_moment import tables
 from experiments.second_moment.crossing_figure import crossing_figure
-from experiments.second_moment.losses import Cell, Part, endings_of, read_part, where_best
+from experiments.second_moment.losses import Cell, Part, endings_of, read_part
 from experiments.tables import folder_asked
 
-CURVES = {ENDINGS[ending].short: column for ending, column in growing.LOSSES.items()}
+CURVES = {LR_PHASES[ending].short: column for ending, column in tables.LOSSES.items()}
 SMALLEST, REFERENCE = 1, "2"
 MOST_ABOVE = 45.0  # 1e-3 nats above the best; batches beyond are not in question
 _GREY = {"color": style.FAINT, "lw": 1.0}
 
 
-def best_batch_figure(
-    losses: Mapping[Cell, pd.DataFrame],
-    seq_len: int,
-    placed: Mapping[Cell, Placement] | None = None,
-) -> Figure:
+def best_batch_figure(losses: Mapping[Cell, pd.DataFrame], seq_len: int) -> Figure:
     """Loss above each line's best batch, a panel for each ending.
 
     Bars are 95% intervals, before any correction, of the mean difference to that batch, paired by
     seed; lines that share a batch stand side by side. The best batch, without a bar, is a larger
-    mark: hollow where the score does not call it interior, or without one where it is an end.
-    Batches far above the best leave the panel.
+    mark, hollow if it is the smallest or the largest. Batches far above the best leave the panel.
 
     Args:
         losses: [batch, seed] in nats per token, by name of the line and ending.
         seq_len: tokens of a sequence.
-        placed: where the best batch lies, as scored; lines that are not scored are hollow.
     """
     endings = endings_of(losses)
     names = list(dict.fromkeys(name for name, _ in losses))
@@ -67,16 +58,14 @@ def best_batch_figure(
                 _thousandth_bars(ax, tokens, above, half, looks[name])
                 best = int(np.argmin(above))
                 inside = 0 < best < len(above) - 1
-                if placed is not None:
-                    inside = (name, own) in placed and placed[name, own].verdict == "interior"
                 mark = {**looks[name], "linestyle": "none", **({} if inside else {"mfc": "white"})}
                 ax.plot(tokens[best], 0, ms=9, zorder=5, **mark)
         style.batch_axis(ax.xaxis, near)
         ax.set_xlim(min(near) / 1.5, max(near) * 1.5)
-        style.panel_title(ax, ENDINGS[ending].short, xlabel="batch (tokens)")
+        style.panel_title(ax, LR_PHASES[ending].short, xlabel="batch (tokens)")
     axes[0, 0].set_ylim(-0.1 * MOST_ABOVE, MOST_ABOVE)
     axes[0, 0].set_ylabel("test loss less that of the line's\nbest batch (1e-3 nats per token)")
-    edge = style.hollow("best, not shown to\nbe inside: a bound", ms=9)
+    edge = style.hollow("best at the smallest or\nlargest: a bound", ms=9)
     best = style.handle("best batch", ls="none", marker="o", ms=9, color=style.INK)
     return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.4), best, edge])
 
@@ -109,7 +98,7 @@ def half_lives_figure(by_ending: Mapping[str, pd.DataFrame]) -> Figure:
             x, loss, above, half = style.columns(rows, "tokens", "loss", "above", "half")
             top.plot(x, loss, lw=1.3, ms=5, **look)
             _thousandth_bars(bottom, x, above, half, look)
-        style.panel_title(top, ENDINGS[ending].short)
+        style.panel_title(top, LR_PHASES[ending].short)
         bottom.set_xscale("log")
         bottom.set_xlabel("half-life (tokens)")
         style.tokens_axis(bottom.xaxis, most=4)
@@ -218,12 +207,12 @@ def _thousandth_bars(
 
 def rules(part: Part) -> Figure:
     """Final losses of constant batches by rule and ending, at their own rates."""
-    return best_batch_figure(part.judged, part.seq_len, where_best(part))
+    return best_batch_figure(part.judged, part.seq_len)
 
 
 def envelope(first: Part, second: Part) -> Figure:
     """The same of four rules, and of each batch at its best rule."""
-    return best_batch_figure(tables.enveloped(first, second), first.seq_len, where_best(first))
+    return best_batch_figure(tables.enveloped(first, second), first.seq_len)
 
 
 def half_lives(first: Part, second: Part) -> Figure:
@@ -250,10 +239,10 @@ def clocks(part: Part, steps: Part) -> Figure:
     """A grown batch beside its constants, at equal tokens and at equal steps."""
     curves: dict[str, pd.DataFrame] = {}
     for batch, rows in tables.at_one_rate(part).runs.groupby("schedule.batch", sort=False):
-        curves[tables.short(str(batch), part)] = mean_curve(rows)
+        curves[tables.short(str(batch), part)] = tables.mean_curve(rows)
     longer = tables.at_one_rate(steps).runs
     largest = longer["batch"].max()
-    curves[f"{largest}, as many steps"] = mean_curve(longer.loc[longer["batch"] == largest])
+    curves[f"{largest}, as many steps"] = tables.mean_curve(longer.loc[longer["batch"] == largest])
     return clocks_figure(curves)
 
 
@@ -273,7 +262,7 @@ def main(results: Path) -> None:
     if (results / "long").is_dir():
         part = read_part(results / "long")
         tables.write_laws(part, results / "long")
-        write_table(scores.left_out(part), results / "long/left_out.csv")
+        write_table(tables.left_out(part), results / "long/left_out.csv")
         measured = tables.read_laws(part, results / "long")
         save(long(part, *measured), results / "long/crossing.png")
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from bss.contests.claims import Question
-from bss.contests.contest import ENDINGS, Contest
-from bss.contests.interior import Placement, positions
+from bss.stats import LR_PHASES, Comparison
 from experiments.tables import Tables
 
 Config = dict[str, Any]
@@ -20,17 +18,10 @@ Cell = tuple[str, str]
 STEP, TOKENS = "0.95 per step", "half-life 7K"
 """The two rules that were registered."""
 
-LARGER = Question.of_loss("At its own rate the rule with the larger beta2 ends lower")
-
 
 def endings_of(ended: Mapping[Cell, Any]) -> list[str]:
-    """The endings of some rules, in the order of ENDINGS."""
-    return [ending for ending in ENDINGS if any(own == ending for _, own in ended)]
-
-
-def place(part: str) -> str:
-    """Where the contenders of a part are."""
-    return f"results/second_moment/{part}/contenders.csv"
+    """The endings of some rules, in the order of LR_PHASES."""
+    return [ending for ending in LR_PHASES if any(own == ending for _, own in ended)]
 
 
 @dataclass(frozen=True)
@@ -56,16 +47,8 @@ class Part:
         seeds = self.contenders["seed"].isin(self.config["seeds"][: self.config["choosing"]])
         constant = self.contenders["role"] == "constant"
         return dict(
-            _by_cell(Contest(self.contenders.loc[seeds & constant]).tuned().table, "eval_loss")
+            _by_cell(Comparison(self.contenders.loc[seeds & constant]).tuned().table, "eval_loss")
         )
-
-    @cached_property
-    def inner(self) -> dict[Cell, float]:
-        """The batch between the ends with the lowest held-out loss on the seeds that chose."""
-        return {
-            cell: float(chose.mean(axis="columns").iloc[1:-1].idxmin())  # type: ignore[arg-type]
-            for cell, chose in self.chose.items()
-        }
 
     @property
     def seq_len(self) -> int:
@@ -100,7 +83,7 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
     Where no arm has several rates every seed is judged.
     """
     seeds = config["seeds"][: config["choosing"]]
-    best = Contest(whole(table, seeds)).tuned().table.drop_duplicates(["name", "ending"])
+    best = Comparison(whole(table, seeds)).tuned().table.drop_duplicates(["name", "ending"])
     keys = ["name", "ending", "peak_lr"]
     chosen = table.merge(best[[*keys, "trials"]], on=keys)
     several = bool((chosen["trials"] > 1).any())
@@ -128,31 +111,3 @@ def _by_cell(table: pd.DataFrame, column: str) -> Iterator[tuple[Cell, pd.DataFr
     constants = table.loc[table["role"] == "constant"].astype({"batch": int})
     for (rule, ending), rows in constants.groupby(["rule", "ending"], sort=False):  # type: ignore[misc]
         yield (str(rule), str(ending)), rows.pivot(index="batch", columns="seed", values=column)
-
-
-def where_best(part: Part) -> dict[Cell, Placement]:
-    """Where the best batch lies, by rule and ending: what was guessed before the runs."""
-    return positions(part.judged, part.inner)
-
-
-def score(places: Mapping[Cell, Placement], guess: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """The guess beside what was found, a row for each rule and ending."""
-    return pd.DataFrame(
-        [
-            {
-                "rule": rule,
-                "ending": ending,
-                "guess": guess[rule][ending],
-                "found": at.verdict,
-                "right": guess[rule][ending] == at.verdict,
-                "best batch": at.best,
-                "inner": at.inner,
-                "smallest above": at.smallest_above,
-                "largest above": at.largest_above,
-                "p": at.p,
-                "p adjusted": at.p_adjusted,
-                "seeds": at.n,
-            }
-            for (rule, ending), at in places.items()
-        ]
-    )

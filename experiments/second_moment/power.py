@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.contests.contrasts import contrasts
+from bss.stats import compare
 from bss.tables import write_table
 from experiments.study import say
 from experiments.tables import Tables, folder_asked
@@ -49,7 +49,7 @@ def power(deviations: np.ndarray, seeds: int, tables: int = TABLES, draw: int = 
     for _ in range(tables):
         noise = deviations[:, None] * random.standard_normal((len(names), seeds))
         losses = pd.DataFrame(EFFECT * np.arange(len(names))[:, None] + noise, names)
-        judged = contrasts(losses, pairs)
+        judged = compare(losses, pairs)
         counts += [judged[pair].sign > 0 for pair in pairs]
     return counts / tables
 

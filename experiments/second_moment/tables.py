@@ -1,16 +1,20 @@
-"""What the figures and the notebook show beside the claims: tables of the committed results."""
+"""What the figures and the notebook show: tables of the committed results."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bss.contests.contrasts import half_interval
 from bss.files import write_json
+from bss.laws.es.compare import compare
 from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.coupling import Coupling, half_life
+from bss.stats import half_interval
 from bss.tables import write_table
 from bss.values import from_dict, to_dict
 from experiments.es_wsd.measure import Laws, fit_laws
@@ -20,9 +24,10 @@ from experiments.second_moment.losses import (
     endings_of,
     of_beta2,
 )
-from experiments.second_moment.slower import cells, envelope
 from experiments.tables import Tables
 
+LOSSES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
+"""The held-out losses at constant LR, by LR phase."""
 GRID = 40
 TARGETS = 6
 SHOWN = ("hyperbola", "piecewise")
@@ -159,3 +164,79 @@ def read_laws(part: Part, folder: Path) -> tuple[pd.DataFrame, Laws]:
 def reached(measured: pd.DataFrame) -> pd.DataFrame:
     """How many seeds of each batch reached each target: [target, batch]."""
     return measured.pivot_table("reached", "target_loss", "batch", aggfunc="sum").iloc[::-1]
+
+
+def cells(tables: Mapping[str, pd.DataFrame], config: dict[str, Any]) -> pd.DataFrame:
+    """A row for each rule and batch: rule, batch, tokens and steps of its half-life; seeds follow.
+
+    Args:
+        tables: losses [batch, seed] by rule, of one ending.
+        config: of a study with all the rules.
+    """
+    changes = {rule["name"]: rule["changes"] for rule in config["rules"]}
+    length, rows = config["setup"]["text"]["seq_len"], []
+    for rule, table in tables.items():
+        for batch, losses in zip(table.index, table.to_numpy(float), strict=True):
+            tokens = half_life_of(changes[rule], int(batch) * length)
+            steps = tokens / (int(batch) * length)
+            cell = {"rule": rule, "batch": batch, "tokens": tokens, "steps": steps}
+            rows.append(cell | dict(zip(table.columns, losses, strict=True)))
+    return pd.DataFrame(rows).dropna(axis="columns")
+
+
+def beta2_of(changes: dict, batch_tokens: int) -> float:
+    """A rule's beta2, at a step of so many tokens."""
+    beta2 = changes.get("optimizer.beta2", Coupling.beta2)
+    coupling = Coupling(beta2=beta2, beta2_half_life=changes["optimizer.beta2_half_life"] or None)
+    return coupling.settings(1.0, 1, batch_tokens).beta2
+
+
+def half_life_of(changes: dict, batch_tokens: int) -> float:
+    """The half-life of a rule's second moment in tokens, at a step of so many tokens."""
+    return half_life(beta2_of(changes, batch_tokens), batch_tokens)
+
+
+def envelope(
+    judged: Mapping[str, pd.DataFrame], chose: Mapping[str, pd.DataFrame]
+) -> tuple[pd.DataFrame, dict[int, str]]:
+    """Each batch at its best rule: losses [batch, seed], and the rule by batch.
+
+    Args:
+        judged: losses [batch, seed] by rule, of the seeds that are judged.
+        chose: held-out losses by rule, of the seeds that choose.
+    """
+    means = pd.DataFrame({rule: table.mean(axis="columns") for rule, table in chose.items()})
+    best = {int(str(batch)): str(rule) for batch, rule in means.idxmin(axis="columns").items()}
+    rows = {batch: judged[rule].loc[batch] for batch, rule in best.items()}
+    return pd.DataFrame(rows).T.dropna(axis="columns"), best
+
+
+def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
+    """The curve of a schedule's seeds, where all of them were evaluated.
+
+    Args:
+        run: columns seed, tokens, step, eval_loss, of one schedule at one rate.
+
+    Returns:
+        Columns tokens, steps, loss (the mean), low and high (the lowest and the highest seed).
+    """
+    seeds = run["seed"].nunique()
+    grouped = run.groupby("tokens")
+    losses = grouped["eval_loss"]
+    table = losses.agg(loss="mean", low="min", high="max")
+    table.insert(0, "steps", grouped["step"].first())
+    return table.loc[losses.count() == seeds].reset_index()
+
+
+def left_out(part: Part) -> pd.DataFrame:
+    """Return errors in nats of three stages and of the hyperbola at cross-validated batches.
+
+    Returns:
+        Columns kind, seed, piecewise, hyperbola; each seed is fitted alone.
+    """
+    rows, laws = [], ("piecewise", "hyperbola")
+    for kind, phase in {"stable": "constant", "averaged": "averaged"}.items():
+        for seed, alone in e_of_s(part, LOSSES[phase], kind).groupby("seed"):
+            errors = {row["law"]: row["interior_loss"] for row in compare(alone, laws).table}
+            rows.append((kind, seed, *(float(errors[law]) for law in laws)))
+    return pd.DataFrame(rows, columns=pd.Index(["kind", "seed", *laws]))

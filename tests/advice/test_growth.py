@@ -10,7 +10,7 @@ from bss.errors import InputError
 
 LAW = "The functional law's schedule ends lower than the best constant batch"
 SWITCH = "A late switch ends lower than the best constant batch"
-CLAIMS = Path(__file__).parents[2] / "results/claims.json"
+CLAIMS = Path(__file__).parents[2] / "results/archive/claims.json"
 
 
 @pytest.fixture(scope="module")

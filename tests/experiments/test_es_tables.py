@@ -1,4 +1,4 @@
-"""What the notebook of E(S) shows beside its claims, from the committed tables."""
+"""What the notebook of E(S) shows, from the committed tables."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.es_ablations import claims as ablations
-from experiments.es_wsd import curves, measure
+from experiments.es_ablations import analysis as ablations
+from experiments.es_wsd import measure
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
 CONFIG = json.loads((RESULTS / "es_ablations" / "experiment.json").read_text())["config"]
 
 
 def test_a_bound_has_one_end():
-    measured = curves.conditions(pd.read_csv(RESULTS / "es_wsd" / "points.csv"))
+    measured = measure.conditions(pd.read_csv(RESULTS / "es_wsd" / "points.csv"))
     tuned = measure.optimum_table(measured["annealed", "envelope"])
     assert set(tuned["bound"]) == {"at most"}
     assert np.isnan(tuned["low"]).all()

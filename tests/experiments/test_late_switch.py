@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.contests.contest import Contest
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
+from bss.stats import Comparison
 from bss.sweeps.branching import branched, decay_branch
 from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
@@ -31,7 +31,13 @@ from experiments.late_switch.law import (
     law_switch,
     left_out,
 )
-from experiments.late_switch.measure import catch_up, exponent, loss_at, switch_points
+from experiments.late_switch.measure import (
+    catch_up,
+    differences,
+    exponent,
+    loss_at,
+    switch_points,
+)
 from experiments.late_switch.predictions import candidates, predicted, predictions, score, scores
 from experiments.late_switch.runs import (
     by_law,
@@ -257,11 +263,11 @@ def test_differences_are_paired_by_seed():
         for seed, loss in enumerate(losses)
     ]
     table = pd.DataFrame(rows, columns=["name", "ending", "seed", "test_loss", "peak_lr"])
-    found = Contest(table).differences(["late", "absent"]).to_dict("records")
+    found = differences(Comparison(table), ["late", "absent"]).to_dict("records")
     assert [(row["name"], row["against"]) for row in found] == [("late", "constant 4")]
     assert found[0]["difference"] == pytest.approx(0.09)
     assert found[0]["error"] == pytest.approx(2 * 0.01 / np.sqrt(3))
-    assert found[0]["verdict"] == "higher"
+    assert found[0]["p_adjusted"] == pytest.approx(0.00409, abs=1e-5)
 
 
 def test_a_common_offset_does_not_count_against_a_prediction_of_differences():
@@ -430,7 +436,7 @@ def test_the_committed_differences_are_those_of_the_committed_losses():
     rows = pd.read_csv(RESULTS / "differences.csv")
     asked = (rows["rates"] == "tuned") & (rows["name"] == "late")
     rows = rows.loc[asked].to_dict("records")
-    again = Contest(every).differences(["late"]).to_dict("records")
+    again = differences(Comparison(every), ["late"]).to_dict("records")
     assert [row["against"] for row in rows] == [row["against"] for row in again]
     for held, fresh in zip(rows, again, strict=True):
         assert held["seeds"] == 3

@@ -1,6 +1,5 @@
-"""What decides the large batch: registered contrasts on planted losses, the parts end to end."""
+"""What decides the large batch: the parts end to end."""
 
-import itertools
 import json
 import math
 from dataclasses import replace
@@ -12,150 +11,22 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.files import read_json
 from bss.predictions.ancestry import check_first
-from bss.predictions.registration import digest
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
 from experiments.momentum import figures
 from experiments.momentum.__main__ import choose, experiment, judged
-from experiments.momentum.betas import FILE, law, line
-from experiments.momentum.claims import (
-    BATCHES,
-    BETAS,
-    KEPT,
-    LONG,
-    MIDDLE,
-    SHORT,
-    Ended,
-    claims,
-    statements,
-)
-from experiments.momentum.claims import (
-    judged as judged_statements,
-)
 from experiments.momentum.cuts import equal_cut, equal_cuts
+from experiments.momentum.ended import BATCHES, Ended
 from experiments.momentum.study import Study
 from experiments.momentum.tables import kept
 
 RESULTS = Path(__file__).parents[2] / "results"
-EXCESS = {1: 0.02, 2: 0.0, 4: 0.01, 8: 0.05, 16: 0.15, 32: 0.35}
-OWN = {1: 0.9, 2: 0.9, 4: 0.7, 8: 0.8, 16: 0.7, 32: 0.6}
 
 
 def study_of(size: str) -> Study:
     return from_dict(Study, json.loads(get_config(size).to_json_best_effort()))
-
-
-def planted(batch: int, beta1: float, rate: float) -> float:
-    """At .9 the excess; at its own beta1 a quarter of it, and -.02 at batch 4; else .5 more."""
-    loss = EXCESS[batch] if beta1 == KEPT else EXCESS[batch] + 0.5
-    if beta1 == OWN[batch] != KEPT:
-        loss = -0.02 if batch == 4 else EXCESS[batch] / 4
-    return 1.7 + loss + 0.1 * (rate > 4e-3)
-
-
-def finals() -> pd.DataFrame:
-    """Every run that was registered, as planted, with what a seed does to all."""
-    arms = [
-        {"batch": str(arm[0]), "beta1": arm[1], "peak_lr": arm[2], "stop": SHORT}
-        | {"loss": planted(*arm)}
-        for arm in itertools.product(BATCHES, BETAS, (4e-3, 8e-3))
-    ]
-    for batch, beta1, rate, stop, loss in (
-        ("5", 0.9, 4e-3, SHORT, 1.71),
-        ("6", 0.9, 4e-3, SHORT, 1.72),
-        ("0:4 250K:8", 0.9, 4e-3, SHORT, 1.705),
-        ("0:4 250K:8", 0.81, 4e-3, SHORT, 1.6),
-        ("1", 0.9, 2e-3, MIDDLE, 1.5),
-        ("0:4 700K:32", 0.9, 2e-3, MIDDLE, 1.54),
-        ("0:4 700K:32", KEPT**8, 2e-3, MIDDLE, 1.51),
-        ("8", 0.8, 4e-3, LONG, 1.42),
-        ("8", 0.9, 4e-3, LONG, 1.4),
-        ("32", 0.7, 4e-3, LONG, 1.6),
-        ("32", 0.9, 4e-3, LONG, 1.61),
-    ):
-        keys = {"batch": batch, "beta1": beta1, "peak_lr": rate, "stop": stop, "loss": loss}
-        arms.append(keys)
-    rows = [
-        arm | {"seed": seed, "ending": "decay"} for arm in arms for seed in (0, 1, *range(5, 9))
-    ]
-    table = pd.DataFrame(rows)
-    table["eval_loss"] = table["test_loss"] = table["loss"] + 0.01 * table["seed"]
-    return table
-
-
-def test_the_statements_are_those_of_planted_losses():
-    found = {
-        (question, says): (effect.estimate, effect.n)
-        for question, family in statements(finals()).items()
-        for says, effect in judged_statements(family).items()
-    }
-    assert {n for _, n in found.values()} == {4}
-    means = {key: mean for key, (mean, _) in found.items()}
-    # Above the best of all, 4 at .7 with -.02: .15/4 + .02 - .4 × .15, and so on.
-    wanted = {
-        ("1", "batch 16, .9 at its rate"): 0.0375 + 0.02 - 0.06,
-        ("1", "batch 32, .9 at its rate"): 0.0875 + 0.02 - 0.14,
-        ("1", "batch 16, .9 at 0.008"): 0.0375 + 0.02 - 0.4 * 0.25,
-        ("1", "batch 32, .9 at 0.008"): 0.0875 + 0.02 - 0.4 * 0.45,
-        ("2", "batch 16: .8 or less"): 0.0375 - 0.15,
-        ("2", "batch 32: .8 or less"): 0.0875 - 0.35,
-        ("2", "batch 2, 500,000 tokens: .9, not 0.8"): -0.503,
-        ("2", "batch 8, 2,000,000 tokens: .9, not 0.8"): -0.023,
-        ("2", "by steps, not by batch"): (0.5 + 0.5) / 2 + 0.01,
-        ("3", ".9: 2 is below 4 and more"): -0.01,
-        ("3", "own: 4 is below 2"): -0.02,
-        ("3", "own: 4 is below 1"): -0.04,
-        ("4", "4 → 8 less 5"): -0.005,
-        ("4", "4 → 8 less 6"): -0.015,
-        ("4", "4 → 32, beta1 .43, less the best constant"): 0.01 - 0.015,
-        ("4", "4 → 32, beta1 .43, less .9"): -0.03,
-    }
-    assert {key: means[key] for key in wanted} == pytest.approx(wanted)
-    registered = read_json(Path(study_of("grid").registration), "")["predictions"]
-    told = {one["name"]: len(one["statements"]) for one in registered}
-    assert told == {question: len(found) for question, found in statements(finals()).items()}
-
-
-def test_the_claims_are_of_the_predictions_some_of_whose_runs_have_ended(tmp_path):
-    for name in ("momentum", "predictions"):
-        (tmp_path / name).mkdir()
-    registration = tmp_path / "predictions/momentum.json"
-    registration.write_text((RESULTS / "predictions/momentum.json").read_text())
-    table, draw = finals().assign(registration=digest(registration)), np.random.default_rng(0)
-    table["test_loss"] += 0.002 * draw.standard_normal(len(table))
-    table[table["seed"] < 5].to_csv(tmp_path / "momentum/finals.csv", index=False)
-    assert not [*claims(tmp_path / "momentum")]  # no judged run is decayed
-    rows = table[(table["stop"] != LONG) & ((table["batch"] != "6") | (table["seed"] < 5))]
-    rows.to_csv(tmp_path / "momentum/finals.csv", index=False)
-    found = {one.condition: one for one in claims(tmp_path / "momentum")}
-    assert len(found) == 19 and {one.effect.pooled_p for one in found.values()} == {None}
-    verdicts = {says: one.verdict for says, one in found.items()}
-    assert verdicts["batch 32: .8 or less"] == verdicts["own: 4 is below 1"] == "shown"
-    for says in ("by steps, not by batch", "4 → 8 less 6"):
-        assert verdicts[says] == "not testable here"
-
-
-def test_the_law_of_beta1_is_that_of_the_committed_runs():
-    assert law(RESULTS / "momentum") == read_json(RESULTS.parent / FILE, "")
-
-
-def test_the_law_of_planted_losses_comes_out_whatever_the_seeds_do():
-    """log(1 - beta1) = log .2 - .3 log(steps / 1000): parabolas about it, as bent as they like."""
-    steps = {(batch, SHORT): SHORT / (64 * batch) for batch in BATCHES}
-    draw, known = np.random.default_rng(0), {}
-    for kind, n in steps.items():
-        best, bend = math.log(0.2) - 0.3 * math.log(n / 1000), draw.uniform(0.1, 1)
-        away = np.log1p(-np.array(BETAS)) - best
-        losses = bend * away**2 + draw.normal(size=(4, 1))
-        known[kind] = pd.DataFrame(losses, index=range(5, 9), columns=[*BETAS])
-    wanted = -0.3, math.log(0.2) + 0.3 * math.log(1000)
-    assert line(known, steps) == pytest.approx(wanted)
-    assert line(known, steps, without=6) == pytest.approx(wanted)
-    known[1, SHORT] += 9 * np.arange(5)  # the lowest at an end tells nothing
-    assert line(known, steps) == pytest.approx(wanted)
 
 
 def test_the_registration_is_that_of_the_first_commit():

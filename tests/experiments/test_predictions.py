@@ -25,7 +25,6 @@ from bss.schedules.rates import constant, cosine, wsd
 from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict
 from configs.predictions import get_config
-from experiments.predictions import claims
 from experiments.predictions import study as pilots
 from experiments.predictions.__main__ import experiment, predictions_table
 from experiments.predictions.register import registration
@@ -192,44 +191,24 @@ def test_the_table_and_the_figure_have_every_schedule(told):
     assert table["measured"].isna().tolist() == [True] + 23 * [False]
     seeds = table[["seed_10", "seed_11", "seed_12"]].mean(axis=1)
     assert table["measured"][1:].tolist() == pytest.approx(seeds[1:].tolist())
-    assert table[[claims.MEAN]].to_numpy() == pytest.approx(
+    assert table[[f"mean of {LAW} and {pilots.STEPS}"]].to_numpy() == pytest.approx(
         (table[[LAW]].to_numpy() + table[[pilots.STEPS]].to_numpy()) / 2
     )
     figure = score_figure(found)
     assert collisions(figure) == []
     panels = [ax for ax in figure.axes if ax.get_title(loc="left")]
     titles = [ax.get_title(loc="left") for ax in panels]
-    assert [" ".join(title.split()) for title in titles] == [LAW, pilots.STEPS, claims.MEAN]
+    assert [" ".join(title.split()) for title in titles] == [
+        LAW,
+        pilots.STEPS,
+        f"mean of {LAW} and {pilots.STEPS}",
+    ]
     assert max(len(line) for title in titles for line in title.splitlines()) <= 24
     marks = [[line for line in ax.lines if line.get_marker() != "None"] for ax in panels]
     assert [len(some) for some in marks] == [23, 23, 23]
     hollow = [sum(line.get_markerfacecolor() == "white" for line in some) for some in marks]
     assert hollow == [sum(not one.covered for one in found.schedules[1:]), 0, 0]
     assert "median error 1.0" in panels[0].texts[0].get_text()
-
-
-def test_claims_find_what_was_planted(told):
-    _, table = scored(told)
-    table[pilots.STEPS] = 1.03 * table["measured"]
-    table[claims.MEAN] = (table[LAW] + table[pilots.STEPS]) / 2
-    made = {(one.question, one.condition): one for one in claims.compared(table)}
-    assert len(made) == 8
-    for ending in ("constant rate", "decayed", "cosine", "every ending"):
-        one = made[claims.QUESTIONS[LAW], ending]
-        assert one.verdict == "shown"
-        assert one.effect.estimate == pytest.approx(-2, abs=0.2)
-        assert one.effect.n == (24 if ending == "every ending" else 8)
-        assert made[claims.QUESTIONS[claims.MEAN], ending].verdict == "shown"
-    table[pilots.STEPS] = table["measured"] * np.tile([1.0, 1.02], 12)
-    level = [one for one in claims.compared(table) if one.question == claims.QUESTIONS[LAW]]
-    assert {one.verdict for one in level} == {"undecided"}
-    table.loc[0, "measured"] = np.nan
-    lost = next(claims.compared(table))
-    assert lost.effect.n == 7 and lost.note.endswith("7 schedules, 1 more failed")
-
-
-def test_there_are_no_claims_before_there_are_results(tmp_path):
-    assert claims.claims(tmp_path) == []
 
 
 def planted_pilots(folder, law):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from bss.contests.claims import Question
 from notebooks import reading
 
 
@@ -82,11 +81,3 @@ def test_contenders_are_told_against_the_best_constant_of_each_ending():
         "late": {"decayed": "−20.0 ± 127.1", "cosine": ""},
         "constant 1": {"decayed": "best constant, 1.5500", "cosine": "best constant, 1.7000"},
     }
-
-
-def test_verdicts_are_of_one_table():
-    late = Question("late", "paper").untestable("cosine", "results/a/runs.csv", "none ran")
-    fits = Question("fits", "derived").untestable("cosine", "results/a/fit.json", "none")
-    assert "late" in reading.verdicts([late, fits], "runs")
-    assert "fits" not in reading.verdicts([late, fits], "runs")
-    assert "late" not in reading.verdicts([late, fits], words="fits")

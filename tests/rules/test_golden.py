@@ -9,7 +9,7 @@ import pytest
 
 from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting
 from bss.rules.power_lines import timescale
-from experiments.momentum.claims import BATCHES, BETAS, Ended
+from experiments.momentum.ended import BATCHES, BETAS, Ended
 
 
 def setting(params, tokens, seq_len=2048, **known) -> Setting:

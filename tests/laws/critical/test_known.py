@@ -1,4 +1,4 @@
-"""Critical batches that are known by hand: curves, definitions, laws, bounds and what they show."""
+"""Critical batches that are known by hand: curves, definitions, laws, and bounds."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 
 from bss import values
-from bss.contests.scatter import Scatter
 from bss.errors import InputError
-from bss.laws.critical import judged
 from bss.laws.critical.curves import StepsCurve, steps_curves
 from bss.laws.critical.fit import DEFAULTS, fit_critical
 from bss.laws.critical.laws import Fitted, definitions, laws_of
@@ -203,36 +201,6 @@ def batch_of(i, *, model=None, low=0.8, high=1.3, **change):
         "residuals": tuple(0.02 * np.cos(1 + i + 2 * np.arange(5))), "status": "converged",
     }  # fmt: skip
     return CriticalBatch(**given | change)
-
-
-def test_effects_keep_their_numbers():
-    fits = [batch_of(i) for i in range(4)]
-    same = [batch_of(0), batch_of(1, model="m0"), batch_of(2)]
-    open_ = batch_of(3, interpolated=Estimate(100.0, 90.0, None))
-    none = batch_of(3, B_crit=Estimate(None), cbs=Estimate(None), S_min=Estimate(None))
-    noise = Scatter(0.0009, 11)
-    results = {
-        "humps": [judged.hump(at) for at in fits],
-        "misfit": [judged.misfit(fits), judged.misfit(same), judged.misfit([*fits[:2], none])],
-        "few": judged.misfit([replace(at, curve=curve(0, (8, 64, 512))) for at in fits]),
-        "over none": [judged.law_over_none(x) for x in (fits, same, [*fits[:3], open_], [none])],
-        "errors": [judged.log_error(fits[0].cbs, 5), judged.log_error(open_.interpolated, 5)],
-        "ratios": [
-            judged.ratio(fits[0], fits[2], lambda at: at.cbs),
-            judged.ratio(fits[0], fits[2], lambda at: at.cbs, noise),
-            judged.ratio(open_, fits[2], lambda at: at.interpolated, noise),
-            judged.ratio(none, fits[2], lambda at: at.cbs, noise),
-        ],
-        "cells": [
-            judged.over_cells(same, [1.0, 2.0, 4.0], [noise, Scatter(0.01, 3), noise]),
-            judged.over_cells(same, [1.0, 2.0, 4.0], [noise, None, noise], one_pool=True),
-            judged.over_cells(same, [1.0, 2.0, 4.0], [noise] * 3, one_pool=True),
-            judged.over_cells(same[:2], [1.0, 2.0], [noise] * 2),
-            judged.over_cells([], [], []),
-        ],
-        "noise": [judged.step_noise([*fits, none]), judged.step_noise([none])],
-    }
-    assert_golden("critical-effects", numbers(results), rel=1e-6)
 
 
 def test_steps_are_by_the_law_where_it_is_known():
