@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -87,6 +88,13 @@ def test_the_site_shows_an_example_as_its_command_and_finds_files_outside_docs()
     links = hook("links")
     assert links.target("machines/many.md", "../../results/LOG.md") == "results/LOG.md"
     assert links.page_of("results/LOG.md") == "repository/results/LOG.md"
+
+    def shown_on(path):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=path), meta={})
+        return links.on_page_markdown("[gone](results/none.md)", page, None, None)
+
+    assert shown_on("repository/CHANGELOG.md") == "gone"  # history outlives files
+    assert shown_on("repository/README.md") == "[gone](results/none.md)"
 
 
 def test_every_command_is_on_the_page_of_options():

@@ -1,7 +1,7 @@
 """Links that leave docs/: on the site their files stand under repository/, notebooks as pages.
 
 A directory has no page, so its path is written out. What is in neither place is left to MkDocs,
-which refuses it.
+which refuses it; the journal and the changelog keep the text of links to files that have moved.
 """
 
 import posixpath
@@ -11,6 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BESIDE = "repository"
+HISTORY = ("results/LOG.md", "CHANGELOG.md")
 LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?!\w+:|#)(?P<path>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -62,7 +63,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if (ROOT / path).is_dir():
             return f"{link['text']} (`{path}/`)"
         if not (ROOT / path).is_file():
-            return link[0]
+            return link["text"] if path_of(page.file.src_uri) in HISTORY else link[0]
         here = posixpath.dirname(page.file.src_uri)
         return f"[{link['text']}]({posixpath.relpath(page_of(path), here)}{link['anchor'] or ''})"
 

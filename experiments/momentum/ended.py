@@ -12,10 +12,10 @@ from bss.schedules.batch import BatchSchedule
 from experiments.tables import Tables
 
 CHOOSING = (0, 1)
-SHORT, MIDDLE, LONG = 500_000, 1_000_000, 2_000_000
-BATCHES, LARGE = (1, 2, 4, 8, 16, 32), (4, 8, 16, 32)
+SHORT, LONG = 500_000, 2_000_000
+BATCHES = (1, 2, 4, 8, 16, 32)
 BETAS = (0.6, 0.7, 0.8, 0.9, 0.95)
-KEPT, FAST = 0.9, 8e-3
+KEPT = 0.9
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,6 @@ class Ended:
     def own(self, batch: int, among: Collection[float] = BETAS) -> float:
         """beta1 of a batch with the lowest held-out loss, at its rate."""
         return min(among, key=lambda beta1: self.tried.loc[str(batch), beta1].min())
-
-    def best(self, among: Collection[int], beta1: float | None = None) -> int:
-        """The batch with the lowest held-out loss, with its own beta1 or one for all."""
-        betas = BETAS if beta1 is None else (beta1,)
-        return min(
-            among, key=lambda batch: min(self.tried.loc[str(batch), beta].min() for beta in betas)
-        )
 
     def loss(
         self,

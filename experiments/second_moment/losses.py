@@ -15,9 +15,6 @@ Config = dict[str, Any]
 Cell = tuple[str, str]
 """A rule and an ending."""
 
-STEP, TOKENS = "0.95 per step", "half-life 7K"
-"""The two rules that were registered."""
-
 
 def endings_of(ended: Mapping[Cell, Any]) -> list[str]:
     """The endings of some rules, in the order of LR_PHASES."""

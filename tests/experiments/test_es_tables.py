@@ -7,8 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.errors import InputError
+from bss.predictions.registration import digest
 from experiments.es_ablations import analysis as ablations
 from experiments.es_wsd import measure
+from experiments.tables import Tables
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
 CONFIG = json.loads((RESULTS / "es_ablations" / "experiment.json").read_text())["config"]
@@ -57,3 +60,16 @@ def test_optima_are_named_by_their_parameters_and_optimizers():
     drawn = ablations.optima_of(varied, called)
     assert set(drawn) == {"stable loss", "averaged loss"}
     assert set(drawn["stable loss"]["12,416 parameters"]["bound"]) == {"at most"}
+
+
+def test_runs_of_another_registration_are_refused(tmp_path):
+    registration = tmp_path / "guess.json"
+    registration.write_text("{}")
+    rows = {"run": ["a", "b"], "registration": [digest(registration), "not recorded"]}
+    pd.DataFrame(rows).to_csv(tmp_path / "outcomes.csv", index=False)
+    assert len(Tables(tmp_path).registered("outcomes.csv", registration)) == 2
+    registration.write_text('{"guess": 2}')
+    with pytest.raises(InputError, match=r"outcomes.csv: "):
+        Tables(tmp_path).registered("outcomes.csv", registration)
+    with pytest.raises(InputError, match=r"absent.csv is not there"):
+        Tables(tmp_path).read("absent.csv")
