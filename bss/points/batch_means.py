@@ -3,6 +3,27 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import coo_array, csgraph
+
+
+def paired_seeds(group: np.ndarray, seed: np.ndarray) -> np.ndarray:
+    """Seed effects [m] that groups of runs are compared within; 0 for all if there are none.
+
+    Runs of one seed share initialization and data order. Two groups are compared within seeds if
+    seeds connect them; if some are not connected, seeds are repetitions (derived here).
+
+    Args:
+        group: [m], what is compared, e.g. the batch size of each run.
+        seed: [m], a label per run.
+
+    Returns:
+        Integer labels [m].
+    """
+    (groups, at), (seeds, of) = (np.unique(x, return_inverse=True) for x in (group, seed))
+    edges = np.ones(len(at)), (at, len(groups) + of)
+    graph = coo_array(edges, shape=(len(groups) + len(seeds),) * 2)
+    parts, _ = csgraph.connected_components(graph, directed=False)
+    return of if parts == 1 else np.zeros_like(of)
 
 
 @dataclass(frozen=True)
@@ -49,22 +70,22 @@ class BatchMeans:
             bound: [m], as of the class; bounds of a batch that others of its runs measure are left
                 out, and of a batch with bounds alone the lowest counts.
             relative: [m], as of the class.
-            seed: [m]; what runs of one seed share, data order for one, is taken out.
+            seed: [m]; what runs of one seed share is taken out, if `paired_seeds` can.
         """
         batch, value = np.asarray(batch, float), np.asarray(value, float)
         known = np.ones(len(batch), bool) if bound is None else ~np.asarray(bound, bool)
         sizes, at = np.unique(batch, return_inverse=True)
-        seeds, of = np.unique(np.zeros(len(batch)) if seed is None else seed, return_inverse=True)
-        design = np.zeros((len(batch), len(sizes) + len(seeds)))
-        design[np.arange(len(batch)), at] = 1
-        design[np.arange(len(batch)), len(sizes) + of] = 1
+        seed = np.zeros(len(batch)) if seed is None else np.asarray(seed)
+        of = paired_seeds(at[known], seed[known])
+        here, seeds = at[known], of.max(initial=0) + 1
+        design = np.concatenate([np.eye(len(sizes))[here], np.eye(seeds)[of]], axis=1)
         each = np.ones(len(batch)) if relative is None else np.asarray(relative, float)
-        scaled, weighed = design[known] / each[known, None], value[known] / each[known]
+        scaled, weighed = design / each[known, None], value[known] / each[known]
         means = np.linalg.lstsq(scaled, weighed, rcond=None)[0]
         rest = weighed - scaled @ means
-        freedom = int(known.sum() - np.linalg.matrix_rank(design[known])) if known.any() else 0
-        count = np.bincount(at[known], minlength=len(sizes))
-        shift = means[len(sizes) :] @ np.bincount(of[known], minlength=len(seeds)) / known.sum()
+        count = np.bincount(here, minlength=len(sizes))
+        freedom = len(here) - int((count > 0).sum()) - seeds + 1
+        shift = design[:, len(sizes) :].mean(axis=0) @ means[len(sizes) :]
         lowest = np.full(len(sizes), np.inf)
         np.minimum.at(lowest, at[~known], value[~known])
         return cls(

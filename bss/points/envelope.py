@@ -13,16 +13,18 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.points.batch_means import paired_seeds
 from bss.points.rates import near_as_one
 
-_KEYS = ["model", "kind", "target_loss", "batch", "seed", "data_seed"]
+_KEYS, _SEEDS = ["model", "kind", "target_loss", "batch"], ["seed", "data_seed"]
 
 
 def envelope(points: pd.DataFrame) -> pd.DataFrame:
     """The best rate of each (model, kind, target, batch, seed).
 
     Runs of one rate and seed that have names of their own are repeats: the rate is chosen by their
-    mean log tokens, and all of its runs are kept.
+    mean log tokens, and all of its runs are kept. So are all runs of a batch if seeds do not
+    connect its rates (`paired_seeds`): it then has one best rate, not one per seed.
 
     Args:
         points: table of points with `peak_lr`, at several rates.
@@ -39,8 +41,11 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
     rates = points["peak_lr"].to_numpy(float)
     if not (np.isfinite(rates) & (rates > 0)).all():
         raise InputError("points: peak_lr is missing in some rows; the envelope needs every rate")
-    rows = []
-    for _, group in points.groupby(_KEYS, sort=False, dropna=False):
+    rows, paired = [], np.zeros(len(points), int)
+    seeds = points.groupby(_SEEDS, dropna=False).ngroup().to_numpy()
+    for at in points.groupby(_KEYS, dropna=False).indices.values():
+        paired[at] = paired_seeds(rates[at], seeds[at])
+    for _, group in points.groupby([*_KEYS, paired], sort=False, dropna=False):
         records = group.to_dict("records")
         _refuse_repeats(records)
         own: Any = group.groupby("peak_lr")
@@ -77,7 +82,7 @@ def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         messages.append(
             f"the best lr is the lowest or the highest tried at batch {listed}: try beyond"
         )
-    repeats = int(known.duplicated([*_KEYS, "peak_lr"]).groupby(known["run"]).any().sum())
+    repeats = int(known.duplicated([*_KEYS, *_SEEDS, "peak_lr"]).groupby(known["run"]).any().sum())
     if repeats:
         messages.append(
             f"{repeats} runs repeat the lr, batch and seed of others: each counts as a seed of its "
@@ -99,7 +104,8 @@ def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
 
 def _refuse_repeats(records: Sequence[dict[str, Any]]) -> None:
     """Refuses one rate twice, but for runs that have names of their own."""
-    names = [(record["peak_lr"], record.get("run")) for record in records]
+    keys = ("peak_lr", "run", *_SEEDS)
+    names = [str([record.get(key) for key in keys]) for record in records]
     if len(set(names)) < len(names):
         batch, target = records[0]["batch"], records[0]["target_loss"]
         raise InputError(

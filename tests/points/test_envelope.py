@@ -50,6 +50,17 @@ def test_the_fewest_tokens_win_and_their_trials_are_counted():
     ]
 
 
+def test_one_rate_is_best_at_a_batch_if_each_run_has_a_seed_of_its_own():
+    tokens = {1e-3: (900, 950, 1000), 2e-3: (700, 1300), 4e-3: (890, 700)}
+    runs = [(lr, each) for lr, some in tokens.items() for each in some]
+    points = pd.DataFrame([point(2, *run, seed=seed) for seed, run in enumerate(runs)])
+    for table in (points, points.drop(columns="run")):
+        best = envelope(table)
+        assert best["tokens_to_target"].tolist() == [890, 700]
+        assert set(best["peak_lr"]) == {4e-3} and set(best["trials"]) == {3}
+        assert not best["bracketed"].any()
+
+
 def test_an_unreached_target_keeps_its_bound():
     row = envelope(POINTS).query("batch == 32").to_dict("records")[0]
     assert not row["reached"]

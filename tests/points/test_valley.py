@@ -109,6 +109,41 @@ def test_means_are_of_runs_of_one_batch_less_what_seeds_share():
     assert (found.squares, found.freedom) == (pytest.approx(0.0), 1)
 
 
+SEEDS = {
+    "a seed per run": lambda i, batch: i,
+    "seeds shared within groups of batches": lambda i, batch: 10 * (batch > 32) + i % 3,
+}
+
+
+@pytest.mark.parametrize("seed_of", SEEDS.values(), ids=SEEDS)
+@pytest.mark.parametrize("runs", [[1] * 5, [2, 1, 2, 2, 1], [3, 3, 1, 1, 1]], ids=str)
+def test_seeds_that_do_not_connect_batches_are_repetitions(seed_of, runs):
+    batch = np.repeat(BATCH[2:], runs)  # tokens only rise with the batch
+    value = np.log(3.5e8 + 6e6 * batch) + 0.01 * np.resize([1, -1], len(batch))
+    seed = np.array([seed_of(i, size) for i, size in enumerate(batch)])
+    found = BatchMeans.of_runs(batch, value, seed=seed, tokens=True)
+    plain = BatchMeans.of_runs(batch, value, tokens=True)
+    np.testing.assert_allclose(found.value, [value[batch == size].mean() for size in BATCH[2:]])
+    assert (found.squares, found.freedom) == (plain.squares, plain.freedom)
+    assert found.freedom == sum(runs) - 5
+    settings = {"seed": seed, "tokens": True, "typical": 0.01}
+    assert valley_of(value, batch, **settings).status == "end"
+
+
+def test_seeds_that_connect_all_batches_are_taken_out_of_unequal_runs():
+    batch, seed = np.array([4, 4, 8, 8, 16]), np.array([0, 1, 1, 2, 2])
+    value = np.log(batch) + 5.0 * seed
+    found = BatchMeans.of_runs(batch, value, seed=seed)
+    np.testing.assert_allclose(np.diff(found.value), np.log(2))
+    assert (found.squares, found.freedom) == (pytest.approx(0.0), 0)
+    unbound = np.append(value, 99.0)  # a run that missed its target connects nothing
+    found = BatchMeans.of_runs(
+        np.append(batch, 32), unbound, seed=np.append(seed, 7), bound=np.arange(6) == 5
+    )
+    np.testing.assert_allclose(np.diff(found.value)[:2], np.log(2))
+    assert found.value[3] == 99.0 and found.bound.tolist() == [False] * 3 + [True]
+
+
 def planted_cells():
     """Losses of three seeds, of few batches without repeats, and tokens with a missed target."""
     generator = np.random.default_rng(5)

@@ -14,7 +14,7 @@ from scipy import stats
 from bss.laws.es.design import Design
 from bss.laws.es.values import EsFit, OutlierRun, TargetFit
 from bss.laws.fitting.estimate import BestBatch, Estimate, Evidence, of_valley, sure
-from bss.points.batch_means import BatchMeans
+from bss.points.batch_means import BatchMeans, paired_seeds
 from bss.points.valley import FEWEST, Valley, valleys
 
 TYPICAL = 0.004  # nats, a run's usual scatter
@@ -82,12 +82,10 @@ def outliers(rows: Design, target: float, valley: Valley | None, level: float) -
             off = float(valley.missed[at])
             run = mine[np.argmax(np.abs(np.log(rows.sequences[mine]) - log.mean()))]
             candidates.append((int(run), off, abs(off) / valley.scatter))
-    for i, row in enumerate(here if len(here) - len(sizes) > TELLING else ()):
-        others = np.arange(len(here)) != i
-        if (rows.batch[here[others]] == rows.batch[row]).any():
-            off, scatter = _beside(rows, here, log, others, i)
-            if abs(off) > FAR * scatter:
-                candidates.append((int(row), off, abs(off) / scatter))
+    if len(here) - len(sizes) > TELLING:
+        off, scatter = _beside(rows, here, log)
+        far = np.flatnonzero(np.abs(off) > FAR * scatter)
+        candidates += [(int(here[i]), float(off[i]), float(abs(off[i]) / scatter[i])) for i in far]
     if not candidates:
         return []
     row, off, times = max(candidates, key=lambda one: one[2])
@@ -97,19 +95,25 @@ def outliers(rows: Design, target: float, valley: Valley | None, level: float) -
     return [OutlierRun(name, batch, float(target), off, times, moves)]
 
 
-def _beside(
-    rows: Design, here: np.ndarray, log: np.ndarray, others: np.ndarray, i: int
-) -> tuple[float, float]:
-    """How far a row is from the others by batch and seed, and the standard error of that."""
-    batch, seed = (np.unique(x[here], return_inverse=True)[1] for x in (rows.batch, rows.seed))
+def _beside(rows: Design, here: np.ndarray, log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far each row [n] is from the others by batch and seed, and the standard error of that.
+
+    Of a row that others do not predict, e.g. the only one of its batch, 0 and infinity.
+    """
+    batch = np.unique(rows.batch[here], return_inverse=True)[1]
+    seed = paired_seeds(batch, rows.seed[here])
     design = np.concatenate([np.eye(batch.max() + 1)[batch], np.eye(seed.max() + 1)[seed]], axis=1)
-    scaled, weighed = design * rows.slope[here, None], log * rows.slope[here]  # errors of losses
-    means = np.linalg.lstsq(scaled[others], weighed[others], rcond=None)[0]
-    rest = weighed[others] - scaled[others] @ means
-    freedom = max(int(others.sum()) - int(np.linalg.matrix_rank(design[others])), 1)
-    leverage = scaled[i] @ np.linalg.pinv(scaled[others].T @ scaled[others]) @ scaled[i]
-    scatter = math.sqrt(max(float(rest @ rest) / freedom, 1e-12) * (1 + leverage))
-    return float(log[i] - design[i] @ means), scatter / float(rows.slope[here[i]])
+    slope = rows.slope[here]  # errors of losses
+    basis, sizes, _ = np.linalg.svd(design * slope[:, None], full_matrices=False)
+    basis = basis[:, sizes > 1e-9 * sizes[0]]
+    rest = log * slope - basis @ (basis.T @ (log * slope))
+    alone = 1 - (basis**2).sum(axis=1)  # what the others leave open of each
+    predicted = alone > 1e-9
+    alone = np.where(predicted, alone, 1.0)
+    freedom = max(len(here) - 1 - basis.shape[1], 1)
+    squares = np.maximum((rest @ rest - rest**2 / alone) / freedom, 1e-12)
+    off, scatter = rest / alone / slope, np.sqrt(squares / alone) / slope
+    return np.where(predicted, off, 0.0), np.where(predicted, scatter, np.inf)
 
 
 def asked_for(fit: EsFit) -> EsFit:

@@ -108,5 +108,18 @@ def test_a_run_that_does_not_fit_is_named(planted):
     assert not clean.outliers
 
 
+def test_hundreds_of_runs_with_seeds_of_their_own_are_one_table_without_seeds(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2,), seeds=60)
+    off = points["run"] == "b32s1"
+    points.loc[off, ["steps", "tokens_to_target"]] *= 1.6
+    fits = [
+        fit_es(table, "hyperbola", options=QUICK)
+        for table in (points, points.assign(seed=np.arange(len(points))))
+    ]
+    assert fits[0] == fits[1]
+    (one,) = fits[0].outliers
+    assert one.run == "b32s1" and one.off == pytest.approx(np.log(1.6), abs=0.1)
+
+
 def test_the_chosen_law_keeps_its_numbers(chosen):
     assert_golden("es", chosen.to_dict(), rel=1e-3)
