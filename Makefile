@@ -15,10 +15,10 @@ test: setup  ## lint, types, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: setup  ## the tests that take minutes
-	$(BIN)/pytest -m slow -n 2 --dist worksteal
+	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
 # `.venv/bin/pip install 'batch-size-scaling[torch]'` adds PyTorch, the rival.
 bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=ramp, ARGS=--cores=1

@@ -228,7 +228,7 @@ def test_bad_designs_are_refused_in_one_line(points, settings, told):
 
 
 def test_the_published_fit_keeps_its_numbers(fit):
-    assert_golden("critical", fit.to_dict())
+    assert_golden("critical/fit.json", fit.to_dict())
 
 
 def test_a_shape_that_is_no_hyperbola_is_told():

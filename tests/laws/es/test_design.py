@@ -1,6 +1,5 @@
 """From a table of points to the arrays that laws E(S) are fitted to."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,9 +7,6 @@ import pytest
 from bss.errors import InputError
 from bss.laws.es import LAWS
 from bss.laws.es.design import design
-from bss.laws.es.vertices import best_at, outliers, valley_at
-from bss.laws.fitting.solve import linearize
-from tests.laws.golden import assert_golden, numbers
 
 
 def table(batches=(4, 8, 16, 32), targets=(2.0, 1.9, 1.7), seeds=2, **columns):
@@ -26,32 +22,6 @@ def table(batches=(4, 8, 16, 32), targets=(2.0, 1.9, 1.7), seeds=2, **columns):
                 rows.append((batch, seed, target, steps, tokens, reached))
     names = ["batch", "seed", "target_loss", "steps", "tokens_to_target", "reached"]
     return pd.DataFrame(rows, columns=names).assign(**{"seq_len": 64, "model": "m"} | columns)
-
-
-def test_designs_keep_their_numbers():
-    named = table().assign(
-        run=lambda rows: [f"r{b}-{s}" for b, s in zip(rows.batch, rows.seed, strict=True)]
-    )
-    alone = table(seeds=1).drop(columns="seed")
-    rising = table(seeds=1)
-    rising.loc[0, "tokens_to_target"] *= 9
-    results = {
-        "seeds": design(table()),
-        "names": design(named),
-        "data seeds": design(table(data_seed=np.arange(24) % 2 * 3)),
-        "no seeds": design(alone),
-        "a seed is missing": design(table().assign(data_seed=np.nan)),
-        "rising": design(rising),
-        "one target": design(table(targets=(2.0,)).assign(reached=True)),
-    }
-    assert_golden("es-designs", numbers(results), rel=1e-6)
-    rows = results["seeds"]
-    assert rows.targets.tolist() == [2.0, 1.9, 1.7] and rows.batches.tolist() == [4, 8, 16, 32]
-    assert rows.reaching(1.7).tolist() == [8, 16, 32]
-    inside = {
-        (b, t) for b, t in zip(rows.batch[rows.interior], rows.target[rows.interior], strict=True)
-    }
-    assert inside == {(8, 2.0), (16, 2.0), (8, 1.9), (16, 1.9), (16, 1.7)}
 
 
 def changing(batches):
@@ -100,57 +70,7 @@ def test_an_empty_table_is_refused():
         design(table().iloc[:0])
 
 
-@pytest.mark.parametrize("name", [*LAWS])
-def test_problems_of_laws_keep_their_numbers(name):
-    law, rows = LAWS[name], design(table((2, 4, 8, 16, 32, 64, 128, 256, 512), seeds=1))
-    problem = law.problem(rows, rows.targets[:2])
-    theta = (0.7 * problem.starts[0, 0] + 0.3 * problem.starts[0, -1])[None] * np.ones((2, 1))
-    p = law.decoded(theta, problem, 0)
-    tokens = law.in_tokens(law.parameters(*(np.ravel(x)[0] for x in p)), rows.seq_len)
-    again = law.from_tokens(tokens, rows.seq_len)
-    batch = np.array([3.0, 20.0, 900.0])
-    each = law.parameters(*map(np.asarray, again))
-    with jax.enable_x64(True):
-        sequences = jax.jit(law.sequences)(each, batch, 1.9)
-    results = {
-        "problem": {n: getattr(problem, n) for n in ("starts", "lower", "upper", "rows", "units")},
-        "data": problem.data,
-        "residual": linearize(problem.residual, theta[0], problem.one(0)),
-        "parameters": p,
-        "tokens": tokens,
-        "sequences": np.asarray(sequences),
-        "stages": law.stages(each, 1.9),
-        "clock": law.clock(each, 24.0),
-        "sizes": [law.free, law.least, law.least_judged, law.joint, law.batches, law.family],
-    }
-    for x, y in zip(again, p, strict=True):
-        np.testing.assert_allclose(x, np.ravel(y)[0], rtol=1e-12)
-    results["quantities"] = law.numbers(each, 1.9)
-    assert_golden(f"es-law-{[*LAWS].index(name)}", numbers(results), rel=1e-6)
-    assert str(law) == name and law.parse(name) is law is law.parse(law)
-
-
 def test_a_surface_needs_two_targets():
     rows = design(table(targets=(2.0,)).assign(reached=True))
     with pytest.raises(InputError, match="points: one target is reached; the surface needs at le"):
         LAWS["surface"].problem(rows, rows.targets)
-
-
-def test_vertices_and_runs_that_fit_none_keep_their_numbers():
-    points = table(seeds=3, targets=(2.0, 1.9))
-    points.loc[8, "tokens_to_target"] *= 1.6  # batch 8, in one seed, at the second target
-    rows = design(points)
-    results = {}
-    for target in rows.targets:
-        valley = valley_at(rows, target, 0.8)
-        results[f"{target:g}"] = (
-            best_at(rows, target, valley, 0.8),
-            outliers(rows, target, valley, 0.8),
-        )
-    assert_golden("es-vertices", numbers(results), rel=1e-5)
-    none = best_at(rows, 1.9, None, 0.8)
-    assert (none.status, none.level, none.evidence.vertices) == ("too few", 0.8, 0)
-    assert none.note == "unidentified: 3 batches reach this loss, a vertex needs 3"
-    assert outliers(rows, 1.9, None, 0.8) == []
-    assert valley_at(rows, 1.9, 0.8, np.isin(rows.batch, [4, 8])) is None
-    assert valley_at(rows, 1.9, 0.8, rows.batch == 4) is not None

@@ -1,5 +1,6 @@
 """Predictions of fitted laws E(S) that are known by hand: tokens, losses and best batches."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,6 @@ from bss.laws.es.values import (
 from bss.laws.fitting.bootstrap import RunEffects
 from bss.laws.fitting.estimate import BestBatch, Estimate
 from tests.laws.es.known import HYPERBOLAS, SEQ_LEN, hyperbola_fit, surface_fit, target_fit
-from tests.laws.golden import assert_golden, numbers
 
 BATCH = 16.0
 
@@ -53,29 +53,6 @@ def test_tokens_to_a_target_between_targets_are_on_a_line_in_the_loss():
     assert beyond == pytest.approx(tokens(2.0) ** 1.5 / tokens(1.8) ** 0.5)
 
 
-def test_what_is_reached_keeps_its_numbers():
-    one = replace(hyperbola_fit(), fits=hyperbola_fit().fits[:1])
-    bare = replace(surface_fit(), draws={})
-    results = {
-        "per target": reach(hyperbola_fit(), 1.75, BATCH),
-        "joint": reach(surface_fit(), 1.75, BATCH),
-        "level": reach(surface_fit(level=0.5), 1.75, BATCH),
-        "never": reach(surface_fit(), 1.21, 2.0),
-        "without draws": reach(bare, 1.75, BATCH),
-        "averaged": reach(surface_fit(level_with=(hyperbola_fit(),)), 1.75, BATCH),
-    }
-    assert results["never"]["tokens"].value is None
-    assert results["never"]["tokens"].note == "never reached at this batch, by the law"
-    assert results["without draws"]["tokens"].note.startswith("no interval: the fit keeps no ref")
-    assert_golden("es-reached", numbers(results), rel=1e-6)
-    assert reach(replace(one, scatter=()), 2.0, BATCH)["tokens"].value == pytest.approx(tokens(2.0))
-    with pytest.raises(InputError, match="loss: the law was fitted at 2 alone; fit two targets"):
-        reach(one, 1.99, BATCH)
-    lost = replace(one, fits=(target_fit(2.0, parameters={}),))
-    with pytest.raises(InputError, match="fit: the hyperbola law is unidentified; add batches"):
-        reach(lost, 2.0, BATCH)
-
-
 def test_best_batches_between_targets_are_on_a_line_in_the_loss():
     fit = hyperbola_fit()
     assert best(fit, 1.8)["B_opt"] == fit.fits[1].best
@@ -87,7 +64,6 @@ def test_best_batches_between_targets_are_on_a_line_in_the_loss():
     assert E_min == pytest.approx((2e4**0.75 * 9e3**0.25) * SEQ_LEN)
     assert between["B_crit"].high is None and between["B_crit"].low is not None
     far = best(fit, 1.0)
-    assert_golden("es-best", numbers([between, far, best(fit, 2.2)]), rel=1e-6)
     # Beyond the outer targets ends may cross; an estimate lies in its interval all the same.
     for at in (*far.values(), *best(fit, 2.2).values()):
         assert (at.low or 0) <= (at.value or 0) <= (at.high or np.inf)
@@ -171,6 +147,6 @@ def test_fits_are_read_back_from_json_with_a_key_for_each_batch():
     entry = fit.to_dict()
     assert set(entry["fits"][0]) >= {"B_crit", "B_opt", "vertex", "intervals"}
     assert "batches" not in entry["fits"][0] and entry["schema"] == 2
-    assert numbers(EsFit.from_dict(entry)) == numbers(fit)
+    assert EsFit.from_dict(json.loads(json.dumps(entry, allow_nan=False))) == fit
     assert target_fit(2.0).best == target_fit(2.0).vertex
     assert target_fit(2.0, batches={"B_opt": Estimate(3.0)}).best is None

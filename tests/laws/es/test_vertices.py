@@ -10,7 +10,6 @@ from bss.laws.es.design import USUAL_SLOPE
 from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
 from bss.laws.es.vertices import TYPICAL, settled
 from bss.laws.fitting.estimate import BestBatch, Estimate, Options
-from tests.laws.golden import assert_golden
 
 QUICK = Options(resamples=10)
 VERTEX = BestBatch(10.0, 7.0, 14.0, source="vertex")
@@ -119,7 +118,3 @@ def test_hundreds_of_runs_with_seeds_of_their_own_are_one_table_without_seeds(pl
     assert fits[0] == fits[1]
     (one,) = fits[0].outliers
     assert one.run == "b32s1" and one.off == pytest.approx(np.log(1.6), abs=0.1)
-
-
-def test_the_chosen_law_keeps_its_numbers(chosen):
-    assert_golden("es", chosen.to_dict(), rel=1e-3)

@@ -1,36 +1,13 @@
 """The mean of fitted forms: losses, draws, best batches and batches as good."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from bss.laws.final_loss.fitted import MeanLaw
 from tests.laws.final_loss.known import FORMS_OF_MEAN, form_of, mean_law
 from tests.laws.final_loss.test_fit import BATCHES
-from tests.laws.golden import assert_golden, numbers
 
 AT = 6e8, 9e10
-
-
-def test_the_mean_of_two_forms_keeps_its_numbers():
-    law = mean_law()
-    batch = np.geomspace(1e5, 3e6, 5)
-    results = {
-        "losses": law.losses(*AT, batch),
-        "drawn": law.drawn(*AT, batch),
-        "at one batch": law.drawn(*AT, 3e5),
-        "given up": law.given_up(*AT, batch),
-        "best": law.best(*AT),
-        "of forms": law.best_of_forms(*AT),
-        "valley": law.valley(*AT),
-        "loss": law.loss(*AT, 3e5, 0.01, 0.8),
-        "alike": [law.alike(*AT, law.valley(*AT)[2]), law.alike(*AT, 2e6)],
-        "scatter": dataclasses.replace(
-            law, forms=(form_of("additive", scatter=0.01), form_of("effective tokens"))
-        ).scatter,
-    }
-    assert_golden("final_loss-mean", numbers(results), rel=1e-6)
 
 
 def test_forms_have_as_many_draws_as_their_weight_says_and_one_at_least():

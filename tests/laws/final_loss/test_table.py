@@ -8,7 +8,6 @@ from bss.errors import InputError
 from bss.laws.final_loss.table import check_losses, final_losses, loss_points
 from bss.tables import check_runs
 from bss.tables.columns import Origin
-from tests.laws.golden import assert_golden, numbers
 
 
 def frame(**change):
@@ -31,32 +30,6 @@ def diverged(table, *rows):
     marks = np.zeros(len(table), object)
     marks[list(rows)] = ["1", "True", "yes", 1.0][: len(rows)]
     return table.assign(diverged=marks)
-
-
-TABLES = {
-    "rates": frame,
-    "no rates": lambda: frame().drop(columns="lr"),
-    "standard errors": lambda: frame(loss_se=np.linspace(0.01, 0.02, 23)),
-    "diverged": lambda: diverged(frame(), 0, 5, 6, 7),
-    "infinite": lambda: frame(loss=np.where(np.arange(23) == 4, np.inf, 3.0)),
-    "settings": lambda: frame(
-        beta=np.arange(23) % 2, optimizer="x", z_loss=np.arange(23) % 2, dataseed=np.arange(23) % 2
-    ),
-    "measured": lambda: frame(grad_norm=np.arange(23) * 1.0, beta=["a", None] * 11 + ["a"]),
-    "tried": lambda: frame(rates_tried=np.arange(23) % 4 + 1, rate_bracketed=np.arange(23) % 2),
-    "tried alone": lambda: frame(rates_tried=5).drop(columns="lr"),
-    "single": lambda: frame().drop_duplicates(["params", "tokens", "batch"]),
-    "lengths": lambda: frame(seq_len=[256] * 20 + [512] * 3),
-    "in tokens": lambda: frame(batch_tokens=lambda t: t["batch"] * 256).drop(
-        columns=["batch", "seq_len"]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_design_points_keep_their_numbers(name):
-    points, warnings = loss_points(check_losses(TABLES[name]()))
-    assert_golden(f"final_loss-points-{name}", numbers([points, warnings]), rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from bss.laws.fitting.bootstrap import (
     robust_scale,
     run_effects,
 )
-from tests.laws.golden import assert_golden, numbers
 
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
@@ -89,34 +88,6 @@ def test_a_drawn_deviation_is_as_uncertain_as_its_degrees_of_freedom():
     precision = 1 / noise.var(axis=1)
     assert precision.mean() == pytest.approx(1 / 4, rel=0.1)
     assert precision.std() / precision.mean() == pytest.approx(np.sqrt(2 / 4), rel=0.15)
-
-
-def test_components_keep_their_numbers():
-    residuals = np.array([0.3, 0.5, -0.2, -0.5, 0.1, 0.45, -0.4, -0.3, 0.2])
-    runs = np.repeat([3, 5, 9, 11], [3, 2, 3, 1])
-    line = np.stack([np.ones(9), np.linspace(-1, 1, 9)], axis=1)
-    # A column that is nearly none is one; one that is rounding is not, nor one of zeros.
-    columns = {"line": line, "none": np.zeros((9, 1)), "empty": np.zeros((9, 0))}
-    columns["faint"] = np.column_stack([line, 1e-7 * np.cos(np.arange(9))])
-    columns["rounding"] = np.column_stack([line, 1e-11 * np.cos(np.arange(9))])
-    cases = {name: run_effects(residuals, x, runs) for name, x in columns.items()}
-    cases["saturated"] = run_effects(residuals[:3], np.eye(3), runs[2:5])
-    cases["between alone"] = run_effects(residuals[:4], line[:4], np.arange(4))
-    assert_golden("fitting-components", numbers(cases), rel=1e-6)
-
-
-def test_draws_keep_their_numbers():
-    residuals = np.array([[0.3, 0.5, -0.2], [-0.5, 0.1, 9.0]])
-    used = np.array([[True, True, True], [True, True, False]])
-    slopes = np.stack([np.ones((2, 3)), np.arange(6.0).reshape(2, 3) ** 2], axis=-1)
-    runs = np.repeat([[0], [1]], 3, axis=1)
-    effects = RunEffects(0.2, 0.1, 3.5, 7.0)
-    cases = {
-        "errors": draw_errors(effects, np.array([1, 1, 2]), 4, np.random.default_rng(1)),
-        "again": redraw(residuals, slopes, used, runs, 3, np.random.default_rng(2)),
-        "noise": draw_noise(0.3, 2.5, (2, 4), np.random.default_rng(3)),
-    }
-    assert_golden("fitting-draws", numbers(cases), rel=1e-6)
 
 
 def test_a_scale_is_about_zero_unless_a_centre_is_given():

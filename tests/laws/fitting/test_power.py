@@ -4,7 +4,6 @@ import pytest
 from bss import values
 from bss.errors import InputError
 from bss.laws.fitting.power import PowerFit, fit_power, predict, unidentified
-from tests.laws.golden import assert_golden, numbers
 
 N = np.array([1e6, 2e6, 4e6, 8e6, 1e6, 2e6, 4e6, 8e6])
 D = np.array([2e7, 2e7, 2e7, 2e7, 2e8, 4e8, 1e8, 3e8])
@@ -95,23 +94,6 @@ def test_a_forecast_without_a_size_is_refused():
         predict(law, {"tokens": 1e9})
 
 
-def test_laws_keep_their_numbers():
-    x = {"params": np.array([1e6, 2e6, 3e6, 8e6, 8e6]), "tokens": np.array([4, 1, 9, 2, 30.0])}
-    y = 3 * (x["params"] / 1e6) ** 0.3 * x["tokens"] ** 0.5 * np.array([1.1, 0.9, 1.05, 1, 0.97])
-    one, errors = {"params": x["params"]}, [0.1, 0.3, 0.2, 0.1, 0.2]
-    laws = {
-        "one": fit_power(y, one),
-        "errors": fit_power(y, one, unit=1e6, errors=[9 * e for e in errors], level=0.8),
-        "small errors": fit_power(y, one, unit=1e6, errors=[e / 9 for e in errors]),
-        "both": fit_power(y, x, unit=1e6),
-        "exact": fit_power(y[:3], {name: v[:3] for name, v in x.items()}, level=0.5),
-        "two": fit_power(y[:2], {"params": x["params"][:2]}, unit=1e6, errors=[0.2, 0.4]),
-    }
-    at = {"params": 5e6, "tokens": 7.0, "more": -1.0}
-    results = {name: (law, predict(law, at), law.design(x)) for name, law in laws.items()}
-    assert_golden("fitting-power", numbers(results), rel=1e-6)
-
-
 @pytest.mark.parametrize("variables", [("params",), ("params", "tokens")])
 def test_a_law_is_read_back_from_json_and_an_older_one_has_no_margin(variables):
     columns = {"params": np.array([1.0, 2, 4, 4]), "tokens": np.array([1.0, 5, 2, 9])}
@@ -119,7 +101,8 @@ def test_a_law_is_read_back_from_json_and_an_older_one_has_no_margin(variables):
     law = fit_power(np.array([1.0, 2, 3, 5]), x, errors=[0.1] * 4)
     entry = values.to_dict(law)
     again = values.from_dict(PowerFit, entry, strict=False)
-    assert numbers(again) == numbers(law)
+    for name, value in vars(law).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
     assert ("exponent" in entry) == (len(variables) == 1)
     for name in ("margin", "inverse", "level"):
         del entry[name]

@@ -9,7 +9,6 @@ from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate, interval
 from bss.laws.fitting.solve import linearize, solve, solve_in_rounds
 from bss.values import from_dict, to_dict
-from tests.laws.golden import assert_golden, numbers
 
 
 def exponential(theta, data):
@@ -129,20 +128,6 @@ def test_estimate_survives_json():
     estimate = Estimate(None, None, 8.0, 0.9, "unidentified: too few")
     assert from_dict(Estimate, to_dict(estimate) | {"more": 1}, strict=False) == estimate
     assert "note" not in to_dict(Estimate(1.0, 0.5, 2.0))
-
-
-def test_descents_keep_their_path():
-    # The path of a few iterations tells the damping, the bends and the bounds; the end does not.
-    starts = np.array([[[-1.2, 1.0], [2.0, -3.0]], [[0.3, 0.2], [4.5, 4.5]]])
-    lower, upper = np.array([[-1.5, -5.0], [0.2, 0.0]]), np.array([[5.0, 5.0], [5.0, 0.5]])
-    data = np.array([1.0, 3.0])
-    found = {
-        f"{iterations} {accelerated}": solve(
-            rosenbrock, starts, lower, upper, data, iterations=iterations, accelerated=accelerated
-        )
-        for iterations, accelerated in ((4, False), (9, False), (7, True))
-    }
-    assert_golden("fitting-descents", numbers(found), rel=1e-6)
 
 
 def flat(theta, data):

@@ -1,15 +1,12 @@
 """Forms of the law of final losses: their values at a point, boxes and starts."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from bss.laws.final_loss.forms import FAMILY, FORMS, VALLEY
+from bss.laws.final_loss.forms import FAMILY, VALLEY
 from bss.laws.final_loss.forms.effective import EFFECTIVE
 from bss.laws.final_loss.forms.form import CentredPoints
 from tests.laws.final_loss.forms.test_power import design
-from tests.laws.golden import assert_golden, numbers
 
 
 def phi(x, u, v):
@@ -37,20 +34,6 @@ def one_cell():
         np.stack([none, none, b], axis=1), none[:3], loss, none.astype(int),
         (False, False), none + 1,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", [*FORMS])
-def test_boxes_and_starts_keep_their_numbers(name):
-    form, rows = FORMS[name], design()
-    tables = [one_cell(), dataclasses.replace(one_cell(), loss=3 - one_cell().loss / 10)]
-    if form is not VALLEY:
-        tables = [rows, design(models=False), design(budgets=False)]
-    weights = [1 / (1 + np.arange(len(table.loss)) % 3) for table in tables]
-    results = [
-        (form.box(table), form.starts(table, weight))
-        for table, weight in zip(tables, weights, strict=True)
-    ]
-    assert_golden(f"final_loss-starts-{name}", numbers(results), rel=1e-5)
 
 
 def test_weighted_errors_are_finite_and_a_valleys_slopes_are_drawn_to_the_usual():
