@@ -71,8 +71,8 @@ def tiny_shards(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tiny_shards):
-    """A run of a second: one layer of width 16, 128 steps through two batch changes."""
+def tiny_transformer(tiny_shards):
+    """A run of one layer of width 16: 128 steps through two batch changes."""
     from bss.models.transformer.config import TransformerConfig
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.config import ScheduleConfig
@@ -86,6 +86,14 @@ def tiny_run(tiny_shards):
         ScheduleConfig(8192, BatchSchedule((0, 1024, 4096), (2, 4, 8)), warmup=512),
         EvaluationConfig(tokens=20 * 16, per_efold=4, first=500),
     )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_transformer):
+    """The same run with a model that is quick to trace and compile: one matrix product."""
+    from tests.models.bigram import Bigram
+
+    return dataclasses.replace(tiny_transformer, model=Bigram(tiny_transformer.model.vocab_size))
 
 
 @pytest.fixture(scope="session")

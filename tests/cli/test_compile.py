@@ -20,6 +20,12 @@ KEYS = {"bucket", "state_bytes", "temp_bytes", "peak_bytes", "fits", "flops", "b
 KEYS |= {"collectives", "attention", "bound", "expected", "compile_seconds"}
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 @pytest.fixture
 def run_file(tiny_run, tmp_path):
     file = tmp_path / "run.json"

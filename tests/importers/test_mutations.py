@@ -101,7 +101,7 @@ def seeds(name: str, mutations: int) -> range:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_mutations_end_as_declared(tmp_path, name):
-    for seed in seeds(name, 100):
+    for seed in seeds(name, 40):
         mutate(name, tmp_path, seed)
 
 

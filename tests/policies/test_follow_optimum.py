@@ -8,14 +8,14 @@ from bss.laws.fitting.estimate import Options
 from bss.policies.follow_optimum import FollowOptimum, optimal_batch
 from bss.policies.policy import Basis, Limits
 
-QUICK = Options(resamples=200)
+QUICK = Options(resamples=10)
 
 
 def followed(fit, tokens, limits):
     return FollowOptimum()(Basis(fit.seq_len, fit), tokens, limits)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def surface_fit(planted):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
     return fit_es(points, "surface", options=QUICK)

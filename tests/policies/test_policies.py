@@ -25,7 +25,10 @@ def basis_of(planted, planted_curves):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
     es = Basis(planted.SEQ_LEN, fit_es(points, "surface", options=Options(1)), points)
     curve = Basis(planted_curves.fit.seq_len, planted_curves.fit, points)
-    known = {"functional-best": curve, "best-batch": Basis(32, fit_table(final_losses()), points)}
+    known = {
+        "functional-best": curve,
+        "best-batch": Basis(32, fit_table(final_losses(), options=Options(2)), points),
+    }
     return lambda name: known.get(name, es)
 
 

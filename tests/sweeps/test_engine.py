@@ -1,11 +1,8 @@
 """The local engine: two workers, parents before branches, workers that die, interrupts."""
 
 import dataclasses
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -21,7 +18,6 @@ from bss.tables import check_runs
 from bss.training.config import Parent
 from bss.training.record.directory import read_curve, read_status
 from bss.training.record.status import RunStatus
-from bss.values import to_dict
 
 
 @pytest.fixture(scope="module")
@@ -117,34 +113,25 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
     assert statuses[branch.id].status == "skipped"
 
 
-# A shell starts what it puts in the background with interrupts ignored, and children inherit it.
-SCRIPT = """
-import json, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from bss.sweeps.engines import LocalEngine
-from bss.sweeps.setup import EngineConfig
-from bss.training.config import RunConfig
-from bss.values import from_dict
-from bss.training.execution import Execution
-job = json.load(open(sys.argv[1]))
-with LocalEngine(EngineConfig(workers=2, pin=False, retries=0)) as engine:
-    engine.train([from_dict(RunConfig, r) for r in job["runs"]],
-                 from_dict(Execution, job["execution"]))
-"""
-
-
-def test_an_interrupt_saves_every_run(tiny_run, tiny_execution, tmp_path):
+def test_an_interrupt_saves_every_run(engine, tiny_run, tiny_execution):
+    """The last of this file, as the engine's workers leave."""
     runs = [overlay(tiny_run, ENDLESS | {"seed": seed}) for seed in range(2)]
-    job = {"runs": [to_dict(r) for r in runs], "execution": dataclasses.asdict(tiny_execution)}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "job.json")]
-    sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     paths = [Path(tiny_execution.runs) / run.id for run in runs]
-    while not all(read_curve(path) for path in paths):
-        assert sweep.poll() is None
-        time.sleep(0.02)
-    os.kill(sweep.pid, signal.SIGINT)
-    assert sweep.wait(60) != 0
+
+    def interrupt():
+        while not all(read_curve(path) for path in paths):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engine.train(runs, tiny_execution)
+    finally:
+        sender.join()
+        signal.signal(signal.SIGINT, previous)
     for path in paths:
         status = read_status(path)
         assert status.status == "interrupted"

@@ -9,6 +9,12 @@ from bss.sweeps.price import Price, hours, price
 from bss.training.config import Parent
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 def test_equal_runs_are_priced_once_and_a_branch_from_its_fork(tiny_run):
     one = price([tiny_run])
     assert price([tiny_run, tiny_run]) == one

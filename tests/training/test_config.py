@@ -15,6 +15,12 @@ from bss.values import from_dict, to_dict
 
 
 @dataclass(frozen=True)
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 class LaterEvaluationConfig(EvaluationConfig):
     """What EvaluationConfig might become: one more option, off by default."""
 

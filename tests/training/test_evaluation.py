@@ -27,6 +27,12 @@ METRICS = ("accuracy", "loss_by_position", "bits_per_byte", "tests.training.own_
 
 
 @pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
+@pytest.fixture(scope="module")
 def measured_run(tiny_run):
     """17 held-out sequences of 16 targets, measured in every way."""
     sizes = {"tokens": 17 * 16, "test_tokens": 3 * 16, "metrics": METRICS}

@@ -20,6 +20,12 @@ from bss.training.record.directory import read_curve
 from bss.training.running.loop import Interrupted, train
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 def gradients(steps: int) -> list[dict]:
     draw = np.random.default_rng(0)
     return [

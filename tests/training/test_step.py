@@ -15,6 +15,12 @@ from bss.training.step import Sums, accumulate, init_state, make_step
 BATCH = 12
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 def settings(lr=1e-2, beta2=0.95) -> StepSettings:
     lr, beta1, beta2, decay = map(np.float32, (lr, 0.1, 1 - beta2, 0.01))
     return StepSettings(lr, beta1, beta2, decay, np.zeros(0, np.float32))

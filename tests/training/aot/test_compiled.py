@@ -10,6 +10,12 @@ from bss.training.step import init_state
 
 
 @pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
+@pytest.fixture(scope="module")
 def programs(tiny_run, execution_in, tmp_path_factory):
     """The programs of a run on one device of 1e12 FLOP/s and 1e9 bytes/s."""
     reached = Reached(1e9, 5e8, 5e11, 1e-3, 2e-3)

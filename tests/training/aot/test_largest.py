@@ -14,6 +14,12 @@ from bss.training.aot.largest import fastest_bucket
 from bss.training.execution import Execution
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 def step(bucket, peak, memory, speed=None):
     """A step of one bucket that takes so much, at a speed that grows with it."""
     speed = speed or bucket

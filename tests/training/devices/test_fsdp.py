@@ -27,6 +27,12 @@ from bss.training.step import state_shapes
 MODEL = TransformerConfig(48, 2, 16, 2, 32, num_kv_heads=1, scan_layers=True, remat=True)
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 def curve(run, execution):
     """Losses of weights and average, gradient norm and noise scale (0: not known) of every row."""
     rows = read_curve(Path(execution.runs) / run.id)

@@ -16,6 +16,12 @@ from bss.training.running.fleet import fleet_key
 from bss.training.running.loop import Interrupted, train, train_fleet
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 def members(run, **changes):
     """Two data seeds by two rates, short: one change of the batch."""
     short = overlay(run, {"schedule.tokens": 2048, "averages": ("4%",), **changes})

@@ -18,6 +18,12 @@ from bss.training.record.directory import read_status
 from bss.values import to_dict
 
 
+@pytest.fixture(scope="module")
+def tiny_run(tiny_transformer):
+    """With a transformer."""
+    return tiny_transformer
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts `bss train` on one core's worth of threads; what it prints goes to a file."""
