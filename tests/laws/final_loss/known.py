@@ -4,13 +4,13 @@ import numpy as np
 
 from bss.laws.final_loss.elsewhere import LAW, VERTICES, CellOptimum, Elsewhere, PowerOfBest
 from bss.laws.final_loss.facts import LackOfFit, Tested
-from bss.laws.final_loss.fitted import FittedForm, MeanLaw
+from bss.laws.final_loss.fitted import FittedForm
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.final_loss.table import check_losses, loss_points
 from bss.laws.final_loss.values import TableFit
 from bss.laws.fitting.estimate import Estimate
 from bss.points.valley import Valley
-from tests.laws.final_loss.test_fit import BATCHES, REFERENCE, THETA, planted
+from tests.laws.final_loss.test_fit import REFERENCE, THETA, planted
 
 FORMS_OF_MEAN = {"additive": 0.3, "effective tokens": 0.7}
 
@@ -22,12 +22,6 @@ def form_of(name, *, draws=7, spread=0.02, scatter=0.004):
     drawn = theta + spread * waves * (theta != -60)
     parameters = {FORMS[name].names[0]: Estimate(float(theta[0]))}
     return FittedForm(name, REFERENCE, theta, drawn, scatter, parameters)
-
-
-def mean_law(batches=BATCHES, **settings):
-    """Two forms that differ in their best batch."""
-    forms = {name: form_of(name, **settings) for name in FORMS_OF_MEAN}
-    return MeanLaw.of(forms, FORMS_OF_MEAN, batches)
 
 
 def valley(best, *, ends=(1e5, 1.6e6), spread=0.2, depth=0.05, scatter=0.004, least=None, skew=0.0):
