@@ -42,6 +42,12 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 20)
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """Forget compiled programs behind each folder of tests, so that a worker stays small."""
+    if nextitem and nextitem.path.parent != item.path.parent:
+        jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def reads_back():
     """Checks that a printed fit is read back as it was; other keys do not matter."""

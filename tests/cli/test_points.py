@@ -76,9 +76,9 @@ def test_a_rate_that_is_not_told_keeps_its_runs(tmp_path, capsys):
 
 
 @pytest.fixture
-def trained(tiny_run, tmp_path):
+def trained(tiny_transformer, tmp_path):
     """A directory of runs at five batches, one of which was interrupted."""
-    runs = expand(tiny_run, product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
+    runs = expand(tiny_transformer, product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
     states = ("finished", "running", "finished", "finished", "finished")
     for run, state in zip(runs, states, strict=True):
         batch = run.schedule.batch.batches[0]

@@ -9,7 +9,7 @@ import bss
 from tests.cli.called import printed, refused
 
 SETUP = {
-    "model": "pico",
+    "model": {"family": "tests.models.bigram:Bigram"},
     "text": {"corpus": "synthetic", "seq_len": 16},
     "schedule": {"tokens": 4096, "warmup": 128},
     "evaluation": {"tokens": 256, "first": 256},

@@ -91,9 +91,9 @@ def test_the_longest_chains_go_first_and_parents_before_branches(sweep, tiny_run
     assert waves(runs) == [[short, middle, trunk], [branch]]
 
 
-def test_a_run_of_two_processes_has_two_slots_and_those_behind_it_wait(sweep, tiny_run):
-    large = overlay(tiny_run, {"model.num_layers": 3, "schedule.tokens": 3072, "seed": 7})
-    runs = [large, *of_lengths(tiny_run, 4096, 512, 512)]
+def test_a_run_of_two_processes_has_two_slots_and_those_behind_it_wait(sweep, tiny_transformer):
+    large = overlay(tiny_transformer, {"model.num_layers": 3, "schedule.tokens": 3072, "seed": 7})
+    runs = [large, *of_lengths(tiny_transformer, 4096, 512, 512)]
     processes = f"0:1 {large.model.counts().non_embedding}:2"
     told, statuses = sweep(runs, workers=2, processes=processes)
     assert len(statuses) == 4

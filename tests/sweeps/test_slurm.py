@@ -225,11 +225,13 @@ def test_a_run_whose_jobs_fail_is_given_up_so_that_a_loop_ends(family, tiny_exec
     assert statuses[trunk.id].message == told
 
 
-def test_a_run_of_two_nodes_is_a_step_of_two_tasks(tiny_run, tiny_execution, cluster, tmp_path):
-    large = overlay(tiny_run, {"model.num_layers": 3})
+def test_a_run_of_two_nodes_is_a_step_of_two_tasks(
+    tiny_transformer, tiny_execution, cluster, tmp_path
+):
+    large = overlay(tiny_transformer, {"model.num_layers": 3})
     size = large.model.counts().non_embedding
-    assert tiny_run.model.counts().non_embedding < size
-    jobs = written([tiny_run, large], tiny_execution, processes=f"0:1 {size}:2")
+    assert tiny_transformer.model.counts().non_embedding < size
+    jobs = written([tiny_transformer, large], tiny_execution, processes=f"0:1 {size}:2")
     array = jobs / "wave-0-of-2.sh"
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n" in array.read_text()
     assert "--nodes" not in (jobs / "wave-0.sh").read_text()

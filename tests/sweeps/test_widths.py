@@ -20,10 +20,10 @@ from bss.training.record.directory import read_curve, read_executions
 
 
 @pytest.fixture
-def two_sizes(tiny_run):
+def two_sizes(tiny_transformer):
     """A run, a larger one, and what gives the latter two processes."""
-    large = overlay(tiny_run, {"model.num_layers": 3, "schedule.tokens": 2048})
-    small = overlay(tiny_run, {"schedule.tokens": 512})
+    large = overlay(tiny_transformer, {"model.num_layers": 3, "schedule.tokens": 2048})
+    small = overlay(tiny_transformer, {"schedule.tokens": 512})
     return small, large, f"0:1 {large.model.counts().non_embedding}:2"
 
 

@@ -81,15 +81,15 @@ def test_buckets_are_squared_unclipped_and_per_target():
     assert bare.squares is None
 
 
-def test_the_step_is_the_same_with_it(tiny_run):
-    measured = overlay(tiny_run, {"noise_scale.half_life": 500})
-    width = tiny_run.data.seq_len + 1
+def test_the_step_is_the_same_with_it(tiny_transformer):
+    measured = overlay(tiny_transformer, {"noise_scale.half_life": 500})
+    width = tiny_transformer.data.seq_len + 1
     sequences = np.random.default_rng(0).integers(0, 90, (3, 4, width)).astype(np.int32)
     scalars = StepSettings(*map(np.float32, (1e-2, 0.1, 0.05, 0.01)), np.zeros(0, np.float32))  # type: ignore[call-arg]
-    start = jax.jit(lambda: init_state(tiny_run))()
+    start = jax.jit(lambda: init_state(tiny_transformer))()
     results = [
         jax.jit(make_step(run))(start, sequences, np.int32(3), scalars)
-        for run in (tiny_run, measured)
+        for run in (tiny_transformer, measured)
     ]
     assert results[0][1].squares is None
     bare, with_it = (state for state, _ in results)

@@ -32,15 +32,15 @@ def own_run(tiny_run):
     return overlay(tiny_run, changes | {"schedule.tokens": 2048, "schedule.rate": HALVING})
 
 
-def test_they_are_read_written_and_named_in_the_id(tiny_run, own_run):
+def test_they_are_read_written_and_named_in_the_id(tiny_transformer, own_run):
     values = to_dict(own_run)
     assert values["model"]["family"] == BIGRAM
     assert values["optimizer"]["name"] == LION
     assert values["schedule"]["rate"] == HALVING
     assert from_dict(RunConfig, values) == own_run
-    assert "family" not in to_dict(tiny_run)["model"]
+    assert "family" not in to_dict(tiny_transformer)["model"]
     others = ({"optimizer.interpolation": 0.9}, {"model.shrink": 1.0}, {"optimizer.beta1": 0.5})
-    ids = [tiny_run.id, own_run.id, *(overlay(own_run, changes).id for changes in others)]
+    ids = [tiny_transformer.id, own_run.id, *(overlay(own_run, changes).id for changes in others)]
     assert len(set(ids)) == 5
     with pytest.raises(InputError, match=f"model.family: {LION} is type; expected a class made of"):
         overlay(own_run, {"model.family": LION})

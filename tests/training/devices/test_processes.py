@@ -185,8 +185,10 @@ def test_forty_native_lines_become_one():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "devices", "fsdp"), [(4, 1, 1), (2, 4, 1), (4, 2, 2)])
-def test_many_processes_and_devices_are_one(run, execution_in, tmp_path, processes, devices, fsdp):
-    size = processes * devices
+def test_many_processes_and_devices_are_one(
+    run, tiny_transformer, execution_in, tmp_path, processes, devices, fsdp
+):
+    size, run = processes * devices, dataclasses.replace(run, model=tiny_transformer.model)
     longer = overlay(run, {"schedule.tokens": 4800, "schedule.batch": f"0:{size} 50%:{2 * size}"})
     execution = dataclasses.replace(execution_in(tmp_path / "runs"), buckets=(size,), devices=0)
     one = dataclasses.replace(execution, runs=str(tmp_path / "one"), devices=1)

@@ -158,19 +158,19 @@ def test_records_of_starts_are_read_to_the_damaged_one(ended):
         assert read_executions(ended) == [{"cores": 1}]
 
 
-def test_a_damaged_config_is_written_again_in_the_directory_of_its_run(tmp_path, tiny_run):
-    path = tmp_path / tiny_run.id
+def test_a_damaged_config_is_written_again_in_the_directory_of_its_run(tmp_path, tiny_transformer):
+    path = tmp_path / tiny_transformer.id
     for damage in (lambda text: text[:50], lambda text: text.replace('"num_layers": 1', "")):
         with open_run(path) as directory:
-            directory.check_config(tiny_run)
+            directory.check_config(tiny_transformer)
             whole = (path / "config.json").read_text()
             (path / "config.json").write_text(damage(whole))
             with pytest.raises(InputError, match=r"config\.json: "):
                 read_config(path)
             with pytest.warns(RuntimeWarning, match=r"config\.json: .* written again"):
-                directory.check_config(tiny_run)
+                directory.check_config(tiny_transformer)
         assert (path / "config.json").read_text() == whole
-        assert read_config(path) == tiny_run
+        assert read_config(path) == tiny_transformer
 
 
 def test_a_status_from_before_its_losses_were_nested_is_read(tmp_path):
