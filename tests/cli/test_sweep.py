@@ -9,7 +9,7 @@ import bss
 from tests.cli.called import printed, refused
 
 SETUP = {
-    "model": {"family": "tests.models.bigram:Bigram"},
+    "model": {"name": "pico", "num_layers": 1},
     "text": {"corpus": "synthetic", "seq_len": 16},
     "schedule": {"tokens": 4096, "warmup": 128},
     "evaluation": {"tokens": 256, "first": 256},

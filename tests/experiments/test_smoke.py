@@ -69,7 +69,7 @@ SHORT = (
     *("--config.setup.schedule.tokens=40000", "--config.setup.evaluation.first=8000"),
     *("--config.setup.engine.buckets=(1,2)", "--config.setup.engine.workers=1"),
     *("--config.setup.engine.pin=False", "--config.resamples=5"),
-    '--config.setup.model={"family": "tests.models.bigram:Bigram"}',
+    '--config.setup.model={"name": "pico", "num_layers": 1}',
     "--config.engine=bss.sweeps.engines:JointEngine",  # in this process
 )
 
