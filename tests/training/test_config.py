@@ -14,13 +14,13 @@ from bss.training.optimizers import AdamW
 from bss.values import from_dict, to_dict
 
 
-@dataclass(frozen=True)
 @pytest.fixture(scope="module")
 def tiny_run(tiny_transformer):
     """With a transformer."""
     return tiny_transformer
 
 
+@dataclass(frozen=True)
 class LaterEvaluationConfig(EvaluationConfig):
     """What EvaluationConfig might become: one more option, off by default."""
 
