@@ -70,7 +70,6 @@ SHORT = (
     *("--config.setup.engine.buckets=(1,2)", "--config.setup.engine.workers=1"),
     *("--config.setup.engine.pin=False", "--config.resamples=5"),
     '--config.setup.model={"name": "pico", "num_layers": 1}',
-    "--config.engine=bss.sweeps.engines:JointEngine",  # in this process
 )
 
 
