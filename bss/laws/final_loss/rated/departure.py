@@ -3,7 +3,7 @@
 Models of one family differ by more than a power law of their size, and no form holds the shape of
 a valley in full. Errors of a form are taken as normal, with covariances
 
-    K = s²·(MODEL²·[one N] + CELL²·ρ(N, D) + SHAPE²·ρ(N, D, B, η)),   ρ = exp(-½ Σ (Δlog/length)²)
+    K = s²·(MODEL²·ρ(N) + CELL²·ρ(N, D) + SHAPE²·ρ(N, D, B, η)),   ρ = exp(-½ Σ (Δlog/length)²)
 
 beside the scatter of single runs, which grows with their excess. Far from all rows the errors are
 0 again and the law speaks alone. Parameters of the form are as uncertain as their slopes say
@@ -28,7 +28,7 @@ RUN, GROWS = 0.005, 0.06
 """Nats: of one run about its law near the best, and the excess at which it is 1.4 times that."""
 UNSEEN = 0.03  # the same of a run that is not among the rows
 CLIFF = 5.0  # times that excess, from which a row tells nothing
-SAME = 0.03  # log N of one model
+SAME = 0.03  # the length in log N of what is the model's own: sizes 2% apart are nearly one
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Departure:
         of_shape = np.concatenate([OF_SHAPE, [self.length, self.length]])
         alike = SHAPE**2 * _near(one / of_shape, other / of_shape)
         alike += CELL**2 * _near(one[:, :2] / OF_CELL, other[:, :2] / OF_CELL)
-        alike += MODEL**2 * (np.abs(np.subtract.outer(one[:, 0], other[:, 0])) < SAME)
+        alike += MODEL**2 * _near(one[:, :1] / SAME, other[:, :1] / SAME)
         return self.amplitude**2 * alike
 
 

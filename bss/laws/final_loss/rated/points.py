@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd  # which reading a fit does not load
 
 FEWEST = 12  # rows of three rates or more, from which the rate is in the law
-MIXED = 100.0  # a gap between the rates of one (N, D), from which they cannot be of one kind
+MIXED = 1000.0  # a gap between the rates of one (N, D), as between rates per step and per token
+ABOUT = 4.0  # the factor by which a rate may lie outside those tried otherwise
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
 
@@ -111,12 +112,20 @@ def _counts(runs: "pd.DataFrame", by: list[str]) -> np.ndarray:
 
 
 def _refuse_mixed(points: RatedPoints) -> None:
+    """Refuses rates per token: each, times its batch in tokens, is about one of the others."""
+    found, per_token = "", []
     for cell in range(points.cell.max() + 1):
-        rates = np.unique(points.lr[points.cell == cell])
+        here = points.cell == cell
+        rates = np.unique(points.lr[here])
         gaps = rates[1:] / rates[:-1]
         if len(gaps) and gaps.max() > MIXED:
             i = int(gaps.argmax())
-            raise InputError(
-                f"lr: {rates[i]:.3g} and {rates[i + 1]:.3g} in one (params, tokens): rates per "
-                "step and per token mixed? give all per step, or leave the others out"
-            )
+            below = here & (points.lr <= rates[i])
+            per_step = points.lr[below] * points.batch[below]
+            per_token += [*(rates[i + 1] / ABOUT < per_step), *(per_step < rates[-1] * ABOUT)]
+            found = f"{rates[i]:.3g} and {rates[i + 1]:.3g} in one (params, tokens)"
+    if found and all(per_token):
+        raise InputError(
+            f"lr: {found}, and the lower rates times batch_tokens are about the higher: some are "
+            "per token; give all per step, or leave the others out"
+        )

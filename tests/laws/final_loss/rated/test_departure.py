@@ -10,6 +10,7 @@ from bss.laws.final_loss.rated.departure import (
     OF_CELL,
     OF_SHAPE,
     RUN,
+    SAME,
     SHAPE,
     Departure,
     Seen,
@@ -33,7 +34,8 @@ def covariance(one, other):
     n, d, b, e = one - other
     cell = CELL**2 * np.exp(-((n / OF_CELL[0]) ** 2 + (d / OF_CELL[1]) ** 2) / 2)
     far = (n / OF_SHAPE[0]) ** 2 + (d / OF_SHAPE[1]) ** 2 + (b**2 + e**2) / 0.7**2
-    return 1.5**2 * (MODEL**2 * (n == 0) + cell + SHAPE**2 * np.exp(-far / 2))
+    model = MODEL**2 * np.exp(-((n / SAME) ** 2) / 2)
+    return 1.5**2 * (model + cell + SHAPE**2 * np.exp(-far / 2))
 
 
 def test_covariance_is_the_formula():
@@ -42,6 +44,15 @@ def test_covariance_is_the_formula():
     np.testing.assert_allclose(DEPARTURE.covariance(one, other), expected, rtol=1e-12)
     doubled = Departure(3.0, 0.7).covariance(one, other)
     np.testing.assert_allclose(doubled, 4 * np.array(expected), rtol=1e-12)
+
+
+def test_sizes_a_little_apart_have_a_covariance():
+    logs = rows(40)
+    logs[:, 0] = np.log(1.02) * (np.arange(40) % 20)  # neighbours are within 3%, others are not
+    least = np.linalg.eigvalsh(DEPARTURE.covariance(logs, logs)).min()
+    assert least > -1e-9 * MODEL**2
+    near, far = DEPARTURE.covariance(logs[:1], logs[[20, 3]])[0]
+    assert near > far
 
 
 def test_scatter_grows_with_the_excess_and_shrinks_with_repetitions():

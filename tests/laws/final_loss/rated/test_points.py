@@ -68,9 +68,18 @@ def test_a_table_without_rates_has_none():
     assert taken(World().table().drop(columns="lr")) == (None, [])
 
 
-def test_rates_per_step_and_per_token_are_refused():
-    table = World().table(**ONE)
-    half = np.arange(len(table)) % 2 == 0
-    mixed = table.assign(lr=np.where(half, table["lr"], table["lr"] / SEQ_LEN / table["batch"]))
-    with pytest.raises(InputError, match=r"^lr: .* per step and per token mixed\? give all per"):
+@pytest.mark.parametrize("share", [2, 5])
+def test_rates_per_step_and_per_token_are_refused(share):
+    table = World().table()
+    some = np.arange(len(table)) % share == 0
+    mixed = table.assign(lr=np.where(some, table["lr"] / SEQ_LEN / table["batch"], table["lr"]))
+    with pytest.raises(InputError, match=r"^lr: .* give all per step"):
         taken(mixed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rates_of_a_random_search_are_those_of_one_unit(seed):
+    table = World().table(octaves=(-2.25, 0.0, 2.25), rates=(0.0, 0.0))
+    log = np.random.default_rng(seed).uniform(-6, -2, len(table))
+    points, warnings = taken(table.assign(lr=10**log))
+    assert len(points.loss) == len(table) and not warnings
