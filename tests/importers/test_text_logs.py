@@ -1,7 +1,6 @@
 """Lines as trainers, their launchers and their forks print them, version by version."""
 
 import gzip
-import json
 
 import pytest
 
@@ -55,36 +54,6 @@ def test_megatron_reads_its_validation_set_twice_at_the_end(tmp_path):
     assert columns(table, "eval_loss")[1] == [3.6]
 
 
-def test_megatron_deepspeed_counts_tokens(tmp_path):
-    line = "[default7]:" + MEGATRON.replace("(ms)", "(s)")
-    rows = [megatron(i, 4 - i / 100, f" consumed tokens: {512 * i} |", line) for i in (10, 20)]
-    table, _ = read(tmp_path, "[default7]:" + LENGTH_64 + "".join(rows))
-    assert columns(table, "step", "tokens", "batch") == [[10, 5120, 8], [20, 10240, 8]]
-    grown = [rows[0].replace("5120", "2560"), rows[1].replace("10240", "7680"), megatron(30, 3.7)]
-    refused(tmp_path, LENGTH_64 + "".join(grown), "steps and batches make")
-
-
-def test_gpt_neox(tmp_path):
-    text = "  seq_length ............. 64........................updated\n"
-    text += "  train_batch_size ....... 32........................default\n"
-    for i in (10, 20):
-        text += (
-            f" samples/sec: 5.2 | iteration {i:8d}/ 320000 | elapsed time per iteration (ms): 48 | "
-            f"learning rate: 3.0E-04 | approx flops per GPU: 42.2TFLOPS | lm_loss: {5 - i / 10} | "
-            "loss scale: 4096.0 | number of skipped iterations: 0 | number of nan iterations: 0 |\n"
-            f"[2023-06-03] [INFO] [Rank 0] steps: {i} loss: 9.9 iter time (s): 4.8\n"
-        )
-    text += (
-        " validation results at iteration 20 | lm_loss value: 3.1E+00 | lm_loss_ppl value: 2 | \n"
-    )
-    table, _ = read(tmp_path, text)
-    assert columns(table, "step", "tokens", "batch", "loss") == [
-        [10, 20480, 32, 4.0],
-        [20, 40960, 32, 3.0],
-    ]
-    assert list(table["eval_loss"])[1:] == [3.1]
-
-
 @pytest.mark.parametrize("colon", ["", ":"])
 def test_megatron_before_it_counted_samples(tmp_path, colon):
     text = LENGTH_64 + "".join(
@@ -110,23 +79,6 @@ def test_megatron_lines_that_are_mixed_up(tmp_path):
         assert report.notes == ("is cut off in line 3; read to there",)
         assert list(table["step"]) == [10] and set(table["status"]) == {"cut"} == {report.status}
     refused(tmp_path, LENGTH_64 + whole + LENGTH_64.replace("64", "128"), "is 64 and 128")
-
-
-NANOTRON = (
-    "\x1b[2;3m03/01 16:31 [INFO|PP=1]\x1b[0m: iteration: {} / 900 | consumed_tokens: {} | "
-    "elapsed_time_per_iteration_ms: 11.5K | {} | model_tflops_per_gpu: 38.3\n"
-)
-
-
-@pytest.mark.parametrize("billions", ["G", "B"])
-def test_nanotron_by_version(tmp_path, billions):
-    text = NANOTRON.format(50, "839M", "global_batch_size: 4.1K | lm_loss: 2.38 | lr: 1e-05")
-    text += NANOTRON.format(100, f"1.68{billions}", "grad_norm: 1.4M | lr: 1e-05 | lm_loss: 2.35")
-    table, _ = read(tmp_path, text, LogOptions(Batches.parse(["4096"]), 4096))
-    assert columns(table, "step", "tokens", "lr", "loss") == [
-        [50, 838860800, 1e-5, 2.38],
-        [100, 1677721600, 1e-5, 2.35],
-    ]
 
 
 TITAN = "{rank}[titan] 2026-02-24 - root - INFO - step: {i:2}  loss: {loss:8.5f}  {end}\n"
@@ -166,12 +118,6 @@ def test_torchtitan_stages_without_a_loss(tmp_path):
     refused(tmp_path, titan([(10, -1.0), (20, -1.0)]), "give the log of the last stage's ranks")
 
 
-def test_flame_writes_how_much_is_done(tmp_path):
-    text = titan([(320, 6.5), (640, 6.2)]).replace("640 ", "640/644 = 99.3789% ")
-    table, _ = read(tmp_path, text.replace("320 ", "320/644 = 49.6894% "), BOTH)
-    assert columns(table, "step", "loss") == [[320, 6.5], [640, 6.2]]
-
-
 @pytest.mark.parametrize("prefix", ["", "[rank0]: ", "2024-08-06T09:59:26.181Z "])
 def test_olmo_behind_a_launcher(tmp_path, prefix):
     text = "h:0 olmo.train INFO    System/Peak GPU Memory (MB)=6,784\n"
@@ -184,26 +130,6 @@ def test_olmo_behind_a_launcher(tmp_path, prefix):
     table, _ = read(tmp_path, text, LENGTH)
     assert columns(table, "step", "tokens", "batch", "loss")[1] == [2, 2048, 16, 9.5]
     assert list(table["eval_loss"])[1] == 9.7
-
-
-def test_olmo_core_prints_held_out_losses_without_their_step(tmp_path):
-    """Those of step 20 come before its block, and after that of step 10."""
-    block = "INFO [step={0}/90,epoch=1]\n    train/CE loss=9\n    throughput/total tokens={1}\n"
-    held_out = "INFO Finished lm evals in 1 seconds. Metrics:\n    c4/CE loss=9.1\n    c4/PPL=90\n"
-    text = block.format(10, "5,120") + held_out + block.format(20, "10,240")
-    table, report = read(tmp_path, text, LENGTH)
-    assert "eval_loss" not in table
-    assert report.notes[1:] == ("eval_loss left out: c4/CE loss is printed without its step",)
-
-
-def test_nemo_rounds_samples(tmp_path):
-    line = "[default0]:Training epoch 0, iteration {0}/9 | lr: 3e-05 | global_batch_size: 512 | "
-    line += "global_step: {0} | reduced_train_loss: 9.5{1} | val_loss: 4.1\n"
-    text = line.format(0, "") + line.format(1, " | consumed_samples: 1.024e+03")
-    table, report = read(tmp_path, text, LENGTH)
-    assert columns(table, "step", "tokens", "batch") == [[1, 32768, 512], [2, 65536, 512]]
-    assert "eval_loss" not in table and "val_loss is printed without" in report.notes[1]
-    refused(tmp_path, line.format(0, "").replace("9.5", "?"), "line 1: is no whole row", LENGTH)
 
 
 RULE = "=" * 100 + "\n"
@@ -240,20 +166,6 @@ def test_llmc_behind_a_launcher(tmp_path, prefix, loss):
     table, _ = read(tmp_path, text)
     assert columns(table, "step", "tokens", "batch") == [[0, 0, 8], [1, 512, 8], [2, 1024, 8]]
     assert list(table["loss"])[1:] == [11.0, 10.0] and list(table["eval_loss"])[:1] == [11.0]
-
-
-LOSS = '{"train/loss": 4}'
-
-
-def test_levanter_among_other_objects(tmp_path):
-    event = '{{"tracker": "json_logger", "event": "log", "step": {}, "metrics": {}}}\n'
-    text = event.format(0, LOSS) + 'I compiled {"event": "compile"}.\n' + event.format(1, LOSS)
-    table, _ = read(tmp_path, text, BOTH)
-    assert columns(table, "step") == [[1], [2]]
-    hparams = {"trainer": {"train_batch_size": 8}, "train_seq_len": None, "model": {"seq_len": 64}}
-    settings = {"tracker": "json_logger", "event": "hparams", "hparams": hparams}
-    table, _ = read(tmp_path, f"I {json.dumps(settings)}\n{text}")
-    assert columns(table, "step", "tokens", "batch") == [[1, 512, 8], [2, 1024, 8]]
 
 
 MAIN_LOG = "s:0 tel:11.0\ns:0 trl:10.9\ns:1 trl:10.5\n"

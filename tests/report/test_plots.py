@@ -12,7 +12,7 @@ from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves
 from bss.plots.final_loss import table_figure
-from bss.plots.style import batch_axis, batch_styles, count_axis, law_styles, svg
+from bss.plots.style import batch_axis, count_axis, law_styles, svg
 from bss.policies.follow_optimum import optimal_batch
 from bss.report.findings import short_answer
 from bss.report.results import read_results
@@ -81,17 +81,6 @@ def test_large_batches_and_many_laws_without_a_fit_leave_every_text_readable(pla
     assert all(wanted in [text.get_text() for text in ax.texts] for ax in figure.axes)
 
 
-def test_texts_that_lie_on_one_another_are_found(planted):
-    figure = plots.tokens_to_target(planted.points, planted.fits)
-    title = figure.axes[0].get_title("left")
-    figure.axes[0].set_title("a remark as long as the panel", loc="right")
-    assert ("a remark as long as the panel", title) in collisions(figure)
-    figure = plots.loss_curves(planted.runs, planted.targets)
-    figure.axes[0].plot([1e5, 1.6e6], [1.3, 2.2], label="all")
-    figure.axes[0].legend(loc="center")
-    assert ("legend", "data") in collisions(figure)
-
-
 def test_of_many_runs_those_that_can_be_told_apart_are_drawn_and_counted(planted):
     runs = planted.runs.assign(lr=planted.runs["lr"].where(planted.runs["tokens"] < 1e6, 1e-3))
     models = [
@@ -140,35 +129,6 @@ def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
     assert figure.axes[0].get_title(loc="right") == "surface: none at 6 of 6"
 
 
-def test_only_identified_batches_are_points_and_bounds_are_arrows(planted):
-    B_opt, B_min = plots.batch_against_loss({"surface": planted.fits["surface"]}).axes
-    bounded = [f for f in planted.fits["surface"].fits if f.batches["B_min"].value is None]
-    assert len(bounded) == 1
-    assert len(drawn(B_opt.lines[0])[0]) == 6
-    assert [len(drawn(line)[0]) for line in B_min.lines if line.get_marker() == "D"] == [5]
-    assert len(B_min.texts) == 1 and not B_opt.texts
-
-
-def test_a_B_min_that_no_law_identifies_is_a_sentence(planted):
-    fit = planted.fits["surface"]
-    bounded = next(f.batches["B_min"] for f in fit.fits if f.batches["B_min"].value is None)
-    unknown = [dataclasses.replace(f, batches=f.batches | {"B_min": bounded}) for f in fit.fits]
-    figure = plots.batch_against_loss({"surface": dataclasses.replace(fit, fits=tuple(unknown))})
-    assert [ax.get_ylabel() for ax in figure.axes] == ["$B_{opt}$ (sequences)"]
-    assert f"at most {bounded.high:.3g} at every target" in figure.get_supxlabel()
-
-
-def test_the_first_law_is_drawn_boldest(planted):
-    weights = []
-    for order in (("surface", "hyperbola"), ("hyperbola", "surface")):
-        fits = {law: planted.fits[law] for law in order}
-        figure = plots.es_panels(planted.points, fits)
-        shown = [lines(figure, law_styles(fits)[law]["color"])[0] for law in order]
-        weights.append([line.get_linewidth() for line in shown])
-    assert weights[0] == weights[1]
-    assert weights[0][0] > weights[0][1]
-
-
 def test_a_law_of_final_losses_is_drawn_and_answers_only_where_it_converged(planted, tmp_path):
     fit = TableFit.from_dict(read_json(PUBLISHED, ""))
     failed = dataclasses.replace(fit, status="not converged")
@@ -183,14 +143,6 @@ def test_a_law_of_final_losses_is_drawn_and_answers_only_where_it_converged(plan
         assert (told in " ".join(answers)) == (law is fit)
     # A valley and a bar for each of 17 (N, D), and the zero of the errors.
     assert count == [35, 0]
-
-
-def test_one_batch_has_no_panel_of_what_others_lose(planted):
-    one = planted.runs[planted.runs["batch"] == 4]
-    (ax,) = plots.loss_curves(one, ()).axes
-    assert ax.get_xlabel() == "tokens consumed" and len(ax.lines) == 2
-    (legend,) = plots.loss_curves(one, ()).legends
-    assert [text.get_text() for text in legend.get_texts()] == ["4"]
 
 
 def test_crossings_are_where_the_points_are(planted):
@@ -221,19 +173,6 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
     wanted = [float(wsd(t)) for t in tokens]
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
     assert values[-1] < 1e-3 * values.max()
-
-
-def test_plans_without_a_rate_say_that_it_is_relative():
-    plan = resolve(BatchSchedule.parse("8"), 10**6, 128)
-    assert plots.schedule_figure(plan).axes[1].get_ylabel() == "learning rate (× its peak)"
-
-
-def test_contenders_are_sorted_and_annotated(planted):
-    left, right = plots.contenders_figure(planted.contenders()).axes
-    names = [label.get_text() for label in left.get_yticklabels()]
-    assert names[:3] == ["late 0:4 1.12M:32", "derived schedule", "constant 4"]
-    assert [text.get_text() for text in left.texts][:3] == ["−31.0", "−12.0", "best constant"]
-    assert right.texts[0].get_text() == "best constant"
 
 
 def test_endings_are_slopes_from_the_best_constant(planted):
@@ -277,13 +216,6 @@ def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
     assert label == "final held-out loss (nats per token)"
 
 
-def test_batches_darken_monotonically():
-    styles = batch_styles([1, 2, 4, 8, 16, 32])
-    grey = [np.dot(style["color"][:3], [0.299, 0.587, 0.114]) for style in styles.values()]
-    assert (np.diff(grey) > 0).all()
-    assert len({style["marker"] for style in styles.values()}) == 6
-
-
 def test_ticks_are_round():
     axes = Figure().subplots()
     axes.set_xscale("log")
@@ -307,11 +239,3 @@ def test_the_svg_is_reproducible_and_fetches_nothing(planted):
     first_ids, ids = (re.findall(r' id="(.*?)"', text) for text in (first, named))
     assert set(ids) == set(re.findall(r'(?:href="|url\()#(.*?)[")]', named))
     assert len(ids) == len(set(ids)) and not set(ids) & set(first_ids)
-
-
-def test_several_seeds_share_a_line_below(planted):
-    again = planted.runs.assign(run=planted.runs["run"] + "again", seed=1)
-    runs = pd.concat([planted.runs, again], ignore_index=True)
-    top, bottom = plots.loss_curves(runs, planted.targets).axes
-    assert len(bottom.lines) == 8
-    assert len(top.lines) > 2 * len(bottom.lines)

@@ -8,7 +8,6 @@ import pytest
 
 from bss.errors import InputError
 from bss.report import write_report
-from bss.report.findings import short_answer
 from bss.report.results import read_results
 
 FILES = (
@@ -131,19 +130,6 @@ def test_other_tables_grouped_fits_and_pictures_are_shown_too(planted, results, 
     assert page.count("<h3>Stable, shared</h3>") == 2 and "Chosen: the surface." in page
     assert "<td>0.125</td>" in page and "10 more rows are not shown." in page
     assert "data:image/png;base64,cGljdHVyZQ==" in page
-
-
-def test_every_ending_has_its_words(planted, tmp_path):
-    table = planted.contenders()
-    again = table[table["ending"] == "decay"].assign(ending="cosine")
-    planted.write(tmp_path)
-    pd.concat([table, again]).to_csv(tmp_path / "contenders.csv", index=False)
-    for drawn in ("runs.parquet", "points.csv", "fits.json"):
-        (tmp_path / drawn).unlink()
-    told = " ".join(short_answer(read_results(tmp_path)))
-    assert "After the decay to zero and" in told and "After the cosine to zero and" in told
-    write_report(tmp_path, tmp_path / "report.html")
-    assert "<h3>Cosine to zero</h3>" in (tmp_path / "report.html").read_text()
 
 
 def changed(column, value):

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import bss
-from bss import plots
 from bss.cli import main
 from bss.errors import InputError
 from bss.laws import EsFit, fit_es
@@ -18,7 +17,6 @@ from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
 from bss.laws.es.predict import best
 from bss.laws.fitting.estimate import Options
-from bss.plots.style import law_styles
 from bss.policies.follow_optimum import optimal_batch
 from bss.registry import load
 from bss.report import write_report
@@ -120,29 +118,6 @@ def test_one_that_tells_no_E_min_or_names_its_batch_otherwise(own_law, points, t
     if "E_min" in found:
         assert found["E_min"].value == pytest.approx(E_min * fit.seq_len, rel=0.05)
         assert optimal_batch(again)(E_min * fit.seq_len) == pytest.approx(B_opt, rel=0.05)
-
-
-def test_figures_draw_it_with_its_best_batch(own_law, points):
-    fits = {law: fit_es(points, law, options=QUICK) for law in ("parabola_law:LAW", "surface")}
-    found, seq_len = fits["parabola_law:LAW"].fits[0], points["seq_len"].iloc[0]
-    look = law_styles(fits)["parabola_law:LAW"]
-    figures = plots.tokens_to_target(points, fits), plots.es_panels(points, fits)
-    (batch, tokens), (steps, again) = (
-        np.array(line.get_data(), float)
-        for figure in figures
-        for line in figure.axes[0].lines
-        if line.get_color() == look["color"]
-    )
-    np.testing.assert_allclose(tokens, truth(batch, 1.9)[0] * seq_len, rtol=0.1)
-    np.testing.assert_allclose(again, truth(again / steps / seq_len, 1.9)[0] * seq_len, rtol=0.1)
-    marks = [line for line in figures[0].axes[0].lines if line.get_markerfacecolor() == "white"]
-    at = [np.array(line.get_data(), float).ravel().tolist() for line in marks]
-    assert [found.batches["B_opt"].value, found.E_min] in at
-    figure = plots.batch_against_loss(fits)
-    (B_opt,) = figure.axes  # no law identifies B_min: a sentence
-    assert len(B_opt.containers) == 2
-    assert figure.get_supxlabel().startswith("$B_{min}$")
-    assert "parabola" not in figure.get_supxlabel()
 
 
 @pytest.mark.slow

@@ -9,10 +9,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws.fitting.estimate import Estimate
-from bss.laws.functional.curves import Curves, stack, unidentified_by_design
-from bss.laws.functional.forecast import untested
+from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import Pieces, Readings
-from bss.laws.functional.paths import Path
 from bss.laws.functional.values import (
     check_drive,
     undriven,
@@ -88,31 +86,3 @@ def test_what_a_fit_cannot_speak_of(planted_curves, change, batch, lr, why):
                 check_drive(fit, batch_changes=changes)
         elif not change or known:
             check_drive(fit, batch_changes=changes)
-
-
-def test_what_is_far_from_the_runs_is_told_at_a_quarter(planted_curves):
-    def run(lr, batch=4.0, steps=(100, 100)):
-        lr, steps = np.array([lr], float), np.array([steps], float)
-        path = Path("x", steps[0], lr[0], np.full(2, batch), np.ones(1), np.ones(1), np.ones(1))
-        return stack([path], 64)
-
-    fit = dataclasses.replace(
-        planted_curves.fit, tokens=200 * 4 * 64, batches=(4.0, 4.0), rates=(1.0, 1.0), lowest=0.5
-    )
-    assert untested(fit, run([1.0, 0.41])) == [()]
-    assert untested(fit, run([1.0, 0.39])) == [
-        ("the rate falls to 0.39 of its peak, measured to 0.5",)
-    ]
-    assert untested(fit, run([1.0, 1.0], steps=(150, 101)))[0] == (
-        "tokens 1.25 times the longest run",
-    )
-    assert untested(fit, run([1.0, 1.0], steps=(150, 100))) == [()]
-    both = untested(fit, run([1.3, 1.3], 5.2, steps=(90, 90)))[0]
-    assert both == (
-        "batch 5.2 is 1.3 times the largest measured", "lr 1.3 is 1.3 times the largest measured"
-    )  # fmt: skip
-    small = untested(dataclasses.replace(fit, since=10**6), run([0.7, 0.7], 3.0))[0]
-    assert small == (
-        "the fit is of losses after 1M tokens", "batch 3 is 0.75 times the smallest measured",
-        "lr 0.7 is 0.7 times the smallest measured",
-    )  # fmt: skip

@@ -43,12 +43,6 @@ def test_a_status_tells_what_it_has_and_reads_back(status, told):
     assert status.finished == (status is FINISHED)
 
 
-def test_nothing_was_counted_where_nothing_is_written():
-    nothing = RunStatus()
-    assert (nothing.tokens, nothing.step, nothing.seconds, nothing.remainder_tokens) == (0, 0, 0, 0)
-    assert (nothing.programs, nothing.recompilations, nothing.last_checkpoint) == (0, 0, None)
-
-
 def test_a_status_from_before_there_was_a_schema_reads_as_it_was():
     entry = {"status": "finished", "tokens": 8192, "loss": 2.0, "eval_loss": 2.5}
     found = from_dict(RunStatus, entry, strict=False)

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from bss.laws.final_loss.forms.form import losses
-from bss.laws.final_loss.rated.fit import best_fit
 from bss.laws.final_loss.rated.forms import DRAWN, RATED, ROWS
 from bss.laws.final_loss.rated.law import slopes_of
-from bss.laws.final_loss.rated.points import RatedPoints
 from tests.laws.final_loss.rated.planted import World, points_of
 
 FORMS = pytest.mark.parametrize("name", ["functional-4", "bowl"])
@@ -24,29 +22,6 @@ def law_of(form):
     """A usual θ [P]."""
     given = zip(form.names, form.usual[0].tolist(), strict=True)
     return np.array([RARE.get(name, value) for name, value in given])
-
-
-@FORMS
-def test_starts_are_in_the_box_and_what_does_not_vary_is_held(points, name):
-    form = RATED[name]
-    lower, upper = form.box(points.design)
-    starts = form.starts(points.design, points.weight)
-    assert (lower <= starts).all() and (starts <= upper).all() and (lower < upper).all()
-    one = points_of(World().table(models=(4e8,), budgets=(2e10,))).design
-    lower, upper = form.box(one)
-    held = {n for n, low, high in zip(form.names, lower, upper, strict=True) if low == high}
-    assert {"A", "a", "g", "k"} <= held and not held & {"L_0", "E", "C of wall"}
-
-
-@FORMS
-def test_it_finds_itself(points, name):
-    form, design = RATED[name], points.design
-    loss = losses(form, law_of(form), design.logs)
-    sizes = (points.params, points.tokens, points.batch, points.lr)
-    itself = RatedPoints(*sizes, loss, points.count)
-    fit = best_fit(form, itself)
-    missed = losses(form, fit.parameters[0], design.logs) - loss
-    assert fit.converged[0] and np.abs(missed[itself.excess < 0.1]).max() < 1e-3
 
 
 @FORMS

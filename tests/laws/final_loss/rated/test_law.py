@@ -1,22 +1,17 @@
 """The fitted law as a value: its means, covariances and intervals, against what they stand for."""
 
 import dataclasses
-from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.laws.final_loss.rated.test_forms import law_of
 
 from bss.laws.final_loss.fitted import vertex
-from bss.laws.final_loss.forms.form import losses
 from bss.laws.final_loss.points import USES
-from bss.laws.final_loss.rated import law as rated_law
-from bss.laws.final_loss.rated.best import drawn
-from bss.laws.final_loss.rated.departure import Departure, scatter
+from bss.laws.final_loss.rated.departure import Departure
 from bss.laws.final_loss.rated.forms import RATED
-from bss.laws.final_loss.rated.law import Posterior, RatedLaw, slopes_of
+from bss.laws.final_loss.rated.law import RatedLaw
 from tests.laws.final_loss.rated.planted import World, points_of
-from tests.laws.final_loss.rated.test_forms import law_of
 
 WORLD = World()
 WEIGHTS = {"functional-3": 0.3, "bowl": 0.7}
@@ -33,50 +28,6 @@ def law():
     wider = {"inside": 1.2, "beyond": 2.0, "below": 1.0}
     nothing: dict[str, float | None] = {"cell": None, "params": None, "tokens": None}
     return RatedLaw(thetas, by_use, {}, departures, wider, nothing, True, points_of(table))
-
-
-def test_each_form_with_its_departure_is_a_gaussian_given_the_rows(law, monkeypatch):
-    # Parameters as wide as the usual ones would leave no digits of what is computed outright.
-    monkeypatch.setattr(rated_law, "prior_of", lambda form: np.full(len(form.names), 4.0))
-    law = dataclasses.replace(law)
-    points, logs = law.points.design, law.logs(*ASKED)
-    noise = np.diag(scatter(law.points.excess, law.points.count) ** 2)
-    kernel = law.departures["inside"].covariance
-    for one, (name, weight) in zip(law.posterior(*ASKED), WEIGHTS.items(), strict=True):
-        form, theta = RATED[name], law.thetas[name]
-        at, here = (slopes_of(form, theta, x, points) for x in (points.logs, logs))
-        free = np.eye(len(theta)) / 4
-        told = np.linalg.inv(kernel(points.logs, points.logs) + noise)
-        missed = points.loss - losses(form, theta, points.logs)
-        mean = losses(form, theta, logs) + kernel(logs, points.logs) @ told @ missed
-        seen = np.linalg.inv(kernel(points.logs, points.logs) + at @ free @ at.T + noise)
-        across = kernel(logs, points.logs) + here @ free @ at.T
-        whole = kernel(logs, logs) + here @ free @ here.T - across @ seen @ across.T
-        np.testing.assert_allclose(one.mean, mean, rtol=1e-9)
-        np.testing.assert_allclose(one.covariance, whole * 1.2**2, rtol=1e-6, atol=1e-11)
-        assert one.weight == weight and (one.noise > 0).all()
-    mixed = sum(one.weight * one.mean for one in law.posterior(*ASKED))
-    np.testing.assert_allclose(law.losses(*ASKED), mixed, rtol=1e-12)
-
-
-def test_predictions_are_those_of_the_mixture(law):
-    (first, second), quantile = law.posterior(*ASKED), NormalDist().inv_cdf(0.9)
-    mean = 0.3 * first.mean + 0.7 * second.mean
-    said: Any = law.predictions(*ASKED, 0.8)
-    np.testing.assert_allclose([x.value for x in said], mean)
-    parts = [(one.weight, one.covariance.diagonal() + one.noise**2) for one in (first, second)]
-    between = 0.3 * (first.mean - mean) ** 2 + 0.7 * (second.mean - mean) ** 2
-    spread = np.sqrt(sum(weight * own for weight, own in parts) + between)
-    np.testing.assert_allclose([x.high - x.value for x in said], spread * quantile)
-    np.testing.assert_allclose([x.value - x.low for x in said], spread * quantile)
-    # One asked alone, or with others of another size and use, is the same.
-    several: Any = law.predictions(
-        np.array([4e8, 4e9, 4e8]), np.array([2e10, 2e11, 2e10]), ASKED[2], ASKED[3], 0.8
-    )
-    assert several[1].high - several[1].low > 2 * (said[1].high - said[1].low)
-    for i in (0, 2):
-        assert several[i].value == pytest.approx(said[i].value, rel=1e-12)
-        assert several[i].high == pytest.approx(said[i].high, rel=1e-9)
 
 
 def test_each_use_has_its_own(law):
@@ -113,15 +64,3 @@ def test_vertex():
     at = np.array([-1.3, 0.1, 0.77])
     np.testing.assert_allclose(vertex(x, (x - at[:, None]) ** 2), at, atol=1e-12)
     np.testing.assert_array_equal(vertex(x, np.stack([x, -x])), [-2, 2])
-
-
-def test_draws_are_of_the_mixture():
-    covariance = np.array([[4.0, 1.0], [1.0, 1.0]]) * 1e-4
-    one, other = (
-        Posterior(w, np.full(2, m), covariance, np.zeros(2)) for w, m in ((0.25, 1.0), (0.75, 3.0))
-    )
-    draws = drawn([one, other], 8000)
-    first = draws[:, 0] < 2
-    assert len(draws) == 8000 and first.mean() == 0.25
-    np.testing.assert_allclose(np.cov(draws[~first].T), covariance, rtol=0.1)
-    np.testing.assert_allclose(draws[first].mean(axis=0), 1.0, atol=0.001)
