@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
-from bss.sweeps.setup import EngineConfig
 from bss.training.record import background
 from bss.training.record.directory import read_curve, run_path
 from bss.training.record.status import RunStatus
@@ -48,15 +46,10 @@ def test_it_is_told_the_beginning_every_row_and_the_end(tiny_run, tiny_execution
     assert list(rows.values()) == read_curve(path)
 
 
-@pytest.mark.parametrize("fleet", [False, True])
-def test_the_engine_and_fleets_tell_it_of_each_run(tiny_run, tiny_execution, fleet):
+def test_fleets_tell_it_of_each_run(tiny_run, tiny_execution):
     runs = [overlay(tiny_run, {"seed": seed, "schedule.tokens": 1024}) for seed in (0, 1)]
     execution = with_trackers(tiny_execution, f"{OWN}:Lines")
-    if fleet:
-        train_fleet(runs, replace(execution, devices=1))
-    else:
-        with LocalEngine(EngineConfig(workers=1, retries=0)) as engine:
-            engine.train(runs, execution)
+    train_fleet(runs, replace(execution, devices=1))
     for run in runs:
         lines = told(run, execution)
         assert [what for what, _ in lines[:2]] == ["begin", "row"]

@@ -16,12 +16,6 @@ from bss.training.running.fleet import fleet_key
 from bss.training.running.loop import Interrupted, train, train_fleet
 
 
-@pytest.fixture(scope="module")
-def tiny_run(tiny_transformer):
-    """With a transformer."""
-    return tiny_transformer
-
-
 def members(run, **changes):
     """Two data seeds by two rates, short: one change of the batch."""
     short = overlay(run, {"schedule.tokens": 2048, "averages": ("4%",), **changes})
@@ -44,10 +38,15 @@ def side_by_side(tiny_run, execution_in, tmp_path_factory):
     return runs, execution, train_fleet(runs, execution)
 
 
-def test_every_run_has_the_numbers_that_it_has_alone(side_by_side, execution_in, tmp_path):
-    runs, execution, statuses = side_by_side
-    alone = execution_in(tmp_path)
-    for run in (runs[0], runs[3]):
+def test_every_run_has_the_numbers_that_it_has_alone(
+    tiny_transformer, side_by_side, execution_in, tmp_path
+):
+    """Of transformers, and of four runs of a small model."""
+    two = members(tiny_transformer, **{"evaluation.test_tokens": 160})[1:3]
+    execution, alone = execution_in(tmp_path / "fleet"), execution_in(tmp_path / "alone")
+    runs, execution_of_four, of_four = side_by_side
+    cases = (two[1], execution, train_fleet(two, execution)), (runs[3], execution_of_four, of_four)
+    for run, execution, statuses in cases:
         status = train(run, alone)
         mine = statuses[run.id]
         assert (mine.status, mine.tokens, mine.step) == ("finished", status.tokens, status.step)
@@ -55,9 +54,9 @@ def test_every_run_has_the_numbers_that_it_has_alone(side_by_side, execution_in,
         assert mine.losses == pytest.approx(status.losses, rel=1e-4)
         rows, expected = curve(execution, run), curve(alone, run)
         assert rows == [pytest.approx(row, rel=1e-4) for row in expected]
-    assert len({statuses[run.id].losses["eval_loss"] for run in runs}) == 4
-    (record,) = read_executions(run_path(execution.runs, runs[0]))
-    assert record["fleet"] == 4
+        (record,) = read_executions(run_path(execution.runs, run))
+        assert record["fleet"] == len(statuses)
+    assert len({of_four[run.id].losses["eval_loss"] for run in runs}) == 4
 
 
 def test_a_finished_fleet_is_a_no_op(side_by_side, monkeypatch):

@@ -18,12 +18,6 @@ from bss.training.record.directory import read_status
 from bss.values import to_dict
 
 
-@pytest.fixture(scope="module")
-def tiny_run(tiny_transformer):
-    """With a transformer."""
-    return tiny_transformer
-
-
 @pytest.fixture
 def start(tmp_path):
     """Starts `bss train` on one core's worth of threads; what it prints goes to a file."""
@@ -86,9 +80,9 @@ FAMILIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", FAMILIES.values(), ids=FAMILIES)
 def test_killed_while_it_saves_all_the_time(
-    tiny_run, tiny_execution, start, assert_same_outcome, fields
+    tiny_transformer, tiny_execution, start, assert_same_outcome, fields
 ):
-    run = overlay(tiny_run, {"schedule.tokens": 6144, "schedule.batch": "0:2 512:4 1024:8"})
+    run = overlay(tiny_transformer, {"schedule.tokens": 6144, "schedule.batch": "0:2 512:4 1024:8"})
     run = dataclasses.replace(run, model=model_of({**to_dict(run.model), **fields}))
     execution = dataclasses.replace(tiny_execution, checkpoint_seconds=0)
     draw, killed = random.Random(0), 0
