@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.laws.final_loss.rated.test_forms import law_of
 
 from bss.laws.final_loss.fitted import vertex
 from bss.laws.final_loss.points import USES
@@ -12,6 +11,7 @@ from bss.laws.final_loss.rated.departure import Departure
 from bss.laws.final_loss.rated.forms import RATED
 from bss.laws.final_loss.rated.law import RatedLaw
 from tests.laws.final_loss.rated.planted import World, points_of
+from tests.laws.final_loss.rated.test_forms import law_of
 
 WORLD = World()
 WEIGHTS = {"functional-3": 0.3, "bowl": 0.7}
