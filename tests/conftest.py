@@ -1,8 +1,9 @@
 """Every test runs on two forced CPU devices, with implicit rank promotion an error.
 
-Most of the time would go into compiling: programs are compiled without optimisation, each in one
-piece, and shared between the workers of a session and the processes that tests start, which have
-one device. What was imported is not looked through again whenever garbage is collected.
+Most of the time would go into compiling: programs are compiled each in one piece, with few
+optimisations where they solve for a law and with none elsewhere, and shared between the workers of
+a session and the processes that tests start, which have one device. What was imported is not looked
+through again whenever garbage is collected.
 """
 
 import atexit
@@ -16,11 +17,12 @@ import tempfile
 
 os.environ["XLA_FLAGS"] = " ".join(
     [
-        "--xla_backend_optimization_level=0",
+        "--xla_backend_optimization_level=1",
         "--xla_cpu_use_fusion_emitters=false",
         "--xla_cpu_parallel_codegen_split_count=1",
     ]
 )
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import jax
@@ -40,6 +42,15 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+SOLVING = {"laws", "policies", "advice", "cli", "report", "benchmarks"}
+
+
+def pytest_runtest_setup(item):
+    """Optimise programs a little where most of the time goes into solving for laws."""
+    folders = item.path.relative_to(item.config.rootpath).parts
+    jax.config.update("jax_disable_most_optimizations", not SOLVING & {*folders[:2]})
 
 
 def pytest_runtest_teardown(item, nextitem):
