@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from configs.overlays import DEVICES, H100, PRICED, sized
+from configs.overlays import DEVICES, PRICED, sized
 
 CHINCHILLA = (1_741_000_000, 3_072_000_000, 6_144_000_000, 12_288_000_000, 24_576_000_000)
 
@@ -173,10 +173,7 @@ SIZES = {
         "setup.text": {"corpus": "synthetic", "seq_len": 128},
         "setup.schedule": {"tokens": 100_000_000, "warmup": 50_000},
         "setup.evaluation.tokens": 131_072,
-        "setup.engine": {
-            "buckets": (2, 4, 8, 16, 32, 64),
-            "machine": H100,
-        },
+        "setup.engine.buckets": (2, 4, 8, 16, 32, 64),
     },
     "paper": {
         "designs": [
@@ -203,10 +200,7 @@ SIZES = {
         "setup.schedule.tokens": 24_576_000_000,
         "setup.evaluation": {"tokens": 4_194_304, "per_efold": 20, "first": 100_000_000},
         "setup.averages": ("0.5%", "1%", "2%", "4%", "8%", "16%"),
-        "setup.engine": {
-            "buckets": (8, 16, 32, 64),
-            "machine": H100,
-        },
+        "setup.engine.buckets": (8, 16, 32, 64),
     },
 }
 

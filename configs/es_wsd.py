@@ -18,7 +18,7 @@ those of `paper` are our choice. E(S) over model sizes: `configs/es_ablations.py
 
 from collections.abc import Mapping, Sequence
 
-from configs.overlays import H100, PRICED, SETUP, sized
+from configs.overlays import PRICED, SETUP, sized
 
 
 def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
@@ -60,7 +60,7 @@ BASE = {
 }
 ACCELERATOR = {
     "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
-    "setup.engine": {"buckets": (8, 16, 32, 64), "machine": H100},
+    "setup.engine.buckets": (8, 16, 32, 64),
 }
 SIZES = {
     "smoke": {

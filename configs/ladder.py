@@ -36,7 +36,7 @@ expected: results/predictions/ladder.json, which the runs record.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from configs.overlays import H100, PRICED, SETUP, sized
+from configs.overlays import PRICED, SETUP, sized
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 RATES = {1: 2e-3, 2: 2e-3, 4: 4e-3, 8: 4e-3, 16: 8e-3, 32: 8e-3, 64: 8e-3}
@@ -130,7 +130,7 @@ BASE = {
 }
 GPU = {
     "peak_flops": PRICED["peak_flops"],
-    "setup.engine": {"buckets": (1, 2, 4, 8, 16, 32, 64), "fleet": 1, "machine": H100},
+    "setup.engine": {"buckets": (1, 2, 4, 8, 16, 32, 64), "fleet": 1},
     "setup.evaluation": {"tokens": 131_072, "test_tokens": 1_048_576, "first": 2_000_000},
 }
 SIZES = {

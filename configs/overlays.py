@@ -18,9 +18,6 @@ DEVICES = {
 }
 """How an engine uses a machine; see `bss.sweeps.setup.EngineConfig`."""
 
-H100 = "h100:1"
-"""The machine that sizes above a CPU's are compiled for; see results/compiled.json."""
-
 SETUP = {
     "model": "nano",
     "text": {"corpus": "stdlib", "tokenizer": "bytes", "root": "data", "seq_len": 64},

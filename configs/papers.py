@@ -1,4 +1,4 @@
-"""The papers' sizes on machines that could train them, to be compiled: results/compiled.json.
+"""Models of the papers' sizes, to be compiled for machines that could train them.
 
     bss compile --config configs/papers.py:h100 --on h100:1
 
@@ -14,16 +14,16 @@ Sequences of 4096 and the vocabularies of the released models; nothing was train
 
 from typing import Any
 
-from configs.overlays import H100, SETUP, sized
+from configs.overlays import SETUP, sized
 
 DENSE, MIXTURE = ("qwen3-0.6B", "qwen3-1.7B"), ("qwen3-30B-A3B",)
 
 
-def on(machine: str, bucket: int, models: tuple[str, ...], **engine: Any) -> dict[str, Any]:
-    """Models on a machine, in buckets of so many sequences."""
+def compiled(bucket: int, models: tuple[str, ...], **engine: Any) -> dict[str, Any]:
+    """Models with one micro-batch size, in sequences."""
     return {
         "setup.model": models[0],
-        "setup.engine": {"machine": machine, "buckets": (bucket,), **engine},
+        "setup.engine": {"buckets": (bucket,), **engine},
         "models": models,
     }
 
@@ -35,10 +35,10 @@ BASE = {
     "models": (),
 }
 SIZES = {
-    "h100": on(H100, 4, DENSE),
-    "v5e": on("v5e:2x4", 8, DENSE, fsdp=8),
-    "h100x8": on("h100:8", 8, MIXTURE, fsdp=8),
-    "v5p": on("v5p:4x4x4", 64, MIXTURE, fsdp=64),
+    "h100": compiled(4, DENSE),
+    "v5e": compiled(8, DENSE, fsdp=8),
+    "h100x8": compiled(8, MIXTURE, fsdp=8),
+    "v5p": compiled(64, MIXTURE, fsdp=64),
 }
 
 get_config = sized(BASE, SIZES, default="h100")

@@ -1,195 +1,191 @@
-"""bss compile: what a run takes of a machine, present or not, before anything is trained."""
+"""bss compile: memory and least time of a run's programs on a machine that need not be present."""
 
 import argparse
+import dataclasses
+import math
+import re
 import sys
-from collections.abc import Iterator
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from bss.cli.output import Output, Table, add_output_arguments, emit, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
-from bss.machines.absent import Machine, known, machine
-from bss.models.family import Keep
+from bss.machines.absent import KNOWN, devices_of
+from bss.machines.slots import memory_fraction
+from bss.machines.targets import Target, target_named
 
 if TYPE_CHECKING:
-    from bss.sweeps.programs import Job
-    from bss.training.aot.compiled import Examined
-    from bss.training.aot.largest import Largest
+    from bss.training.config import RunConfig
+    from bss.training.execution import Execution
+
+Job = tuple["RunConfig", "Execution", list[int]]  # and its micro-batch sizes
+Row = dict[str, Any]
+COLUMNS = ("model", "program", "micro-batch", "state", "peak", "fits", "FLOPs", "least time")
+REFUSED = re.compile(r"RESOURCE_EXHAUSTED.*?(temporaries \(|Used )([\d.]+)([KMGT])", re.DOTALL)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss compile`."""
+    """Add the options of `bss compile`."""
     add = parser.add_argument
     add("run_file", nargs="?", type=Path, help='{"run": {...}, "execution": {...}}')
-    add("--config", metavar="FILE:SIZE", help="the buckets and models of an experiment's config")
-    add("--on", required=True, metavar="MACHINE", help=known())
-    add(
-        "--fit",
-        action="store_true",
-        help="find the fastest bucket that fits, with and without remat",
-    )
-    add("--attention", metavar="KERNEL", help="cudnn, splash, reference, or one of your own")
-    add("--unroll", type=int, metavar="N", help="layers in one turn of their loop; 0 for all")
-    add("--keep", choices=get_args(Keep), help="what of a layer is not computed again")
-    add("--fsdp", type=int, metavar="N", help="split the weights over N of the devices")
-    one = "with --fsdp, whole gradients on every device, which meet once a step"
-    add("--whole-gradient", action="store_true", default=None, help=one)
+    add("--config", metavar="FILE:SIZE", help="every model of an experiment's config")
+    add("--on", required=True, metavar="MACHINE", help=KNOWN)
+    add("--fit", action="store_true", help="find the largest micro-batch that fits")
     add_output_arguments(parser, run)
 
 
-def run(options: argparse.Namespace) -> Output:
-    """Compiles every program; status 2 and one line where one does not fit.
+def run(options: argparse.Namespace) -> Output | int:
+    """Compile every program of a run; status 1 if one does not fit, 2 for bad input.
 
     Examples:
-        bss compile CONFIG.json --on cpu:1
-        bss compile CONFIG.json --on cpu:1 --attention reference --json
+        bss compile RUN.json --on cpu:1
+        bss compile --config configs/es_wsd.py:gpu --on h100:1 --json
     """
     if (options.run_file is None) == (options.config is None):
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
     file = options.run_file or Path(options.config.partition(":")[0])
     if not file.is_file():
-        raise InputError(f"config {file}: there is no such file; name one that is there")
-    on = machine(options.on)
-    if options.fit and on.pool is None:
-        raise InputError(f"--fit: the memory of {on.name} is not known; ask for it on a GPU or TPU")
-    from bss.sweeps.programs import jobs
-    from bss.sweeps.reading import read_config
-    from bss.training.aot.compiled import examine
-
-    named_by = options.config or str(options.run_file)
-    jobs = list(jobs(read_config(options.config)) if options.config else _of_file(options.run_file))
-    names = "attention", "unroll", "keep", "fsdp", "whole_gradient"
-    own = {name: getattr(options, name) for name in names}
-    changes = {name: value for name, value in own.items() if value is not None}
-    jobs = [job.under(**changes) for job in jobs]
-    examined: list[tuple[Job, Examined]] = []
-    largest: list[tuple[Job, Largest]] = []
+        raise InputError(f"{file}: there is no such file; name a run or a config")
+    devices, target = devices_of(options.on), target_named(options.on.partition(":")[0])
+    if options.fit and target is None:
+        raise InputError(f"--fit: the memory of {options.on} is unknown; name a GPU or TPU")
+    pool = target and target.pool(memory_fraction())
+    rows: list[Row] = []
     with progress() as report:
-        for job in jobs:
-            report(f"compiling {job.model} for {on.name}")
-            programs = examine(job.run, job.capacity, job.execution, on)
-            examined += [(job, program) for program in programs]
-            largest += [(job, one) for one in _largest(job, on)] if options.fit else []
-    output = _output(named_by, on, examined, largest)
-    if output.json["fits"] is False:
+        for job in _jobs_of_config(options.config) if options.config else [_job_of_run(file)]:
+            report(f"compiling {job[0].model.label} for {options.on}")
+            rows += _largest(job, devices, target) if options.fit else _rows(job, devices, target)
+    fits = None if pool is None else all(row["fits"] for row in rows)
+    payload = {"machine": options.on, "devices": len(devices), "pool_bytes": pool and round(pool)}
+    title = f"{file.name} on {options.on}, one device" + (
+        f" of {pool / 1e9:.3g} GB" if pool else ""
+    )
+    table = Table(title, COLUMNS, [_cells(row) for row in rows])
+    output = Output({**payload, "fits": fits, "programs": rows}, [table])
+    if fits is False:
         emit(output, as_json=options.json, plot=None)
         sys.stdout.flush()
-        raise InputError(_refusal(on, examined))
+        return 1
     return output
 
 
-def _largest(job: "Job", on: Machine) -> "Iterator[Largest]":
-    from bss.training.aot.largest import fastest_bucket, remat_choices
-
-    for run in remat_choices(job.run):
-        yield fastest_bucket(run, job.execution, on)
+def _job_of_run(file: Path) -> Job:
+    config, execution = read_job(file)
+    return config, execution, [*execution.ladder(config).capacity(config.plan())]
 
 
-def _of_file(path: Path) -> "Iterator[Job]":
-    from bss.sweeps.programs import Job
+def _jobs_of_config(name: str) -> Iterator[Job]:
+    """Yield the base run of a config at each model and sequence length that the config names."""
+    from bss.models.written import model_of
+    from bss.sweeps.reading import read_config
+    from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
+    from bss.values import from_dict
 
-    config, execution = read_job(path)
-    capacity = execution.ladder(config).capacity(execution.plan(config))
-    yield Job(config.model.label, config, execution, capacity)
-
-
-def _output(
-    title: str,
-    on: Machine,
-    examined: "list[tuple[Job, Examined]]",
-    largest: "list[tuple[Job, Largest]]",
-) -> Output:
-    fitting = [one.memory.fits for _, one in examined]
-    payload = {
-        "machine": on.name,
-        "devices": len(on.devices),
-        "pool_bytes": on.pool and round(on.pool),
-        "fits": None if None in fitting else all(fitting),
-        "programs": [{"model": job.model, **one.entry()} for job, one in examined],
-        "versions": {name: version(name) for name in ("jax", "jaxlib")},
-    }
-    tables = [
-        Table(
-            f"{title} on {on.name}: memory of one device",
-            ("program", "bucket", "state", "temporary", "peak", "fits", "compiled in"),
-            [(f"{job.model} {one.program}", *_memory_cells(one)) for job, one in examined],
-        ),
-        Table(
-            "what it does, in one bucket of a step or one evaluation, and the time it takes",
-            (
-                *("program", "bucket", "attention", "FLOPs", "bytes", "between devices"),
-                *("at least", "expected", "tokens/s", "MFU"),
-            ),
-            [
-                (f"{job.model} {one.program}", *_work_cells(one))
-                for job, one in examined
-                if one.reading
-            ],
-        ),
-    ]
-    if largest:
-        payload["largest"] = [{"model": job.model, **vars(one)} for job, one in largest]
-        rows = [
-            (
-                *(job.model, "yes" if one.remat else "no", one.bucket or "none"),
-                *(_gb(one.peak_bytes), f"{one.tokens_per_second:,.0f}", one.largest or "none"),
-            )
-            for job, one in largest
-        ]
-        names = ("model", "remat", "bucket", "peak", "tokens/s", "largest that fits")
-        tables.append(Table("the fastest bucket that fits", names, rows))
-    return Output(payload, tables)
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.3g} GB"
-
-
-def _memory_cells(one: "Examined") -> list[Any]:
-    memory = one.memory
-    sizes = (memory.state_bytes, memory.temp_bytes, memory.peak_bytes)
-    fits = {None: "–", True: "yes", False: "no"}[memory.fits]
-    return [one.bucket, *map(_gb, sizes), fits, f"{one.compile_seconds:.0f} s"]
-
-
-def _work_cells(one: "Examined") -> list[Any]:
-    reading, bound = one.reading, one.bound
-    assert reading is not None
-    moved = [
-        f"{c.kind} × {c.count}{' in loops' if c.in_loop else ''}, {c.bytes / 1e6:.3g} MB"
-        for c in reading.collectives
-    ]
-    cells = [one.bucket, reading.attention, f"{reading.flops:.3g}", f"{reading.bytes:.3g}"]
-    cells.append("; ".join(moved) or "–")
-    if bound is None:
-        return [*cells, "–", "–", "–", "–"]
-    told = one.expected or bound
-    least, expected = (x and f"{x.seconds * 1e3:.3g} ms" for x in (bound, one.expected))
-    return [
-        *(*cells, f"{least} ({bound.by})", expected or "–"),
-        *(f"{told.tokens_per_second:,.0f}", f"{told.mfu:.0%}"),
-    ]
-
-
-def _refusal(on: Machine, examined: "list[tuple[Job, Examined]]") -> str:
-    """What needs most of what does not fit, and what the smallest bucket needs with remat."""
-    from bss.training.aot.largest import one_bucket, remat_choices
-
-    assert on.pool is not None
-    failed = [(job, one) for job, one in examined if one.memory.fits is False]
-    trained = [(job, one) for job, one in failed if one.program == "train"]
-    job, worst = max(trained or failed, key=lambda pair: pair[1].memory.peak_bytes)
-    message = (
-        f"does not fit {on.name}: {job.model}, {worst.program} in buckets of {worst.bucket}, needs "
-        f"{worst.memory.peak_bytes / 1e9:.3g} GB of {on.pool / 1e9:.3g}"
+    config = read_config(name)
+    flat, engine = (
+        {f.name: config[f.name] for f in dataclasses.fields(kind) if f.name in config}
+        for kind in (RunSetup, EngineConfig)
     )
-    if not trained:
-        return f"{message}; lower execution.evaluation_bucket"
-    *_, remat = remat_choices(job.run)
-    bucket = min(job.capacity)
-    if remat is job.run and bucket == worst.bucket:
-        return message
-    needed = one_bucket(remat, bucket, job.execution, on).memory.peak_bytes / 1e9
-    return f"{message}; bucket {bucket} with remat needs {needed:.3g}"
+    setup = from_dict(Setup, config.get("setup") or {**flat, "engine": engine}, "setup.")
+    shapes = [(model_of(setup.model), setup.text.seq_len)]
+    shapes += [(model_of(model), length or setup.text.seq_len) for model, length in _named(config)]
+    for model, length in dict.fromkeys(shapes):
+        text = dataclasses.replace(setup.text, seq_len=length)
+        base = planned_run(dataclasses.replace(setup, model=model, text=text))
+        execution = setup.engine.execution()
+        buckets = [*(setup.engine.buckets or execution.ladder(base).capacity(base.plan()))]
+        yield base, execution, buckets
+
+
+def _named(value: Any) -> Iterator[tuple[Any, int | None]]:
+    """Yield the values of "model" and "models" in a config, with the "seq_len" next to them."""
+    from bss.models.sizes import SIZES
+
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _named(inner)
+    for key, inner in dict(value).items() if isinstance(value, Mapping) else ():
+        if key in ("model", "models"):
+            models = inner if isinstance(inner, list | tuple) else [inner]
+            known = (m for m in models if isinstance(m, Mapping) or m in SIZES)
+            yield from ((model, dict(value).get("seq_len")) for model in known)
+        else:
+            yield from _named(inner)
+
+
+def _rows(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:
+    """Compile the train step of each micro-batch, then the evaluation, from shapes alone."""
+    from bss.training.devices.mesh import mesh_of
+    from bss.training.evaluation import Evaluation
+    from bss.training.execution import compiler_options
+    from bss.training.running.buckets import Programs
+    from bss.training.step import make_step, state_shapes
+
+    config, execution, buckets = job
+    mesh, seq_len, model = mesh_of(devices, execution.fsdp), config.data.seq_len, config.model
+    state, options = state_shapes(config, mesh), compiler_options(execution, mesh)
+    attention, layers = execution.attention_of(config, mesh), execution.layers_of(config, mesh)
+    whole = execution.whole_gradient
+    step = make_step(config, mesh, attention, whole_gradient=whole, layers=layers)
+    programs = Programs(step, state, dict.fromkeys(buckets, 1), config, mesh, options)
+
+    def row(name: str, bucket: int, compiled: Callable[[], Any], beside: int, flops: float) -> Row:
+        peak = _peak(compiled, _bytes(state)) + beside
+        time = target and flops / (len(devices) * target.peak_flops)
+        fits = target and peak <= target.pool(memory_fraction())
+        told = {"model": model.label, "program": name, "bucket": bucket}
+        told |= {"state_bytes": _bytes(state), "peak_bytes": peak, "fits": fits}
+        return told | {"model_flops": flops, "least_seconds": time}
+
+    for bucket in buckets:
+        flops = bucket * seq_len * model.training_flops_per_token(seq_len)
+        yield row("train", bucket, lambda size=bucket: programs.get(size), 0, flops)
+    length = config.evaluation.seq_len or seq_len
+    n = max(config.evaluation.tokens // length, 1)
+    evaluation = Evaluation(config, mesh, state, execution.evaluation_bucket, options, attention)
+    beside = _bytes(state) - (0 if config.averages else _bytes(state.params))
+    flops, size = n * length * model.forward_flops_per_token(length), length + 1
+    compiled = lambda: evaluation.sums_of(n, size, evaluation.loss)  # noqa: E731
+    yield row("evaluation", evaluation.shape(n, size)[1], compiled, beside, flops)
+
+
+def _largest(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:
+    """Double the micro-batch from one sequence per device while its train step fits."""
+    config, execution, _ = job
+    found, size = None, len(devices)
+    while (row := next(_rows((config, execution, [size]), devices, target)))["fits"]:
+        found, size = row, 2 * size
+    yield found or row
+
+
+def _peak(compiled: Callable[[], Any], state_bytes: int) -> int:
+    """Return the bytes a program needs on a device, also if a TPU's compiler refuses it."""
+    from jax.errors import JaxRuntimeError
+
+    try:
+        uses = compiled().memory_analysis()
+    except JaxRuntimeError as error:
+        if (match := REFUSED.search(str(error))) is None:
+            raise
+        needed = round(float(match[2]) * 1024 ** (1 + "KMGT".index(match[3])))
+        return needed + (state_bytes if "temporaries" in match[1] else 0)
+    arguments = uses.argument_size_in_bytes + uses.output_size_in_bytes - uses.alias_size_in_bytes
+    return arguments + uses.temp_size_in_bytes + uses.generated_code_size_in_bytes
+
+
+def _bytes(tree: Any) -> int:
+    """Return the bytes of arrays on one device."""
+    import jax
+
+    arrays = jax.tree.leaves(tree)
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)
+
+
+def _cells(row: Row) -> list[Any]:
+    sizes = (f"{row[key] / 1e9:.3g} GB" for key in ("state_bytes", "peak_bytes"))
+    fits = {None: "–", True: "yes", False: "no"}[row["fits"]]
+    time = "–" if row["least_seconds"] is None else f"{row['least_seconds'] * 1e3:.3g} ms"
+    names = (row[key] for key in ("model", "program", "bucket"))
+    return [*names, *sizes, fits, f"{row['model_flops']:.3g}", time]

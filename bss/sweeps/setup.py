@@ -50,7 +50,6 @@ class EngineConfig(SharedExecution):
             pays; then one worker may have all cores, if `workers` is 0. Other engines train alone.
         processes: that train a run together, a node each: a number, or by non-embedding parameters,
             "0:1 500M:2". Each has `devices`.
-        machine: that it is meant for and fits, as `bss compile --on` names it; any will do.
     """
 
     workers: int = 0
@@ -59,7 +58,6 @@ class EngineConfig(SharedExecution):
     address: str = ""
     fleet: int = 0
     processes: str | int = "1"
-    machine: str = ""
 
     def __post_init__(self) -> None:
         check_least("engine", self, workers=0, retries=0, fleet=0)

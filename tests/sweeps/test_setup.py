@@ -8,7 +8,6 @@ from bss.errors import InputError
 from bss.models.sizes import named
 from bss.sweeps.grid import expand, overlay, product
 from bss.sweeps.price import price
-from bss.sweeps.programs import jobs
 from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict, to_dict
 from tests.models.bigram import Bigram
@@ -46,11 +45,3 @@ def test_an_axis_of_models_keeps_the_vocabulary_of_the_data():
     assert wider.model == overlay(runs[0], {"model.d_model": 32}).model
     with pytest.raises(InputError, match="model is 3; expected a named size"):
         overlay(base, {"model": 3})
-
-
-def test_every_model_of_a_config_is_compiled_once():
-    axes = {"model": ["pico", "nano", {"name": "nano", "num_layers": 3}, BIGRAM]}
-    config = {"setup": {**SETUP, "model": BIGRAM}, "axes": axes, "variations": [{"model": ""}]}
-    found = {job.model: job.run.model for job in jobs(config)}
-    assert list(found) == ["Bigram", "pico", "nano", "3x64"]
-    assert found["Bigram"] == Bigram(256, 4)
