@@ -1,7 +1,6 @@
 """What the law of final losses says of constant batches, within what it was tested for."""
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from bss.advice.fit_advice import ALIKE, FAR, FitAdvice
-from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
@@ -39,21 +37,19 @@ def published(setting: Setting) -> FitAdvice:
     None of its runs is the asker's.
     """
     fit = TableFit.from_dict(read_json(PUBLISHED, "install bss again"))
-    advice = fit_advice(fit, setting, "cosine", NAME, own=False)
+    advice = fit_advice(fit, setting, "cosine", NAME)
     return replace(advice, measured=False, notes=(*advice.notes, BASIS))
 
 
-def fit_advice(
-    fit: TableFit, setting: Setting, ending: str, name: str, *, own: bool = True
-) -> FitAdvice:
+def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAdvice:
     """B_opt, the batches as good, and what others lose; nothing where the fit was not tested.
 
     The batches are told a little farther than the losses: below the smallest model and budget as
-    far as the fit was tested beyond the largest. `own` says that the asker can add runs to it.
+    far as the fit was tested beyond the largest.
     """
     N, D = setting.params, setting.tokens
     where = [_Distance.of(fit, setting, size) for size in SIZES]
-    best, runs = fit.best_batch(N, D), _runs(fit, setting, own)
+    best, runs = fit.best_batch(N, D), _runs(fit, setting)
     value = best.value if best.value and math.isfinite(best.value) else None
     if all(at.batch.value is None for at in fit.optima):
         value = None
@@ -138,19 +134,10 @@ def _apart(at: CellOptimum, setting: Setting) -> float:
     return math.hypot(math.log(at.params / setting.params), math.log(at.tokens / setting.tokens))
 
 
-def _runs(fit: TableFit, setting: Setting, own: bool) -> tuple[str, ...]:
-    """Where the fit has a best batch that its own runs do not tell, the nearest first.
-
-    Where they tell all, the runs that narrow it most for their price.
-    """
+def _runs(fit: TableFit, setting: Setting) -> tuple[str, ...]:
+    """Return the runs that measured (N, D) without a best batch lack, the nearest first."""
     nearest = np.argsort([_apart(at, setting) for at in fit.optima])
     open_ended = [text for cell in nearest if (text := _wanted(fit, int(cell)))]
-    if not open_ended and own:
-        from bss.design.design import design  # pandas, which advice without a fit does not load
-
-        with suppress(InputError):
-            told = design(fit, f"B_opt:{setting.params:.0f},{setting.tokens:.0f}")
-            return tuple(one.said(fit.seq_len) for one in told.runs if one.worth)
     return tuple(open_ended[:MOST])
 
 

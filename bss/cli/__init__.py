@@ -36,7 +36,6 @@ COMMANDS = {
     "score": "registered predictions against the runs that were trained after",
     "schedule": "a fitted law into a batch schedule",
     "advise": "the best batch of a run before anything is trained, and what others cost",
-    "design": "which runs narrow B_opt, a loss or an exponent most for what they cost",
     "rules": "published rules of batch and rate, side by side",
     "theory": "the regression theory, run exactly: risk, optimal, switch, critical",
     "report": "any runs, or a results directory, as one HTML page",

@@ -1,12 +1,9 @@
 """The short answer of a report: plain sentences made from the numbers, and nothing else."""
 
 import math
-from contextlib import suppress
 from typing import Any
 
 from bss.cells import estimate
-from bss.design.design import design
-from bss.errors import InputError
 from bss.laws import TableFit
 from bss.laws.es.values import ASKED
 from bss.laws.fitting.estimate import UNIDENTIFIED
@@ -33,17 +30,7 @@ def short_answer(results: Reported) -> list[str]:
         answers.append(_best_law(results.comparisons[""]))
     if results.table_fit is not None and results.table_fit.status == "converged":
         answers.append(_final_batch(results.table_fit))
-    answers.append(_next_runs(results))
     return [answer for answer in answers if answer]
-
-
-def _next_runs(results: Reported) -> str:
-    """Which runs would narrow B_opt; nothing where no run does."""
-    said, fit = results.next_runs, results.table_fit
-    if not said and fit is not None and fit.status == "converged":
-        with suppress(InputError):
-            said = design(fit).to_dict()["says"]
-    return said and f"{said[0].upper()}{said[1:]}."
 
 
 def rounded(count: float, places: int = 4) -> int:

@@ -47,7 +47,6 @@ class Reported:
         tables: all other tables, by file name.
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
-        next_runs: which come next, in a sentence.
         varied: of a run table, the runs whose batch or rate changes.
         warmup: of a run table, tokens of warm-up of the rate.
         remarks: what was said while these were made.
@@ -65,7 +64,6 @@ class Reported:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
-    next_runs: str = ""
     varied: pd.DataFrame | None = None
     warmup: int = 0
     remarks: tuple[str, ...] = ()
@@ -99,7 +97,6 @@ def read_results(directory: Path) -> Reported:
         tables={name: table for name, table in tables.items() if len(table)},
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
         table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
-        next_runs=_json(files["design.json"], ("says",))["says"] if "design.json" in files else "",
         missing=_missing(files, fits, comparisons, curve.get("kind")),
     )
 

@@ -18,12 +18,9 @@ from typing import Any
 
 import pandas as pd
 
-from bss.design.design import design
-from bss.laws import EsFit, fit_table
-from bss.laws.final_loss.table import final_losses
+from bss.laws import EsFit
 from bss.laws.fitting.estimate import Options
 from bss.plots import loss_curves
-from bss.plots.design import design_figure
 from bss.points.curve import default_targets, points
 from bss.policies import POLICIES
 from bss.policies.measured import derive_schedule
@@ -79,7 +76,6 @@ def experiment(study: Study) -> None:
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "throughput.csv": throughput_table(compared, trainer.statuses),
             "loss_curves.png": loss_curves(runs, targets),
-            **next_runs(study, runs),
         },
         trainer,
         question="How large should the batch be, when should it grow, and does growing it beat "
@@ -88,13 +84,6 @@ def experiment(study: Study) -> None:
     report = results.directory.parent / "report.html"
     write_report(results.directory, report)
     print(f"report: {report}")
-
-
-def next_runs(study: Study, runs: pd.DataFrame) -> dict[str, Any]:
-    """Which three constant batches would narrow the best one most, by where these ended."""
-    fit = fit_table(final_losses(runs), options=Options(study.resamples))
-    told = design(fit)
-    return {"design.json": told.to_dict(), "design.png": design_figure(told)}
 
 
 def other_schedules(

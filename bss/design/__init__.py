@@ -1,1 +1,0 @@
-"""Which run comes next: what candidates narrow of a goal, by a fitted law, and what they cost."""
