@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
-from bss.predictions.ancestry import check_first
-from bss.predictions.registration import digest
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES
@@ -19,6 +17,7 @@ from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from bss.training.devices.processes import say
+from experiments.preregister import check_first, digest
 
 
 def check(study: Any, names: Sequence[str], right: Callable[[Any], bool], expected: str) -> None:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.predictions.registration import digest
 from bss.sweeps.table import NOT_RECORDED
+from experiments.preregister import digest
 
 HINT = "run the experiment first"
 

@@ -32,8 +32,6 @@ COMMANDS = {
     "points": "steps and tokens to target losses, from loss curves",
     "fit": "fit a law: es, critical, table, curve",
     "predict": "a loss or a batch by a fitted law, with its interval",
-    "register": "predictions, written down before their runs are trained",
-    "score": "registered predictions against the runs that were trained after",
     "schedule": "a fitted law into a batch schedule",
     "advise": "the best batch of a run before anything is trained, and what others cost",
     "rules": "published rules of batch and rate, side by side",

@@ -35,10 +35,8 @@ from bss.laws.functional.forecast import (
 )
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import CLOCKS
-from bss.predictions.registration import Prediction
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.config import ScheduleConfig
 from bss.tables import Reading
 from bss.tables.reading import without
 from bss.units import format_tokens, parse_tokens
@@ -153,10 +151,10 @@ OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
 
 def predicted(fit: CurveFit, options: argparse.Namespace) -> Output:
     """The loss at the end of a schedule, or of each run of a table, with its interval."""
-    return (of_runs if options.runs else of_schedule)(fit, options)[0]
+    return (of_runs if options.runs else of_schedule)(fit, options)
 
 
-def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Prediction]:
+def of_schedule(fit: CurveFit, options: argparse.Namespace) -> Output:
     """The loss at the end of the schedule that the options ask for, of no run yet."""
     for name in ("batch", "tokens"):
         if getattr(options, name) is None:
@@ -183,26 +181,11 @@ def of_schedule(fit: CurveFit, options: argparse.Namespace) -> tuple[Output, Pre
     table = Table("predicted loss, nats per token", columns, [row])
     notes = [*_notes(fit), *(f"beyond what was tested: {what}" for what in beyond)]
     notes += [f"warning: {text}" for text in moved(fit, curves) if text]
-    settings = ScheduleConfig(
-        tokens, schedule, warmup=int(rate.warmup), decay=int(rate.decay), shape=rate.shape
-    )
-    prediction = Prediction(
-        str(schedule),
-        (),
-        payload["tokens"],
-        loss,
-        ending=rate.ending,
-        peak_lr=rate.peak,
-        schedule=settings,
-        extrapolates=beyond,
-    )
-    return Output(payload, [table], notes, figure=lambda: _figure(fit, curves)), prediction
+    return Output(payload, [table], notes, figure=lambda: _figure(fit, curves))
 
 
-def of_runs(
-    fit: CurveFit, options: argparse.Namespace
-) -> tuple[Output, list[PredictedRun], pd.DataFrame]:
-    """The loss at the end of each run of the table that the options name, and this table."""
+def of_runs(fit: CurveFit, options: argparse.Namespace) -> Output:
+    """The loss at the end of each run of the table that the options name."""
     for name in OF_SCHEDULE:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
@@ -233,13 +216,12 @@ def of_runs(
     notes += [f"rms error {rmse:.2g} nats over {len(errors)} runs"] if errors else []
     notes += [f"{one.run}, beyond what was tested: {x}" for one in runs for x in one.extrapolates]
     title = "predicted losses at the last loss of each run, nats"
-    output = Output(
+    return Output(
         payload | {"tested": tested(fit)},
         [Table.of(title, runs, cells)],
         notes,
         figure=lambda: _figure(fit, ends, table, warmup),
     )
-    return output, runs, table
 
 
 def _rate(fit: CurveFit, options: argparse.Namespace, tokens: int) -> rates.Rate:

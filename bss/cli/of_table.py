@@ -245,7 +245,7 @@ def predicted(fit: TableFit, options: argparse.Namespace) -> Output:
     Or of every run of --runs, at its own rate.
     """
     if options.runs is not None:
-        return of_runs(fit, options)[0]
+        return of_runs(fit, options)
     if options.columns is not None:
         raise InputError("--columns: is of --runs; name a table, or leave it out")
     for name in ("params", "tokens"):

@@ -15,10 +15,8 @@ from bss.tables.storage import read_table
 from bss.values import to_dict
 
 
-def of_runs(
-    fit: TableFit, options: argparse.Namespace
-) -> tuple[Output, list[PredictedRun], pd.DataFrame]:
-    """The final loss of each run of the table that the options name, and this table."""
+def of_runs(fit: TableFit, options: argparse.Namespace) -> Output:
+    """The final loss of each run of the table that the options name."""
     for name in ("params", "tokens", "batch", "lr"):
         if getattr(options, name, None) is not None:
             raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
@@ -41,7 +39,7 @@ def of_runs(
         known = float(measured) if np.isfinite(measured) else None
         error = None if known is None else (loss.value or 0.0) - known
         runs.append(PredictedRun(str(name), int(tokens), loss, known, error, tuple(beyond)))
-    return _runs_output(fit, runs, table, columns), runs, table
+    return _runs_output(fit, runs, table, columns)
 
 
 def _length(fit: TableFit) -> int | None:

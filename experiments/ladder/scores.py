@@ -7,7 +7,6 @@ It writes scores.csv and losses.csv, of the runs that have ended.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.files import read_json
 from bss.laws import TableFit, check_losses, fit_table
 from bss.laws.fitting.estimate import Estimate, Options
-from bss.predictions.registration import Registration, read_registration
-from bss.predictions.score import score
 from bss.tables import write_table
+from experiments.preregister import schedules
 from experiments.tables import Tables, folder_asked
 
 SHORT = ("short_99k", "short_380k")
@@ -65,22 +64,28 @@ def final_losses(some: pd.DataFrame) -> pd.DataFrame:
     return some.loc[:, columns].rename(columns=names).astype({"batch": float})
 
 
-def losses(registration: Registration, table: pd.DataFrame) -> pd.DataFrame:
+def losses(registration: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     """Every predicted loss some of whose runs have ended: predicted, low, high and measured."""
     known = table.drop_duplicates("run").set_index("run")
     trained = [
-        replace(one, runs=runs)
-        for one in registration.predictions
-        if (runs := tuple(run for run in one.runs if run in known.index))
+        {**one, "runs": runs}
+        for one in registration["predictions"]
+        if (runs := [run for run in one["runs"] if run in known.index])
     ]
     outcomes = known.reset_index().assign(status="finished")
-    scored = score(replace(registration, predictions=tuple(trained)), outcomes).schedules
+    scored = schedules({**registration, "predictions": trained}, outcomes)
     rows = []
     for one, found in zip(trained, scored, strict=True):
-        run = known.loc[one.runs[0]]
-        row = {"rung": one.name.split(",")[0], "stop": run["stop"], "batch": int(str(run["batch"]))}
-        row |= {"predicted": one.loss.value, "low": one.loss.low, "high": one.loss.high}
-        rows.append(row | {"measured": found.measured, "seeds": found.runs, "in": found.covered})
+        run = known.loc[one["runs"][0]]
+        row = {
+            "rung": one["name"].split(",")[0],
+            "stop": run["stop"],
+            "batch": int(str(run["batch"])),
+        }
+        loss = one["loss"]
+        row |= {"predicted": loss["value"], "low": loss["low"], "high": loss["high"]}
+        row |= {"measured": found["measured"], "seeds": found["runs"]}
+        rows.append(row | {"in": found["covered"]})
     return pd.DataFrame(rows)
 
 
@@ -103,7 +108,7 @@ def scores(results: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         question, of, said with low and high, measured with measured_low and measured_high (empty
         where there is none), verdict; and `losses`.
     """
-    registration = read_registration(results.parent / "predictions/ladder.json")
+    registration = read_json(results.parent / "predictions/ladder.json", "restore it")
     table = ended(results)
     found = losses(registration, table)
     rows = [*_covered(found), *_batches(registration, measured_fit(table))]
@@ -120,14 +125,16 @@ def _covered(found: pd.DataFrame) -> Iterator[dict[str, Any]]:
         yield row | {"measured": share, "verdict": verdict}
 
 
-def _batches(registration: Registration, fit: TableFit, note: str = "") -> Iterator[dict[str, Any]]:
-    for told in registration.fit["batches"]:
+def _batches(
+    registration: dict[str, Any], fit: TableFit, note: str = ""
+) -> Iterator[dict[str, Any]]:
+    for told in registration["fit"]["batches"]:
         said = Estimate(told["value"], told["low"], told["high"])
         for at in fit.optima:
             if (at.params, at.tokens) == (told["params"], told["tokens"]):
                 name = f"{told['rung']}, {told['tokens']:,} tokens"
                 yield _overlap("batches" + note, name, said, at.batch)
-    for symbol, told in registration.fit["exponents"].items():
+    for symbol, told in registration["fit"]["exponents"].items():
         yield _overlap("exponents" + note, symbol, Estimate(**told), fit.B_opt_exponents[symbol])
 
 

@@ -12,10 +12,11 @@ import pandas as pd
 from bss.laws import check_losses, fit_table
 from bss.laws.fitting.estimate import Options
 from bss.tables import write_table
-from experiments.ladder.register import PREDICTED, losses
-from experiments.ladder.scores import ended, final_losses
-from experiments.tables import folder_asked
+from experiments.ladder.scores import decayed, ended, final_losses
+from experiments.tables import Tables, folder_asked
 
+PILOTS = ("pilot_rates", "pilots")
+PREDICTED = ("es_99k", "es_380k", "es_790k")
 COLUMNS = ["params", "tokens", "batch", "seq_len", "lr", "loss"]
 
 
@@ -25,7 +26,9 @@ def stepwise(results: Path) -> pd.DataFrame:
     Returns:
         part, stop, batch, predicted, low, high (90%) and measured, mean over seeds.
     """
-    known, table, rows = losses(results).loc[:, COLUMNS], ended(results), []
+    pilots = [decayed(Tables(results / name).read("finals.csv"), name) for name in PILOTS]
+    known = check_losses(final_losses(pd.concat(pilots))).loc[:, COLUMNS]
+    table, rows = ended(results), []
     for part in (part for part in PREDICTED if part in {*table["part"]}):
         rung = table.loc[table["part"] == part].astype({"batch": float})
         fit = fit_table(check_losses(known), options=Options(100))

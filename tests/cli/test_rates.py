@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bss.predictions.registration import read_registration
 from tests.cli.called import printed, refused
 
 PUBLISHED = Path(__file__).parents[2] / "bss/laws/published/steplaw_rates.json"
@@ -103,16 +102,3 @@ def test_a_plan_takes_the_power_that_a_fit_tells(rates, capsys):
     assert "no batch of several rates" in refused(
         capsys, *plan, "--lr-coupling", f"from:{ONE_RATE}"
     )
-
-
-def test_predictions_of_a_table_are_registered(rates, table, tmp_path, capsys):
-    runs = table("a,429260800,20B,256,2048,2e-3", "b,429260800,20B,64,2048,1e-3")
-    where = ("--predictions", str(tmp_path / "written"))
-    told = printed(capsys, "register", "rates", *runs, *where)
-    assert told["registration"]["runs"] == 2
-    kept = read_registration(tmp_path / "written" / "rates.json")
-    assert [one.runs for one in kept.predictions] == [("a",), ("b",)]
-    assert [one.peak_lr for one in kept.predictions] == [2e-3, 1e-3]
-    assert kept.fit["kind"] == "table"
-    one_run = ("--from", rates, "--batch", "256", "--tokens", "20B", "--ids", "c")
-    assert "--runs: missing" in refused(capsys, "register", "other", *one_run, *where)

@@ -67,7 +67,6 @@ OF_FITS = {
     "predict": "predict --from {} --loss 2",
     "schedule": "schedule --from {} --tokens 1M",
     "advise": "advise --params 85M --tokens 2.5B --seq-len 1024 --from {}",
-    "register": "register NAME --from {} --batch 8 --tokens 1M --ids a --predictions .",
 }
 OF_CONFIGS = {
     "train": "train {}",
@@ -165,9 +164,6 @@ LINES = [
     ("runs good.csv", "good.csv"),
     ("runs", "required"),
     ("report nowhere", "nowhere"),
-    ("score nothing --runs .", "nothing"),
-    ("score nothing --runs nowhere", "nothing"),
-    ("register NAME --from damaged.json --ids a", "damaged|lacks"),
     ("schedule --from damaged.json", "--tokens"),
     ("schedule --from missing.json --tokens 1M --policy os:system", "no such file"),
     ("sweep nowhere.py", "no such config"),

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.predictions.registration import digest
 from experiments.es_ablations import analysis as ablations
 from experiments.es_wsd import measure
+from experiments.preregister import digest
 from experiments.tables import Tables
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"

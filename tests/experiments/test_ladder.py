@@ -12,8 +12,6 @@ import pytest
 from bss.errors import InputError
 from bss.laws import fit_critical
 from bss.laws.fitting.estimate import Estimate, Options
-from bss.predictions.ancestry import check_first
-from bss.predictions.registration import read_registration
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.ladder import SIZES, get_config
@@ -21,6 +19,7 @@ from experiments.critical_batch.tables import critical_table, laws_table
 from experiments.ladder import critical, scores
 from experiments.ladder.__main__ import experiment
 from experiments.ladder.study import Study
+from experiments.preregister import check_first
 
 RESULTS = Path("results/ladder")
 
@@ -117,14 +116,14 @@ def test_ratios_are_right_near_and_wrong_far():
 
 
 def test_losses_are_of_registered_runs_alone():
-    registration = read_registration(Path("results/predictions/ladder.json"))
+    registration = json.loads(Path("results/predictions/ladder.json").read_text())
     table = scores.ended(RESULTS)
-    one = registration.predictions[0]
-    found = scores.losses(registration, table.loc[table["run"].isin(one.runs)])
+    one = registration["predictions"][0]
+    found = scores.losses(registration, table.loc[table["run"].isin(one["runs"])])
     assert found["rung"].tolist() == ["99k"]
-    wanted = table.loc[table["run"].isin(one.runs), "test_loss"].mean()
+    wanted = table.loc[table["run"].isin(one["runs"]), "test_loss"].mean()
     assert found["measured"].tolist() == [pytest.approx(wanted)]
-    assert found["in"].tolist() == [one.loss.low <= wanted <= one.loss.high]
+    assert found["in"].tolist() == [one["loss"]["low"] <= wanted <= one["loss"]["high"]]
 
 
 def rates_table(part, params, losses):

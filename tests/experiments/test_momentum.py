@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.predictions.ancestry import check_first
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
@@ -21,6 +20,7 @@ from experiments.momentum.cuts import equal_cut, equal_cuts
 from experiments.momentum.ended import BATCHES, Ended
 from experiments.momentum.study import Study
 from experiments.momentum.tables import kept
+from experiments.preregister import check_first
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -30,7 +30,10 @@ def study_of(size: str) -> Study:
 
 
 def test_the_registration_is_that_of_the_first_commit():
-    check_first(Path(study_of("grid").registration), pd.DataFrame({"status": []}))
+    check_first(
+        Path(study_of("grid").registration),
+        pd.DataFrame(columns=["run", "status", "commit", "registration"]),
+    )
 
 
 @pytest.mark.parametrize("part", [part for part in SIZES if part != "smoke"])

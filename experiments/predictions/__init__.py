@@ -1,1 +1,0 @@
-"""Schedules that nobody chose, predicted before they are trained."""
