@@ -2,6 +2,5 @@
 
 from bss.advice.advice import Advice, Cost, advise
 from bss.advice.fit_advice import FitAdvice
-from bss.advice.growth import ENDINGS, Growth, growth
 
-__all__ = ["ENDINGS", "Advice", "Cost", "FitAdvice", "Growth", "advise", "growth"]
+__all__ = ["Advice", "Cost", "FitAdvice", "advise"]

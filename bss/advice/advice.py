@@ -21,10 +21,6 @@ from bss.units import format_tokens
 NOBODY = "nobody has measured this"
 OVERTRAINED = 2000.0
 UNLIKE = "tokens per parameter, unlike all sources, which have 1,280 at most"
-PUBLIC_RUNS = (
-    "public runs there took less than the rules say: TinyLlama 1.1B a batch of 2.1M tokens over 3T "
-    "(jzhang38/TinyLlama), SmolLM 135M one of 1.05M over 600B (huggingface/smollm)"
-)
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 WIDTH = 2.9
 """Of the batches within .003 nats of the best, the largest over the smallest: the median over the
@@ -135,7 +131,7 @@ def advise(setting: Setting, fit: FitAdvice, rules: Iterable[str] = RULES) -> Ad
             notes.append("no rule of a best batch has this setting in its range")
         batch, by = _middle(voices, setting.seq_len), "rules" if voices else "nobody"
     if setting.tokens_per_param > OVERTRAINED:
-        notes.insert(0, f"{setting.tokens_per_param:,.0f} {UNLIKE}; {PUBLIC_RUNS}")
+        notes.insert(0, f"{setting.tokens_per_param:,.0f} {UNLIKE}")
     notes += [f"{at.name}: {'; '.join(at.outside)}" for at in said if at.outside]
     costs = tuple(_cost(factor, batch, setting, fit) for factor in FACTORS) if batch.value else ()
     own = () if fit.measured else (_own_runs(batch, setting),)

@@ -6,9 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bss.advice import ENDINGS, Advice, FitAdvice, Growth, advise, growth
-from bss.advice.advice import FACTORS, NOBODY
-from bss.advice.betas import asked_of_betas
+from bss.advice import Advice, FitAdvice, advise
+from bss.advice.advice import NOBODY
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, Table, add_output_arguments, number, option
 from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
@@ -17,6 +16,7 @@ from bss.rules import RULES, Setting
 from bss.rules.setting import non_embedding
 from bss.units import format_tokens, parse_tokens
 
+ENDINGS = ("wsd", "cosine", "average", "constant")
 OF_RULES = ("name", "source", "batch", "batch_tokens", "lr", "in_range")
 
 
@@ -33,14 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tokens", required=True, help="budget, as 2.5B")
     add("--seq-len", type=int, required=True, help="tokens per sequence")
     add("--lr", type=float, help="peak rate, for rules and curve fits that need it")
-    add(
-        "--beta1",
-        type=float,
-        default=0.9,
-        help="Adam's per step at the batch advised; .9 by default",
-    )
-    add("--beta2", type=float, help="Adam's per step, if it is the same at every batch")
-    add("--ending", choices=[*ENDINGS], default="wsd", help="how the rate ends; wsd by default")
+    add("--ending", choices=ENDINGS, default="wsd", help="how the rate ends; wsd by default")
     add("--loss", type=float, help="expected at the end, in nats per token, for rules that need it")
     add("--noise-scale", help="gradient noise scale in tokens, for rules that need it")
     add("--from", dest="fit", type=Path, help="a fit of your own, as `bss fit --json` prints it")
@@ -49,23 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Asks the rules, the fit, and what was measured of growing.
+    """Asks the rules and the fit.
 
     Examples:
         bss advise --params 85M --tokens 2.5B --seq-len 1024
-        bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine --beta2 .95
+        bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine
     """
-    beta2 = options.beta2
-    check(0 <= options.beta1 < 1, "--beta1", options.beta1, "0 <= beta1 < 1")
-    check(beta2 is None or 0 < beta2 < 1, "--beta2", beta2, "a number between 0 and 1")
     total = _params(options)
     active = _active(options, total)
     advice = _advice(options, active or total)
-    grow = growth(options.ending, beta2, active or total)
     lacking = [at for at in advice.rules if at.missing and hasattr(options, at.missing[0])]
     notes = [*advice.notes, *map(note_of, lacking)]
-    betas = _betas(options, advice)
-    payload = _payload(advice, grow, notes) | {"betas": betas}
+    payload = _payload(advice, notes)
     if active is not None:
         whole = _advice(options, total)
         lines = {"active": advice.first_line, "total": whole.first_line}
@@ -77,27 +65,15 @@ def run(options: argparse.Namespace) -> Output:
         ]
     tables = [rules_table(advice.rules, advice.setting), _batches(advice)]
     tables += [_costs(advice)] if advice.cost_of else []
-    gain = "" if grow.gain is None else f" (gain {grow.gain:+.4f} nats)"
     said = [advice.said] if advice.by == "rules" and advice.said else []
     narrow = [f"would narrow it: {text}" for text in advice.narrow]
-    lines = [*said, f"grow the batch: {grow.verdict}{gain}: {grow.why}"]
-    lines += [*filter(None, [betas]), *narrow, *notes]
-    return Output(payload, tables, lines, first=advice.first_line)
+    return Output(payload, tables, [*said, *narrow, *notes], first=advice.first_line)
 
 
 def _advice(options: argparse.Namespace, params: float) -> Advice:
     """The advice at so many parameters."""
     setting = setting_of(options, params=params)
     return advise(setting, _fit_advice(options, setting), options.rule or RULES)
-
-
-def _betas(options: argparse.Namespace, advice: Advice) -> str:
-    """What four times the advised batch asks of the betas; empty where none is advised."""
-    if (batch := advice.batch.value) is None:
-        return ""
-    at = advice.setting
-    betas = {"beta1": options.beta1, "beta2": options.beta2 or 0.95}
-    return asked_of_betas(batch, FACTORS[-1] * batch, at.tokens, params=at.params, **betas)
 
 
 def _active(options: argparse.Namespace, total: float) -> float | None:
@@ -141,7 +117,7 @@ def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice:
     return room.fit_advice(fit, setting, options.ending, str(options.fit))
 
 
-def _payload(advice: Advice, grow: Growth, notes: list[str]) -> dict[str, Any]:
+def _payload(advice: Advice, notes: list[str]) -> dict[str, Any]:
     entries = [rule_entry(answer) for answer in advice.rules]
     ends = ("value", "low", "high")
     critical = advice.fit.critical
@@ -156,7 +132,6 @@ def _payload(advice: Advice, grow: Growth, notes: list[str]) -> dict[str, Any]:
         "from": advice.fit.name,
         "critical_tokens": critical and {end: getattr(critical, end) for end in ends},
         "cost_of": [asdict(cost) for cost in advice.cost_of],
-        "grow": asdict(grow),
         "narrow": advice.narrow,
         "notes": notes,
     }

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from bss.advice.betas import asked_by
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number
 from bss.cli.plan import (
@@ -89,7 +88,6 @@ def run(options: argparse.Namespace) -> Output:
         raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
     plan = resolve(schedule, tokens, seq_len, rate=rate, coupling=coupling_of(options, tokens))
     warn_of(plan)
-    betas = asked_by(plan)
     payload = {
         "kind": "schedule",
         "policy": name,
@@ -98,10 +96,8 @@ def run(options: argparse.Namespace) -> Output:
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan_entry(plan),
-        "betas": betas,
     }
     output = plan_output(plan, payload, options)
-    output = replace(output, notes=[*output.notes, *filter(None, [betas])])
     printed = f'--batch "{schedule}"'
     if not kind.predicts_schedules or rate is None:
         return replace(output, notes=[printed, *output.notes])

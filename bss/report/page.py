@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.advice.betas import asked_by
 from bss.errors import InputError
 from bss.files import write_text
 from bss.laws import EsFit
@@ -120,7 +119,6 @@ def _content(results: Reported) -> dict[str, Any]:
         ),
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": plan,
-        "betas": plan and asked_by(plan, _params(results.runs)),
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
         "tested": contenders is not None and Comparison(contenders).column == "test_loss",
         "seeds": 1 if contenders is None else contenders["seed"].nunique(),
@@ -146,12 +144,6 @@ def _setting(runs: pd.DataFrame) -> str:
     if "peak_lr" in runs and first["peak_lr"] == first["peak_lr"]:
         parts.append(f"peak learning rate {peak_text(first['peak_lr'])}")
     return ", ".join(parts)
-
-
-def _params(runs: pd.DataFrame | None) -> float | None:
-    """The parameters of the one model of the runs; None of several, or where they are not told."""
-    sizes = set() if runs is None else {*runs.filter(["params"]).to_numpy(float).ravel()}
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _opened(results: Reported) -> list[tuple[str, Fit, pd.DataFrame | None]]:

@@ -16,7 +16,6 @@ from bss.rules.kaplan import KAPLAN, KAPLAN_RATE
 from bss.rules.linear import LINEAR
 from bss.rules.marin import MARIN
 from bss.rules.mccandlish import MCCANDLISH, NOISE_SCALE
-from bss.rules.measured import MEASURED_BETA1
 from bss.rules.minicpm import MINICPM
 from bss.rules.momentum import MOMENTUM
 from bss.rules.nanochat import NANOCHAT, NANOCHAT_SCALING
@@ -57,7 +56,6 @@ RULES: Registry[Rule] = Registry(
         "mccandlish": MCCANDLISH,
         "kaplan-rate": KAPLAN_RATE,
         "power-lines-decay": POWER_LINES_DECAY,
-        "measured-beta1": MEASURED_BETA1,
     },
     Rule,
 )

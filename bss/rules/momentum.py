@@ -2,7 +2,7 @@
 
 Derived here, as arXiv 2507.07101, Section 4.3, has it of the second moment: at κ times the batch
 β1' = β1^κ keeps the half-life in tokens, and over h times the tokens β1^(κ/h) keeps it as a part of
-them, which is a part of the run's steps. What was measured does not follow it (bss.rules.measured).
+them, which is a part of the run's steps.
 Golden: .9 at batch 4 is .430 at batch 32.
 """
 

@@ -111,7 +111,6 @@ LINES = [
     (PLAN + " --beta1-half-life 1023", "beta1_half_life: 1023 given; write a step's 1,024 tokens"),
     (TWO + " --beta1-half-life .1% --export megatron", "change beta1 .* it stays 0.93"),
     (PLAN + " --beta1-half-life 1M --beta1-coupling 1%", "leave one of them out"),
-    (PLAN + " --beta1-coupling measured", "measured in runs of 244 to .*; give --beta1"),
     (PLAN + " --beta1-coupling os:getpid", r"function of \(beta1, batch_tokens, steps\)"),
     (TWO + " --beta1-coupling .1% --export megatron", "change beta1 .* it stays 0.9, not 0.9, 0.8"),
     (PLAN + " --beta2 .9 --beta2-half-life 1M", "leave one of them out"),

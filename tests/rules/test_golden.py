@@ -9,7 +9,6 @@ import pytest
 
 from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting
 from bss.rules.power_lines import timescale
-from experiments.momentum.ended import BATCHES, BETAS, Ended
 
 
 def setting(params, tokens, seq_len=2048, **known) -> Setting:
@@ -163,17 +162,6 @@ def test_the_square_root_rule_of_adams_equation():
 
 def test_beta2_of_batch_512_at_batch_1():
     assert scaled("half-life", 1 / 512, beta2=0.95).beta2 == pytest.approx(0.9999, abs=5e-6)
-
-
-def test_measured_beta1_is_near_the_best_of_five_at_every_batch():
-    finals = Ended.read("results/momentum/finals.csv")
-    for batch in BATCHES:
-        asked = Setting(99e3, 500_000, 64, batch_tokens=64 * batch)
-        rule = RULES["measured-beta1"]
-        assert not rule.outside(asked)
-        losses = [finals.loss(batch, beta1).mean() for beta1 in BETAS]
-        told = np.interp(number(rule(asked).beta1), BETAS, losses)
-        assert told - min(losses) <= 0.006  # straight lines between, which lie above the losses
 
 
 def test_beta1_of_batch_4_at_batch_32_and_over_eight_times_the_tokens():

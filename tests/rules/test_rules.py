@@ -39,7 +39,6 @@ def test_what_a_rule_needs_is_told_and_others_answer():
         "mccandlish": ("noise_scale",),
         "marin": ("d_model",),
         "power-lines-decay": ("lr",),
-        "measured-beta1": ("batch_tokens",),
     }
     assert all(told[name].hyperparameters == Hyperparameters() for name in lacking)
     with pytest.raises(InputError, match="loss: missing; the rule of arXiv"):

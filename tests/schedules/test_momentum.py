@@ -1,7 +1,4 @@
-"""beta1 by the steps of a run: a part of them, what was measured, a user's own."""
-
-import json
-from pathlib import Path
+"""beta1 by the steps of a run: a part of them, a user's own."""
 
 import pytest
 
@@ -9,10 +6,8 @@ from bss.errors import InputError
 from bss.exports import export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
-from bss.schedules.momentum import BETA1_RULES, LAW, Share
+from bss.schedules.momentum import BETA1_RULES, Share
 from bss.schedules.plan import resolve
-
-ROOT = Path(__file__).parents[2]
 
 
 def betas(rule: str, text: str = "0:4 250K:32", beta1: float | None = None) -> list[float]:
@@ -26,24 +21,6 @@ def test_a_part_of_the_steps_is_a_half_life_and_beta1_is_the_most():
     assert betas("1%") == pytest.approx([0.9, 2 ** (-1 / 2.5)])  # of 2000 and 250 steps
     assert betas("1%", beta1=0.99) == pytest.approx([2 ** (-1 / 20), 2 ** (-1 / 2.5)])
     assert Share(0.5)(0.9, 64, 2.0) == 0.5
-
-
-def test_what_was_measured_is_taken_within_its_steps_only():
-    assert betas("measured") == [LAW.of(2000), LAW.of(250)]
-    assert betas("measured", beta1=0.5) == [0.5, 0.5]
-    for text, asked in (("64", "125 of 4,096"), ("0:4 500K:64", "125 of 4,096")):
-        with pytest.raises(InputError, match=f"runs of 244 to .* asked for {asked} tokens"):
-            betas("measured", text)
-
-
-def test_the_law_is_no_surer_than_its_runs():
-    entry = json.loads((ROOT / "bss/schedules/momentum.json").read_text())
-    undecided = entry["power_low"] < 0 < entry["power_high"]
-    assert ("that it moves with the steps is not shown" in LAW.told) == undecided
-    low, high = LAW.range("steps")
-    assert all(0.6 <= LAW.of(steps) <= 0.9 for steps in (low, high))
-    verdicts = {gain.verdict for gain in LAW.gains if gain.low < 0 < gain.high}
-    assert verdicts == {"undecided"} == {LAW.inside.verdict}
 
 
 def test_a_users_own_is_a_function_of_beta1_batch_and_steps(tmp_path, monkeypatch):
@@ -63,7 +40,7 @@ def test_a_users_own_is_a_function_of_beta1_batch_and_steps(tmp_path, monkeypatc
         (".01%", r"0\.01% of 2,000 steps, 0\.2 of one, given; write 0\.05% or more"),
         ("100%", "100% given; write a percentage between 0 and 100"),
         ("1,5%", "coupling beta1: '1,5%'"),
-        ("meausred", "did you mean 'measured'"),
+        ("nnoe", "did you mean 'none'"),
     ],
 )
 def test_what_is_no_rule_is_refused(rule, says):
@@ -77,7 +54,7 @@ def test_it_needs_the_length_of_the_run_and_no_half_life_beside_it():
     with pytest.raises(InputError, match="beta1_half_life: given beside the rule 1%; leave one"):
         Coupling(beta1_rule="1%", beta1_half_life=4096)
     assert Coupling(beta1_rule="1%").given == ("beta1",) and not Coupling().given
-    assert set(BETA1_RULES) == {"none", "measured"}
+    assert set(BETA1_RULES) == {"none"}
 
 
 @pytest.mark.parametrize("trainer", ["levanter", "torchtitan"])
