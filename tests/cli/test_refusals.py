@@ -128,7 +128,6 @@ LINES = [
     (RULES.replace("2.5B", "2,5B"), "--tokens"),
     (ADVISE + " --rule os:path", "expected Rule"),
     (ADVISE + " --beta2 2", "--beta2"),
-    (ADVISE + " --beta1 1", "--beta1: 1.0 given; write 0 <= beta1 < 1"),
     (ADVISE + " --ending slow", "--ending"),
     (ADVISE + " --total-params 90M", "one of them"),
     (ADVISE.replace("--params 85M", "--total-params 90M"), "--vocab"),

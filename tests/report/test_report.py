@@ -73,7 +73,6 @@ def test_the_page_holds_the_key_numbers(page, planted):
         "0.0021",
         "Not judged, because too few batches reach a target: piecewise.",
         "recompilations",
-        "Betas: from 256 to 512 tokens a step beta1 0.9 and beta2 0.95, per step, average over 2",
         "Derived here.",
     ):
         assert told in text
