@@ -29,7 +29,6 @@ class Session:
     Attributes:
         ledgers: the runs' books.
         state: of a run; of a fleet, on a leading axis.
-        stretches: how many of the steps that are left are taken at once.
         inputs: of these.
         programs: those that take them, by their names in the inputs.
         held_out: the evaluation.
@@ -63,17 +62,19 @@ class Session:
         for ledger in self.ledgers:
             ledger.note_execution(mesh, attention, len(ids), mates, layers)
         events = frozenset(lead.rows | lead.forks | {plan.tokens})
-        most = STEPS if fleet else steps_at_once(execution, mesh)
-        self.stretches = Stretches(plan, lead.first_step, events, most)
+        most = execution.steps or STEPS if fleet else steps_at_once(execution, mesh)
+        flops = len(ids) * run.model.training_flops_per_token(plan.seq_len)
+        flops = 0.0 if execution.steps else flops
+        stretches = Stretches(plan, lead.first_step, events, most, flops)
         if fleet:
             self.state, shapes, self._pick = stack([state for _, state in restored], mesh)
-            self.inputs = Dispatches(self.ledgers, sources, self.stretches)
+            self.inputs = Dispatches(self.ledgers, sources, stretches)
             self.programs = compile_steps(self.inputs, shapes, mesh, options, attention)
         else:
             ((_, self.state),) = restored
             shapes, self._pick = abstract(self.state), lambda state, _: state
             ladder = execution.ladder(run)
-            self.inputs = step_inputs(plan, self.stretches, source, ladder, run.averages)
+            self.inputs = step_inputs(plan, stretches, source, ladder, run.averages)
             whole = execution.whole_gradient
             step = make_step(run, mesh, attention, whole_gradient=whole, layers=layers)
             of_run = shapes, ladder.capacity(plan), run, mesh

@@ -52,7 +52,6 @@ class Steps:
         self._wishes = {wish: wished(wish, session.mesh) for wish in Wish} if several() else {}
         self._agreed, self._mistake = int(Wish.NOTHING), OSError()
         self._unread: tuple[Dispatch, Metrics] | None = None
-        self._idle_since = 0.0
         # When a program with cuDNN's kernels is first executed, cuDNN captures, and does not
         # execute, all that is started on the devices: nothing else may be.
         self._busy, self._begun = Lock(), set[int]()
@@ -102,8 +101,6 @@ class Steps:
         wishes = self._wishes[self._wish()] if self._wishes else ()
         arguments = session.state, *item.arguments, *wishes
         before = compilations()
-        if self._unread is None:
-            self._idle_since = time.perf_counter()
         with self._watchdog.watched():
             if item.program in self._begun:
                 session.state, metrics = program(*arguments)
@@ -131,9 +128,6 @@ class Steps:
         self._unread = None
         with self._watchdog.watched():
             metrics = jax.device_get(metrics)  # in one transfer
-        now, since = time.perf_counter(), self._idle_since
-        self._idle_since = now
-        self.session.stretches.took(item.batch, len(item.ends), now - since)
         if metrics.wish is not None:
             self._agreed = int(metrics.wish)
         shape, shares = (-1, len(self.session.ledgers)), self._shares(item)

@@ -16,44 +16,43 @@ from bss.training.execution import Execution
 STEPS = 64
 """The most that are taken at once."""
 
-SECONDS = 3.0
-"""That they may take: so long a run goes on after it is asked to stop, and once more."""
+FLOPS = 2.7e11
+"""Of one dispatch, some 4 s of a CPU core: so long a run goes on after it is asked to stop."""
 
 
 class Stretches:
-    """Steps of one batch without an event between them, as many as take SECONDS.
+    """Steps of one batch size without an event between them, as many as FLOPS allow.
 
-    A run's first step goes alone; how long those before took says how many come next. A batch that
-    is new takes for its size what the last one took, so that inputs are ahead of it.
+    The number of steps follows from the plan alone (derived here).
 
     Attributes:
         most: how many at once.
     """
 
-    def __init__(self, plan: Plan, first: int, events: frozenset[int] = frozenset(), most: int = 1):
-        """From the plan's step `first` on; batches change at `events`, in tokens, among others."""
+    def __init__(
+        self,
+        plan: Plan,
+        first: int,
+        events: frozenset[int] = frozenset(),
+        most: int = 1,
+        flops_per_token: float = 0.0,
+    ):
+        """Start at the plan's step `first`; end stretches at `events`, in tokens.
+
+        `flops_per_token` is that of all runs together; 0 sets no limit but `most`.
+        """
         self.most, self._plan, self._first, self._events = most, plan, first, events
-        self._seconds: dict[int, float] = {}
+        self._flops = flops_per_token * plan.seq_len
 
     def __iter__(self) -> Iterator[range]:
         plan, step = self._plan, self._first
         while step < plan.steps:
-            end = min(step + self._count(plan.at(step).batch), plan.steps)
+            allowed = int(FLOPS / max(self._flops * plan.at(step).batch, 1.0))
+            end = min(step + max(1, min(self.most, allowed)), plan.steps)
             ends = (k for k in range(step + 1, end) if plan.tokens_at(k) in self._events)
             end = next(ends, end)
             yield range(step, end)
             step = end
-
-    def took(self, batch: int, steps: int, seconds: float) -> None:
-        """So long took some steps of a batch."""
-        self._seconds[batch] = seconds / steps
-
-    def _count(self, batch: int) -> int:
-        if self.most == 1 or not self._seconds:
-            return 1
-        last = next(reversed(self._seconds))
-        seconds = self._seconds.get(batch, self._seconds[last] * batch / last)
-        return max(1, min(self.most, int(SECONDS / max(seconds, 1e-9))))
 
 
 def steps_at_once(execution: Execution, mesh: Mesh) -> int:

@@ -83,7 +83,8 @@ def _timed(runs: Sequence[RunConfig], execution: Execution, stop: Event, *, flee
     mesh, plan = make_mesh(execution.devices, execution.fsdp), execution.plan(runs[0])
     first, batch = longest(plan).start_step, longest(plan).batch
     most = STEPS if fleet else steps_at_once(execution, mesh)
-    stretches = Stretches(plan, first, frozenset(), most)
+    flops = len(runs) * runs[0].model.training_flops_per_token(plan.seq_len)
+    stretches = Stretches(plan, first, frozenset(), most, 0.0 if execution.steps else flops)
     inputs, programs, state = _made(runs, execution, mesh, stretches, fleet=fleet)
     best, began = 0.0, time.perf_counter()
     with contextlib.closing(prefetch(iter(inputs))) as prefetched:
@@ -95,7 +96,6 @@ def _timed(runs: Sequence[RunConfig], execution: Execution, stop: Event, *, flee
             last = last if n else time.perf_counter()
             state, _ = jax.block_until_ready(program(state, *item.arguments))
             now = time.perf_counter()
-            stretches.took(batch, len(item.ends), now - last)
             tokens = len(runs) * len(item.ends) * batch * plan.seq_len
             best, last = max(best, tokens / (now - last)), now
             began = began if n else now  # the first may have waited for its program
