@@ -62,7 +62,7 @@ class Session:
         for ledger in self.ledgers:
             ledger.note_execution(mesh, attention, len(ids), mates, layers)
         events = frozenset(lead.rows | lead.forks | {plan.tokens})
-        most = execution.steps or STEPS if fleet else steps_at_once(execution, mesh)
+        most = min(execution.steps or STEPS, STEPS) if fleet else steps_at_once(execution, mesh)
         flops = len(ids) * run.model.training_flops_per_token(plan.seq_len)
         flops = 0.0 if execution.steps else flops
         stretches = Stretches(plan, lead.first_step, events, most, flops)
