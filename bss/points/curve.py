@@ -138,7 +138,7 @@ def points(
             "so choose targets above it"
         )
     # an annealed curve has a point per horizon
-    _warn(curves, max(targets), sparse_too=column != "loss" and kind != "annealed")
+    _warn(curves, sparse_too=column != "loss" and kind != "annealed")
     pairs = itertools.product(curves.values(), sorted(set(targets), reverse=True))
     rows = [_row(*curve, float(target), kind) for curve, target in pairs]
     settings = (name for name in SETTINGS if name in runs)
@@ -242,23 +242,16 @@ def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarra
     return level + mean_v + slope * (u - mean_u)
 
 
-def _warn(curves: dict, highest: float, sparse_too: bool) -> None:
-    """Of runs that met a target before their first loss, and of too few evaluations.
+def _warn(curves: dict, sparse_too: bool) -> None:
+    """Of too few evaluations.
 
     Ten evaluations per e-fold of tokens make the crossing's error negligible.
     """
-    early = [name for name, (_, curve) in curves.items() if curve.loss[0] <= highest]
     logs = {name: curve.log_tokens for name, (_, curve) in curves.items()}
     sparse = [name for name, x in logs.items() if len(x) < LEAST_EVALUATIONS * np.ptp(x)]
     if sparse_too and sparse:
         warnings.warn(
             f"points: {len(sparse)} runs have fewer than {LEAST_EVALUATIONS} evaluations per "
             f"e-fold of tokens (the first: {sparse[0]}); crossings will be coarse",
-            stacklevel=3,
-        )
-    if early:
-        warnings.warn(
-            f"points: {len(early)} runs (the first: {early[0]}) are below target {highest:g} at "
-            "their first loss, which is taken for the crossing; choose lower targets",
             stacklevel=3,
         )
