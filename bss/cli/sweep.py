@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,16 +139,21 @@ def _priced(config: "SweepConfig") -> Output:
 def _output(answers: "Answers") -> Output:
     from bss.cli.of_es import es_table
 
-    finals, fit = answers.swept.finals, answers.fit
+    finals, fits = answers.swept.finals, answers.fits
     best = finals.loc[finals["eval_loss"].idxmin()]
     payload = {
         "report": str(answers.report),
         "runs": list(finals["run"]),
-        "fit": fit and fit.to_dict(),
+        "fit": fits[""].to_dict() if "" in fits else None,
+        "fits": {name: fit.to_dict() for name, fit in fits.items()},
         "warnings": answers.remarks,
     }
     notes = [f"warning: {text}" for text in answers.remarks]
     lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
     notes += [f"{len(finals)} runs finished; lowest held-out loss {lowest}"]
     notes += [f"report: {answers.report}"]
-    return Output(payload, [es_table(fit)] if fit else [], notes)
+    tables = []
+    for name, fit in fits.items():
+        table = es_table(fit)
+        tables.append(replace(table, title=f"{name}: {table.title}" if name else table.title))
+    return Output(payload, tables, notes)

@@ -82,6 +82,17 @@ def conditions(runs: pd.DataFrame) -> list[str]:
     return [name for name in names if by_batch[name].nunique(dropna=False).to_numpy().max() > 1]
 
 
+def by_condition(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the runs of each condition, by its settings as text; of one condition by ""."""
+    if not (names := conditions(independent_runs(runs)[0])):
+        return {"": runs}
+    found = {}
+    for values, some in runs.groupby(names, dropna=False):
+        pairs = zip(names, values, strict=True)  # type: ignore[arg-type]
+        found[", ".join(f"{name} {value}" for name, value in pairs)] = some
+    return found
+
+
 def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:
     """Refuse runs that differ in more than batch size, LR and seeds.
 

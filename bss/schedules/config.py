@@ -57,11 +57,15 @@ class ScheduleConfig:
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an entry, its batch resolved where starts are shares of the tokens.
+        """Return the fields of an entry, percentages resolved as shares of the tokens.
 
         A constant batch may be an integer.
         """
         batch, tokens = entry.get("batch"), entry.get("tokens", cls.tokens)
+        for name in ("warmup", "decay"):
+            if isinstance(text := entry.get(name), str) and "%" in text:
+                total = parse_tokens(tokens, field="schedule.tokens")
+                entry[name] = parse_tokens(text, field=f"schedule.{name}", total=total)
         if isinstance(batch, int) and not isinstance(batch, bool):
             entry["batch"] = str(batch)
         if isinstance(batch, str) and "%" in batch:

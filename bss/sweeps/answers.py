@@ -9,6 +9,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws import EsFit, fit_es
 from bss.laws.fitting.estimate import Options
+from bss.points.conditions import by_condition
 from bss.points.measuring import measure_points
 from bss.report.page import write_report
 from bss.sweeps.engines import ENGINES
@@ -18,13 +19,13 @@ from bss.training.devices.processes import first, together
 
 
 class Answers(NamedTuple):
-    """What was measured: two tables, the fit of E(S) or why there is none, and where all of it is.
+    """What was measured: two tables, the fits of E(S) by condition, and where all of it is.
 
-    `remarks` is what must be said of the points.
+    The only condition is "". `remarks` is what must be said of the points, or why there is no fit.
     """
 
     swept: Sweep
-    fit: EsFit | None
+    fits: dict[str, EsFit]
     remarks: list[str]
     report: Path
 
@@ -49,31 +50,39 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
     if not first():
         return None
     swept = tables(runs, trainer)
-    files, fit, remarks = _fitted(swept.runs, config)
+    files, fits, remarks = _fitted(swept.runs, config)
     report = results.directory / "report.html"
     results.write(
         {"runs.parquet": swept.runs, "finals.csv": swept.finals, **files},
         trainer,
-        conclusions=[] if fit else remarks,
+        conclusions=[] if fits else remarks,
     )
     write_report(results.directory, report)
-    return Answers(swept, fit, remarks, report)
+    return Answers(swept, fits, remarks, report)
 
 
 def _fitted(
     runs: pd.DataFrame, config: SweepConfig
-) -> tuple[dict[str, Any], EsFit | None, list[str]]:
-    """Points and the law E(S) as files, where the runs are enough for them; else why not."""
-    files: dict[str, Any] = {}
-    try:
-        warmup = config.setup.schedule.warmup
-        points, remarks = measure_points(runs, count=config.targets, warmup=warmup)
-        files["points.csv"] = points
-        fit = fit_es(points, options=Options(config.resamples))
-    except InputError as error:
-        return files, None, [f"no fit of E(S): {error}"]
-    fit = replace(fit, warnings=(*fit.warnings, *remarks))
-    files["fits.json"] = {fit.name: fit}
-    if fit.comparison:
-        files["comparison.json"] = fit.comparison
-    return files, fit, remarks
+) -> tuple[dict[str, Any], dict[str, EsFit], list[str]]:
+    """Return points and laws E(S) as files, a fit for each condition, and what was said of them.
+
+    A condition without enough runs for a fit has a remark.
+    """
+    tables, fits, remarks, comparisons = [], {}, [], []
+    for name, some in by_condition(runs).items():
+        try:
+            warmup = config.setup.schedule.warmup
+            points, said = measure_points(some, count=config.targets, warmup=warmup)
+            tables.append(points.assign(condition=name) if name else points)
+            fit = fit_es(points, options=Options(config.resamples))
+        except InputError as error:
+            remarks.append(f"{name and f'{name}: '}no fit of E(S): {error}")
+            continue
+        fits[name] = replace(fit, warnings=(*fit.warnings, *said))
+        comparisons += [fit.comparison] if fit.comparison else []
+        remarks += [f"{name and f'{name}: '}{text}" for text in said]
+    files: dict[str, Any] = {"points.csv": pd.concat(tables)} if tables else {}
+    entries = {name: {fit.name: fit} for name, fit in fits.items()}
+    files |= {"fits.json": entries.get("", entries)} if fits else {}
+    files |= {"comparison.json": comparisons[0]} if comparisons and "" in fits else {}
+    return files, fits, remarks

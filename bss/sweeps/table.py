@@ -35,12 +35,14 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     A run that says it is running, with no process that writes it, was killed: "interrupted".
 
     Raises:
-        InputError: where `runs` is no directory.
+        InputError: If `runs` is no directory, or holds no run.
     """
     if not runs.is_dir():
         raise InputError(f"runs directory {runs} does not exist; name the one a sweep wrote")
-    records = []
-    for path in sorted(p.parent for p in runs.glob("*/config.json")):
+    records, paths = [], sorted(p.parent for p in runs.glob("*/config.json"))
+    if not paths:
+        raise InputError(f"runs directory {runs}: holds no run; name the one a sweep wrote")
+    for path in paths:
         run, status = read_config(path), read_status(path)
         rows, s, state = read_curve(path), run.schedule, status.status
         if state == "running" and not is_being_written(path):

@@ -76,6 +76,34 @@ def test_runs_that_are_too_few_for_points_are_written_all_the_same(config, tmp_p
     assert len(pd.read_csv(tmp_path / "out/finals.csv")) == 1
 
 
+def test_every_condition_has_a_fit_and_runs_that_grow_are_no_points(config, tmp_path, capsys):
+    axes = {"schedule.batch": ["2", "4", "8", "0:2 2K:8"], "optimizer.weight_decay": [0, 0.1]}
+    told = printed(capsys, "sweep", config(axes=axes), "--out", "out")
+    names = [f"optimizer.weight_decay {value}" for value in ("0.0", "0.1")]
+    assert [*told["fits"]] == names and told["fit"] is None
+    assert len(told["runs"]) == 8
+    points = pd.read_csv(tmp_path / "out/points.csv")
+    assert {*points["batch"]} == {2, 4, 8} and {*points["condition"]} == {*names}
+    assert [text for text in told["warnings"] if text.startswith(f"{names[0]}: 1 of 4 runs")]
+    runs = str(tmp_path / "out/runs.parquet")
+    line = refused(capsys, "fit", "es", runs, "--resamples", "10")
+    assert "optimizer.weight_decay" in line and "0.1" in line
+
+
+@pytest.mark.parametrize(("decay", "tokens"), [("0%", 0), ("0", 0), (0, 0), ("25%", 1024)])
+def test_a_decay_is_a_count_or_a_share_of_the_tokens(config, tmp_path, capsys, decay, tokens):
+    setup = bss.ScheduleConfig.decoded({"tokens": "4096", "decay": decay, "warmup": "5%"})
+    assert setup["warmup"] == 204 and int(setup["decay"]) == tokens
+    schedule = {**SETUP["schedule"], "decay": decay}
+    told = printed(capsys, "sweep", config(setup={**SETUP, "schedule": schedule}), "--dry-run")
+    assert told["runs"] == 3
+
+
+@pytest.mark.parametrize("name", ["nowhere", "."])
+def test_a_directory_without_runs_is_refused(config, capsys, name):
+    assert "runs directory" in refused(capsys, "runs", name)
+
+
 def test_a_dry_run_prices_and_trains_nothing(config, tmp_path, capsys):
     told = printed(capsys, "sweep", config(), "--axis", "seed=0,1", "--dry-run")
     assert (told["runs"], told["trained"]) == (6, 6 * 4096)
