@@ -116,7 +116,7 @@ def choose(
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {_some(available)}")
     own = MetricNames("own", {ours: (theirs,) for ours, theirs in columns.items()})
-    alike = fitting(trainers, available) or [own]
+    alike = fitting(trainers, available, columns) or [own]
     trainer = alike[0]
     names = {column: [name] for column, name in columns.items()}
     names = {**trainer.named_in(available), **names}
@@ -140,12 +140,18 @@ def choose(
     return trainer, chosen, (*notes, *trainer.notes)
 
 
-def fitting(trainers: Iterable[MetricNames], available: Iterable[str]) -> list[MetricNames]:
-    """The trainers whose names a log has most of, equals in their order; none without a loss."""
-    available = list(available)
-    names_of = [(trainer, trainer.named_in(available)) for trainer in trainers]
-    most = max((len(names) for _, names in names_of if set(LOSSES) & set(names)), default=0)
-    return [t for t, names in names_of if len(names) == most and set(LOSSES) & set(names)]
+def fitting(
+    trainers: Iterable[MetricNames], available: Iterable[str], given: Iterable[str] = ()
+) -> list[MetricNames]:
+    """The trainers whose names a log has most of, equals in their order; none without a loss.
+
+    `given` are the columns that the user named, a loss among them or not.
+    """
+    available, given = list(available), set(given)
+    own = [(trainer, set(trainer.named_in(available))) for trainer in trainers]
+    names_of = [(trainer, names | given) for trainer, names in own if names]
+    most = max((len(names) for _, names in names_of if set(LOSSES) & names), default=0)
+    return [t for t, names in names_of if len(names) == most and set(LOSSES) & names]
 
 
 def _some(names: Iterable[str]) -> str:

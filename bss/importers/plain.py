@@ -25,13 +25,15 @@ from bss.importers.lines import epochs, lines_of, log_of, number
 from bss.importers.log import LOSSES, Importer, Log, Rows, run_name
 from bss.importers.metrics import MetricNames, choose, completed
 
+MONITORED = ("lr_adam*", "lr_sgd*", "lr_lion*", "lr_muon*", "lr_adafactor*", "lr_rmsprop*")
+"""Lightning's LearningRateMonitor names the optimizer: `lr-AdamW`."""
 METRICS = MetricNames(
     "plain",
     {
         "step": ("step", "steps", "global_step", "trainer_global_step", "iter", "iteration"),
         "tokens": ("tokens", "total_tokens", "tokens_seen", "consumed_tokens"),
         "batch": ("batch", "global_batch_size"),
-        "lr": ("lr", "learning_rate"),
+        "lr": ("lr", "learning_rate", *MONITORED),
         "loss": ("loss", "train_loss", "training_loss", "train_loss_step", "lm_loss"),
         "eval_loss": ("eval_loss", "val_loss", "valid_loss", "validation_loss"),
     },

@@ -106,6 +106,7 @@ TRACKED = (
         "lightning",
         {
             "step": ("trainer/global_step",),
+            "lr": ("lr-*",),  # LearningRateMonitor's, of one optimizer
             "loss": LIGHTNING,
             "eval_loss": ("val_loss", "val/loss"),
         },
