@@ -35,6 +35,26 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file in a directory, which is made.
+
+    Raises:
+        InputError: If the directory cannot be made, or another process holds the lock.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{path.parent}: is a file; name a directory") from None
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            reason = "another process writes there; wait for it or name another directory"
+            raise InputError(f"{path.parent}: {reason}") from None
+        yield
+
+
 def is_locked(path: str | Path) -> bool:
     """Whether a process, of any machine that shares the file, holds its lock."""
     try:

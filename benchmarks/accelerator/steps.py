@@ -26,7 +26,6 @@ def machine() -> Iterator[Row]:
         "matmul_flops": _rate(lambda x: x @ x, x.astype(jnp.bfloat16), 2 * side**3),
         "peak_flops": target and target.peak_flops,
         "bandwidth": _rate(lambda x: x + 1, x, 2 * x.nbytes),
-        "peak_bandwidth": target and target.bandwidth,
         "limit_bytes": memory_of(device).get("bytes_limit"),
     }
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from bss import version
 from bss.cli.ending import ended
-from bss.cli.output import Output, add_examples, emit
+from bss.cli.output import Output, add_examples, check_outputs, emit
 from bss.machines.slots import look_for_present
 
 COMMANDS = {
@@ -85,6 +85,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
 def _run(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     look_for_present()
     options = parser.parse_args(given)
+    check_outputs(options)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         result = options.run(options)

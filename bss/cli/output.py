@@ -16,6 +16,8 @@ from bss.cli.printing import lines, width_of_output
 from bss.errors import InputError
 from bss.units import rounded_tokens
 
+PICTURES = (".png", ".svg", ".pdf")
+
 
 @dataclass(frozen=True)
 class Output:
@@ -75,9 +77,7 @@ def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
 
 
 def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
-    """Prints the result, and saves its picture where asked."""
-    if plot:
-        _save(output, Path(plot))
+    """Print the result, then save its picture if asked for."""
     if as_json:
         print(json.dumps(finite(output.json), indent=1, allow_nan=False))
     elif output.text is not None:
@@ -90,6 +90,26 @@ def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
             print(*lines(table, width), sep="\n")
         for note in output.notes:
             print(note)
+    sys.stdout.flush()
+    if plot:
+        _save(output, Path(plot))
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Refuse paths that cannot be written, before anything is computed.
+
+    Raises:
+        InputError: If the directory of an output file is missing, or a file has a wrong ending.
+    """
+    files = ("plot", "residuals", *(("out",) if options.command != "sweep" else ()))
+    for name in files:
+        if isinstance(given := getattr(options, name, None), str | Path):
+            path, flag = Path(given), option(name)
+            if name == "plot" and path.suffix not in PICTURES:
+                raise InputError(f"{flag} {path}: expected a file name in .png, .svg or .pdf")
+            if path.suffix and (path.is_dir() or not path.parent.is_dir()):
+                reason = "is a directory" if path.is_dir() else f"there is no {path.parent}"
+                raise InputError(f"{flag} {path}: {reason}; name a file in a directory")
 
 
 @contextmanager
@@ -147,6 +167,4 @@ def measured_tokens(value: float | None, before: str = "") -> str:
 def _save(output: Output, path: Path) -> None:
     if output.figure is None:
         raise InputError(f"--plot {path}: this command has no picture here; leave it out")
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"--plot {path}: expected a file name in .png, .svg or .pdf")
     output.figure().savefig(path)

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bss.cli.output import Output, Table, add_output_arguments, number
+from bss.cli.output import Output, Table, add_output_arguments, emit, number
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,13 @@ def run(options: argparse.Namespace) -> Output | int:
     try:
         answers = run_sweep(config, "--out")
         assert answers  # this process is alone
-        return _output(answers)
+        output = _output(answers)
+        if not answers.failed:
+            return output
+        emit(output, as_json=options.json, plot=None)
+        message = f"{answers.failed} runs failed and are in no table; the same command tries again"
+        print(f"bss sweep: {message}", file=sys.stderr)
+        return 1
     except Written as written:
         print(f"bss sweep: {written}", file=sys.stderr)
         return os.EX_TEMPFAIL

@@ -1,5 +1,6 @@
 """What a sweep is asked for, trained, measured, fitted and written: tables, E(S), a report."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,27 +8,31 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bss.errors import InputError
+from bss.files import locked
 from bss.laws import EsFit, fit_es
 from bss.laws.fitting.estimate import Options
 from bss.points.conditions import by_condition
 from bss.points.measuring import measure_points
 from bss.report.page import write_report
 from bss.sweeps.engines import ENGINES
+from bss.sweeps.grid import Axis
 from bss.sweeps.results import Results
-from bss.sweeps.sweep import Sweep, SweepConfig, tables, trained
+from bss.sweeps.sweep import Sweep, SweepConfig, planned, tables, trained
 from bss.training.devices.processes import first, together
 
 
 class Answers(NamedTuple):
     """What was measured: two tables, the fits of E(S) by condition, and where all of it is.
 
-    The only condition is "". `remarks` is what must be said of the points, or why there is no fit.
+    The only condition is "". `remarks` is what must be said of the points, or why there is no fit;
+    `failed` the number of runs that are in no table because they failed or were interrupted.
     """
 
     swept: Sweep
     fits: dict[str, EsFit]
     remarks: list[str]
     report: Path
+    failed: int
 
 
 def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers | None:
@@ -46,9 +51,17 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
     """
     axes = config.every_axis()
     results = together(lambda: Results(config, option=option))
+    planned(config.setup, axes)  # before the directory is made
+    with locked(results.directory / ".lock") if first() else nullcontext():
+        return _answers(config, results, axes)
+
+
+def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Answers | None:
+    """Train what is left, measure and write it."""
     runs, trainer = trained(config.setup, axes, ENGINES[config.engine], config.title)
     if not first():
         return None
+    failed = sum(one.status in ("failed", "interrupted") for one in trainer.statuses.values())
     swept = tables(runs, trainer)
     files, fits, remarks = _fitted(swept.runs, config)
     report = results.directory / "report.html"
@@ -58,7 +71,7 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
         conclusions=[] if fits else remarks,
     )
     write_report(results.directory, report)
-    return Answers(swept, fits, remarks, report)
+    return Answers(swept, fits, remarks, report, failed)
 
 
 def _fitted(

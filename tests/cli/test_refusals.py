@@ -117,7 +117,7 @@ LINES = [
     (PLAN + " --weight-decay -1", "weight_decay"),
     (PLAN + " --weight-decay 10%", "--weight-decay"),
     (PLAN + " --plot plan.gif", ".png, .svg or .pdf"),
-    (PLAN + " --plot nowhere/plan.png", "No such file"),
+    (PLAN + " --plot nowhere/plan.png", "there is no nowhere"),
     (RULES + " --rule os:system", "expected Rule"),
     (RULES + " --rule kaplam", "did you mean 'kaplan'"),
     (RULES + " --ramp llama", "llama"),

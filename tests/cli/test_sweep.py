@@ -6,6 +6,10 @@ import pandas as pd
 import pytest
 
 import bss
+from bss.cli import main
+from bss.files import locked
+from bss.sweeps.engines import JointEngine
+from bss.training.record.status import RunStatus
 from tests.cli.called import printed, refused
 
 SETUP = {
@@ -97,6 +101,32 @@ def test_a_decay_is_a_count_or_a_share_of_the_tokens(config, tmp_path, capsys, d
     schedule = {**SETUP["schedule"], "decay": decay}
     told = printed(capsys, "sweep", config(setup={**SETUP, "schedule": schedule}), "--dry-run")
     assert told["runs"] == 3
+
+
+def test_one_sweep_writes_a_directory_at_a_time(config, tmp_path, capsys):
+    asked = "sweep", config(), "--out", "out"
+    with locked(tmp_path / "out" / ".lock"):
+        assert "out: another process writes there" in refused(capsys, *asked)
+    (tmp_path / "file").touch()
+    assert "file: is a file" in refused(capsys, "sweep", "sweep.json", "--out", "file")
+    assert not [*tmp_path.glob("out/runs/*")]
+
+
+class OneFails(JointEngine):
+    """Trains all runs but those of batch 4."""
+
+    def train(self, runs, execution, progress=None):
+        """Statuses of all."""
+        others = [run for run in runs if run.schedule.batch.constant_batch != 4]
+        failed = {run.id: RunStatus("failed", message="planted") for run in runs}
+        return failed | super().train(others, execution, progress)
+
+
+def test_a_run_that_failed_is_in_no_table_and_the_status_says_so(config, tmp_path, capsys):
+    name = config(engine="tests.cli.test_sweep:OneFails")
+    assert main(["sweep", name, "--out", "out"]) == 1
+    assert "1 runs failed" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "out/finals.csv")["batch"].tolist() == [2, 8]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])

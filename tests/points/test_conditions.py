@@ -27,16 +27,16 @@ def test_copies_are_no_repetitions():
     runs = [curve(f"b{batch}", batch, seed=batch) for batch in (2, 4, 8)]
     copies = [run.assign(run=run["run"] + " copy", seed=9) for run in runs]
     kept, messages = independent_runs(table(*runs, *copies))
-    assert {*kept["run"]} == {"b2", "b4", "b8"}
+    assert sorted({*kept["run"]}) == ["b2", "b4", "b8"]
     assert "3 runs" in messages[0]
     other = [curve(f"b{batch} again", batch, seed=50 + batch) for batch in (2, 4, 8)]
     kept, messages = independent_runs(table(*runs, *other))
-    assert kept["run"].nunique() == 6 and messages == []
+    assert (len({*kept["run"].tolist()}), messages) == (6, [])
 
 
 def test_equal_losses_at_another_lr_are_no_copies():
     runs = [curve(f"lr{lr}", 4, 0, lr=lr) for lr in (1e-3, 2e-3)]
-    assert independent_runs(table(*runs))[0]["run"].nunique() == 2
+    assert len({*independent_runs(table(*runs))[0]["run"].tolist()}) == 2
 
 
 @pytest.mark.parametrize("with_parent", [True, False])
@@ -46,7 +46,7 @@ def test_a_decayed_fork_repeats_its_base_run(with_parent):
     if with_parent:
         base, fork = base.assign(parent=None), fork.assign(parent="z base")
     kept, messages = independent_runs(table(fork, base) if with_parent else table(base, fork))
-    assert {*kept["run"]} == {"z base"}
+    assert sorted({*kept["run"]}) == ["z base"]
     assert "1 runs" in messages[0]
 
 

@@ -58,7 +58,7 @@ def test_one_rate_is_best_at_a_batch_if_each_run_has_a_seed_of_its_own():
         best = envelope(table)
         assert best["tokens_to_target"].tolist() == [890, 700]
         assert set(best["peak_lr"]) == {4e-3} and set(best["trials"]) == {3}
-        assert not best["bracketed"].any()
+        assert not best["bracketed"].to_numpy(bool).any()
 
 
 def test_an_unreached_target_keeps_its_bound():
