@@ -21,6 +21,9 @@ from bss.units import format_tokens
 NOBODY = "nobody has measured this"
 OVERTRAINED = 2000.0
 UNLIKE = "tokens per parameter, unlike all sources, which have 1,280 at most"
+WIDER = 0.25
+"""Power of the distance by which an interval widens: rules' powers of D differ by .19, and other
+published optima lie as far again (derived here)."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 WIDTH = 2.9
 """Of the batches within .003 nats of the best, the largest over the smallest: the median over the
@@ -126,7 +129,7 @@ def advise(setting: Setting, fit: FitAdvice, rules: Iterable[str] = RULES) -> Ad
         notes = [fit.best.note, *notes]
         if fit.extrapolated is not None:
             notes.insert(1, f"asked beyond that the fit says {fit.extrapolated:,.0f} tokens")
-            voices = [*voices, fit.extrapolated]
+            voices = {**voices, fit.extrapolated: fit.distance}
         if not within:
             notes.append("no rule of a best batch has this setting in its range")
         batch, by = _middle(voices, setting.seq_len), "rules" if voices else "nobody"
@@ -138,13 +141,13 @@ def advise(setting: Setting, fit: FitAdvice, rules: Iterable[str] = RULES) -> Ad
     return Advice(setting, said, spread, batch, by, fit, costs, (*own, *fit.runs), tuple(notes))
 
 
-def _voices(said: Iterable[Answer], setting: Setting) -> tuple[list[float], bool]:
-    """Best batches of rules in their range; without any, of those not far from it, and False."""
+def _voices(said: Iterable[Answer], setting: Setting) -> tuple[dict[float, float], bool]:
+    """Best batches of rules in their range, by their distance; else of those near it, and False."""
     best = [(at.hyperparameters.batch_tokens, at) for at in said if at.batch == "best"]
     known = [(size, at) for size, at in best if size is not None]
-    inside = [size for size, at in known if at.in_range]
-    near = [size for size, at in known if RULES[at.name].beyond(setting) <= FAR]
-    return inside or near, bool(inside)
+    inside = {size: 1.0 for size, at in known if at.in_range}
+    apart = {size: RULES[at.name].beyond(setting) for size, at in known}
+    return inside or {size: x for size, x in apart.items() if x <= FAR}, bool(inside)
 
 
 def _with_its_error(fit: FitAdvice) -> Estimate:
@@ -155,16 +158,18 @@ def _with_its_error(fit: FitAdvice) -> Estimate:
     return Estimate(best.value, low, high, best.level)
 
 
-def _middle(voices: list[float], least: float) -> Estimate:
+def _middle(voices: dict[float, float], least: float) -> Estimate:
     """The median in logarithms, and what is as good as the least or the largest voice.
 
-    No batch is below `least`, one sequence.
+    A voice from outside of its range is WIDER with its distance. No batch is below `least`, one
+    sequence.
     """
     if not voices:
         return Estimate(None, note=NOBODY)
     middle = sorted(voices)[(len(voices) - 1) // 2 : len(voices) // 2 + 1]
-    half = math.sqrt(WIDTH)
-    ends = (statistics.geometric_mean(middle), min(voices) / half, max(voices) * half)
+    half = {size: math.sqrt(WIDTH) * far**WIDER for size, far in voices.items()}
+    lowest, highest = (min(x / half[x] for x in voices), max(x * half[x] for x in voices))
+    ends = (statistics.geometric_mean(middle), lowest, highest)
     value, low, high = (max(end, least) for end in ends)
     return Estimate(value, low, high)
 

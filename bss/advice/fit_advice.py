@@ -12,6 +12,8 @@ from bss.laws.fitting.estimate import UNIDENTIFIED, Estimate
 FAR = 10.0
 """Times outside of what was fitted, or tested, from which nothing is a voice: nobody has measured
 this (derived here)."""
+FAREST = 125.0
+"""The same of the published final losses, whose interval widens with the distance."""
 ALIKE, _ = fitted.ALIKE
 """Nats above the best up to which a batch is as good, as in a table fit's indifference."""
 
@@ -33,7 +35,8 @@ class FitAdvice:
         best: B_opt with its interval; without a value the reason.
         low, high: the batches as good as the best; None where there is no end.
         lost: by batch, the loss above that of the best; None where it is not known.
-        extrapolated: B_opt by a fit that is asked beyond what it was tested for.
+        extrapolated: B_opt by a fit that is evaluated beyond what it was tested for.
+        distance: how many times beyond.
         critical: the critical batch, of a fit that tells no other.
         measured: whether runs of this model and budget are behind it.
         runs: which further runs would narrow it, most wanted first.
@@ -46,6 +49,7 @@ class FitAdvice:
     high: float | None = None
     lost: Callable[[float], float | None] = nothing_known
     extrapolated: float | None = None
+    distance: float = 1.0
     critical: Estimate | None = None
     measured: bool = False
     runs: tuple[str, ...] = ()

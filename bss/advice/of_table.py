@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bss.advice.fit_advice import ALIKE, FAR, FitAdvice
+from bss.advice.fit_advice import ALIKE, FAREST, FitAdvice
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.laws.final_loss.elsewhere import CellOptimum
@@ -59,8 +59,13 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAd
         measured = not far and min(_apart(at, setting) for at in fit.optima) < math.log(NEAR)
         ends = (best.low, best.high) if measured and best.value is None else (None, None)
         none = Estimate(None, *ends, level=best.level, note=reason)
-        voice = value if all(at.times <= FAR for at in where) else None
-        return FitAdvice(name, none, extrapolated=voice, measured=measured, runs=runs)
+        distance = max(at.times for at in where[:2])  # of N and of D
+        if value is None and best.low and best.high and math.isfinite(best.high):
+            value = math.sqrt(best.low * best.high)  # its interval is too wide for a value
+        voice = value if distance <= FAREST else None
+        return FitAdvice(
+            name, none, extrapolated=voice, distance=distance, measured=measured, runs=runs
+        )
     law = fit.law_at(N, D)
     shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
     alike = best.within(ALIKE) or Alike(None, None, ALIKE)

@@ -4,7 +4,7 @@ B = .2920·C^.3271 tokens and η = .3118·C^−.1250, fitted at 1e17 to 2e19 FLO
 and .95, weight decay .1, a multi-step rate. C counts attention: C = M·D with
 M = 72·layers·d² + 12·layers·d·seq_len FLOPs per token (Eq. 2); give it as `flops`. How C is shared
 between model and tokens is left out, and said to matter; the two searches that it prints took 19
-and 69 tokens for 6 of those FLOPs (Fig. 2).
+and 69 tokens for 6 of those FLOPs (Fig. 2), which is the range of D/N here.
 Golden: the 7B model's rate of 4.2e-4 and batch of 2304 sequences of 4096 (Table 2, chosen by it).
 """
 
@@ -18,4 +18,6 @@ def law(setting: Setting) -> Hyperparameters:
     return Hyperparameters(0.2920 * compute**0.3271, 0.3118 * compute**-0.1250)
 
 
-DEEPSEEK = Rule("arXiv 2401.02954, Eq. 1", law, fitted={"compute": (1e17, 2e19)})
+DEEPSEEK = Rule(
+    "arXiv 2401.02954, Eq. 1", law, fitted={"compute": (1e17, 2e19), "tokens_per_param": (19, 69)}
+)

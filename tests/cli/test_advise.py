@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bss.advice.advice import WIDTH
+from bss.advice.advice import WIDER, WIDTH
 from bss.cli import main
 from bss.rules import RULES
 from tests.cli.called import alone, printed, refused
@@ -39,9 +39,9 @@ def test_a_rule_outside_of_its_range_is_answered_and_said(capsys):
     beyond = float(told["notes"][1].split("the fit says ")[1].split()[0].replace(",", ""))
     assert beyond == pytest.approx(185_600, rel=0.03)
     found, half = told["batch_tokens"], WIDTH**0.5
-    assert found["high"] == pytest.approx(rule["batch_tokens"] * half)
-    assert found["low"] == pytest.approx(beyond / half, rel=1e-3)
-    assert found["value"] ** 2 == pytest.approx(found["low"] * found["high"])
+    assert found["high"] == pytest.approx(rule["batch_tokens"] * half * (1.11 / 0.85) ** WIDER)
+    assert found["low"] == pytest.approx(beyond / half / (215 / 85) ** WIDER, rel=3e-3)
+    assert found["value"] ** 2 == pytest.approx(beyond * rule["batch_tokens"], rel=1e-3)
 
 
 def test_inside_the_published_table_losses_are_known(capsys):
