@@ -164,8 +164,6 @@ def _table(path: Path) -> pd.DataFrame:
 def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
     """Takes the contenders of one contest out of all tables; a table of other things stays."""
     table = tables.get(path.name)
-    if table is not None and "ending" not in table:  # tables of older versions have it as `rate`
-        table = tables[path.name] = table.rename(columns={"rate": "ending"})
     if table is None or "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
         return None
     missing = [column for column in CONTENDERS if column not in table]

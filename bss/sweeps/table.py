@@ -12,8 +12,6 @@ from bss.sweeps.grid import distinct
 from bss.training.config import RunConfig
 from bss.training.record.directory import (
     is_being_written,
-    named_path,
-    parent_path,
     read_config,
     read_curve,
     read_executions,
@@ -73,7 +71,7 @@ def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
     rows = read_curve(run_path(runs, run))
     if run.parent is None:
         return rows
-    before = lineage_curve(runs, read_config(parent_path(runs, run.parent)))
+    before = lineage_curve(runs, read_config(runs / run.parent.run))
     return [row for row in before if row["tokens"] <= run.parent.tokens] + rows
 
 
@@ -200,7 +198,7 @@ def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
     """
     rows = []
     for run in ids:
-        path = named_path(runs, run)
+        path = runs / run
         if not (path / "config.json").exists():
             rows.append({"run": run, "status": "missing"})
             continue
@@ -215,7 +213,7 @@ def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
 
     What a run's record does not tell is NOT_RECORDED.
     """
-    rows = [{"run": run, **_origin(runs, named_path(runs, run))} for run in dict.fromkeys(ids)]
+    rows = [{"run": run, **_origin(runs, runs / run)} for run in dict.fromkeys(ids)]
     return pd.DataFrame(rows, columns=["run", *ORIGIN]).replace("", NOT_RECORDED)
 
 
@@ -239,7 +237,7 @@ def _lineage(runs: Path, path: Path) -> Iterator[Path]:
     """The directories of a run and of its parents."""
     yield path
     while parent := read_config(path).parent:
-        path = parent_path(runs, parent)
+        path = runs / parent.run
         yield path
 
 

@@ -190,17 +190,6 @@ class RunConfig:
             self, model=self.model.effective(), optimizer=o.effective(), schedule=schedule
         )
 
-    @property
-    def spelled_id(self) -> str:
-        """The id with all settings that were given: the oldest directories are named so."""
-        return self._hash()
-
-    @property
-    def earlier_ids(self) -> tuple[str, ...]:
-        """Ids that were its own before: with settings without effect, of the rate's or any."""
-        schedule = self.schedule.without(self.schedule.foreign)
-        return dataclasses.replace(self, schedule=schedule)._hash(), self.spelled_id
-
     def _hash(self) -> str:
         unnamed = dataclasses.replace(
             self.data, corpus=DataConfig.corpus, tokenizer=DataConfig.tokenizer

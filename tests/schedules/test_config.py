@@ -53,7 +53,7 @@ def test_settings_without_effect_are_left_out():
     )
 
 
-def test_what_its_rate_never_takes_is_foreign_and_a_decay_is_asked_of_what_has_one():
+def test_a_decay_is_of_a_rate_that_has_one():
     cosine = ScheduleConfig(rate="cosine", decay=10, floor=0.1)
     assert cosine.foreign == ("decay",)
     assert ScheduleConfig(decay=10).foreign == ()

@@ -4,8 +4,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.branching import decay_branch
-from bss.sweeps.grid import expand, overlay, product
-from bss.sweeps.table import differing, finals, list_runs, run_table, trained_table
+from bss.sweeps.grid import expand, product
+from bss.sweeps.table import differing, finals, list_runs, run_table
 from bss.training.record.directory import open_run
 from bss.training.record.status import RunStatus
 
@@ -17,17 +17,6 @@ def test_a_killed_run_is_not_told_as_running(tiny_run, tmp_path):
         directory.end(RunStatus("running"))
         assert [r["status"] for r in list_runs(tmp_path)] == ["running"]
     assert [r["status"] for r in list_runs(tmp_path)] == ["interrupted"]
-
-
-def test_directories_of_one_trajectory_are_one_run(tiny_run, tmp_path):
-    spelled = overlay(tiny_run, {"schedule.reference_batch": 16})
-    for run, name in ((tiny_run, tiny_run.id), (spelled, spelled.spelled_id)):
-        with open_run(tmp_path / name) as directory:
-            directory.check_config(run)
-            directory.row({"step": 4, "tokens": 128, "batch": 2, "eval_loss": 2.0})
-            directory.end(RunStatus("finished", 128))
-    table, _ = trained_table(tmp_path)
-    assert table["run"].tolist() == [tiny_run.id]
 
 
 def test_a_table_of_no_runs_is_refused(tmp_path):

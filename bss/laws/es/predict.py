@@ -26,9 +26,6 @@ def lack_of_fit(fit: EsFit) -> tuple[float, float]:
 
     Points of one run share its luck, so that runs and not points give the freedom.
     """
-    if not fit.scatter:  # of an older fit
-        errors = np.array([row["relative_loss"] for row in fit.residuals], float)
-        return math.sqrt(float(errors @ errors) / max(len(errors) - fit.law.free, 1)), 1.0
     freedom = np.array([each.offset_dof for each in fit.scatter])
     variance = np.array([each.offset**2 + each.noise**2 for each in fit.scatter])
     return math.sqrt(float(variance @ freedom / freedom.sum())), float(freedom.sum())

@@ -11,20 +11,18 @@ executions. A checkpoint has both to where it stands, and gives back what they l
 """
 
 import fcntl
-import functools
 import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
 from bss.files import is_locked, is_there, read_json, write_json, write_text
-from bss.training.config import Parent, RunConfig
+from bss.training.config import RunConfig
 from bss.training.devices.processes import SEEN_SECONDS, first
 from bss.training.record.seals import file_hash, put_aside, sealed, tell, unsealed
 from bss.training.record.status import RunStatus
@@ -82,9 +80,9 @@ class RunDirectory(FollowedDirectory):
         """Writes the run's config, or refuses a directory that holds another run."""
         file = self.path / "config.json"
         try:
-            held = held_id(self.path) if file.exists() else run.id
+            held = read_config(self.path).id if file.exists() else run.id
         except InputError as damage:
-            if self.path.name not in (run.id, *run.earlier_ids):
+            if self.path.name != run.id:
                 raise
             self._put_aside("config.json", f"{damage}; it is written again")
             held = run.id
@@ -158,51 +156,8 @@ class RunDirectory(FollowedDirectory):
 
 
 def run_path(runs: str | Path, run: RunConfig) -> Path:
-    """The directory of a run: of its id, or of one that it had before if only that exists."""
-    for name in (run.id, *run.earlier_ids):
-        if (path := Path(runs) / name).is_dir():
-            return path
-    # A branch was renamed where its parent was.
-    return named_path(runs, run.id) if run.parent else Path(runs) / run.id
-
-
-def parent_path(runs: str | Path, parent: Parent) -> Path:
-    """The directory of a branch's parent; see `named_path`."""
-    return named_path(runs, parent.run)
-
-
-def named_path(runs: str | Path, name: str) -> Path:
-    """The directory of a run's id: that of this name, or the one that holds the run."""
-    path = Path(runs) / name
-    others = [] if path.is_dir() else [file.parent for file in Path(runs).glob("*/config.json")]
-    return next((other for other in others if _holds(other, name)), path)
-
-
-def _holds(path: Path, name: str) -> bool:
-    try:
-        return name in _names(path)
-    except InputError:  # another's, of a module that is not here
-        return False
-
-
-def held_id(path: Path) -> str:
-    """The id of the run that a directory holds, whatever its parent was called when it was made."""
-    return _names(path)[0]
-
-
-def _names(path: Path) -> tuple[str, ...]:
-    """The id of the run that a directory holds, and those that it had before."""
-    return _names_of(path, (path / "config.json").stat().st_mtime_ns)
-
-
-@functools.lru_cache(4096)  # every branch of a sweep that is not there yet looks through all
-def _names_of(path: Path, _: int) -> tuple[str, ...]:
-    run = read_config(path)
-    given = (run.id, *run.earlier_ids)
-    if run.parent and (path.parent / run.parent.run).is_dir():
-        parent = replace(run.parent, run=held_id(path.parent / run.parent.run))
-        run = replace(run, parent=parent)
-    return (run.id, *given)
+    """Return the directory of a run."""
+    return Path(runs) / run.id
 
 
 @contextmanager

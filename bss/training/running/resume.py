@@ -6,6 +6,7 @@ trained by one program, whose numbers are those of its size, so they go on by on
 
 from collections.abc import Sequence
 from math import inf
+from pathlib import Path
 
 import jax
 
@@ -13,7 +14,7 @@ from bss.errors import InputError
 from bss.training.config import RunConfig
 from bss.training.devices.mesh import shardings_of
 from bss.training.record.checkpoint import missing_forks, restore_fork
-from bss.training.record.directory import parent_path, read_config, read_executions
+from bss.training.record.directory import read_config, read_executions
 from bss.training.record.ledger import Ledger, Position
 from bss.training.step import State, init_state
 
@@ -66,7 +67,7 @@ def _begun(ledger: Ledger, shapes: State) -> State:
         fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
         ledger.begin(Position(0), None)
         return fresh()
-    parent = parent_path(ledger.execution.runs, run.parent)
+    parent = Path(ledger.execution.runs) / run.parent.run
     if parent.is_dir():
         _check_parent(run, read_config(parent))
     state, record = restore_fork(parent, run.parent.tokens, shapes)

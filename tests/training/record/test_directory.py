@@ -8,12 +8,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.sweeps.table import outcomes
-from bss.training.config import Parent
 from bss.training.record.directory import (
-    named_path,
     open_run,
-    parent_path,
     read_config,
     read_curve,
     read_executions,
@@ -195,44 +191,10 @@ def test_a_status_from_before_its_losses_were_nested_is_read(tmp_path):
         ({"optimizer.beta2_half_life": 4096}, {"optimizer.beta2": 0.5}),
     ],
 )
-def test_settings_without_effect_rename_no_run_and_lose_no_directory(
-    tiny_run, tmp_path, plain, unused
-):
+def test_settings_without_effect_rename_no_run(tiny_run, tmp_path, plain, unused):
     run, spelled = overlay(tiny_run, plain), overlay(tiny_run, {**plain, **unused})
-    assert spelled.id == run.id == run.spelled_id != spelled.spelled_id
+    assert spelled.id == run.id
     assert run_path(tmp_path, spelled) == tmp_path / run.id
-    old = tmp_path / spelled.spelled_id
-    old.mkdir()
-    config = {"id": spelled.spelled_id, **to_dict(spelled)}
-    (old / "config.json").write_text(json.dumps(config))
-    assert run_path(tmp_path, spelled) == old
-    assert parent_path(tmp_path, Parent(run.id, 512)) == old
-    with open_run(old) as directory:
-        directory.check_config(spelled)
-    (tmp_path / run.id).mkdir()
-    assert run_path(tmp_path, spelled) == run_path(tmp_path, run) == tmp_path / run.id
-
-
-def test_the_oldest_and_older_names_find_the_directory_also_of_a_branch(tiny_run, tmp_path):
-    plain = overlay(tiny_run, {"schedule.rate": "cosine", "schedule.batch": "4"})
-    spelled = overlay(plain, {"schedule.decay": 512, "schedule.reference_batch": 16})
-    older, oldest = spelled.earlier_ids
-    assert len({plain.id, older, oldest}) == 3
-    assert older == overlay(spelled, {"schedule.decay": 0}).spelled_id
-    branch = overlay(spelled, {"seed": 1, "parent": {"run": older, "tokens": 512}})
-    for run, name in ((spelled, older), (branch, branch.spelled_id)):
-        with open_run(tmp_path / name) as directory:
-            directory.check_config(run)
-    assert named_path(tmp_path, plain.id) == named_path(tmp_path, oldest) == tmp_path / older
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / "config.json").write_text("{")
-    now = overlay(branch, {"parent.run": plain.id})
-    assert now.id not in (branch.id, *branch.earlier_ids)
-    assert run_path(tmp_path, now) == tmp_path / branch.spelled_id
-    with open_run(run_path(tmp_path, now)) as directory:
-        directory.check_config(now)
-    (missing,) = outcomes(tmp_path, [now.id])["status"]
-    assert missing == "to do"
 
 
 def test_settings_with_effect_have_ids_of_their_own(tiny_run):
@@ -244,4 +206,4 @@ def test_settings_with_effect_have_ids_of_their_own(tiny_run):
     ):
         run = overlay(tiny_run, changes)
         assert not run.schedule.unused
-        assert run.id == run.spelled_id
+        assert run.id != tiny_run.id
