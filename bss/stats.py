@@ -147,7 +147,7 @@ def minimum_detectable_effect(
 
     Examples:
         >>> round(minimum_detectable_effect(0.008, 8), 4)
-        0.0093
+        0.0092
     """
     if not sd > 0 or n < 2:
         raise InputError(f"sd {sd:g}, n {n}; expected a positive sd and 2 seeds or more")

@@ -34,10 +34,6 @@ def test_the_scatter_of_runs_is_weighed_by_its_freedom():
     scatter = (RunEffects(0.3, 0.4, 2.0, 9.0), RunEffects(0.0, 0.1, 6.0, 1.0))
     error, freedom = lack_of_fit(replace(hyperbola_fit(), scatter=scatter))
     assert (error, freedom) == (pytest.approx(((2 * 0.25 + 6 * 0.01) / 8) ** 0.5), 8.0)
-    residuals = tuple({"relative_loss": x} for x in (0.3, 0.4, 0.0, 0.0))
-    older = replace(hyperbola_fit(), scatter=(), residuals=residuals)
-    assert lack_of_fit(older) == (pytest.approx((0.25 / 2) ** 0.5), 1.0)
-    assert lack_of_fit(replace(older, residuals=residuals[:2])) == (pytest.approx(0.5), 1.0)
 
 
 def test_tokens_to_a_target_between_targets_are_on_a_line_in_the_loss():

@@ -20,8 +20,9 @@ class TensorBoard(Tracker):
         """Opens an event file that takes the place of what was written behind `tokens`."""
         from tensorboardX import SummaryWriter
 
-        purged = tokens + 1 if tokens else None
-        self._writer = SummaryWriter(str(directory / "tensorboard"), purge_step=purged)
+        folder, purged = directory / "tensorboard", tokens + 1 if tokens else None
+        suffix = f".{len([*folder.glob('events*')]):04d}"  # else two of one second have one name
+        self._writer = SummaryWriter(str(folder), purge_step=purged, filename_suffix=suffix)
         config = json.dumps(to_dict(run), indent=2)
         self._writer.add_text("config", f"```\n{config}\n```", tokens)
 
