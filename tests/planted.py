@@ -13,7 +13,7 @@ from bss.laws.es.surface import SurfaceParameters as Surface
 
 SEQ_LEN = 128
 BATCHES = (2, 4, 8, 16, 32, 64, 128)
-TARGETS = (2.4, 2.2, 2.0, 1.85, 1.7)
+TARGETS = (2.4, 2.0, 1.7)
 SURFACE = Surface(1.2, 10.0, 0.35, 2.6, 1.0, 0.0)
 
 

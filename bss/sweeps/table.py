@@ -170,7 +170,7 @@ def _identity(run: RunConfig) -> dict[str, Any]:
     return {
         "run": run.id,
         "model": run.model.label,
-        "params": run.model.counts().active,
+        "params": run.model.counts().active or run.model.counts().total,  # of embeddings alone
         "seq_len": run.data.seq_len,
         "seed": run.seed,
         "data_seed": run.data.seed,

@@ -43,7 +43,7 @@ def fitted():
         "shared": cell(1e-3),
         "smallest": cell(1e-3 * 1.3 ** np.arange(7), best=-1.0),
     }
-    return {name: fit_table(table, options=Options(10)) for name, table in tables.items()}
+    return {name: fit_table(table, options=Options(8)) for name, table in tables.items()}
 
 
 def test_a_users_own_table_is_asked_of_itself(fitted):

@@ -2,7 +2,6 @@
 
 import functools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,19 +11,16 @@ from bss.advice.advice import WIDTH
 from bss.advice.fit_advice import FitAdvice
 from bss.advice.of_table import PUBLISHED, fit_advice, published
 from bss.files import read_json
-from bss.laws import TableFit, fit_table
+from bss.laws import TableFit
 from bss.laws.final_loss.cells import cells_of
-from bss.laws.final_loss.table import read_losses
 from bss.laws.final_loss.together import together
-from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.fitting.estimate import Estimate
 from bss.rules import RULES, Setting
 from experiments.critical_batch.best_batch import vertex
 from tests.advice.known import ends, numbers
 
-TABLE = Path(__file__).parents[2] / "results/published/steplaw_dense_best.csv"
 COSTS = 0.005  # nats
 ENDING = "cosine"
-OLDER = "deepseek"  # the one rule here of a best batch, older than the table, that needs no loss
 
 
 @pytest.fixture(scope="module")
@@ -89,34 +85,6 @@ def test_a_model_and_budget_left_out_are_advised_well(fit, cells):
     assert_good(fit, cells, lambda rows: without(fit, rows))
 
 
-@pytest.mark.slow
-def test_left_out_of_everything_they_are_too(fit, cells):
-    table = read_losses(TABLE)
-
-    def blind(rows):
-        at = fit.points.params[rows[0]], fit.points.tokens[rows[0]]
-        out = (table["params"] == at[0]) & (table["tokens"] == at[1])
-        assert out.sum() == len(rows)
-        return fit_table(table.loc[~out].reset_index(drop=True), options=Options(20))
-
-    assert_good(fit, cells, blind)
-
-
-def test_what_rules_cost_there(fit, cells):
-    """A rule older than the table does not reach what the fit does, by the runs or by the fit."""
-    names = ("step-law", "power-lines", OLDER, "nanochat", "zhang")
-    good = {name: np.zeros(2, int) for name in names}
-    for rows, setting, _ in cells:
-        told = fit_advice(fit, setting, ENDING, "")
-        for at in advise(setting, told, names).rules:
-            (batch,) = numbers(at.hyperparameters.batch_tokens)
-            costs = lost(fit.points, rows, batch), numbers(told.lost(batch))[0]
-            good[at.name] += np.array(costs) <= COSTS
-    by_runs, by_fit = ({name: int(x[kind]) for name, x in good.items()} for kind in (0, 1))
-    assert by_runs == {"step-law": 17, "power-lines": 15, OLDER: 7, "nanochat": 2, "zhang": 1}
-    assert by_fit == {"step-law": 17, "power-lines": 16, OLDER: 10, "nanochat": 2, "zhang": 2}
-
-
 def test_where_rules_alone_speak_the_interval_is_as_wide_as_that_of_batches_as_good(fit, cells):
     """By rules that have not seen the table: what they say by itself holds no measured best."""
     widths = [ends(advise(at, fit_advice(fit, at, ENDING, ""), []).batch) for _, at, _ in cells]
@@ -141,32 +109,6 @@ def test_outside_of_what_was_tested_the_rules_answer_and_losses_are_not_known():
     assert [cost.loss for cost in found.cost_of] == [None] * 4
     assert "params 85M is 2.53 times below those measured, 215M" in found.notes[0]
     assert found.fit.extrapolated == pytest.approx(185_600, rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("params", "tokens", "by", "known"),
-    [
-        (350e6, 30e9, "fit", True),
-        (2.0e9, 60e9, "fit", True),  # left-out models were as far above
-        (120e6, 5e9, "fit", False),  # but none as far below
-        (100e6, 5e9, "rules", False),
-        (2.3e9, 60e9, "rules", False),
-        (1.0e9, 10e9, "fit", False),  # 10 tokens per parameter, 18.6 measured
-        (1.0e9, 5e9, "rules", False),
-    ],
-)
-def test_what_is_known_follows_what_was_tested(params, tokens, by, known):
-    setting = Setting(params, tokens, 2048)
-    found = advise(setting, published(setting))
-    half, one, two, four = found.cost_of
-    assert found.by == by and (one.loss is not None) == known
-    if known:
-        smaller, best, larger, largest = numbers(*(cost.loss for cost in found.cost_of))
-        assert best < 1e-3 < smaller and best < larger < largest
-    _, value, _ = ends(found.batch)
-    assert one.steps == round(tokens / value) < half.steps
-    assert (two.batch_tokens, four.batch_tokens) == (2 * value, 4 * value)
-    assert "nothing was measured there" in found.narrow[0]
 
 
 def test_where_nobody_has_measured_there_is_no_batch():

@@ -13,12 +13,6 @@ from bss.values import to_dict
 from tests.cli.called import printed, refused
 
 
-@pytest.fixture(scope="module")
-def tiny_run(tiny_transformer):
-    """A run of a transformer."""
-    return tiny_transformer
-
-
 @pytest.fixture
 def run_file(tiny_run, tmp_path):
     """A run in micro-batches of 2 and 4, 20 sequences of which are evaluated, 8 at once."""
@@ -122,15 +116,15 @@ def test_bad_input_is_one_line(arguments, field, value, capsys, monkeypatch, tmp
     ("execution", "field"),
     [
         ({"attention": "splash"}, "attention"),
-        ({"attention": "cudn"}, "cudnn"),
+        ({"attention": "cudn"}, "cudn"),
         ({"fsdp": 4}, "fsdp"),
     ],
 )
 def test_an_execution_that_the_machine_cannot_do_is_refused(
-    execution, field, tiny_run, tmp_path, capsys
+    execution, field, tiny_transformer, tmp_path, capsys
 ):
     file = tmp_path / "run.json"
-    file.write_text(json.dumps({"run": to_dict(tiny_run), "execution": execution}))
+    file.write_text(json.dumps({"run": to_dict(tiny_transformer), "execution": execution}))
     assert field in refused(capsys, "compile", str(file), "--on", "cpu:2")
 
 

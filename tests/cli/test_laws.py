@@ -39,10 +39,10 @@ def output(capsys, *arguments: str) -> dict:
 
 
 def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads_back):
-    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "50")
+    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "20")
     reads_back(EsFit, fit)
     assert (fit["kind"], fit["law"], fit["seq_len"]) == ("es", "surface", SEQ_LEN)
-    assert {len(draws) for draws in fit["draws"].values()} == {50}
+    assert {len(draws) for draws in fit["draws"].values()} == {20}
     assert fit["surface"]["alpha"] == pytest.approx(ALPHA, rel=0.03)
     assert fit["surface"]["b"] == pytest.approx(B, rel=0.05)
     for entry in fit["fits"]:
@@ -93,7 +93,7 @@ def test_a_batch_that_changes_inside_a_run_is_integrated(tmp_path, capsys):
 
 
 def test_a_fit_becomes_a_schedule_that_grows_and_exports(runs, tmp_path, capsys):
-    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "50")
+    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "20")
     path = tmp_path / "fit.json"
     path.write_text(json.dumps({**fit, "a key of a later version": 1}))
     arguments = ("schedule", "--from", str(path), "--tokens", "20M", "--stages", "4")
@@ -131,7 +131,7 @@ def test_the_best_batch_is_named_by_the_rate_of_all_runs(runs, tmp_path, capsys)
     path = tmp_path / "rates.csv"
     theirs = pd.read_csv(runs).assign(lr=4e-3)
     theirs.to_csv(path, index=False)
-    arguments = ["fit", "es", str(path), "--targets", "1.9,1.8,1.7", "--resamples", "50"]
+    arguments = ["fit", "es", str(path), "--targets", "1.9,1.8,1.7", "--resamples", "20"]
     assert main(arguments) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "B_opt at rate 4e-3" in told and "differs" not in told

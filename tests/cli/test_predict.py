@@ -101,52 +101,6 @@ def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
     assert told["tested"]["lack_of_fit"] == pytest.approx(0.00304, rel=0.01)
 
 
-def test_a_new_run_is_less_sure_than_the_law(folder, capsys):
-    """The scatter of runs is in the interval: at least that of .3% in the loss, in log tokens."""
-    told = printed(
-        capsys, "predict", "--from", str(folder / "surface.json"), "--loss", "1.8", "--batch", "8"
-    )["tokens"]
-    slope = (np.log(steps_to(1.79, 8)) - np.log(steps_to(1.81, 8))) / 0.02
-    assert np.log(told["high"] / told["low"]) > 2 * 1.6 * 0.002 * 1.8 * slope
-
-
-def test_the_best_batch_between_targets_lies_between_theirs(folder, capsys):
-    path = str(folder / "surface.json")
-    at = {
-        loss: printed(capsys, "predict", "--from", path, "--loss", f"{loss}")
-        for loss in (1.9, 1.85, 1.8)
-    }
-    assert set(at[1.85]) >= {"B_opt", "B_min", "E_min", "tested"}
-    for name in ("B_opt", "B_min", "E_min"):
-        found = [at[loss][name] for loss in (1.9, 1.85, 1.8)]
-        for end in ("value", "low", "high"):
-            assert found[0][end] < found[1][end] < found[2][end]
-        assert all(one["low"] <= one["value"] <= one["high"] for one in found)
-    assert at[1.85]["B_opt"]["value"] == pytest.approx((1 + 1 / ALPHA) * B / 0.85, rel=0.1)
-    fitted = json.loads(Path(path).read_text())["fits"][1]
-    assert at[1.8]["B_opt"] == fitted["B_opt"]
-
-
-def test_a_batch_below_b_min_never_gets_there(folder, capsys, tmp_path):
-    fit = json.loads((folder / "surface.json").read_text())
-    fit["measured_batches"][0] = 0.5
-    (tmp_path / "fit.json").write_text(json.dumps(fit | {"surface": fit["surface"] | {"b": 4}}))
-    told = printed(
-        capsys, "predict", "--from", str(tmp_path / "fit.json"), "--loss", "1.8", "--batch", "4"
-    )
-    assert told["tokens"]["value"] is None and "never reached" in told["tokens"]["note"]
-
-
-def test_a_fit_without_refits_has_no_interval(folder, capsys, tmp_path):
-    fit = json.loads((folder / "surface.json").read_text())
-    (tmp_path / "fit.json").write_text(json.dumps(fit | {"draws": {}}))
-    told = printed(
-        capsys, "predict", "--from", str(tmp_path / "fit.json"), "--loss", "1.8", "--batch", "8"
-    )
-    assert told["tokens"]["value"] > 0 and told["tokens"]["low"] is None
-    assert "no interval" in told["tokens"]["note"]
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -163,13 +117,6 @@ def test_a_fit_without_refits_has_no_interval(folder, capsys, tmp_path):
 )
 def test_what_an_es_fit_cannot_say_is_refused(folder, capsys, options, told):
     assert told in refused(capsys, "predict", "--from", str(folder / "surface.json"), *options)
-
-
-def test_extrapolation_is_said(folder, capsys):
-    arguments = ("predict", "--from", str(folder / "surface.json"), "--loss", "1.6", "--batch", "8")
-    told = printed(capsys, *arguments, "--extrapolate")
-    assert told["tested"]["beyond"] == {"loss": pytest.approx(0.1)}
-    assert told["tokens"]["value"] == pytest.approx(steps_to(1.6, 8) * 8 * SEQ_LEN, rel=0.3)
 
 
 @pytest.mark.parametrize(("option", "value"), [("params", "20K"), ("tokens", "150K")])

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.laws import CurveFit
 from bss.laws.functional.values import schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
@@ -51,20 +50,6 @@ def test_a_schedule_is_predicted_with_an_interval(fit, stored, capsys):
     assert told["steps"] == math.ceil(1e6 / 128) + (2_000_000 - 7813 * 128) // 512
     assert told["tested"]["left_out_rmse"] == 2e-3
     assert told["tested"]["batch"] == {"low": 1.0, "high": 16.0}
-
-
-def test_the_interval_has_the_lack_of_fit_and_the_parameters(stored, capsys):
-    widths = []
-    for changes in ({"left_out_rmse": {"sgd": 0.0}}, {"draws": ()}, {}):
-        told = printed(
-            capsys, "predict", "--from", stored(**changes), "--batch", "4", "--tokens", "2M"
-        )
-        widths.append(math.log(told["loss"]["high"] / told["loss"]["low"]))
-    loss = told["loss"]["value"]
-    assert widths[0] == pytest.approx(math.log((loss + 0.01) / (loss - 0.01)), rel=1e-4)
-    # Student's t of 8 degrees of freedom, 90%.
-    assert widths[1] == pytest.approx(2 * 2e-3 * 1.86, rel=0.02)
-    assert widths[2] > max(widths[:2])
 
 
 def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, stored, tmp_path, capsys):
@@ -128,14 +113,3 @@ def test_what_was_not_tested_is_refused_until_it_is_asked_for(
 )
 def test_bad_questions_are_one_line(stored, capsys, changes, arguments, told):
     assert told in refused(capsys, "predict", "--from", stored(**changes), *arguments)
-
-
-def test_a_fit_without_left_out_runs_says_so(stored, capsys):
-    told = printed(capsys, "predict", "--from", stored(left_out_rmse={}), *SCHEDULE)
-    assert told["tested"]["left_out_rmse"] is None
-    assert main(["predict", "--from", stored(left_out_rmse={}), *SCHEDULE]) == 0
-    assert "tested on no run left out" in capsys.readouterr().out
-
-
-def test_a_fit_keeps_its_draws(fit):
-    assert CurveFit.from_dict(json.loads(json.dumps(fit.to_dict()))) == fit

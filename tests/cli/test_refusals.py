@@ -48,6 +48,10 @@ FITS = {
     "zipped.json": (gzip.compress(b"{}"), "cannot be read"),
     "other.json": (b'{"kind": "power"}', "no fit"),
     "damaged.json": (b'{"kind": "curve"}', "damaged|lacks|reads fits of kind"),
+    "target.json": (
+        b'{"kind": "es", "law": "surface", "seq_len": 64, "fits": [{}]}',
+        "target_loss",
+    ),
 }
 CONFIGS = {
     "missing.json": (None, "no such file"),
@@ -55,6 +59,8 @@ CONFIGS = {
     "list.json": (b"[1]", "no JSON object"),
     "binary.json": (b"\xff\xfe\x00", "cannot be read"),
     "unknown.json": (b'{"model": {}}', 'expected {"run"|model is not a field|known keys|did you'),
+    "key.json": (b'{"run": {"modle": {}}}', "did you mean|run is not a field|known keys|expected"),
+    "value.json": (b'{"run": 3}', "run is (3|not a field)|known keys|expected"),
 }
 OF_TABLES = {
     "points": "points {}",
@@ -93,6 +99,17 @@ LINES = [
     (PLAN.replace("0:8", "99999999999999999999"), "batch"),
     (PLAN.replace("4e-3", "4e-3,"), "--lr"),
     (PLAN.replace("4e-3", "0,004"), "--lr"),
+    (PLAN + " --buckets 8,x", "--buckets"),
+    (PLAN.replace("0:8", "12") + " --buckets 8", "nearest that work: 8 and 16"),
+    (PLAN.replace("0:8", "''"), "batch"),
+    (PLAN.replace("4e-3", "inf"), "--lr inf"),
+    (PLAN.replace("4e-3", "0"), "--lr 0"),
+    (PLAN + " --warmup 20M --rate constant", "--warmup"),
+    (PLAN + " --warmup 6M --decay 50%", "longer"),
+    (PLAN + " --decay 120%", "--decay"),
+    (PLAN + " --decay 10% --rate cosine", "--decay"),
+    (PLAN + " --floor .5 --rate linear", "--floor"),
+    (PLAN + " --floor 2", "floor"),
     (PLAN + " --lr-coupling os:system", "fails .TypeError"),
     (PLAN + " --lr-coupling os:getpid", r"expected a function of \(ratio\)"),
     (PLAN + " --lr-coupling math:tau", r"float; expected a function of \(ratio\)"),
@@ -127,7 +144,6 @@ LINES = [
     (RULES.replace("85M", "-5"), "--params"),
     (RULES.replace("2.5B", "2,5B"), "--tokens"),
     (ADVISE + " --rule os:path", "expected Rule"),
-    (ADVISE + " --beta2 2", "--beta2"),
     (ADVISE + " --ending slow", "--ending"),
     (ADVISE + " --total-params 90M", "one of them"),
     (ADVISE.replace("--params 85M", "--total-params 90M"), "--vocab"),

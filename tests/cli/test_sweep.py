@@ -13,7 +13,7 @@ from bss.training.record.status import RunStatus
 from tests.cli.called import printed, refused
 
 SETUP = {
-    "model": {"name": "pico", "num_layers": 1},
+    "model": {"family": "tests.models.bigram:Bigram"},
     "text": {"corpus": "synthetic", "seq_len": 16},
     "schedule": {"tokens": 4096, "warmup": 128},
     "evaluation": {"tokens": 256, "first": 256},

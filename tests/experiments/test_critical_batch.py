@@ -27,7 +27,7 @@ from experiments.critical_batch.measure import (
 )
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
 from experiments.critical_batch.study import Bend, Point, PointSet, Study
-from experiments.critical_batch.tables import critical_table, laws_table, noise_table
+from experiments.critical_batch.tables import critical_table, laws_table
 from experiments.critical_batch.trials import Trial, merged, price_table, sweep
 from tests.drawn import points, texts
 
@@ -244,26 +244,6 @@ def test_a_best_rate_at_an_end_gets_the_next_one(study, trials, runs):
     assert {t.run.id for t in added} == {t.run.id for t in trials} - {t.run.id for t in two}
 
 
-def test_a_model_without_its_reference_is_left_out(study, trials, runs, capsys):
-    short = [t.changed(schedule__tokens=60_000) if t.batch_tokens == 128 else t for t in trials]
-    measured = measure(study, short, runs)
-    assert set(measured["budget_tokens"]) == {50_000}
-    assert "no reference run reached 400000 tokens" in capsys.readouterr().err
-    without = [t for t in trials if t.batch_tokens != 128]
-    with pytest.raises(InputError, match="no run of the reference batch finished"):
-        measure(study, without, runs)
-
-
-def test_the_noise_scale_stands_beside_the_critical_batches(study, trials, measured, runs):
-    from experiments.critical_batch.measure import curves
-
-    fits = {"data": fit_design(study, study.designs[0], measured)}
-    table = noise_table(curves(trials, runs), measured, fits)  # type: ignore[arg-type]
-    assert set(table["noise_scale"]) == {10.0}
-    assert 1 not in set(table["batch"])
-    assert np.isfinite(table["B_crit"].to_numpy(float)).all()
-
-
 def test_other_schedules_are_trained_around_what_the_constant_rate_needs(
     study, trials, measured, runs
 ):
@@ -325,17 +305,6 @@ def test_every_size_is_a_study_with_a_price(size):
         assert len({p.model for p in by_name["data"].points}) == 1
 
 
-def test_the_paper_is_priced_at_its_sizes_budgets_and_batches():
-    table = price_table(study_of("paper"))
-    rows = {(row["model"], row["seq_len"]): row for row in table.to_dict("records")}
-    assert {model for model, _ in rows} >= {"85M", "151M", "302M", "604M", "1.2B"}
-    assert rows["1.2B", 512]["batches"] == "64–16384"
-    assert 5 * 8 <= rows["302M", 512]["runs"] <= 5 * 9  # fewer batches at small budgets
-    for row in rows.values():
-        if row["model"] != "all":  # 6ND, the head and attention on top
-            assert 1 < row["flops"] / (6 * row["params"] * row["trained"]) < 2.5
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -359,21 +328,6 @@ def test_bad_input_is_one_line(study, changes, told):
         replace(study, **{"schedules": None, **changes})
     assert told in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"tokens": 99}, "pico at 99 tokens is in no design"),
-        ({"batches": (96,)}, "schedules.batches are [96]; choose among [64, 128"),
-        ({"lengths": (1.0,)}, "expected 3 positive lengths or more"),
-        ({"decay": 0.0}, "schedules.decay is 0.0; expected a part of 1"),
-    ],
-)
-def test_bad_comparisons_are_one_line(study, changes, told):
-    with pytest.raises(InputError) as error:
-        replace(study, schedules=replace(study.schedules, **changes))
-    assert told in str(error.value)
 
 
 @pytest.mark.slow

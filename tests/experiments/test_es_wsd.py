@@ -14,7 +14,6 @@ from bss.sweeps.contenders import (
     constant_contenders,
     growing_contenders,
     late_contenders,
-    rates_near,
 )
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
@@ -80,18 +79,6 @@ def test_every_contender_has_three_rates_and_all_seeds():
         "constant 5",
     ]
     assert {"growing, LR × sqrt", "late 4 → 32", "late 4 → 32, LR × sqrt"} < set(roles)
-
-
-def test_the_rates_of_a_contender_are_those_of_the_nearest_batch():
-    assert rates_near(STUDY.rates, 5) == STUDY.rates[4]
-    assert rates_near(STUDY.rates, 6) == STUDY.rates[8]
-    growing = BatchSchedule.parse("0:1 200K:2 400K:8")
-    kept, coupled = (
-        {c.run.optimizer.lr for c in growing_contenders(*COMMON, "growing", growing, (coupling,))}
-        for coupling in ("none", "sqrt")
-    )
-    assert kept == set(STUDY.rates[2])  # of the mean batch, 2.67
-    assert coupled == set(STUDY.rates[1])  # of the first batch
 
 
 def test_a_late_switch_branches_from_the_trunk_of_its_first_batch():

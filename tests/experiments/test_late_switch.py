@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -20,25 +19,20 @@ from bss.sweeps.branching import branched, decay_branch
 from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
-from bss.training.record.status import RunStatus
 from bss.values import from_dict
-from configs.late_switch import ES_NAMES, get_config, stages
+from configs.late_switch import ES_NAMES, get_config
 from experiments.late_switch.__main__ import experiment
 from experiments.late_switch.law import (
-    chosen_fit,
-    fit_pilots,
     law_schedules,
     law_switch,
-    left_out,
 )
 from experiments.late_switch.measure import (
     catch_up,
     differences,
     exponent,
-    loss_at,
     switch_points,
 )
-from experiments.late_switch.predictions import candidates, predicted, predictions, score, scores
+from experiments.late_switch.predictions import predicted
 from experiments.late_switch.runs import (
     by_law,
     decaying,
@@ -173,11 +167,6 @@ def test_the_large_batch_goes_on_without_touching_its_trunk():
     assert going_on(dataclasses.replace(STUDY, continued=1.0), CONSTANTS) == []
 
 
-def test_stages_end_before_the_decay():
-    assert stages(4, 32) == "0:4 50.4%:8 70%:16 80%:32"
-    assert stages(2, 8) == "0:2 50.4%:4 75%:8"
-
-
 ENGINE = dataclasses.replace(STUDY.setup.engine, buckets=(2,))
 PLANTED = dataclasses.replace(
     STUDY,
@@ -248,14 +237,6 @@ def test_catch_up_is_told_at_equal_tokens_and_at_equal_steps():
     assert np.isnan(at_steps[1:]).all()
 
 
-def test_losses_are_read_between_evaluations_and_nowhere_else():
-    curve = {"tokens": np.array([100.0, 400.0]), "eval_loss": np.array([3.0, 2.0])}
-    assert loss_at(curve, 200) == pytest.approx(2.5)
-    assert loss_at(curve, 402) == 2.0  # the remainder that filled no batch
-    assert np.isnan(loss_at(curve, 450))
-    assert np.isnan(loss_at(curve, 90))
-
-
 def test_differences_are_paired_by_seed():
     rows = [
         (name, "decay", seed, loss + seed, 2e-3)
@@ -268,35 +249,6 @@ def test_differences_are_paired_by_seed():
     assert found[0]["difference"] == pytest.approx(0.09)
     assert found[0]["error"] == pytest.approx(2 * 0.01 / np.sqrt(3))
     assert found[0]["p_adjusted"] == pytest.approx(0.00409, abs=1e-5)
-
-
-def test_a_common_offset_does_not_count_against_a_prediction_of_differences():
-    measured = np.array([1.5, 1.6, 1.8])
-    found = score(measured, measured + 0.3)
-    assert found["rmse"] == pytest.approx(0.3)
-    assert found["rmse_of_differences"] == pytest.approx(0.0, abs=1e-12)
-    assert found["rank_correlation"] == pytest.approx(1.0)
-    flat = score(measured, np.full(3, 1.5))
-    assert flat["ratio"] == pytest.approx(1.0)
-    assert np.isnan(flat["rank_correlation"])
-    assert score(measured, -measured)["rank_correlation"] == pytest.approx(-1.0)
-
-
-def test_predictions_stand_beside_the_constant_of_as_many_steps():
-    losses = {c.run.id: 1.5 + 0.1 * c.run.schedule.batch.constant_batch for c in CONSTANTS}
-    losses |= {c.run.id: 1.7 for c in SWITCHED}
-    statuses = {run: RunStatus("finished", losses={"eval_loss": x}) for run, x in losses.items()}
-    unseen = [c for c in SWITCHED if c.name in ("stages", "middle")]
-    table = predictions(CONSTANTS, unseen, CONSTANTS, statuses)
-    assert set(table["name"]) == {"stages", "middle"}
-    middle = table.set_index("name").loc["middle"]
-    # 504K tokens in 4s and 496K in 32s take the steps of 7.06s throughout.
-    assert middle["mean_batch"] == pytest.approx(7.06, abs=0.01)
-    expected = np.interp(np.log(7.06), np.log([4, 8]), [1.9, 2.3])
-    assert middle["mean_batch_constant"] == pytest.approx(expected, abs=1e-3)
-    assert middle["best_training"] == pytest.approx(1.6)
-    assert np.isnan(middle["predicted"])
-    assert scores(table, 2e-3).empty  # two schedules have no ranking
 
 
 def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves):
@@ -318,11 +270,6 @@ def test_the_law_is_asked_for_batches_within_bounds(planted_curves):
     assert found["law"].batches[-1] > found["law"].batches[0]
 
 
-def test_without_a_fit_there_is_no_schedule(capsys):
-    assert law_schedules(STUDY, None, BASE) == {}
-    assert "law: no schedule; there is no fit" in capsys.readouterr().err
-
-
 def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
     values = json.loads(get_config("paper").to_json())
     experiment(from_dict(Study, values | {"dry_run": True}))
@@ -332,116 +279,7 @@ def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
     assert 1e21 < costs["constants"] < 1e23
 
 
-def test_budgets_without_a_loss_of_the_small_batch_are_left_out():
-    switches = {at: {s: planted(at, 0.7) for s in (0, 1)} for at in (200_000, 320_000)}
-    large = {s: planted(0, 0.7) for s in (0, 1)}
-    table = switch_points(switches, large, {}, [50_000, 400_000])
-    assert table["budget"].tolist() == [400_000]  # the first evaluation is at 80,000
-    assert set(table["best_measured"]) <= {200_000, 320_000, 400_000}
-    one = switch_points(switches, {0: large[0]}, large, [400_000])
-    assert np.isnan(
-        one["to_small_error"].to_numpy(float)
-    ).all()  # a seed of the small batch diverged
-    assert switch_points(switches, {}, large, [400_000]).empty
-
-
-def test_predictors_are_scored_on_the_runs_that_all_of_them_speak_of():
-    table = pd.DataFrame(
-        {
-            "tokens": 100,
-            "ending": ["constant", "decay", "decay", "cosine"],
-            "peak_lr": [2e-3, 2e-3, 2e-3, 4e-3],
-            "measured": [1.5, 1.6, 1.7, 1.9],
-            "predicted": [1.5, 1.6, 1.7, 2.9],
-            "mean_batch_constant": [1.6, 1.6, 1.8, np.nan],
-            "best_training": 1.5,
-        }
-    )
-    found = scores(table, 2e-3)
-    assert set(found["schedules"]) == {3}
-    assert set(found["group"]) == {"all", "one peak rate"}
-    of = found.set_index(["group", "predictor"])
-    assert of.loc[("all", "predicted"), "ratio"] == pytest.approx(0.0, abs=1e-12)
-    # A law that says nothing leaves the baselines to be told.
-    silent = scores(table.assign(predicted=math.nan), 2e-3)
-    assert set(silent["predictor"]) == {"mean_batch_constant", "best_training"}
-    assert list(scores(table.head(2), 2e-3).columns) == list(found.columns)
-
-
-@pytest.mark.slow
-def test_the_start_is_chosen_by_left_out_pilots(planted_curves, capsys):
-    texts = planted_curves.constants + planted_curves.two_stage
-    pilots = planted_curves.table(texts)
-    pilots["loss"] *= 1 + 0.3 * np.exp(-pilots["tokens"] / 150_000)
-    pilots["eval_loss"] = pilots["loss"]
-    schedule = dataclasses.replace(PLANTED.setup.schedule, warmup=0)
-    setup = dataclasses.replace(PLANTED.setup, schedule=schedule)
-    study = dataclasses.replace(PLANTED, setup=setup, starts=(0.0, 0.8))
-    fits = fit_pilots(study, pilots)
-    assert len(fits) == 4
-    assert [left_out(fit) for fit in fits] == sorted(left_out(fit) for fit in fits)
-    chosen = chosen_fit(fits)
-    assert chosen is not None
-    assert chosen.since == 800_000
-    assert "the law since 800,000 tokens" in capsys.readouterr().err
-    unseen = pd.DataFrame(
-        {"tokens": 1, "ending": "constant", "peak_lr": 4e-3, "measured": [1.0, 1.1, 1.3]}
-    ).assign(predicted=[1.0, 1.1, 1.2], mean_batch_constant=np.nan, best_training=1.0)
-    table = candidates([(fit, unseen) for fit in fits], chosen, 4e-3)
-    assert table["chosen"].tolist() == [fit is chosen for fit in fits]
-    (ratio,) = set(table["all_ratio"])
-    assert ratio == pytest.approx(scores(unseen, 4e-3).to_dict("records")[0]["ratio"])
-    # Of losses that no run has, there is no law; the table keeps its columns.
-    none = pilots.loc[pilots["tokens"] < 999_000]
-    assert fit_pilots(dataclasses.replace(study, starts=(0.999,)), none) == []
-    assert chosen_fit([]) is None
-    assert list(candidates([], None, 4e-3).columns) == list(table.columns)
-    assert "no law of losses since 999,000 tokens" in capsys.readouterr().err
-
-
 RESULTS = Path(__file__).parents[2] / "results/late_switch"
-
-
-BASELINES = ("mean_batch_constant", "best_training")
-
-
-def missed(scored: pd.DataFrame, group: str) -> set[str]:
-    """What the law misses in a group: half the spread, a ranking of 0.8, and each baseline."""
-    law = scored.loc[(group, "predicted")]
-    beaten = {name: law["ratio"] < scored.loc[(group, name), "ratio"] for name in BASELINES}
-    met = {"ratio": law["ratio"] <= 0.5, "rank": law["rank_correlation"] >= 0.8, **beaten}
-    return {name for name, true in met.items() if not true}
-
-
-def test_what_the_committed_runs_miss_of_what_is_asked_of_the_law():
-    told = pd.read_csv(RESULTS / "predictions.csv")
-    config = json.loads((RESULTS / "experiment.json").read_text())["config"]
-    assert len(config["seeds"]) >= 3
-    found = scores(told, config["shared_rate"]).set_index(["group", "predictor"])
-    groups = list(dict.fromkeys(found.index.get_level_values("group")))
-    assert {group: missed(found, group) for group in groups} == {
-        "all": {"rank"},
-        "one peak rate": set(),
-        "constant rate": set(),
-        "WSD": {"ratio", "rank", "mean_batch_constant"},
-        "cosine": {"rank", "mean_batch_constant"},
-    }
-    assert min(found["schedules"].tolist()) >= 4
-    held = pd.read_csv(RESULTS / "scores.csv").set_index(["group", "predictor"])
-    np.testing.assert_allclose(found["ratio"], held.loc[found.index, "ratio"], rtol=1e-6)
-
-
-def test_the_committed_differences_are_those_of_the_committed_losses():
-    every = pd.read_csv(RESULTS / "contenders.csv")
-    rows = pd.read_csv(RESULTS / "differences.csv")
-    asked = (rows["rates"] == "tuned") & (rows["name"] == "late")
-    rows = rows.loc[asked].to_dict("records")
-    again = differences(Comparison(every), ["late"]).to_dict("records")
-    assert [row["against"] for row in rows] == [row["against"] for row in again]
-    for held, fresh in zip(rows, again, strict=True):
-        assert held["seeds"] == 3
-        assert held["difference"] == pytest.approx(fresh["difference"], abs=1e-9)
-        assert held["error"] == pytest.approx(fresh["error"], abs=1e-9)
 
 
 def test_the_committed_predictions_are_those_of_the_committed_fit():

@@ -1,28 +1,20 @@
 """What decides the large batch: the parts end to end."""
 
 import json
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
-from experiments.momentum import figures
 from experiments.momentum.__main__ import choose, experiment, judged
-from experiments.momentum.cuts import equal_cut, equal_cuts
-from experiments.momentum.ended import BATCHES, Ended
+from experiments.momentum.cuts import equal_cuts
+from experiments.momentum.ended import Ended
 from experiments.momentum.study import Study
-from experiments.momentum.tables import kept
 from experiments.preregister import check_first
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 def study_of(size: str) -> Study:
@@ -51,21 +43,6 @@ def test_the_judged_runs_of_every_part(part):
         assert parent.tokens >= min(study.kept)
     stops = {run.schedule.tokens for run in runs}
     assert max(stops) == (1_900_000 if part == "cuts" else study.tokens)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"choosing": ()}, "has several rates; give seeds"),
-        ({"choosing": (0, 5)}, r"seeds \[5\]: choose and are judged"),
-        ({"arms": ()}, "arms are"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(changes, says):
-    with pytest.raises(InputError, match=says):
-        replace(study_of("grid"), **changes)
-    with pytest.raises(InputError, match="leaves batch 4, which is no arm"):
-        replace(study_of("late"), arms=study_of("late").arms[:1])
 
 
 @pytest.mark.slow
@@ -108,12 +85,6 @@ def test_the_cut_that_a_batch_change_equals_on_planted_curves():
         assert cuts == pytest.approx(wanted[beta1])
 
 
-def test_a_cut_beyond_those_tried_is_drawn_on_and_one_the_other_way_is_none():
-    assert equal_cut([2.0, 1.9, 1.8], 1.7) == pytest.approx(8)
-    assert math.isnan(equal_cut([2.0, 1.9, 1.8], 2.1))
-    assert equal_cut([2.0, 1.9, 1.95], 1.93) == pytest.approx(2**0.7)
-
-
 def test_the_rates_that_were_chosen_are_read_from_the_results():
     study, unused = study_of("long"), cast(Any, None)
     rates = {(arm.batch, arm.beta1): rate for arm, rate in choose(study, unused, unused).items()}
@@ -121,43 +92,3 @@ def test_the_rates_that_were_chosen_are_read_from_the_results():
     for (batch, beta1), rate in rates.items():
         assert rate == min((4e-3, 8e-3), key=lambda rate: tried[str(batch), beta1, rate])
     assert set(rates.values()) == {4e-3, 8e-3}
-
-
-def test_rows_of_runs_trained_elsewhere_stay(tmp_path):
-    new = pd.DataFrame({"run": ["b", "c"], "test_loss": [2.5, 3.0]})
-    assert kept(new, tmp_path / "finals.csv") is new
-    pd.DataFrame({"run": ["a", "b"], "test_loss": [1.0, 2.0]}).to_csv(
-        tmp_path / "finals.csv", index=False
-    )
-    both = kept(new, tmp_path / "finals.csv")
-    assert [*zip(both["run"], both["test_loss"], strict=True)] == [
-        ("a", 1.0),
-        ("b", 2.5),
-        ("c", 3.0),
-    ]
-
-
-def test_the_figures_read_the_committed_tables():
-    finals = Ended.read("results/momentum/finals.csv").finals
-    curves = pd.read_parquet("results/momentum/curves.parquet")
-    cuts = equal_cuts(figures.part_cuts(curves))
-    assert cuts.groupby(["beta1", "beta2"])["seed"].nunique().tolist() == [8, 8, 8]
-    table = figures.cuts_table(cuts)
-    assert table.index.tolist() == [
-        f"batch × 4, {x}" for x in ("per step", "beta1 per token", "per token")
-    ]
-    first = [float(text.split()[0]) for text in table["at equal tokens"]]
-    logs = np.log(cuts.groupby(["beta1", "beta2"])["at_tokens"].apply(list).tolist()).mean(axis=1)
-    assert first == pytest.approx(np.exp(logs)[::-1], abs=0.006)
-    own = figures.chosen(finals).loc[lambda x: x["own"]].set_index("batch")["beta1"]
-    ended = Ended(finals)
-    assert [own[batch] for batch in BATCHES] == [ended.own(batch) for batch in BATCHES]
-    at = figures.judged_losses(finals)[2_000_000]
-    steps = figures.steps_figure(finals).axes[0]
-    gains = [float(y) for line in cast(Any, steps.containers) for y in line.lines[0].get_ydata()]
-    assert min(abs(g - (at.loc[(32, 0.7)] - at.loc[(32, 0.9)]).mean()) for g in gains) < 1e-9
-    left, right = figures.batches_figure(finals, curves).axes
-    assert {len(bars.lines[0].get_xdata()) for bars in cast(Any, left.containers)} == {6}
-    assert "2.1" in right.get_title(loc="right")
-    assert len(figures.growing_figure(finals).axes) == 2
-    assert len(figures.cuts_figure(curves, cuts).axes[0].lines) == 6

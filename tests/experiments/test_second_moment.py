@@ -1,14 +1,11 @@
 """The study of the second moment: what it trains, what it judges."""
 
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.sweeps.price import price
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
@@ -16,13 +13,10 @@ from configs.second_moment import SIZES, STEP, TOKENS, get_config
 from experiments.second_moment import __main__ as runs
 from experiments.second_moment import losses as losses_of
 from experiments.second_moment import power, tables
-from experiments.second_moment.figures import best_batch_figure
 from experiments.second_moment.study import Study
 
-RESULTS = Path(__file__).parents[2] / "results"
 ENDINGS = ("constant", "averaged", "decay")
 RATES = (1e-3, 2e-3, 4e-3)
-KEYS = ["name", "peak_lr", "seed"]
 MEANS = {STEP: [0.014, 0.0, 0.004, 0.03, 0.1, 0.2], TOKENS: [0.0, 0.004, 0.02, 0.05, 0.15, 0.3]}
 
 
@@ -107,57 +101,10 @@ def test_the_seeds_that_choose_are_not_judged():
     assert set(kept["peak_lr"]) == {2e-3} and set(kept["trials"]) == {3}
 
 
-def test_the_figure_has_a_line_for_each_rule_and_marks_bounds():
-    figure = best_batch_figure(planted().judged, seq_len=64)
-    panels = [ax for ax in figure.axes if ax.get_title(loc="left")]
-    assert len(panels) == 3
-    large = [line for line in panels[0].lines if line.get_markersize() == 9]
-    best = sorted((float(np.asarray(line.get_xdata())[0]), line) for line in large)
-    assert [x for x, _ in best] == pytest.approx([64, 128], rel=0.06)  # side by side
-    assert [line.get_markerfacecolor() == "white" for _, line in best] == [True, False]
-
-
-def test_contenders_named_by_their_batches_have_one_rule_and_rate_and_all_seeds():
-    table = finals()
-    table["run"] = [f"{name}, {rate:g}, {seed}" for name, rate, seed in table[KEYS].to_numpy()]
-    lost = (table["seed"] == 5) & (table["batch"] == "4")
-    curves = table.loc[~lost & (table["ending"] == "constant")]
-    shown = tables.named(losses_of.Part(table.loc[~lost], curves, config()))
-    assert not shown.duplicated(["name", "ending", "seed"]).any()
-    assert set(shown["rule"]) == {STEP} and set(shown["peak_lr"]) == {2e-3}
-    assert set(shown["name"]) == {"1", "2", "4", "8", "16", "32"}
-    assert set(shown["seed"]) == set(range(12)) - {5}
-
-
 def test_power_rises_with_seeds_and_falls_with_scatter():
     few, many = (power.power(np.full(6, 0.004), seeds, tables=60).mean() for seeds in (4, 12))
     assert few < many
     assert power.power(np.full(6, 0.02), 12, tables=60).mean() < many
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"choosing": 12}, "choosing is 12 of 12 seeds"),
-        ({"rules": ()}, r"rules are \[\]"),
-        ({"arms": ()}, r"arms are \[\]"),
-        ({"decay": 0.0}, "decay is 0"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(change, told):
-    with pytest.raises(InputError, match=told):
-        replace(study(), **change)
-
-
-def test_an_arm_is_refused_that_has_no_rule_or_changes_in_the_decay():
-    asked = study()
-    for arm, told in (
-        (replace(asked.arms[0], rule="none"), "rule 'none'; expected one of 0.95 per step"),
-        (replace(asked.arms[0], rates=(2e-3, 1e-3)), "expected rising ones"),
-        (replace(asked.arms[0], batch="0:1 90%:8"), "changes its batch in the decay"),
-    ):
-        with pytest.raises(InputError, match=told):
-            replace(asked, arms=(arm,))
 
 
 def test_the_envelope_has_each_batch_at_the_rule_chosen_on_other_seeds():

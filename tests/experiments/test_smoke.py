@@ -54,6 +54,7 @@ def es_curve(command, monkeypatch, capsys):
     """Runs E(S) in this process: its status, and what it wrote to stdout and stderr."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("bss.sweeps.engines.use_compilation_cache", lambda _: None)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
 
     def ended(*more: str) -> tuple[int | str | None, str, str]:
@@ -67,9 +68,11 @@ def es_curve(command, monkeypatch, capsys):
 
 SHORT = (
     *("--config.setup.schedule.tokens=40000", "--config.setup.evaluation.first=8000"),
-    *("--config.setup.engine.buckets=(1,2)", "--config.setup.engine.workers=1"),
-    *("--config.setup.engine.pin=False", "--config.resamples=5"),
-    '--config.setup.model={"name": "pico", "num_layers": 1}',
+    *("--config.setup.engine.buckets=(1,2)", "--config.setup.engine.devices=1"),
+    "--config.resamples=5",
+    "--config.setup.optimizer.lr=0.03",
+    '--config.setup.model={"family": "tests.models.bigram:Bigram"}',
+    "--config.engine=bss.sweeps.engines:JointEngine",
 )
 
 

@@ -8,7 +8,6 @@ import socket
 
 import pytest
 
-from bss.cli import main
 from bss.laws.final_loss.table import final_losses, loss_points
 from bss.tables import read_runs
 from tests.cli.called import printed, refused
@@ -75,19 +74,6 @@ def test_every_file_is_read_or_told(folder, capsys):
     assert status.dropna().to_dict() == {"worse": "diverged", "cut": "cut"}
 
 
-def test_people_are_told_in_a_line_each_and_foreign_files_are_counted(folder, capsys):
-    assert main(import_of(folder)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    at = lines.index("4 of 12 files read; passed by:")
-    assert [line.split(": ")[0].split("/")[-1] for line in lines[at + 1 : at + 5]] == [
-        "empty.log", "lfs.log", "none.csv", "old.log.gz",
-    ]  # fmt: skip
-    assert lines[at + 5] == "  4 that are no logs (.md, .pt, .py, .txt)"
-    assert "broken: line 8 is no whole row; left out" in lines
-    assert "cut: is cut off in line 20, which has no end; read to there" in lines
-    assert any("diverged" in line and line.split()[0] == "worse" for line in lines)
-
-
 def test_strict_and_named_files_are_refused_all_at_once(folder, capsys):
     said = refused(capsys, *import_of(folder, "--strict"))
     for name in ("lfs.log", "empty.log", "old.log.gz", "none.csv", "cut.log", "broken.log"):
@@ -97,14 +83,6 @@ def test_strict_and_named_files_are_refused_all_at_once(folder, capsys):
     said = refused(capsys, "import", "auto", *named, "-o", str(folder.parent / "r.csv"), *EIGHT)
     assert said.startswith("bss import: 3 are refused: ")
     assert all(s in said for s in ("git lfs pull", "is not recognised", "there is no such file"))
-
-
-def test_a_directory_of_nothing_says_why(tmp_path, capsys):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "a.log").write_text(LFS)
-    assert "a.log: is a pointer of git LFS" in refused(capsys, *import_of(tmp_path / "logs"))
-    (tmp_path / "logs" / "a.log").write_text("nothing\n")
-    assert "logs: is not recognised" in refused(capsys, *import_of(tmp_path / "logs"))
 
 
 def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
@@ -133,15 +111,6 @@ def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
         assert whys[name].startswith(says), (name, whys[name])
     said = refused(capsys, *import_of(folder / "pipe.log"))
     assert "pipe.log: is a pipe (FIFO) and not read; save it to a file" in said
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_told(folder, capsys):
-    (folder / "closed").mkdir(mode=0)
-    (folder / "good.log").chmod(0)
-    told = printed(capsys, *import_of(folder))
-    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
-    assert "Permission denied" in whys["closed"] and "Permission denied" in whys["good.log"]
 
 
 def test_a_run_whose_rows_are_refused_is_passed_by_once(folder, capsys, monkeypatch):

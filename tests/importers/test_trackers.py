@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import pytest
 
-from bss.cli import main
 from bss.errors import InputError
 from bss.importers import IMPORTERS, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
@@ -19,7 +18,6 @@ from tests.importers.writers import (
     Event,
     Summary,
     events,
-    history_jsonl,
     rows_of_run,
 )
 
@@ -192,32 +190,6 @@ def test_metrics_that_begin_late_and_marks_of_windows(tmp_path):
     path.write_bytes('\ufeff"Step","a, b - c - train/loss"\r\n"1","4.0"\r\n'.encode())
     table, _ = the_run([path], EIGHT, "wandb")
     assert list(table["run"]) == ["a, b - c"] and list(table["loss"]) == [4.0]
-
-
-def test_what_many_runs_note_is_told_once(capsys, tmp_path):
-    (tmp_path / "chart.csv").write_text("Step,a - train/loss,b - train/loss\n1,4,5\n")
-    out = ["-o", str(tmp_path / "runs.csv")]
-    assert main(["import", "auto", str(tmp_path / "chart.csv"), *GIVEN, *out]) == 0
-    assert capsys.readouterr().out.count("2 runs: steps are W&B's, which count logs") == 1
-
-
-def test_a_run_under_two_names_is_told(tmp_path):
-    rows = rows_of_run(0, schedule="8")
-    for run in ("a", "b"):
-        history_jsonl(tmp_path, rows).rename(tmp_path / f"{run}.jsonl")
-    logs, _ = read_logs([tmp_path], IMPORTERS["wandb"], EIGHT)
-    first, second = (report for _, report in import_runs(logs, EIGHT))
-    assert "has every loss of run a" in second.notes[-1] and not first.notes
-
-
-def test_runs_of_a_chart_without_values_are_told(tmp_path):
-    path = tmp_path / "chart.csv"
-    path.write_text("Step,a - train/loss,b - train/loss\n1,,4\n2,,3\n")
-    table, report = the_run([path], EIGHT, "wandb")
-    assert set(table["run"]) == {"b"} and "run a has no values and is left out" in report.notes
-    path.write_text("Step,a - train/loss\n1,\n2,\n")
-    with pytest.raises(InputError, match="no run of the chart has a value"):
-        the_run([path], EIGHT, "wandb")
 
 
 def test_numbers_as_text_one_of_several_sets_and_no_batch_that_is_true(tmp_path):

@@ -20,7 +20,7 @@ from bss.tables import read_points
 
 RESULTS = Path(__file__).parents[2] / "results"
 OF_INTERVALS = {"low", "high", "level", "note", "resamples", "method", "version", "warnings"}
-QUICK = Options(resamples=10)
+QUICK = Options(resamples=8)
 
 
 def committed(name):

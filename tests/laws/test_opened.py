@@ -16,7 +16,7 @@ from bss.laws.residuals import residuals_of
 from bss.tables import read_points
 
 DEMO = Path(__file__).parents[2] / "results" / "demo" / "points.csv"
-QUICK = Options(resamples=10)
+QUICK = Options(resamples=8)
 
 
 @pytest.fixture(scope="module")

@@ -144,93 +144,6 @@ def test_seeds_that_connect_all_batches_are_taken_out_of_unequal_runs():
     assert found.value[3] == 99.0 and found.bound.tolist() == [False] * 3 + [True]
 
 
-def planted_cells():
-    """Losses of three seeds, of few batches without repeats, and tokens with a missed target."""
-    generator = np.random.default_rng(5)
-    batch, seed = np.tile(BATCH, 3), np.repeat([0, 1, 2], 7)
-    loss = np.tile(2.5 + 0.02 * np.log(BATCH / 6) ** 2, 3) + 0.003 * generator.standard_normal(21)
-    loss += np.repeat(0.01 * generator.standard_normal(3), 7)
-    few = 2.5 + 0.015 * np.log(BATCH[:4] / 3) ** 2 + 1e-3 * np.array([1, -1, 1, 0])
-    tokens = np.log((BATCH + 10) * (1 + (4 / BATCH) ** 1.2)) + 0.02 * generator.standard_normal(7)
-    missed = np.arange(7) == 6
-    return [
-        BatchMeans.of_runs(batch, loss, seed=seed, relative=1 + 0.1 * np.arange(21)),
-        BatchMeans.of_runs(BATCH[:4], few),
-        BatchMeans.of_runs(
-            BATCH, np.where(missed, 4.4, tokens), bound=missed, tokens=True, typical=0.03
-        ),
-    ]
-
-
-# low, batch, high, value, depth, scatter, spread, and the batches alike within 0.01
-GOLDEN = {
-    "seeds": (
-        5.0269364,
-        5.840914,
-        6.7377774,
-        2.5004208,
-        0.05925984,
-        0.0017570474,
-        0.083518869,
-        2.8255703,
-        11.738439,
-    ),
-    "what is usual": (
-        2.0498064,
-        2.788749,
-        3.4978413,
-        2.5004566,
-        0.013660812,
-        0.0017570474,
-        0.17147673,
-        1.2788013,
-        6.8010435,
-    ),
-    "residuals": (
-        6.0042024,
-        6.5603125,
-        7.2571667,
-        3.2307146,
-        0.98594332,
-        0.013177855,
-        0.051479025,
-        5.6568542,
-        7.6562854,
-    ),
-}
-
-
-def test_planted_cells_keep_their_numbers():
-    """Planted at 6, 3 and 6.7; the numbers are those that the intervals were checked with."""
-    for found, best in zip(valleys(planted_cells()), (6.0, 3.0, 6.7), strict=True):
-        low, high = found.interval
-        assert low < best < high and found.status == "identified"
-        numbers = (low, found.batch, high, found.value, found.depth, found.scatter, found.spread)
-        assert (*numbers, *found.alike(0.01)) == pytest.approx(GOLDEN[found.source], rel=1e-5)
-    narrow = valleys(planted_cells(), level=0.5, spread=0.1)
-    assert [at.scatter for at in narrow] == pytest.approx(
-        [0.0038650212, 0.0038650212, 0.028987659], rel=1e-5
-    )
-    assert [at.interval[1] for at in narrow] == pytest.approx(
-        [6.2699997, 3.5725995, 7.2656256], rel=1e-5
-    )
-
-
-def test_an_outlier_and_what_misses_the_valley_keep_their_numbers():
-    spoiled = quartic(8.0) + 0.06 * (BATCH == 32)
-    found = valley_of(spoiled)
-    assert found.outlier == pytest.approx(
-        [0.000309981, 0.000109655, 0.000111392, 0.000149136, 0.000307305, 0.664337, 0.0131459],
-        rel=1e-4,
-    )
-    assert found.missed == pytest.approx(
-        [0.000908792, 0.000717689, -0.000221722, -0.00147436, -0.00353361, 0.0552994, -0.00364835],
-        rel=1e-4,
-    )
-    rising = valley_of(2.5 + 0.02 * np.log(BATCH))
-    assert (rising.below, rising.above) == pytest.approx((0.99091430, 7.7001259e-08), rel=1e-4)
-
-
 def test_heights_are_least_at_the_best_batch_and_as_steep_as_told():
     x = np.linspace(-3, 3, 601)[None]
     assert (len(heights(x)[0]), len(heights(x, tokens=True)[0])) == (36 + 15, 30 + 15)
@@ -244,10 +157,3 @@ def test_heights_are_least_at_the_best_batch_and_as_steep_as_told():
         # x²/(1 + |x|/w), a third or three times as high on one side: w = 1/2 first, 8 last
         assert phi[-15, [200, 400]] == pytest.approx([3 / 3, 1 / 3 / 3])
         assert phi[-1, [200, 400]] == pytest.approx([8 / 9 / 3, 3 * 8 / 9])
-
-
-def test_what_is_usual_is_one_number_however_cells_are_made():
-    ones = np.ones(7)
-    made = BatchMeans(BATCH, ones, ones, ones == 0, ones)
-    assert made.typical == BatchMeans.of_runs(BATCH, ones).typical == 0.004
-    assert (made.squares, made.freedom, made.tokens) == (0.0, 0, False)

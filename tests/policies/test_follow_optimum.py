@@ -8,7 +8,7 @@ from bss.laws.fitting.estimate import Options
 from bss.policies.follow_optimum import FollowOptimum, optimal_batch
 from bss.policies.policy import Basis, Limits
 
-QUICK = Options(resamples=10)
+QUICK = Options(resamples=8)
 
 
 def followed(fit, tokens, limits):

@@ -83,33 +83,6 @@ def test_runs_without_held_out_losses_are_told_and_left_out(two):
     assert every is not None and set(every["run"]) == {"b2s0", "b8s0"}
 
 
-def test_an_empty_column_of_held_out_losses_is_none(two):
-    every = measured(two.assign(eval_loss=np.nan)).points
-    assert every is not None and set(every["run"]) == {"b2s0", "b8s0"}
-
-
-def test_peak_rates_that_a_log_shows_a_little_apart_are_one(two):
-    found = measured(two.assign(lr=two["lr"].where(two["batch"] == 2, 3.99e-3)))
-    assert found.points is not None and set(found.points["run"]) == {"b2s0", "b8s0"}
-    assert not any("E(S) is of" in text for text in found.remarks)
-
-
-def test_of_settings_with_as_many_batches_that_of_the_lowest_loss_is_taken(two):
-    better = two.assign(run="better " + two["run"], lr=2e-3, eval_loss=two["eval_loss"] - 0.1)
-    found = measured(pd.concat([two, better]))
-    assert found.points is not None
-    assert set(found.points["run"]) == {"better b2s0", "better b8s0"}
-    assert any("E(S) is of 2 of 4 runs" in text for text in found.remarks)
-
-
-def test_a_run_that_diverges_is_told(two):
-    last = two["step"] == two.groupby("run")["step"].transform("max")
-    lost = two["eval_loss"].where(~last | (two["batch"] == 2), 7.5)
-    found = measured(two.assign(eval_loss=lost))
-    told = "1 of 2 runs end far above their lowest loss (the first: b8s0, 7.5 after 1.4 nats)"
-    assert told in found.remarks
-
-
 def test_many_runs_are_a_row_for_each_model():
     table = runs_table(
         pd.DataFrame(
@@ -132,13 +105,6 @@ def test_many_runs_are_a_row_for_each_model():
             for n in range(MOST_ROWS + 7)]  # fmt: skip
     table = runs_table(pd.DataFrame(many))
     assert (len(table.rows), table.left_out) == (MOST_ROWS, 7)
-
-
-def test_runs_at_other_rates_are_told(two):
-    rates = two["lr"].where(two["batch"] == 2, 1e-3)
-    found = measured(two.assign(lr=rates))
-    (told,) = (text for text in found.remarks if "E(S) is of" in text)
-    assert told.startswith("E(S) is of 1 of 2 runs of one batch")
 
 
 @pytest.mark.slow

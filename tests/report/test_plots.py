@@ -4,7 +4,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from bss import plots
 from bss.advice.of_table import PUBLISHED
@@ -12,14 +11,13 @@ from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves
 from bss.plots.final_loss import table_figure
-from bss.plots.style import batch_axis, count_axis, law_styles, svg
+from bss.plots.style import law_styles, svg
 from bss.policies.follow_optimum import optimal_batch
 from bss.report.findings import short_answer
 from bss.report.results import read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.stats import Comparison
 from tests.drawn import collisions, texts
 
 
@@ -173,62 +171,6 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
     wanted = [float(wsd(t)) for t in tokens]
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
     assert values[-1] < 1e-3 * values.max()
-
-
-def test_endings_are_slopes_from_the_best_constant(planted):
-    table = planted.contenders(3)
-    (ax,) = plots.endings_figure(table).axes
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["constant rate", "decayed"]
-    rows = {
-        row.name: 0 if row.best else row.difference for row in Comparison(table).phase("constant")
-    }
-    starts = {round(heights[0], 6) for line in ax.lines if len(heights := drawn(line)[1])}
-    assert {round(1e3 * difference, 6) for difference in rows.values()} <= starts
-    named = [text.get_text() for text in ax.texts]
-    assert named and all(text.startswith("constant ") for text in named)
-    told = [t.get_text() for t in plots.endings_figure(table).legends[0].get_texts()]
-    assert {"derived schedule", "best constant", "constant batch"} <= set(told)
-    assert "bars: 95% CI\n(paired t)" in told
-
-
-def test_differences_are_paired_by_seed(planted):
-    table = planted.contenders(3)
-    rows = {row.name: row for row in Comparison(table).phase("constant")}
-    losses = table[table["ending"] == "constant"].pivot(
-        index="seed", columns="name", values="test_loss"
-    )
-    paired = (losses["derived schedule"] - losses["constant 4"]).to_numpy()
-    assert rows["constant 4"].best
-    assert rows["derived schedule"].difference == pytest.approx(paired.mean())
-    half = 4.302653 * paired.std(ddof=1) / 3**0.5  # Student's t, 2 degrees of freedom, 95%
-    assert rows["derived schedule"].error == pytest.approx(half)
-    assert Comparison(planted.contenders(1)).phase("decay")[0].error is None
-
-
-def test_a_missing_test_loss_falls_back_to_the_held_out_loss(planted):
-    table = planted.contenders()
-    table.loc[3, "test_loss"] = np.nan
-    assert (
-        Comparison(table).phase("constant")[0].loss
-        == Comparison(table).phase("constant")[0].eval_loss
-    )
-    label = plots.contenders_figure(table).axes[0].get_xlabel()
-    assert label == "final held-out loss (nats per token)"
-
-
-def test_ticks_are_round():
-    axes = Figure().subplots()
-    axes.set_xscale("log")
-
-    def ticks(low, high, make):
-        axes.set_xlim(low, high)
-        make(axes.xaxis)
-        return axes.xaxis.get_majorticklocs().tolist()
-
-    assert ticks(9e4, 2.1e6, count_axis) == [1e5, 2e5, 3e5, 5e5, 1e6, 2e6]
-    assert ticks(9e4, 1.1e7, count_axis) == [1e5, 3e5, 1e6, 3e6, 1e7]
-    assert ticks(0.8, 40, batch_axis) == [1, 2, 4, 8, 16, 32]
-    assert len(ticks(1, 1e13, count_axis)) <= 7
 
 
 def test_the_svg_is_reproducible_and_fetches_nothing(planted):

@@ -73,9 +73,7 @@ def of_sequences(values_nxT):
     )
 
 
-@pytest.mark.parametrize(
-    ("devices", "bucket", "at_once"), [(1, 4, 2**27), (2, 3, 2**27), (2, 64, 1)]
-)
+@pytest.mark.parametrize(("devices", "bucket", "at_once"), [(1, 4, 2**27), (2, 3, 1)])
 def test_all_held_out_sequences_count_once(
     measured_run, state, directly, tiny_shards, devices, bucket, at_once, monkeypatch
 ):
@@ -130,6 +128,7 @@ def test_a_family_that_knows_the_sum_alone_tells_the_same_error(tiny_run, tiny_s
 
 def test_named_sets_stand_in_the_curve_and_the_status(tiny_run, tiny_shards, tiny_execution):
     """Of the run's corpus, and of another that lies beside it."""
+    tiny_run = replace(tiny_run, model=Bigram(tiny_shards.vocab_size))
     (folder := tiny_shards.directory.parent / "others").mkdir()
     for i in range(120):
         (folder / f"{i}.py").write_text(f"hgf edc {i} " * 80)

@@ -205,7 +205,7 @@ def _restore(path: Path, abstract_state: Any) -> Restored:
     if problem or found is None:
         raise Damaged(problem)
     state, record, kept = found
-    if kept not in (None, state_hash(state, record)):
+    if kept != state_hash(state, record):
         raise Damaged("is not what was saved: its hash differs")
     return state, record
 
@@ -213,8 +213,6 @@ def _restore(path: Path, abstract_state: Any) -> Restored:
 def _read(path: Path, abstract_state: Any) -> tuple[State, dict[str, Any], str | None]:
     """State, record and hash; by no manager, which would wait for a process that cannot read."""
     books = json.loads((path / "record" / "metadata").read_text())
-    if not books.keys() & {"record", "hash"}:  # from before there were hashes
-        books = {"record": books, "hash": None}
     args = ocp.args.StandardRestore(abstract_state)
     place: Any = (path / "state").absolute()
     state = ocp.StandardCheckpointHandler().restore(place, args=args)

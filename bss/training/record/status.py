@@ -84,11 +84,8 @@ class RunStatus:
 
     @staticmethod
     def decoded(entry: dict[str, Any]) -> dict[str, Any]:
-        """Its fields; before there was a schema, losses stood beside the other numbers."""
-        if entry.pop("schema", 1) > 1:
-            return entry
-        losses = {name: value for name, value in entry.items() if "loss" in name}
-        return {name: entry[name] for name in entry.keys() - losses} | {"losses": losses}
+        """Its fields."""
+        return {name: value for name, value in entry.items() if name != "schema"}
 
 
 def throughput(

@@ -11,7 +11,7 @@ from bss.laws.fitting.estimate import Options
 QUICK = Options(resamples=1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def surface_fit(planted):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
     return fit_es(points, "surface", options=QUICK)

@@ -11,7 +11,7 @@ from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
 from bss.laws.es.vertices import TYPICAL, settled
 from bss.laws.fitting.estimate import BestBatch, Estimate, Options
 
-QUICK = Options(resamples=10)
+QUICK = Options(resamples=8)
 VERTEX = BestBatch(10.0, 7.0, 14.0, source="vertex")
 
 

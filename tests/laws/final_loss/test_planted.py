@@ -112,7 +112,7 @@ def test_one_budget_tells_no_exponent_in_data(form):
     sizes = [(params, 2e10) for params in (1e8, 2e8, 4e8, 8e8, 1.6e9)]
     for seed in range(TABLES // len(THETA)):
         table = swept(form, seed, sizes)
-        fit = fit_table(table, forms=(form,), options=Options(10))
+        fit = fit_table(table, forms=(form,), options=Options(8))
         for found in (fit.B_opt_exponents["D"], fit.B_opt_exponents["D_less_N"]):
             assert found.value is None and "does not vary" in found.note
         of_data = [fit.forms[form].parameters.get(name) for name in "gq"]
@@ -124,7 +124,7 @@ def test_one_budget_tells_no_exponent_in_data(form):
 def test_one_rate_for_all_batches_tells_no_best_batch(form):
     for seed in range(TABLES // len(THETA)):
         table = swept(form, seed).assign(lr=1e-3)
-        fit = fit_table(table, forms=("additive",), options=Options(10))
+        fit = fit_table(table, forms=("additive",), options=Options(8))
         for at in fit.optima:
             assert at.batch.value is None
             assert "share one rate" in at.batch.note and "not B_opt" in at.batch.note

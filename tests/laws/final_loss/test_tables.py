@@ -12,7 +12,7 @@ from bss.errors import InputError
 from bss.laws import TableFit, check_losses, fit_table
 from bss.laws.fitting.estimate import Options
 
-QUICK = Options(10)
+QUICK = Options(8)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_an_outlier_is_named_and_dropped_as_it_is_named(tmp_path, capsys):
 @pytest.mark.parametrize("kind", ["flat", "edge"])
 def test_a_flat_valley_and_one_whose_best_batch_is_at_an_end_have_no_number(kind):
     whole = planted(kind, 0, 0).table
-    table = whole.loc[whole["params"].isin(sorted(whole["params"].unique())[:2])]
+    table = whole.loc[whole["params"] == whole["params"].min()]
     fit = fit_table(check_losses(table), options=QUICK)
     statuses = {at.batch.status for at in fit.optima}
     assert all(at.batch.value is None for at in fit.optima) and statuses <= {"flat", "end"}

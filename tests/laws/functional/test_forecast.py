@@ -13,8 +13,7 @@ from bss.errors import InputError
 from bss.laws import fit_curve, predict_runs, predict_schedule
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.curves import curves_of, stack
-from bss.laws.functional.forecast import along, forecast, last_losses, untested
-from bss.laws.functional.forecast import tested as what_was_tested
+from bss.laws.functional.forecast import forecast, last_losses, untested
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.values import law_losses
 from bss.schedules.batch import BatchSchedule
@@ -62,22 +61,6 @@ def test_an_interval_holds_its_estimate_and_the_draws(planted_curves, curves):
     assert high[0, 0] == pytest.approx(value[0, 0] + 0.1)
 
 
-def test_readings_are_denser_where_a_piece_begins(planted_curves, curves):
-    both = curves("4", "0:1 50%:8")
-    read, tokens = along(both)
-    whole = planted_curves.tokens
-    steps = whole // (4 * 64)
-    ends = [part * steps * 4 * 64 for part in (0.03, 0.1, 0.3, 1.0)]
-    last = tokens[0][tokens[0] > 0]
-    assert last[-1] == pytest.approx(whole, abs=4 * 64)
-    ramp = tokens[1][tokens[1] > 0]
-    assert (np.diff(ramp) > 0).all() and ramp[-1] == pytest.approx(whole, abs=512)
-    if len(last) == 4:
-        np.testing.assert_allclose(last, ends)
-    assert read.readings.part.shape == tokens.shape
-    assert {*read.readings.part[0]} == {0.03, 0.1, 0.3, 1.0}
-
-
 @pytest.mark.parametrize(
     ("text", "settings", "says"),
     [
@@ -113,14 +96,6 @@ def test_a_rate_that_falls_further_than_any_did_is_told(planted_curves, curves):
     assert untested(fit, falling(0.45))[0] == ()
     to_zero = dataclasses.replace(fit, lowest=0.12)
     assert untested(to_zero, falling(0.0))[0] == ()  # below a tenth, all is zero
-
-
-def test_what_was_tested_is_ready_for_json(planted_curves):
-    fit = dataclasses.replace(planted_curves.fit, since=7, left_out_rmse={"sgd": 0.1}, runs=3)
-    told = what_was_tested(fit)
-    assert told["tokens"] == {"low": 7, "high": planted_curves.tokens}
-    assert told["batch"] == {"low": 1.0, "high": 16.0}
-    assert (told["left_out_rmse"], told["runs"], told["rate_falls_to"]) == (0.1, 3, fit.lowest)
 
 
 def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, curves):

@@ -14,9 +14,10 @@ from bss.models.transformer.network import init, logits, loss_sum, rope
 TINY = TransformerConfig(vocab_size=29, num_layers=2, d_model=24, num_heads=4, d_ff=40)
 VARIANTS = {
     "default": TINY,
-    "published": dataclasses.replace(TINY, activation="gelu", norm="layer"),
     "modern": dataclasses.replace(TINY, activation="swiglu", num_kv_heads=2, tied=True),
-    "scanned": dataclasses.replace(TINY, scan_layers=True, remat=True, qk_norm=False),
+    "published": dataclasses.replace(
+        TINY, activation="gelu", norm="layer", scan_layers=True, remat=True, qk_norm=False
+    ),
 }
 each_variant = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
 

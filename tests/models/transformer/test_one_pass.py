@@ -34,7 +34,6 @@ PUBLISHED = TransformerConfig(
     remat=True,
 )
 MODERN = dataclasses.replace(PUBLISHED, norm="rms", activation="swiglu", num_kv_heads=2)
-SQUARED = dataclasses.replace(MODERN, activation="relu2", qk_norm=False)
 # Compiling is nearly all of the time here, so the compiler is told not to optimise.
 quick_jit = functools.partial(
     jax.jit,
@@ -43,7 +42,7 @@ quick_jit = functools.partial(
         "xla_llvm_disable_expensive_passes": True,
     },
 )
-EVERY = [Layers(2, "attention"), Layers(0, "nothing"), Layers(0, "all")]
+EVERY = [Layers(2, "attention"), Layers(0, "all")]
 
 
 @pytest.fixture
@@ -76,7 +75,7 @@ def error(found, expected):
     return max(np.linalg.norm(np.asarray(x, np.float32) - y) / np.linalg.norm(y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("config", [PUBLISHED, MODERN, SQUARED], ids=lambda c: c.activation)
+@pytest.mark.parametrize("config", [PUBLISHED, MODERN], ids=lambda c: c.activation)
 def test_loss_and_gradients_are_the_same_up_to_rounding(config, fused):
     exact = graded(config, "reference")
     assert 0 < error(graded(config, fused), exact) < 5e-6

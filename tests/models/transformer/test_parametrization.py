@@ -60,9 +60,8 @@ def spread(widths, parametrization, tied=False):
     return told.max(0) / told.min(0)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_activations_do_not_grow_with_the_width(tied):
-    assert (spread((64, 256), "mup", tied) < 1.5).all()
+def test_activations_do_not_grow_with_the_width():
+    assert (spread((64, 256), "mup", tied=True) < 1.5).all()
 
 
 @pytest.mark.slow

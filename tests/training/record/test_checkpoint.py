@@ -1,7 +1,6 @@
 """Checkpoints: damaged ones, torn saves, retention."""
 
 import gc
-import json
 import random
 import shutil
 from pathlib import Path
@@ -117,14 +116,6 @@ def test_values_that_are_whole_and_not_those_saved_are_found(tmp_path):
         with pytest.warns(RuntimeWarning, match="/50 is not what was saved: its hash differs; it"):
             assert checkpoints.take(50, SHAPES) is None
         assert checkpoints.take(40, SHAPES) is not None
-
-
-def test_one_from_before_there_were_hashes_is_read(tmp_path):
-    fill(tmp_path)
-    file = tmp_path / "checkpoints" / "50" / "record" / "metadata"
-    file.write_text(json.dumps(json.loads(file.read_text())["record"]))
-    with open_checkpoints(tmp_path) as checkpoints:
-        assert checkpoints.restore(50, SHAPES)[1] == {"tokens": 50}
 
 
 def test_the_hash_is_the_same_however_the_devices_split_the_state(tmp_path):

@@ -169,13 +169,6 @@ def test_a_damaged_config_is_written_again_in_the_directory_of_its_run(tmp_path,
         assert read_config(path) == tiny_transformer
 
 
-def test_a_status_from_before_its_losses_were_nested_is_read(tmp_path):
-    flat = {"status": "finished", "tokens": 8, "step": 2, "eval_loss": 1.5, "test_loss": None}
-    (tmp_path / "status.json").write_text(json.dumps(flat))
-    losses = {"eval_loss": 1.5, "test_loss": None}
-    assert read_status(tmp_path) == RunStatus("finished", 8, 2, losses)
-
-
 @pytest.mark.parametrize(
     ("plain", "unused"),
     [

@@ -43,12 +43,6 @@ def test_a_status_tells_what_it_has_and_reads_back(status, told):
     assert status.finished == (status is FINISHED)
 
 
-def test_a_status_from_before_there_was_a_schema_reads_as_it_was():
-    entry = {"status": "finished", "tokens": 8192, "loss": 2.0, "eval_loss": 2.5}
-    found = from_dict(RunStatus, entry, strict=False)
-    assert (found.tokens, found.losses) == (8192, {"loss": 2.0, "eval_loss": 2.5})
-
-
 def test_throughput_by_batch():
     rows = [
         {"batch": 2, "tokens": 100, "seconds": 1.0},

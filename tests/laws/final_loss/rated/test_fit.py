@@ -12,7 +12,7 @@ import pytest
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
 from bss.laws.final_loss.rated.best import batch_at, best_lr, best_rates
-from bss.laws.final_loss.rated.fit import fit_rated, folds_of
+from bss.laws.final_loss.rated.fit import fit_rated
 from bss.laws.final_loss.table import check_losses
 from bss.laws.fitting.estimate import Options
 from tests.laws.final_loss.rated.planted import World, fitted, holds, octaves, points_of, width
@@ -148,21 +148,6 @@ def test_one_cell_of_a_few_rows(octaves_tried):
     assert holds(told.optima[0].lr, PLAIN.tuned(4e8, 2e10, told.optima[0].batch))
     assert told.exponents["B"].value == pytest.approx(PLAIN.p, abs=0.1)
     assert told.exponents["N"].value is told.exponents["D"].value is None
-
-
-def test_folds():
-    points = points_of(PLAIN.table())
-    kinds = [fold.kind for fold in folds_of(points)]
-    assert kinds.count("cell") == 8 and {"params", "tokens"} < set(kinds)
-    covered = np.sum([fold.out for fold in folds_of(points) if fold.kind == "cell"], axis=0)
-    assert (covered == 1).all()
-    one = points_of(PLAIN.table(**ONE))
-    assert [fold.out.sum() for fold in folds_of(one)] == [4, 4, 4, 4]
-    two = points_of(PLAIN.table(**ONE, octaves=(-1.0, 1.0), rates=np.linspace(-1.5, 1.5, 6)))
-    assert folds_of(two) == []
-    law = fit_rated(two, ["bowl"])
-    assert law.weights["inside"] == {"bowl": 1.0} and law.widened["inside"] == 1.0
-    assert law.left_out == {"cell": None, "params": None, "tokens": None}
 
 
 def test_an_unknown_form_is_refused():
