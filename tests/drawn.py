@@ -11,14 +11,15 @@ from matplotlib.text import Text
 
 @pytest.fixture(scope="module")
 def saved():
-    """Figures by the name of the file that each was saved in."""
+    """Figures by the name of the file that each was saved in, which is left empty."""
     figures = {}
     save = Figure.savefig
 
     def keep(figure, file, *arguments, **options):
-        if isinstance(file, str | Path):
-            figures[Path(file).name] = figure
-        return save(figure, file, *arguments, **options)
+        if not isinstance(file, str | Path):
+            return save(figure, file, *arguments, **options)
+        figures[Path(file).name] = figure
+        return Path(file).touch()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", keep)

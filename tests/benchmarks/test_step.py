@@ -9,23 +9,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from benchmarks.command import APART
 from benchmarks.step import plain
 from benchmarks.step.__main__ import BENCHMARK
-from benchmarks.step.ours import ours
 from benchmarks.step.shapes import SHAPES, TINY, batches
 from bss.models.sizes import named
-
-PICO = dataclasses.asdict(TINY["pico"])
-
-
-def test_ours_alone_and_in_a_dispatch_and_plain_flax_learn_alike():
-    small = PICO | {"model": "1x24"}
-    one, several = ours(1, **small), ours(4, **small)
-    losses = [turn(4) for turn in (one, several, plain.plain(**small))]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    assert max(losses) / min(losses) < 1 + APART
-    assert one(8) < losses[0]
 
 
 def test_plain_flax_is_our_model():

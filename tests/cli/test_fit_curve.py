@@ -48,20 +48,6 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     assert told["tokens"] <= 4_000_000
 
 
-def test_constants_alone_are_unidentified_and_give_no_schedule(runs, tmp_path, capsys):
-    source = str(runs / "constants.parquet")
-    arguments = "--clock", "sgd", "--since", "0", "--resamples", "10", "--level", "0.5"
-    fit = printed(capsys, "fit", "curve", source, *arguments)
-    assert fit["identified"] is False and fit["parameters"]["s"]["level"] == 0.5
-    assert "no run changes its batch" in fit["unidentified"]["c_K"]
-    assert fit["parameters"]["q"]["value"] is None
-    path = tmp_path / "fit.json"
-    path.write_text(json.dumps(fit))
-    assert "add runs that change" in refused(
-        capsys, "schedule", "--from", str(path), "--tokens", "4M"
-    )
-
-
 def test_progress_is_a_line_of_a_terminal(monkeypatch, capsys):
     with output.progress() as report:
         report("10 refits")

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from experiments.critical_batch import best_batch
-from experiments.critical_batch.figures import data_figure
 
 
 def planted(in_size, in_data, scatter=0.1):
@@ -26,21 +25,3 @@ def test_every_cell_of_the_published_table_has_an_interior_best_batch():
     assert np.all(low < batch) and np.all(batch < high)
     law = best_batch.laws(best.assign(source=best_batch.BEST, definition=""))[best_batch.BEST]
     assert [one.value for one in law.exponents] == pytest.approx([-0.2897, 0.6376], abs=1e-3)
-
-
-def test_the_figure_draws_every_source_and_size():
-    best = planted(0.0, 0.6).drop(columns="least_tokens")
-    best = best.assign(source=best_batch.BEST, definition="")
-    ours = best.assign(source=best_batch.OURS, tokens=best["tokens"] / 1e5)
-    other = ours.assign(definition="b/a", batch_tokens=2 * ours["batch_tokens"], low=np.nan)
-    points = pd.concat([ours, other, best], ignore_index=True)
-    laws = best_batch.laws(points)
-    assert [law.points for law in laws.values()] == [15, 15]
-    figure = data_figure(points, laws, best_batch.BEST)
-    left, right = figure.axes
-    assert left.get_xscale() == left.get_yscale() == right.get_yscale() == "log"
-    marks = [line for line in left.lines if line.get_marker() in ("o", "^", "s", "_")]
-    assert [len(np.asarray(line.get_xdata())) for line in marks] == [15, 15, 15]
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert sum(label.startswith("N = ") for label in labels) == 5
-    assert any("D^{0.6" in label for label in labels)

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.models.sizes import named
 from bss.training.config import DataConfig, RunConfig
 from bss.training.execution import Execution
@@ -303,31 +302,6 @@ def test_every_size_is_a_study_with_a_price(size):
         assert len(budgets) >= 4 and max(budgets) >= 8 * min(budgets)
         assert len({p.tokens for p in by_name["size"].points}) == 1
         assert len({p.model for p in by_name["data"].points}) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"reference": 96}, "lacks the reference batch of 96 tokens"),
-        ({"rounds": -1}, "rounds is -1; expected 0 or more"),
-        ({"overhead": 0.0}, "overhead is 0.0; expected a positive number"),
-        ({"seeds": ()}, "seeds are []; expected different ones, at least one"),
-        ({"seeds": (1, 1)}, "seeds are [1, 1]"),
-        ({"designs": ()}, "designs are []; expected one or more"),
-        ({"designs": (PointSet("x", ()),)}, "design x has no points"),
-        ({"designs": (PointSet("x", (Point("picoo", 1_000_000),)),)}, "did you mean 'pico'?"),
-        ({"designs": (PointSet("x", (Point("pico", 9_000),)),)}, "at most 10% of the smallest"),
-        ({"designs": (PointSet("x", (Point("pico", 99_000),), "bytes"),)}, "unit 'bytes'; write"),
-        ({"grid": ()}, "has 0 batches; expected 3 or more"),
-        ({"warmup_share": 1.0}, "warmup_share is 1.0; expected a part of 1"),
-        ({"bend": Bend(0.0, 1.0)}, "bend.tokens and bend.budget must be positive"),
-    ],
-)
-def test_bad_input_is_one_line(study, changes, told):
-    with pytest.raises(InputError) as error:
-        replace(study, **{"schedules": None, **changes})
-    assert told in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow

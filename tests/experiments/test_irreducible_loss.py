@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from bss.data.synthetic import entropy
-from bss.errors import InputError
 from bss.laws import EsFit
 from bss.laws.es import LAWS
 from bss.laws.fitting.estimate import Estimate
@@ -83,13 +82,6 @@ def test_batches_of_a_seed_share_their_data_and_references_are_longer(study):
     assert all(run.seed == run.data.seed for run in trunks + references)
     assert {run.schedule.tokens for run in references} == {study.reference_tokens}
     assert not any(run.depends_on_stop for run in trunks)
-
-
-def test_text_of_unknown_entropy_is_refused(study):
-    text = replace(study.setup.text, corpus="stdlib")
-    setup = replace(study.setup, text=text)
-    with pytest.raises(InputError, match="irreducible loss is known"):
-        replace(study, setup=setup)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.fitting.estimate import Options
 from bss.laws.functional.values import schedule_losses
@@ -34,11 +33,9 @@ from experiments.late_switch.measure import (
 )
 from experiments.late_switch.predictions import predicted
 from experiments.late_switch.runs import (
-    by_law,
     decaying,
     going_on,
     switching,
-    under_cosine,
 )
 from experiments.late_switch.study import Entry, Study
 
@@ -57,37 +54,6 @@ def named(contenders: list[Contender], name: str, lr: float = 2e-3, seed: int = 
         c for c in contenders if (c.name, c.run.optimizer.lr, c.run.seed) == (name, lr, seed)
     )
     return found
-
-
-def entries(*more: Entry) -> tuple[Entry, ...]:
-    return (*STUDY.schedules, *more)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"decay": 1.0}, "decay is 1.0"),
-        ({"cosine": 0.0}, "cosine is 0.0"),
-        ({"continued": 0.5}, "continued is 0.5"),
-        ({"mfu": 0.0}, "mfu is 0.0"),
-        ({"forks": (0.5, 0.2)}, "forks are .* expected rising"),
-        ({"budgets": (0.5, 1.2)}, "budgets are"),
-        ({"extrapolated": (0.5,)}, "extrapolated are"),
-        ({"starts": (0.5, 1.0)}, "starts are .* below 1"),
-        ({"seeds": ()}, "expected different ones, at least one"),
-        ({"resamples": 0}, "resamples is 0"),
-        ({"small": 32}, "the smaller first"),
-        ({"large": 33}, "two batches of the grid"),
-        ({"shared_rate": 3e-3}, "shared_rate is 0.003; expected one of the rates of batch 4"),
-        ({"schedules": entries(Entry("early", "0:4 10%:32"))}, "name each once"),
-        ({"schedules": entries(Entry("x", "0:4 80%:32", until=0.7))}, "its last switch before"),
-        ({"schedules": entries(Entry("x", "0:4 80%"))}, "no start:batch pair"),
-        ({"schedules": STUDY.schedules[:1]}, "two or more that switch once from batch 4 to 32"),
-    ],
-)
-def test_a_study_that_cannot_be_run_is_refused(changes, told):
-    with pytest.raises(InputError, match=told):
-        dataclasses.replace(STUDY, **changes)
 
 
 def test_a_switch_is_the_branch_that_another_study_would_make_of_it():
@@ -130,30 +96,6 @@ def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
     assert parents["early"] == named(SWITCHED, "early").run.id
     # At 80% the last switch is still the small batch, and its own run starts there.
     assert parents["at 85%"] == named(CONSTANTS, "constant 4").run.id
-
-
-def test_under_a_cosine_all_have_their_part_of_the_tokens_and_branches_of_their_own():
-    study = dataclasses.replace(STUDY, cosine=0.25)
-    lawful = by_law(study, BASE, {"law, for cosine": BatchSchedule.late_switch(4, 8, 400_000)}, [])
-    found, forks = under_cosine(study, BASE, lawful["cosine"])
-    assert {c.ending for c in found} == {"cosine"}
-    whole = {entry.name for entry in STUDY.schedules if entry.until == 1}
-    assert {c.name for c in found} == whole | {"law, for cosine"} | {
-        f"constant {batch}" for batch in STUDY.rates
-    }
-    assert {50_000, 100_000, 126_000, 175_000} < set(forks)
-    # Every rate of its own constant is tried, so that baselines are tuned under the cosine too.
-    small = named(found, "constant 4", 1e-3).run
-    assert (small.schedule.rate, small.schedule.tokens, small.parent) == ("cosine", 250_000, None)
-    late = named(found, "late", 1e-3).run
-    assert str(late.schedule.batch) == "0:4 175K:32"
-    assert late.parent is not None
-    assert late.parent.run == small.id
-    assert named(found, "constant 32", 4e-3).run.parent is None
-    law = named(found, "law, for cosine").run
-    assert str(law.schedule.batch) == "0:4 100K:8"
-    assert law.parent is not None
-    assert law.parent.run == named(found, "constant 4").run.id
 
 
 def test_the_large_batch_goes_on_without_touching_its_trunk():

@@ -12,7 +12,7 @@ from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
 from experiments.second_moment import __main__ as runs
 from experiments.second_moment import losses as losses_of
-from experiments.second_moment import power, tables
+from experiments.second_moment import power
 from experiments.second_moment.study import Study
 
 ENDINGS = ("constant", "averaged", "decay")
@@ -88,13 +88,6 @@ def test_a_rate_at_an_end_is_followed_by_one_beyond_it_until_it_is_bracketed():
     assert not any(runs.beyond(lower, settled).values())
 
 
-def test_a_rate_at_which_a_seed_was_lost_is_not_chosen():
-    table = finals()
-    lost = table.loc[~((table["peak_lr"] == 2e-3) & (table["seed"] == 1))]
-    rates = runs.chosen(runs.whole(lost, (0, 1)))
-    assert 2e-3 not in {rate for known in rates.values() for rate in known.values()}
-
-
 def test_the_seeds_that_choose_are_not_judged():
     kept = losses_of.judged(finals(), config())
     assert set(kept["seed"]) == set(range(2, 12))
@@ -105,15 +98,3 @@ def test_power_rises_with_seeds_and_falls_with_scatter():
     few, many = (power.power(np.full(6, 0.004), seeds, tables=60).mean() for seeds in (4, 12))
     assert few < many
     assert power.power(np.full(6, 0.02), 12, tables=60).mean() < many
-
-
-def test_the_envelope_has_each_batch_at_the_rule_chosen_on_other_seeds():
-    index = [1, 2]
-    chose = {"a": pd.DataFrame([[1.0], [2.0]], index), "b": pd.DataFrame([[2.0], [1.0]], index)}
-    judged_losses = {
-        "a": pd.DataFrame([[5.0], [6.0]], index),
-        "b": pd.DataFrame([[7.0], [8.0]], index),
-    }
-    losses, best = tables.envelope(judged_losses, chose)
-    assert best == {1: "a", 2: "b"}
-    assert losses[0].tolist() == [5.0, 8.0]

@@ -22,11 +22,6 @@ def test_a_parabola_is_recovered_in_any_order():
     assert (found.interior, found.freedom) == (True, 2)
 
 
-def test_only_the_batches_about_the_least_count():
-    loss = bowl(BATCHES) + 5 * (BATCHES > 2000) * np.log(BATCHES)
-    assert vertex(BATCHES, loss).batch == pytest.approx(300)
-
-
 def test_the_error_is_that_of_many_repetitions():
     random, sigma = np.random.default_rng(1), 2e-4
     drawn = [vertex(BATCHES, bowl(BATCHES) + sigma * random.normal(size=8)) for _ in range(400)]
@@ -43,9 +38,3 @@ def test_a_least_at_an_end_is_not_interior(best):
 def test_losses_without_a_minimum_have_no_vertex():
     assert math.isnan(vertex(BATCHES, -bowl(BATCHES)).batch)
     assert math.isnan(vertex(BATCHES[:2], bowl(BATCHES[:2])).batch)
-
-
-def test_three_batches_give_a_vertex_without_a_scatter():
-    found = vertex(BATCHES[2:5], bowl(BATCHES[2:5]))
-    assert found.batch == pytest.approx(300) and found.interior
-    assert math.isnan(found.scatter) and math.isnan(pooled_scatter([found]))

@@ -52,18 +52,6 @@ def test_limits_and_allowed_batches_are_kept(surface_fit):
     assert set(limited.batches) <= set(range(8, 13))
 
 
-def test_three_stage_law_is_followed_between_its_targets(planted):
-    points = planted.points(planted.laws["piecewise"], batches=planted.WIDE)
-    fit = fit_es(points, "piecewise", options=QUICK)
-    ideal = optimal_batch(fit)
-    known = [(at.E_min, at.batches["B_opt"].value) for at in fit.fits]
-    for E_min, B_opt in known:
-        if E_min and B_opt:
-            assert ideal(round(E_min)) == pytest.approx(B_opt, rel=1e-5)
-    schedule = followed(fit, 50_000_000, Limits(3))
-    assert schedule.batches[0] < schedule.batches[-1]
-
-
 def test_fits_that_cannot_support_a_schedule_are_refused(planted, surface_fit):
     hyperbola = fit_es(planted.points(planted.laws["hyperbola"]), "hyperbola", options=QUICK)
     far = planted.points(planted.laws["surface"], batches=(64, 128, 256, 512))

@@ -160,8 +160,9 @@ def test_bad_contenders_are_refused(results, tmp_path, change, told):
 
 def test_a_file_that_cannot_be_written_is_one_line(results, tmp_path):
     (tmp_path / "taken").write_text("")
+    (tmp_path / "experiment.json").write_bytes((results / "experiment.json").read_bytes())
     with pytest.raises(InputError, match="cannot be written"):
-        write_report(results, tmp_path / "taken" / "report.html")
+        write_report(tmp_path, tmp_path / "taken" / "report.html")
 
 
 def test_schedules_that_failed_leave_a_page(results, tmp_path):

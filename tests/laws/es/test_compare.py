@@ -14,13 +14,6 @@ def of_surface(planted):
     return compare(planted.points(planted.laws["surface"], batches=planted.WIDE))
 
 
-# The hyperbola wins against the surface in the test of seven batches too.
-@pytest.mark.parametrize("law", [pytest.param("hyperbola", marks=pytest.mark.slow), "piecewise"])
-def test_left_out_batches_tell_planted_laws_apart(planted, law):
-    points = planted.points(planted.laws[law], batches=planted.WIDE)
-    assert compare(points).winner == law
-
-
 # Laws that hold the planted one, or bend as it does, and may so predict as well.
 BESIDE = {
     "surface": {"surface, m free", "surface, Adam clock"},

@@ -13,9 +13,7 @@ from bss.errors import InputError
 from bss.laws import EsFit, fit_es
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.laws.es.predict import best
 from bss.laws.fitting.estimate import Options
-from bss.policies.follow_optimum import optimal_batch
 from bss.registry import load
 from bss.report import write_report
 
@@ -91,31 +89,6 @@ def test_it_is_fitted_compared_and_read_back(own_law, points):
     assert EsFit.from_dict(entry) == fit
     with pytest.raises(InputError, match="'parabola' is unknown"):
         EsFit.from_dict(entry | {"law": "parabola"})
-
-
-@pytest.mark.parametrize("batches", [("B_opt",), ("vertex_at",), ()])
-def test_one_that_tells_no_E_min_or_names_its_batch_otherwise(own_law, points, tmp_path, batches):
-    """What it tells is fitted, read back and predicted; E_min follows from a B_opt."""
-    told = ", ".join(f"'{name}': p.B_opt" for name in batches)
-    (tmp_path / "little_law.py").write_text(
-        "from parabola_law import Parabola\nclass Little(Parabola):\n"
-        f"    batches = {batches}\n"
-        f"    def quantities(self, p, target=None):\n        return {{{told}}}\n"
-        "LAW = Little('little')\n"
-    )
-    sys.modules.pop("little_law", None)
-    fit = fit_es(points, "little_law:LAW", options=QUICK)
-    again = EsFit.from_dict(json.loads(json.dumps(fit.to_dict())))
-    assert again == fit
-    B_opt = truth(1, 1.9)[1]
-    E_min = truth(B_opt, 1.9)[0]
-    found = best(again, 1.9)
-    assert set(found) == {*batches, *({"E_min"} if "B_opt" in batches else ())}
-    for name in batches:
-        assert found[name].value == pytest.approx(B_opt, rel=0.05)
-    if "E_min" in found:
-        assert found["E_min"].value == pytest.approx(E_min * fit.seq_len, rel=0.05)
-        assert optimal_batch(again)(E_min * fit.seq_len) == pytest.approx(B_opt, rel=0.05)
 
 
 @pytest.mark.slow

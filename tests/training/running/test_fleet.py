@@ -38,26 +38,20 @@ def side_by_side(tiny_run, execution_in, tmp_path_factory):
     return runs, execution, train_fleet(runs, execution)
 
 
-def test_every_run_has_the_numbers_that_it_has_alone(
-    tiny_transformer, side_by_side, execution_in, tmp_path
-):
-    """Of transformers, and of four runs of a small model."""
-    changes = {"schedule.tokens": 1024, "evaluation.test_tokens": 160, "averages": ()}
-    two = members(tiny_transformer, **changes)[1:3]
+def test_every_run_has_the_numbers_that_it_has_alone(tiny_transformer, execution_in, tmp_path):
+    changes = {"schedule.tokens": 1024, "schedule.batch": "4", "evaluation.test_tokens": 160}
+    pair = members(tiny_transformer, **changes)[1:3]
     execution, alone = execution_in(tmp_path / "fleet"), execution_in(tmp_path / "alone")
-    runs, execution_of_four, of_four = side_by_side
-    cases = (two[1], execution, train_fleet(two, execution)), (runs[3], execution_of_four, of_four)
-    for run, execution, statuses in cases:
-        status = train(run, alone)
-        mine = statuses[run.id]
-        assert (mine.status, mine.tokens, mine.step) == ("finished", status.tokens, status.step)
-        assert mine.recompilations == 0
-        assert mine.losses == pytest.approx(status.losses, rel=1e-4)
-        rows, expected = curve(execution, run), curve(alone, run)
-        assert rows == [pytest.approx(row, rel=1e-4) for row in expected]
-        (record,) = read_executions(run_path(execution.runs, run))
-        assert record["fleet"] == len(statuses)
-    assert len({of_four[run.id].losses["eval_loss"] for run in runs}) == 4
+    statuses, status = train_fleet(pair, execution), train(pair[1], alone)
+    mine = statuses[pair[1].id]
+    assert (mine.status, mine.tokens, mine.step) == ("finished", status.tokens, status.step)
+    assert mine.recompilations == 0
+    assert mine.losses == pytest.approx(status.losses, rel=1e-4)
+    rows, expected = curve(execution, pair[1]), curve(alone, pair[1])
+    assert rows == [pytest.approx(row, rel=1e-4) for row in expected]
+    (record,) = read_executions(run_path(execution.runs, pair[1]))
+    assert record["fleet"] == 2
+    assert len({one.losses["eval_loss"] for one in statuses.values()}) == 2
 
 
 def test_a_finished_fleet_is_a_no_op(side_by_side, monkeypatch):
