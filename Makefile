@@ -14,7 +14,7 @@ demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 test: setup  ## lint, types, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --level error
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: setup  ## the tests that take minutes

@@ -7,12 +7,14 @@ through again whenever garbage is collected.
 """
 
 import atexit
+import ctypes
 import dataclasses
 import gc
 import json
 import os
 import random
 import shutil
+import sys
 import tempfile
 
 os.environ["XLA_FLAGS"] = " ".join(
@@ -57,6 +59,8 @@ def pytest_runtest_teardown(item, nextitem):
     """Forget compiled programs behind each folder of tests, so that a worker stays small."""
     if nextitem and nextitem.path.parent != item.path.parent:
         jax.clear_caches()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

@@ -57,8 +57,8 @@ def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
     assert reached == pytest.approx(expected.predicted_loss, rel=1e-3)
 
 
-@pytest.mark.parametrize("tokens", [1_999_999, 2_000_000])
-def test_a_rate_without_a_stable_phase_can_be_stretched(fit, tokens):
+def test_a_rate_without_a_stable_phase_can_be_stretched(fit):
+    tokens = 1_999_999
     rate = cosine(4e-3, tokens, warmup=50_001)
     schedule, chosen = best_schedule(fit, tokens, rate=rate, limits=Limits(stages=2))
     assert chosen == rate

@@ -59,7 +59,6 @@ def check(schedule: BatchSchedule, limits: Limits, least: float, most: float):
 @pytest.mark.parametrize(
     "limits",
     [
-        Limits(stages=2, multiple_of=3),
         Limits(stages=3, min_batch=5, max_batch=11),
         Limits(stages=2, allowed=(3, 5, 13)),
     ],

@@ -92,7 +92,7 @@ def test_longer_runs_equal_extended_precision(task, power):
 
 
 def test_a_long_wide_schedule_lowers_the_risk():
-    task = Task(0.3, 4, 2048)
+    task = Task(0.3, 4, 512)
     run = [Stage(0.1, 1, 2**39), Stage(0.1, 4, 2**38), Stage(0.1, 16, 2**38)]
     risk = final_risk(task, run)
     assert risk_curve(task, run, [0])[0] > risk > 0

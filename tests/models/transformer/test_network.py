@@ -126,7 +126,7 @@ def stack(params):
     return rest | {"layers": jax.tree.map(lambda *leaves: np.stack(leaves), *layers)}
 
 
-@pytest.mark.parametrize(("scan", "remat"), [(True, False), (True, True), (False, True)])
+@pytest.mark.parametrize(("scan", "remat"), [(True, False), (True, True)])
 def test_scan_and_remat_change_neither_loss_nor_gradient(scan, remat):
     plain = VARIANTS["modern"]
     other = dataclasses.replace(plain, scan_layers=scan, remat=remat)
@@ -138,9 +138,8 @@ def test_scan_and_remat_change_neither_loss_nor_gradient(scan, remat):
     assert_trees_close(loss_and_gradient(other, arrange(params), tokens), (loss, arrange(gradient)))
 
 
-@pytest.mark.parametrize("name", ["published", "modern"])
-def test_bfloat16_is_close_to_float32(name):
-    config = VARIANTS[name]
+def test_bfloat16_is_close_to_float32():
+    config = VARIANTS["modern"]
     half = dataclasses.replace(config, dtype="bfloat16")
     params, tokens = parameters(config), sequences(config)
     logits = logits_of(half, params, tokens)
@@ -154,9 +153,9 @@ def test_bfloat16_is_close_to_float32(name):
 
 def test_bfloat16_sums_the_embeddings_gradient_in_float32():
     """Each of few tokens is looked up a thousand times, which bfloat16 cannot add up."""
-    config = dataclasses.replace(TINY, vocab_size=16, num_layers=1, d_model=16, d_ff=16)
+    config = dataclasses.replace(TINY, vocab_size=4, num_layers=1, d_model=16, d_ff=16)
     half, params = dataclasses.replace(config, dtype="bfloat16"), init(config, 0)
-    tokens = sequences(config, batch=64, length=257)
+    tokens = sequences(config, batch=64, length=65)
     exact, rounded = (
         np.asarray(loss_and_gradient(one, params, tokens)[1]["embedding"]) for one in (config, half)
     )

@@ -42,7 +42,6 @@ quick_jit = functools.partial(
         "xla_llvm_disable_expensive_passes": True,
     },
 )
-EVERY = [Layers(2, "attention"), Layers(0, "all")]
 
 
 @pytest.fixture
@@ -87,10 +86,9 @@ def test_loss_and_gradients_are_the_same_up_to_rounding(config, fused):
     assert found[0] == pytest.approx(float(exact[0]), rel=2e-3)
 
 
-@pytest.mark.parametrize("layers", EVERY, ids=lambda one: f"{one.unroll}-{one.keep}")
-def test_how_layers_are_computed_changes_neither_loss_nor_gradient(layers, fused):
+def test_how_layers_are_computed_changes_neither_loss_nor_gradient(fused):
     four = dataclasses.replace(PUBLISHED, num_layers=4)
-    assert error(graded(four, fused, layers), graded(four, fused)) < 5e-6
+    assert error(graded(four, fused, Layers(2, "attention")), graded(four, fused)) < 5e-6
 
 
 def test_a_curve_is_the_same_up_to_rounding(fused):

@@ -137,9 +137,8 @@ def test_rates_all_on_one_side_of_the_best_tell_no_best():
         assert all(x.value is None for x in told.exponents.values())
 
 
-@pytest.mark.parametrize("octaves_tried", [(-2.25, -0.75, 0.75, 2.25), (-1.5, 0.0, 1.5)])
-def test_one_cell_of_a_few_rows(octaves_tried):
-    table = {"octaves": octaves_tried, "rates": (-1.6, -0.5, 0.6, 1.7)}
+def test_one_cell_of_a_few_rows():
+    table = {"octaves": (-1.5, 0.0, 1.5), "rates": (-1.6, -0.5, 0.6, 1.7)}
     law: Any = fitted(PLAIN, **ONE, **table)
     batch, lr, cost = octaves(law, PLAIN, 4e8, 2e10)
     assert abs(batch) < 0.2 and abs(lr) < 0.15 and cost < 1e-3
