@@ -27,6 +27,7 @@ os.environ["XLA_FLAGS"] = " ".join(
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
+import hypothesis
 import jax
 import pytest
 
@@ -36,6 +37,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # a worker inherits that of t
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="compiled-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+
+hypothesis.settings.register_profile("few", max_examples=30)
+hypothesis.settings.load_profile("few")
 
 pytest_plugins = ("tests.planted", "tests.drawn")
 

@@ -26,6 +26,7 @@ def command(folder: Path) -> list[str]:
         *("--config.schedule.batch=0:8 10K:16", "--config.schedule.tokens=20480"),
         *("--config.schedule.warmup=1000", "--config.schedule.decay=5000"),
         *("--config.text.corpus=synthetic", "--config.text.seq_len=32"),
+        '--config.model={"family": "tests.models.bigram:Bigram"}',
         *("--config.evaluation.tokens=2048", "--config.evaluation.first=2000"),
         *("--config.averages=('4%',)", "--config.buckets=(8,)"),
         *(f"--config.runs={folder}/runs", f"--config.results={folder}/results"),

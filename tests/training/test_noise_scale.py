@@ -81,22 +81,22 @@ def test_buckets_are_squared_unclipped_and_per_target():
     assert bare.squares is None
 
 
-def test_the_step_is_the_same_with_it(tiny_transformer):
-    measured = overlay(tiny_transformer, {"noise_scale.half_life": 500})
-    width = tiny_transformer.data.seq_len + 1
+def test_the_step_is_the_same_with_it(tiny_run):
+    measured = overlay(tiny_run, {"noise_scale.half_life": 500})
+    width = tiny_run.data.seq_len + 1
     sequences = np.random.default_rng(0).integers(0, 90, (3, 4, width)).astype(np.int32)
     scalars = StepSettings(*map(np.float32, (1e-2, 0.1, 0.05, 0.01)), np.zeros(0, np.float32))  # type: ignore[call-arg]
-    start = jax.jit(lambda: init_state(tiny_transformer))()
+    start = jax.jit(lambda: init_state(tiny_run))()
     results = [
         jax.jit(make_step(run))(start, sequences, np.int32(3), scalars)
-        for run in (tiny_transformer, measured)
+        for run in (tiny_run, measured)
     ]
     assert results[0][1].squares is None
     bare, with_it = (state for state, _ in results)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), bare, with_it)
     metrics = results[1][1]
     trace, square = estimates(float(metrics.squares) / 3, float(metrics.grad_norm) ** 2, 4, 3)
-    assert trace > 0 and square > 0
+    assert trace > 0 and np.isfinite(square)
 
 
 def test_it_is_off_by_default_and_renames_nothing(tiny_run):

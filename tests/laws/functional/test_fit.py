@@ -294,22 +294,6 @@ def test_ends_alone_identify_by_their_whole_paths(planted_curves):
     assert {"c_K", "q", "A_1"} <= set(reasons)
 
 
-def test_a_parameter_held_at_its_own_value_changes_nothing(planted_curves, regression_fit, task):
-    pilots = ("1", "2", "4", "8", "16", "0:1 50%:8", "0:1 80%:16", "0:2 30%:8", "0:16 50%:2")
-    runs = pd.concat([regression_run(task, text) for text in pilots], ignore_index=True)
-    own = f"q={float(regression_fit.law.q)!r}"
-    few = Options(resamples=2)
-    held = fit_curve(runs, clock="sgd", since=0, constraints=own, options=few)
-    assert held.law == pytest.approx(regression_fit.law, rel=1e-3)
-    assert held.rmse == pytest.approx(regression_fit.rmse, rel=1e-6)
-    assert held.parameters["q"].value == held.parameters["q"].low == held.law.q
-    for text, told in (("c_1=1", "from several numbers"), ("m=.5", "looked for at 1; choose")):
-        with pytest.raises(InputError, match=told):
-            fit_curve(runs, clock="sgd", since=0, constraints=text, options=OPTIONS)
-    with pytest.raises(InputError, match="--hold-out peak: 1 to leave out in turn, 2 are needed"):
-        fit_curve(runs, clock="sgd", since=0, hold_out=("peak",), options=OPTIONS)
-
-
 def test_a_power_of_the_rate_is_a_clock(planted_curves):
     law = planted_curves.law._replace(a=0.5, T_0=planted_curves.law.T_0 * 10)
     path = plan_path(BatchSchedule.constant(4), planted_curves.tokens, 64, 4e-3)

@@ -124,7 +124,6 @@ def test_stacked_layers_and_remat_change_nothing():
     ("experts", "chosen"),
     [
         (3, [1] * 40),
-        (7, [6, 2]),
         (16, np.random.default_rng(1).integers(0, 16, 512)),
     ],
 )
