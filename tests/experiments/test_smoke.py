@@ -67,7 +67,11 @@ def es_curve(command, monkeypatch, capsys):
 
 
 SHORT = (
-    *("--config.setup.schedule.tokens=40000", "--config.setup.evaluation.first=8000"),
+    *(
+        "--config.setup.schedule.tokens=40000",
+        "--config.setup.evaluation.first=8000",
+        "--config.setup.evaluation.per_efold=10",
+    ),
     *("--config.setup.engine.buckets=(1,2)", "--config.setup.engine.devices=1"),
     "--config.resamples=5",
     "--config.setup.optimizer.lr=0.03",

@@ -195,9 +195,8 @@ def test_divergence_after_a_checkpoint_keeps_it_finite(
     assert_same_outcome(tiny_run, execution, tiny_run, execution)
 
 
-@pytest.mark.parametrize("times", [1, 9])
 def test_what_diverges_right_behind_a_checkpoint_goes_back_once(
-    tiny_run, tiny_execution, whole, monkeypatch, stop_after, times
+    tiny_run, tiny_execution, whole, monkeypatch, stop_after
 ):
     from bss.training.running import prefetch
 
@@ -205,7 +204,7 @@ def test_what_diverges_right_behind_a_checkpoint_goes_back_once(
     with pytest.raises(Interrupted):
         train(tiny_run, execution, stop=stop_after(20))
     directory = directory_of(tiny_run, execution)
-    stood, honest, left = read_status(directory).tokens, prefetch.traced, [times]
+    stood, honest, left = read_status(directory).tokens, prefetch.traced, [1]
 
     def poisoned(spec, *rest):
         settings = honest(spec, *rest)
@@ -219,11 +218,7 @@ def test_what_diverges_right_behind_a_checkpoint_goes_back_once(
     with pytest.warns(RuntimeWarning, match=f"/{stood} was not finite after one step; it is put"):
         status = train(tiny_run, execution)
     assert len([*(directory / "damaged").glob(f"{stood}-*")]) == 1
-    assert left[0] == max(times - 2, 0)
-    if times > 1:
-        assert status == RunStatus("diverged", stood + 32, last_checkpoint=stood - 32)
-    else:
-        assert status.losses == whole[1].losses
+    assert left == [0] and status.losses == whole[1].losses
 
 
 def test_a_finished_run_that_lost_rows_gets_them_back(tiny_run, tiny_execution):
