@@ -7,7 +7,7 @@ from bss.laws import fit_es
 from bss.laws.es.predict import best, lack_of_fit, reach
 from bss.laws.fitting.estimate import Options
 
-OFFSET, NOISE = 0.003, 0.001
+OFFSET, NOISE, TARGETS = 0.003, 0.001, (2.4, 2.2, 2.0, 1.85, 1.7)
 
 
 @pytest.mark.slow
@@ -15,7 +15,8 @@ def test_intervals_hold_new_runs_and_the_best_batch_at_their_level(planted):
     draw, sequences_at = np.random.default_rng(5), planted.laws["surface"]
     held, of_best, scatters = [], [], []
     for trial in range(40):
-        points = planted.points(sequences_at, seeds=1, offset=OFFSET, noise=NOISE, generator=draw)
+        scatter = {"offset": OFFSET, "noise": NOISE, "generator": draw}
+        points = planted.points(sequences_at, targets=TARGETS, seeds=1, **scatter)
         fit = fit_es(points, "surface", options=Options(100, seed=trial, draws=100))
         scatters.append(lack_of_fit(fit)[0])
         for loss, batch in ((1.95, 8.0), (2.1, 32.0)):
