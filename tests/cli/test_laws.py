@@ -11,6 +11,7 @@ from bss.laws import EsFit
 
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
+FEW = ("--resamples", "20")
 LAWS = ("es", "critical", "table", "curve")
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
@@ -39,7 +40,7 @@ def output(capsys, *arguments: str) -> dict:
 
 
 def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads_back):
-    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "20")
+    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", *FEW)
     reads_back(EsFit, fit)
     assert (fit["kind"], fit["law"], fit["seq_len"]) == ("es", "surface", SEQ_LEN)
     assert {len(draws) for draws in fit["draws"].values()} == {20}
@@ -63,7 +64,7 @@ def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads
 
 @pytest.mark.parametrize(("law", "key"), [("hyperbola", "B_crit"), ("piecewise", "B_opt")])
 def test_the_other_laws_have_the_same_shape(runs, capsys, reads_back, law, key):
-    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8", "--law", law)
+    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8", "--law", law, *FEW)
     assert reads_back(EsFit, fit).joint is None
     for entry in fit["fits"]:
         assert set(entry[key]) >= {"value", "low", "high", "level"}
@@ -74,7 +75,7 @@ def test_the_other_laws_have_the_same_shape(runs, capsys, reads_back, law, key):
 
 
 def test_compare_ranks_the_planted_law_first(runs, capsys):
-    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--compare")
+    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--compare", *FEW)
     assert fit["comparison"]["winner"] == "surface"
 
 
@@ -93,7 +94,7 @@ def test_a_batch_that_changes_inside_a_run_is_integrated(tmp_path, capsys):
 
 
 def test_a_fit_becomes_a_schedule_that_grows_and_exports(runs, tmp_path, capsys):
-    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", "--resamples", "20")
+    fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", *FEW)
     path = tmp_path / "fit.json"
     path.write_text(json.dumps({**fit, "a key of a later version": 1}))
     arguments = ("schedule", "--from", str(path), "--tokens", "20M", "--stages", "4")
@@ -131,7 +132,7 @@ def test_the_best_batch_is_named_by_the_rate_of_all_runs(runs, tmp_path, capsys)
     path = tmp_path / "rates.csv"
     theirs = pd.read_csv(runs).assign(lr=4e-3)
     theirs.to_csv(path, index=False)
-    arguments = ["fit", "es", str(path), "--targets", "1.9,1.8,1.7", "--resamples", "20"]
+    arguments = ["fit", "es", str(path), "--targets", "1.9,1.8,1.7", *FEW]
     assert main(arguments) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "B_opt at rate 4e-3" in told and "differs" not in told

@@ -43,7 +43,6 @@ def test_exact_surface_is_recovered(planted, surface):
     ("name", "m", "B_phi"),
     [
         ("surface, m free", 1.3, 0.0),
-        ("surface, Adam clock", 1.0, 20.0),
     ],
 )
 def test_exact_members_of_the_family_are_recovered(planted, name, m, B_phi):

@@ -48,7 +48,7 @@ def test_where_the_smallest_batch_is_best_no_law_has_a_best_batch(planted, law):
 
 def test_no_b_min_is_above_a_batch_that_reached_its_target(planted):
     points = planted.points(planted.laws["surface"], targets=(2.2, 1.85))
-    for law in ("surface", "piecewise", "surface, m free"):
+    for law in ("surface", "piecewise"):
         for at in fit_es(points, law, options=QUICK).fits:
             there = points.loc[points["reached"] & (points["target_loss"] == at.target_loss)]
             B_min, smallest = at.batches["B_min"], there["batch"].min()
