@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         fit_es,
         fit_table,
     )
-    from bss.laws.fitting.estimate import Options
+    from bss.laws.base import Options
     from bss.points.curve import default_targets
     from bss.points.measuring import measure_points
     from bss.policies.measured import derive_schedule

@@ -45,7 +45,7 @@ def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
     `one` has value, low and high, each None where it is not told.
 
     Examples:
-        >>> from bss.laws.fitting.estimate import Estimate
+        >>> from bss.laws.base import Estimate
         >>> estimate(Estimate(4.2, 3.9, 4.6)), estimate(Estimate(None, None, 2215.4), digits=3)
         ('4.2 (3.9 – 4.6)', '≤ 2,215')
         >>> estimate(Estimate(None, 2, 9)), estimate(Estimate(64, 32), 32), estimate(None)
@@ -71,7 +71,7 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def alike_text(one: Any, unit: float = 1.0) -> str:
+def range_text(one: Any, unit: float = 1.0) -> str:
     """The batches as good as the best, from low to high in units of so much; a dash for none."""
     if one is None:
         return "–"

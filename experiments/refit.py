@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.files import write_json
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.tables import read_points
 from bss.values import to_dict
 from experiments.es_ablations.__main__ import fitted

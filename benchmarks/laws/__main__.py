@@ -29,7 +29,7 @@ import pandas as pd
 
 from benchmarks.laws import planted_curves, planted_schedules, planted_tables
 from bss.laws import check_losses, fit_curve, fit_es, fit_table
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.laws.functional.curves import curves_of
 from bss.laws.functional.forecast import last_losses
 from bss.points.curve import points
@@ -95,8 +95,7 @@ def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
 def reported(name: str) -> Iterator[tuple[str, Answer]]:
     """The errors at left-out rows that a fit of the whole table reports itself, in nats."""
     fit = fit_table(published(name)[0], options=Options(RESAMPLES["published"]))
-    of = getattr(fit, "rates", None) or fit
-    for fold, error in getattr(of, "left_out", {}).items():
+    for fold, error in fit.left_out.items():
         yield f"{name}, {fold}", (math.nan, error, None, None)
 
 
@@ -120,11 +119,10 @@ def left_out(name: str, fold: str) -> Iterator[tuple[str, Answer]]:
     out = folds[fold]
     fit = fit_table(table.loc[~out], options=Options(RESAMPLES["published"]))
     rows = table.loc[out & near]
-    N, D, B = (rows[x].to_numpy(float) for x in ("params", "tokens", "batch_tokens"))
-    lr = rows["lr"].to_numpy(float) if name == "rates" else None
     kind = f"{name}, {'cells' if fold.startswith('cell') else fold}"
-    for loss, one in zip(rows["loss"], fit.predictions(N, D, B, lr), strict=True):
-        yield kind, (float(loss), one.value, one.low, one.high)
+    found = fit.predict(rows).to_numpy(float).tolist()
+    for loss, one in zip(rows["loss"], found, strict=True):
+        yield kind, (float(loss), *one)
 
 
 def costs(name: str) -> Iterator[tuple[str, Answer]]:

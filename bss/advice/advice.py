@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bss.advice.fit_advice import FAR, FitAdvice
 from bss.cells import estimate, number
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 from bss.rules import RULES, Answer, Setting, answers
 from bss.units import format_tokens
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bss.laws.final_loss import fitted
-from bss.laws.fitting.estimate import UNIDENTIFIED, Estimate
+from bss.laws.base import UNIDENTIFIED, Estimate
+from bss.laws.final_loss.best import TOLERANCES
 
 FAR = 10.0
 """Times outside of what was fitted, or tested, from which nothing is a voice: nobody has measured
 this (derived here)."""
 FAREST = 125.0
 """The same of the published final losses, whose interval widens with the distance."""
-ALIKE, _ = fitted.ALIKE
+ALIKE, _ = TOLERANCES
 """Nats above the best up to which a batch is as good, as in a table fit's indifference."""
 
 

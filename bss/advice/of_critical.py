@@ -2,8 +2,9 @@
 
 from bss.advice.fit_advice import FitAdvice
 from bss.laws import CriticalFit
-from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import predict
+from bss.laws.base import Estimate
+from bss.laws.critical.shape import CbsDefinition
+from bss.laws.power import predict
 from bss.rules import Setting
 
 NONE = "a critical fit tells no best batch"
@@ -17,11 +18,13 @@ def fit_advice(fit: CriticalFit, setting: Setting, ending: str, name: str) -> Fi
     critical = predict(fit.law, {"params": setting.params, "tokens": setting.tokens})
     unit = 1 if fit.unit == "tokens" else setting.seq_len
     ends = (end and end * unit for end in (critical.value, critical.low, critical.high))
-    notes = [
-        f"critical at {fit.overhead:.0%} more than linear scaling from {fit.reference:g} {fit.unit}"
-    ]
+    note = "critical is b/a, where twice the least tokens and the fewest steps are taken"
+    if fit.quantity == "cbs":
+        note = f"critical is {CbsDefinition(fit.overhead, fit.reference)} {fit.unit}"
+    notes = [note]
+    used = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
     for size in fit.law.variables:
-        seen = [getattr(at.curve, size) for at in fit.fits if at.cbs.value is not None]
+        seen = [getattr(curve, size) for curve in used]
         if not min(seen) <= getattr(setting, size) <= max(seen):
             notes.append(f"{size} is outside those fitted, {min(seen):.3g} to {max(seen):.3g}")
     return FitAdvice(name, best, critical=Estimate(*ends, level=critical.level), notes=tuple(notes))

@@ -5,7 +5,7 @@ import numpy as np
 from bss.advice.fit_advice import ONE_MODEL, FitAdvice, of_losses
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 from bss.laws.functional.curves import stack
 from bss.laws.functional.forecast import FAR, untested
 from bss.laws.functional.paths import plan_path

@@ -7,9 +7,9 @@ import numpy as np
 from bss.advice.fit_advice import ONE_MODEL, FitAdvice, of_losses
 from bss.errors import InputError
 from bss.laws import EsFit
+from bss.laws.base import Estimate
 from bss.laws.es.predict import best
 from bss.laws.es.values import predicted_loss
-from bss.laws.fitting.estimate import Estimate
 from bss.rules import Setting
 from bss.units import format_tokens
 

@@ -10,10 +10,10 @@ import numpy as np
 from bss.advice.fit_advice import ALIKE, FAREST, FitAdvice
 from bss.files import read_json
 from bss.laws import TableFit
-from bss.laws.final_loss.elsewhere import CellOptimum
-from bss.laws.final_loss.facts import Tested
+from bss.laws.base import Estimate, ToleranceRange
+from bss.laws.final_loss.best import CellOptimum
 from bss.laws.final_loss.points import SAME_BUDGET
-from bss.laws.fitting.estimate import Alike, Estimate
+from bss.laws.final_loss.values import TestedRange
 from bss.rules import Setting
 from bss.units import rounded_tokens
 
@@ -66,9 +66,9 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAd
         return FitAdvice(
             name, none, extrapolated=voice, distance=distance, measured=measured, runs=runs
         )
-    law = fit.law_at(N, D)
-    shift = law.valley(N, D)[2] / value  # B_opt may be the vertices', not the law's
-    alike = best.within(ALIKE) or Alike(None, None, ALIKE)
+    law = fit.law
+    shift = law.curve(N, D)[2] / value  # B_opt may be the power law's, not the law's
+    alike = best.within(ALIKE) or ToleranceRange(None, None, ALIKE)
     seen = fit.tested["batch_tokens"]
     known = all(at.tested for at in where) and 0 < shift < math.inf
 
@@ -122,11 +122,11 @@ class _Distance:
         return cls(tested, times <= seen.reach * slack, times, f"{where}, {_rounded(end)}")
 
 
-def _ratios(fit: TableFit) -> Tested:
+def _ratios(fit: TableFit) -> TestedRange:
     """The D/N that were measured."""
-    ratio = fit.points.tokens / fit.points.params
+    ratio = fit.law.points.tokens / fit.law.points.params
     reach = max(fit.tested[size].reach for size in ("params", "tokens"))
-    return Tested(float(ratio.min()), float(ratio.max()), reach)
+    return TestedRange(float(ratio.min()), float(ratio.max()), reach)
 
 
 def _rounded(count: float) -> str:
@@ -148,18 +148,17 @@ def _runs(fit: TableFit, setting: Setting) -> tuple[str, ...]:
 
 def _wanted(fit: TableFit, cell: int) -> str:
     """The runs that one (N, D) lacks; empty where its best batch is told."""
-    points, at = fit.points, fit.optima[cell]
+    points, at = fit.law.points, fit.optima[cell]
     rows = np.flatnonzero(points.cell == cell)
-    batch = points.batch[rows]
-    least = float(batch[np.argmin(points.loss[rows])])
+    batch, least = np.unique(points.batch[rows]), points.batch[rows[np.argmin(points.loss[rows])]]
     where = f"at {_rounded(at.params)} and {_rounded(at.tokens)} tokens"
-    if points.shared_rate(rows):
-        i = max(int(np.flatnonzero(np.sort(batch) == least)[0]), 1)
-        pair = " and ".join(f"{b:,.0f}" for b in np.sort(batch)[i - 1 : i + 1])
+    if at.batch.status == "single_lr":
+        i = max(int(np.flatnonzero(batch == least)[0]), 1)
+        pair = " and ".join(f"{b:,.0f}" for b in batch[i - 1 : i + 1])
         return f"other rates at batches {pair} {where}: all batches share one"
     if at.batch.value is not None:
         return ""
-    if len(batch) == 1 or at.batch.status != "end":
+    if len(batch) == 1 or at.batch.status != "at_boundary":
         return f"batches {least / 2:,.0f} and {2 * least:,.0f} {where}: {_reason(at)}"
     low, high = float(batch.min()), float(batch.max())
     ends = (low / 4, low / 2) if at.batch.low is None else (2 * high, 4 * high)

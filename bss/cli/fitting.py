@@ -9,8 +9,8 @@ from bss.cells import Table, number
 from bss.cli.output import Output, add_output_arguments
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.estimate import Fit, Options
+from bss.laws.base import Fit, Options
+from bss.laws.constraints import FREE, Constraints
 
 if TYPE_CHECKING:
     import pandas as pd

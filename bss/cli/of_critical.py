@@ -21,12 +21,14 @@ from bss.cli.predict import tested
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CriticalFit
-from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import PowerFit, predict
+from bss.laws.base import Estimate
+from bss.laws.critical.shape import CbsDefinition
+from bss.laws.critical.values import NAMES
+from bss.laws.power import PowerFit, predict
 from bss.points.curve import default_targets, points
 from bss.tables import read_points
 from bss.tables.reading import without
-from bss.units import format_tokens, parse_tokens
+from bss.units import format_tokens, parse_tokens, rounded_tokens
 from bss.values import to_dict
 
 SYMBOLS = {"params": "N", "tokens": "D"}
@@ -40,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("points", type=Path, help=text)
     add_reading_arguments(parser)
     add("--overhead", type=float, default=0.2, help="steps above linear scaling, 0.2 for 20%%")
-    add("--reference-batch", type=float, default=256, help="a batch that scales linearly")
+    text = "a batch that scales linearly: 256, smallest of each curve, or 10%% of each b/a"
+    add("--reference-batch", default="256", metavar="BATCH", help=text)
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
     text = "batch, of the steps, or cell, of the law through them, each in turn"
@@ -72,7 +75,7 @@ def run(options: argparse.Namespace) -> Output:
         payload["forecasts"] = [{name: x, "cbs": to_dict(value)} for x, value in forecasts.items()]
         rows = [(format_tokens(x), estimate(value)) for x, value in forecasts.items()]
         tables.append(Table("forecasts, with prediction intervals", (name, "critical batch"), rows))
-    notes = [f"{law_line(law)} ({name})" for name, law in fit.laws.items()]
+    notes = [f"{law_line(fit, law)} ({name})" for name, law in fit.laws.items()]
     notes += [f"outlier: {one}" for one in fit.outliers]
     notes += [f"warning: {text}" for text in (*fit.warnings, *remarks)]
     return Output(payload, tables, notes, figure=drawing("critical.critical_figure", fit))
@@ -107,21 +110,30 @@ def _one_budget(measured: pd.DataFrame) -> pd.DataFrame:
 
 def models_table(fit: CriticalFit) -> Table:
     """One row per model and target."""
-    error = fit.left_out[0].inside if fit.left_out else None
+    error = fit.cv_error
     judged = "" if error is None else f", × {math.exp(error):.3f} in steps at left-out batches"
-    title = f"critical batch: {fit.overhead:.0%} over {fit.reference:g}{judged}; "
+    title = f"critical batch: {CbsDefinition(fit.overhead, fit.reference)}{judged}; "
     title += f"batches in {fit.unit}"
     cells = {
         "model": lambda at: at.curve.model,
+        "N": lambda at: size(at.curve.params),
+        "D (tokens)": lambda at: size(at.curve.tokens),
         "target": lambda at: number(at.curve.target_loss),
+        "reference": lambda at: number(at.reference),
         "S_min": lambda at: number(at.S_min.value, 6),
         "E_min": lambda at: number(at.E_min.value),
         "B_crit": lambda at: estimate(at.B_crit),
         "CBS": lambda at: estimate(at.cbs),
+        "CBS by": lambda at: at.method if at.cbs.value else "",
         "CBS interpolated": lambda at: estimate(at.interpolated),
         "noise": lambda at: f"{at.noise:.1%}",
     }
     return Table.of(title, fit.fits, cells)
+
+
+def size(count: float) -> str:
+    """A number of parameters or tokens; a dash where it is not known."""
+    return rounded_tokens(count) if math.isfinite(count) else "–"
 
 
 def definitions_table(fit: CriticalFit) -> Table:
@@ -149,8 +161,7 @@ def forms_table(fit: CriticalFit) -> Table:
 
 def _facts(fit: CriticalFit) -> dict[str, str]:
     """What a constraint may change."""
-    error = fit.left_out[0].inside if fit.left_out else None
-    facts = {"rms error at left-out batches": number(error, 3)}
+    facts = {"rms error at left-out batches": number(fit.cv_error, 3)}
     facts |= {f"critical batch of {at.curve.name}": estimate(at.cbs) for at in fit.fits}
     for law in fit.laws.values():
         pairs = zip(law.variables, law.exponents, strict=True)
@@ -158,7 +169,7 @@ def _facts(fit: CriticalFit) -> dict[str, str]:
     return facts
 
 
-def law_line(law: PowerFit) -> str:
+def law_line(fit: CriticalFit, law: PowerFit) -> str:
     """A law in a line, as CBS = 93.2·N^0.468 with its interval."""
     terms = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
     factors = [
@@ -168,7 +179,8 @@ def law_line(law: PowerFit) -> str:
     ]
     unit = {1e6: "in millions"}.get(law.unit, f"over {law.unit:g}")
     symbols = ", ".join(SYMBOLS[name] for name in law.variables)
-    return f"CBS = {number(law.coefficient.value)} · {' · '.join(factors)}; {symbols} {unit}"
+    name, coefficient = NAMES[fit.quantity], number(law.coefficient.value)
+    return f"{name} = {coefficient} · {' · '.join(factors)}; {symbols} {unit}"
 
 
 def _forecasts(fit: CriticalFit, text: str) -> Mapping[int, Estimate]:
@@ -188,19 +200,15 @@ def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
     }
     if not point:
         raise InputError("--params or --tokens: a critical fit is asked with one, as 7B")
-    name = "joint" if len(point) == 2 else next(iter(point))
-    if name not in fit.laws:
-        why = fit.joint_refused if name == "joint" else f"no law in {name}"
-        known = ", ".join(fit.laws) or "none"
-        raise InputError(f"--from: {why}; the laws of this fit: {known}")
-    law = fit.laws[name]
-    curves = [at.curve for at in fit.fits if at.cbs.value is not None]
+    law = fit.law_of(list(point))
+    curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
     fitted = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
     ranges, warnings = tested(point, fitted, extrapolate=options.extrapolate)
     critical = predict(law, point)
     payload = {"kind": "prediction", "of": "critical", **point}
     payload |= {
         "critical_batch": to_dict(critical),
+        "quantity": fit.quantity,
         "unit": fit.unit,
         "overhead": fit.overhead,
         "reference_batch": fit.reference,
@@ -210,5 +218,5 @@ def predicted(fit: CriticalFit, options: argparse.Namespace) -> Output:
     row = (f"critical batch in {fit.unit}", estimate(critical), critical.note)
     table = Table(f"at {title}, with a prediction interval", ("", "estimate", ""), [row])
     figure = drawing("predictions.critical_figure", fit, *next(iter(point.items())))
-    notes = [law_line(law), *warnings]
+    notes = [law_line(fit, law), *warnings]
     return Output(payload, [table], notes, figure=figure if len(point) == 1 else None)

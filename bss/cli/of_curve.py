@@ -23,7 +23,7 @@ from bss.cli.predict import PredictedRun
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.forecast import (
     along,

@@ -31,9 +31,7 @@ from bss.laws.es.values import (
     Comparison,
     TargetFit,
 )
-from bss.laws.es.vertices import TYPICAL
 from bss.points import rates
-from bss.points.valley import USUAL
 from bss.tables.reading import without
 from bss.units import parse_tokens
 from bss.values import to_dict
@@ -133,27 +131,18 @@ def es_table(fit: EsFit, rate: float | None = None) -> Table:
     for name in names:
         cells[at.get(name, name)] = lambda target, name=name: estimate(target.batches[name])
     if fit.choice == ASKED:
-        cells |= {"vertex": lambda target: estimate(target.vertex), "status": attrgetter("status")}
+        cells |= {"status": attrgetter("status")}
     else:
-        cells |= {"of": _source, "depth": _evidence}
+        cells |= {"B_opt by": _method}
+    cells |= {"measured": lambda target: estimate(target.measured)}
     error = "" if fit.error is None else f", × {math.exp(fit.error):.2f} at left-out batches"
     title = f"E(S), {fit.name} law{error}; S in steps, E in tokens, B in sequences; {fit.level:.0%}"
     return Table.of(f"{title} intervals", fit.fits, cells)
 
 
-def _source(target: TargetFit) -> str:
-    best = target.best or target.vertex
-    return best.source if best.value is not None else best.status
-
-
-def _evidence(target: TargetFit) -> str:
-    """How deep the valley is, in scatters of a run."""
-    evidence = target.vertex.evidence
-    return (
-        f"{evidence.depth / evidence.scatter:.1f} scatters"
-        if evidence.depth and evidence.scatter
-        else "–"
-    )
+def _method(target: TargetFit) -> str:
+    best = target.best or target.measured
+    return best.method if best.value is not None else best.status
 
 
 def _headline(fit: EsFit) -> list[str]:
@@ -167,10 +156,7 @@ def _headline(fit: EsFit) -> list[str]:
     for target in fit.fits:
         if (best := target.best) is not None and best.value is None:
             reasons.setdefault(best.note, []).append(f"{target.target_loss:g}")
-    source = fit.fits[-1].vertex.evidence.source
-    lines += [f"B_opt at {', '.join(at)} {note}" for note, at in reasons.items()]
-    usual = f", {TYPICAL:g} nats of a run" if source == USUAL else ""
-    return lines + ([f"the scatter is that of {source}{usual}"] if source else [])
+    return lines + [f"B_opt at {', '.join(at)} {note}" for note, at in reasons.items()]
 
 
 def predicted(fit: EsFit, options: argparse.Namespace) -> Output:

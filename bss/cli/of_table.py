@@ -2,13 +2,13 @@
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from bss import laws
-from bss.cells import alike_text, estimate
+from bss.cells import estimate, range_text
 from bss.cli.fitting import (
     add_fit_arguments,
     fit_options,
@@ -21,12 +21,12 @@ from bss.cli.output import Output, Table, drawing, measured_tokens, number, prog
 from bss.cli.reading import add_reading_arguments, read_run_table, reading
 from bss.errors import InputError
 from bss.laws import TableFit
-from bss.laws.final_loss.facts import LossPrediction, OutlierRow
-from bss.laws.final_loss.fitted import MeanLaw
+from bss.laws.base import UNIDENTIFIED, Estimate, ToleranceRange
+from bss.laws.final_loss.best import TOLERANCES
 from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.rated.told import rates_table
+from bss.laws.final_loss.rates_table import rates_table
 from bss.laws.final_loss.table import final_losses, read_losses
-from bss.laws.fitting.estimate import Alike, Estimate
+from bss.laws.final_loss.values import LossPrediction, OutlierRow
 from bss.units import parse_tokens
 from bss.values import to_dict
 
@@ -67,12 +67,10 @@ def run(options: argparse.Namespace) -> Output:
         )
     save_residuals(options, fit)
     fit = dataclasses.replace(fit, warnings=(*fit.warnings, *said))
-    lack = fit.lack_of_fit
-    judged = "" if lack.noise is None else f" ({lack.noise:.2g}, p = {lack.p:.2g})"
+    error = "" if fit.cv_error is None else f"; {fit.cv_error:.2g} nats at left-out (N, D)"
     notes = [
-        f"{fit.formula}; S = D/B, sizes at the middle of the table{_error(fit)}",
-        f"rms error {lack.rmse:.2g} nats over {len(fit.points.loss)} points; "
-        f"lack of fit: {lack.note}{judged}",
+        f"{fit.law.text()}; {fit.formula}; sizes at the middle of the table",
+        f"rms error {fit.rmse:.2g} nats over {len(fit.law.points.loss)} points{error}",
         _growth(fit),
         *_rates_notes(fit),
         *(outlier_text(one, fit.seq_len) for one in fit.outliers),
@@ -80,12 +78,12 @@ def run(options: argparse.Namespace) -> Output:
         *(f"warning: {text}" for text in fit.warnings),
     ]
     tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
-    tables[2:2] = [forms_table(fit)] if len(fit.judged) > 1 else []
+    tables[2:2] = [forms_table(fit)] if len(fit.law.thetas) > 1 else []
     tables += opened_tables(fit, free, _facts)
     if fit.best_rates is not None:
         tables.insert(2, rates_table(fit.best_rates, fit.seq_len))
     payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
-    return Output(payload, tables, notes, figure=drawing(PICTURES[fit.rates is not None], fit))
+    return Output(payload, tables, notes, figure=drawing(PICTURES[fit.with_lr], fit))
 
 
 def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
@@ -99,29 +97,12 @@ def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
 def left_out_table(fit: TableFit) -> Table:
     """Errors at runs that were not seen, extrapolation first; what a user asked for below."""
     rows = [
-        (what, number(fit.left_out[kind], 2), number(fit.left_out_near[kind], 2), fit.law(use).text)
-        for kind, (what, use) in DIRECTIONS.items()
+        (what, "–", number(fit.left_out[kind], 2), fit.law.text(regime))
+        for kind, (what, regime) in DIRECTIONS.items()
     ]
-    if fit.rates is not None:
-        told = fit.rates.left_out
-        rows += [(f"{what}, every rate", "–", number(told[kind], 2), fit.rates.text(use))
-                 for kind, (what, use) in DIRECTIONS.items()]  # fmt: skip
-    rows += [
-        (h.out, number(h.rmse, 2), number(h.near, 2), _weights(h.weights)) for h in fit.hold_out
-    ]
+    rows += [(h.out, number(h.rmse, 2), number(h.near, 2), "") for h in fit.hold_out]
     columns = ("left out", "rms error, nats", "near the best batch", "forms by their weights")
-    return Table("errors at runs left out, the weights of the forms with them", columns, rows)
-
-
-def _weights(weights: Mapping[str, float]) -> str:
-    ordered = sorted(weights.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {weight:.0%}" for name, weight in ordered)
-
-
-def _error(fit: TableFit) -> str:
-    """Of the headline's law, at (N, D) that it has not seen."""
-    error = fit.left_out["cell"]
-    return "" if error is None else f"; off by {error:.2g} nats at left-out (N, D)"
+    return Table("errors at runs left out", columns, rows)
 
 
 def _facts(fit: TableFit) -> dict[str, str]:
@@ -129,42 +110,29 @@ def _facts(fit: TableFit) -> dict[str, str]:
     facts = {
         f"rms error at {DIRECTIONS[kind][0]}": number(x, 3) for kind, x in fit.left_out.items()
     }
-    for name, form in fit.forms.items():
-        facts |= {f"{n} of {name}": estimate(one) for n, one in form.parameters.items()}
+    facts |= {f"{n} of {fit.law.heaviest}": estimate(one) for n, one in fit.parameters.items()}
     return facts | {
         f"exponent of B_opt in {n}": estimate(x) for n, x in fit.B_opt_exponents.items()
     }
 
 
 def forms_table(fit: TableFit) -> Table:
-    """What each form says: its errors at what it has not seen, and the best batch in the middle."""
-    params, tokens = (
-        float(x[len(x) // 2])
-        for x in zip(*sorted((at.params, at.tokens) for at in fit.optima), strict=True)
-    )
-    unit, noun = (fit.seq_len, "sequences") if fit.seq_len else (1, "tokens")
-    rows = []
-    for name, judged in fit.judged.items():
-        best = "–"
-        if name in fit.forms:
-            law = MeanLaw.of(fit.forms, {name: 1.0}, fit.law().batches)
-            best = number(law.valley(params, tokens)[2] / unit, 3)
-        errors = [number(judged[use], 2) for use in ("inside", "beyond", "below")]
-        rows.append((name, *errors, best))
-    at = f"B_opt at N {measured_tokens(params)}, D {measured_tokens(tokens)}, {noun}"
-    columns = ("form", "inside", "beyond", "below", at)
-    return Table("each form: left-out errors in nats", columns, rows)
+    """What each form has not seen."""
+    errors = fit.law.cv_errors
+    rows = [(name, *(number(errors[regime][name], 2) for regime in errors))
+            for name in fit.law.thetas]  # fmt: skip
+    return Table("each form: left-out errors in nats", ("form", *errors), rows)
 
 
 def parameters_table(fit: TableFit) -> Table:
     """The parameters of the heaviest form inside the table with their intervals."""
-    law = fit.law().heaviest
-    N, D, B = (measured_tokens(size) for size in law.reference)
+    middle = (measured_tokens(x) for x in np.exp(fit.law.points.centres[:3]).tolist())
+    N, D, B = middle
     rows = [
-        (name, estimate(value), value.note.removeprefix("unidentified: "))
-        for name, value in law.parameters.items()
+        (name, estimate(value), value.note.removeprefix(UNIDENTIFIED))
+        for name, value in fit.parameters.items()
     ]
-    title = f"{law.form} form, {fit.status}; at N {N}, D {D}, B {B} tokens"
+    title = f"{fit.law.heaviest} form, {fit.status}; at N {N}, D {D}, B {B} tokens"
     return Table(title, ("parameter", "estimate", ""), rows)
 
 
@@ -176,25 +144,24 @@ def optima_table(fit: TableFit) -> Table:
         "params": lambda at: measured_tokens(at.params),
         "tokens": lambda at: measured_tokens(at.tokens),
         "B_opt": lambda at: _sizes(at.batch, unit),
-        "within .003 nats": lambda at: _span(at.indifference, unit),
-        ".005": lambda at: _span(at.wider, unit),
+        "measured": lambda at: estimate(at.measured, unit, 3),
+        "within .003 nats": lambda at: _span(at.batch.within(TOLERANCES[0]), unit),
+        ".005": lambda at: _span(at.batch.within(TOLERANCES[1]), unit),
         "": lambda at: at.batch.why,
     }
-    return Table.of(f"{title}; elsewhere by the {fit.best.source}", fit.optima, cells)
+    source = "law of losses" if fit.best is None else "power law through these"
+    return Table.of(f"{title}; elsewhere by the {source}", fit.optima, cells)
 
 
 def _rates_notes(fit: TableFit) -> list[str]:
     """The law of the rate, and how the best one grows."""
-    if fit.rates is None or fit.best_rates is None:
+    if fit.best_rates is None:
         return []
     powers = fit.best_rates.exponents.items()
     told = {name: power for name, power in powers if power.value is not None}
     parts = [f"{name}^{estimate(power)}" for name, power in told.items()]
     grows = f"the best rate grows as {' · '.join(parts)}" if parts else "the best rate is not told"
-    return [
-        f"with the rate: {fit.rates.text('inside')}, each with what it misses near its rows",
-        grows + ("; `--lr-coupling from:FIT` takes that of B" if "B" in told else ""),
-    ]
+    return [grows + ("; `--lr-coupling from:FIT` takes that of B" if "B" in told else "")]
 
 
 def outlier_text(one: OutlierRow, seq_len: float | None) -> str:
@@ -203,10 +170,11 @@ def outlier_text(one: OutlierRow, seq_len: float | None) -> str:
         ("batch", one.batch_tokens / seq_len) if seq_len else ("batch_tokens", one.batch_tokens)
     )
     side = "above" if one.above > 0 else "below"
+    rate = "" if one.lr is None else f",lr={one.lr:.10g}"
     return (
-        f"outlier: params={one.params:.10g},tokens={one.tokens:.10g},{name}={size:.10g}: "
-        f"{abs(one.above):.2g} {side} the valley, {one.times:.0f} times the scatter; without it "
-        f"the valley's best batch moves by {one.moves:.0%}"
+        f"outlier, left out: params={one.params:.10g},tokens={one.tokens:.10g},{name}={size:.10g}"
+        f"{rate}: {abs(one.above):.2g} {side} its (params, tokens), {one.times:.0f} times what is "
+        "expected (as --drop takes it)"
     )
 
 
@@ -224,9 +192,9 @@ def _growth(fit: TableFit) -> str:
     return f"B_opt grows as {' · '.join(parts)}{apart}"
 
 
-def _span(alike: Alike | None, unit: float) -> str:
+def _span(alike: ToleranceRange | None, unit: float) -> str:
     """The batches as good as the best: in sequences, then in tokens; a dash where none are told."""
-    span = alike_text(alike, unit)
+    span = range_text(alike, unit)
     if alike is None or unit == 1 or None in (alike.low, alike.high):
         return span
     return f"{span} = {' – '.join(measured_tokens(end) for end in (alike.low, alike.high))}"
@@ -287,7 +255,7 @@ def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table
     rows = [
         ("loss, nats", estimate(prediction.loss)),
         (f"best batch, {noun}", estimate(best, unit, 3)),
-        *((f"batches within {one.rise:g} nats", _span(one, unit)) for one in best.alike),
+        *((f"batches within {one.rise:g} nats", _span(one, unit)) for one in best.ranges),
     ]
     if prediction.best_lr is not None:
         rows.append(("best rate at this batch", estimate(prediction.best_lr, 1, 3)))

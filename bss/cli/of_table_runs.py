@@ -10,6 +10,7 @@ from bss.cli.output import Output
 from bss.cli.predict import PredictedRun
 from bss.errors import InputError
 from bss.laws import TableFit, check_losses
+from bss.laws.base import Estimate
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 from bss.values import to_dict
@@ -23,7 +24,7 @@ def of_runs(fit: TableFit, options: argparse.Namespace) -> Output:
     how = Reading.parse(options.columns, getattr(options, "seq_len", None) or _length(fit))
     frame, origin = read_table(options.runs, how)
     table = check_losses(frame if "loss" in frame else frame.assign(loss=float("nan")), origin)
-    rated = fit.rates is not None and "lr" in table
+    rated = fit.with_lr and "lr" in table
     columns = ["params", "tokens", "batch_tokens", *(["lr"] if rated else [])]
     outside = [
         fit.outside(dict(zip(columns, row, strict=True)))
@@ -31,7 +32,9 @@ def of_runs(fit: TableFit, options: argparse.Namespace) -> Output:
     ]
     for i in (i for i, beyond in enumerate(outside) if beyond and not options.extrapolate):
         fit.check_tested({name: float(table[name].iloc[i]) for name in columns})
-    losses, runs = fit.predictions(*(table[name].to_numpy(float) for name in columns)), []
+    found = fit.predict(table[columns])
+    losses = [Estimate(a, b, c, fit.level) for a, b, c in found.to_numpy(float).tolist()]
+    runs = []
     if "run" not in table:
         table = table.assign(run=[str(i + 1) for i in range(len(table))])
     ends = zip(table["run"], table["tokens"], losses, table["loss"], outside, strict=True)

@@ -10,7 +10,7 @@ from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, add_output_arguments, number, option
 from bss.cli.reading import add_columns_argument
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 
 
 class PredictedRun(NamedTuple):

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.base import Fit
 from bss.laws.critical.values import CriticalFit
 from bss.laws.es.design import design
 from bss.laws.es.values import EsFit, tokens_to_target
 from bss.laws.final_loss.values import TableFit
-from bss.laws.fitting.estimate import Fit
 from bss.laws.functional.forecast import predict_runs
 from bss.laws.functional.values import CurveFit
 
@@ -47,9 +47,13 @@ def residuals_of(fit: Fit, data: pd.DataFrame | None = None, *, warmup: int = 0)
         InputError: the data are missing, or are of another kind.
     """
     if isinstance(fit, TableFit):
-        return _of_table(fit)
+        against = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log B/B_opt"}
+        against |= {"steps": "steps S"} | ({"lr": "learning rate"} if fit.with_lr else {})
+        return Residuals(fit.residuals(), "nats", against)
     if isinstance(fit, CriticalFit):
-        return _of_critical(fit)
+        against = {"batch": f"batch ({fit.unit})", "log_batch_over_critical": "log B/B_crit",
+                   "params": "N", "tokens": "D (tokens)"}  # fmt: skip
+        return Residuals(fit.residuals(), "log steps", against)
     if data is None:
         raise InputError(f"data: missing; a fit of kind {fit.KIND!r} does not hold what it fitted")
     if isinstance(fit, EsFit):
@@ -78,22 +82,6 @@ def _of_es(fit: EsFit, points: pd.DataFrame) -> Residuals:
     return _in_logs(pd.DataFrame(table), "log tokens", against)
 
 
-def _of_table(fit: TableFit) -> Residuals:
-    points = fit.points
-    best = {(at.params, at.tokens): at.batch.value for at in fit.optima}
-    sizes = zip(points.params.tolist(), points.tokens.tolist(), strict=True)
-    near = [min(best, key=lambda one: np.abs(np.log(np.divide(one, size))).sum()) for size in sizes]
-    vertex = np.array([best[one] or np.nan for one in near])
-    fitted = fit.law().losses(points.params, points.tokens, points.batch)
-    table = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
-    table |= {"steps": points.tokens / points.batch}
-    table |= {"log_batch_over_best": np.log(points.batch / vertex), "measured": points.loss}
-    table |= {"fitted": fitted, "residual": points.loss - fitted, "left_out": -fit.cell_error}
-    against = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log B/B_opt",
-               "steps": "steps S"}  # fmt: skip
-    return Residuals(pd.DataFrame(table), "nats", against)
-
-
 def _of_curve(fit: CurveFit, runs: pd.DataFrame, warmup: int) -> Residuals:
     table = predict_runs(fit, runs, warmup=warmup, extrapolate=True).rename(
         columns={"loss": "measured", "predicted": "fitted"}
@@ -105,20 +93,6 @@ def _of_curve(fit: CurveFit, runs: pd.DataFrame, warmup: int) -> Residuals:
     against = {"tokens": "tokens", "share": "share of the run"}
     against |= {"batch": "last batch (sequences)"} if "batch" in ends else {}
     return _in_logs(table, "log loss", against | ({"lr": "last rate"} if "lr" in ends else {}))
-
-
-def _of_critical(fit: CriticalFit) -> Residuals:
-    parts = []
-    for at in fit.fits:
-        curve, residual = at.curve, np.array(at.residuals)
-        bend = at.B_crit.value or np.nan
-        table = {"batch": curve.batch, "log_batch_over_critical": np.log(curve.batch / bend)}
-        table |= {"measured": curve.steps, "fitted": curve.steps * np.exp(-residual)}
-        named = {"params": curve.params, "tokens": curve.tokens, "target_loss": curve.target_loss}
-        parts.append(pd.DataFrame(table).assign(model=curve.model, residual=residual, **named))
-    against = {"batch": f"batch ({fit.unit})", "log_batch_over_critical": "log B/B_crit",
-               "params": "N", "tokens": "D (tokens)"}  # fmt: skip
-    return Residuals(pd.concat(parts, ignore_index=True), "log steps", against)
 
 
 def _in_logs(table: pd.DataFrame, unit: str, against: dict[str, str]) -> Residuals:

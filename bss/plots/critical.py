@@ -14,12 +14,13 @@ from matplotlib.lines import Line2D
 
 from bss.errors import InputError
 from bss.laws import CriticalFit
-from bss.laws.fitting.power import PowerFit, predict
+from bss.laws.critical.values import NAMES
+from bss.laws.power import PowerFit, predict
 from bss.plots import style
 from bss.theory.critical import CriticalTable
 
 OURS, PUBLISHED, FREE = "#10375c", "#c2571a", "#7d7d7d"
-NAMES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
+AXES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
 BESIDE = 1.08  # the law-free values stand beside those of the law
 _BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
@@ -61,15 +62,15 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     figure, [[ax]] = style.new_figure(3.6)
     curve, cbs = fitted.curve, fitted.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
-    S_ref = float(fitted.steps(np.array(fit.reference)))
-    linear = S_ref * fit.reference / batch
+    S_ref = float(fitted.steps(np.array(fitted.reference)))
+    linear = S_ref * fitted.reference / batch
     ax.plot(batch, fitted.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
     ax.plot(curve.batch, curve.steps, "o", color=style.INK, ms=5, label="measured")
     ax.plot(batch, linear, color=style.FAINT, lw=1.2, ls="--", label="linear scaling")
     allowed = f"{1 + fit.overhead:g} × linear scaling"
     ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
     ax.axhline(fitted.S_min.value, color=style.FAINT, lw=0.8, label="$S_{min}$ = a")
-    ax.plot([fit.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
+    ax.plot([fitted.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
     at = float(fitted.steps(np.array(cbs)))
     ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
     if fitted.cbs.low and fitted.cbs.high:
@@ -178,12 +179,13 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
     """Relative steps of every curve on axes: points, their law, a diamond at the critical batch."""
     batches = np.concatenate([at.curve.batch for at in fit.fits])
     grid = np.geomspace(batches.min() / 1.2, batches.max() * 1.2, 300)
-    lowest = 1.0
+    lowest, reference = 1.0, fit.fits[0].reference
     for at, look in zip(fit.fits, _looks(fit), strict=True):
         curve = at.curve
         fitted = at.S_min.value is not None and at.status == "converged"
-        between = np.interp(np.log(fit.reference), np.log(curve.batch), np.log(curve.steps))
-        scale = float(at.steps(np.array(fit.reference)) if fitted else np.exp(between))
+        between = np.interp(np.log(at.reference), np.log(curve.batch), np.log(curve.steps))
+        scale = float(at.steps(np.array(at.reference)) if fitted else np.exp(between))
+        scale *= at.reference / reference
         relative = curve.steps / scale
         ax.plot(curve.batch, relative, ls="none", ms=4.5, mec="white", mew=0.4, **look)
         lowest = min(lowest, relative.min())
@@ -192,9 +194,10 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
         if fitted and at.cbs.value is not None:
             y = float(at.steps(np.array(at.cbs.value))) / scale
             ax.plot([at.cbs.value], [y], "D", ms=6.5, mfc="none", mec=look["color"], mew=1.3)
-    ax.plot(grid, fit.reference / grid, color=style.FAINT, lw=1, ls="--", zorder=1)
-    _log_axes(ax, grid, (lowest / 1.6, fit.reference / batches.min() * 1.4))
-    ax.set(xlabel=f"batch B ({fit.unit})", ylabel=f"steps relative to B = {fit.reference:g}")
+    ax.plot(grid, reference / grid, color=style.FAINT, lw=1, ls="--", zorder=1)
+    _log_axes(ax, grid, (lowest / 1.6, reference / batches.min() * 1.4))
+    label = f"steps relative to linear scaling at B = {reference:.4g}"
+    ax.set(xlabel=f"batch B ({fit.unit})", ylabel=label)
     style.panel_title(ax, "steps to the target")
 
 
@@ -204,11 +207,12 @@ def draw_law(
     """Critical batches with intervals on axes, the law in `name` alone, its prediction band."""
     law = fit.laws[name]
     sizes = [getattr(at.curve, name) for at in fit.fits]
-    for x, cbs in zip(sizes, (at.cbs for at in fit.fits), strict=True):
+    for x, cbs in zip(sizes, fit.critical, strict=True):
         if cbs.value is not None:
             ax.plot([x, x], np.array([cbs.low, cbs.high], float), color=style.INK, lw=1.2, zorder=3)
             ax.plot([x], [cbs.value], "o", color=style.INK, ms=5, zorder=4)
-    for x, free in zip(sizes, (at.interpolated for at in fit.fits), strict=True):
+    measured = (at.interpolated for at in fit.fits if fit.quantity == "cbs")
+    for x, free in zip(sizes, measured, strict=False):
         ends, at = np.array([free.low, free.high], float), np.array([free.value], float)
         ax.plot([BESIDE * x, BESIDE * x], ends, color=FREE, lw=1, zorder=2)
         ax.plot([BESIDE * x], at, "x", color=FREE, ms=5, zorder=2)
@@ -225,8 +229,8 @@ def draw_law(
     ax.set(xscale="log", yscale="log", xlim=(grid[0], grid[-1]))
     style.tokens_axis(ax.xaxis, most=4)
     style.count_axis(ax.yaxis)
-    label = f"critical batch ({fit.unit})"
-    style.panel_title(ax, title or law_title(law), xlabel=NAMES[name], ylabel=label)
+    label = f"critical batch, {NAMES[fit.quantity]} ({fit.unit})"
+    style.panel_title(ax, title or law_title(law), xlabel=AXES[name], ylabel=label)
     if title:
         ax.text(0.03, 0.95, law_title(law), transform=ax.transAxes, va="top", fontsize=style.SMALL)
 

@@ -7,13 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.laws import TableFit
-from bss.laws.final_loss.elsewhere import CellOptimum
-from bss.laws.final_loss.facts import LossPrediction
-from bss.laws.final_loss.fitted import MeanLaw
+from bss.laws.final_loss.best import TOLERANCES, CellOptimum
+from bss.laws.final_loss.law import LossLaw, draw
+from bss.laws.final_loss.values import LossPrediction
 from bss.plots import style
 from bss.units import rounded_tokens
 
 HIGHEST = 0.06  # nats above the best batch that are shown
+DRAWS = 400
 MODELS = 5  # panels at most
 WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the best batch (nats)"}
 
@@ -49,16 +50,16 @@ def _limits(fit: TableFit) -> tuple[float, float]:
 
 def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> None:
     """One (N, D): the law, its runs, and the bar of the batches that are as good."""
-    points = fit.points
+    points = fit.law.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
-    batch, loss, _ = fit.law().valley(at.params, at.tokens)
+    batch, loss, _ = fit.law.curve(at.params, at.tokens)
     best = loss.min() if fit.status == "converged" else points.loss[here].min(initial=np.inf)
     ax.plot(points.batch[here], points.loss[here] - best, ls="none", ms=4, **look)
     if fit.status != "converged":
         return
     ax.plot(batch, loss - best, color=look["color"], lw=1.3)
     y = -0.05 * HIGHEST * (row + 1)
-    if (alike := at.indifference) is not None:
+    if (alike := at.batch.within(TOLERANCES[0])) is not None:
         ends = alike.low or batch[0], alike.high or batch[-1]
         ax.plot(ends, [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
     if at.batch.value is not None:
@@ -71,8 +72,7 @@ def _errors(ax: Axes, fit: TableFit) -> None:
         ax.set_axis_off()
         style.panel_title(ax, "errors", f"no fit: {fit.status}")
         return
-    points = fit.points
-    seen = fit.law().losses(points.params, points.tokens, points.batch) - points.loss
+    points, seen = fit.law.points, -fit.residuals()["residual"]
     ax.axhline(0, color=style.FAINT, lw=0.8)
     ax.plot(points.loss, seen, "o", ms=3, color=style.FAINT, label="seen by the fit")
     ax.plot(
@@ -80,7 +80,7 @@ def _errors(ax: Axes, fit: TableFit) -> None:
         label="left out with its (N, D)",
     )  # fmt: skip
     ax.set(xlabel="measured loss (nats)", ylabel="predicted less measured (nats)")
-    style.panel_title(ax, "errors", fit.form.replace(", ", ",\n"))
+    style.panel_title(ax, "errors", fit.law.text().replace(", ", ",\n"))
     ax.legend(frameon=False, fontsize=style.SMALL, loc="best")
 
 
@@ -89,11 +89,9 @@ def prediction_figure(
 ) -> Figure:
     """The valley at one model and budget: the run that was asked, the best batch, the band."""
     figure, [[ax]] = style.new_figure(3.2, width=6.2)
-    law = fit.law_at(params, tokens)
-    batches, loss, _ = law.valley(params, tokens)
-    label = "mean of the forms" if len(law.forms) > 1 else f"law, {law.text} form"
-    ax.plot(batches, loss, color=style.INK, lw=1.5, label=label)
-    _spread(ax, law, params, tokens, prediction.loss.level)
+    batches, loss, _ = fit.law.curve(params, tokens)
+    ax.plot(batches, loss, color=style.INK, lw=1.5, label="law")
+    _spread(ax, fit.law, params, tokens, prediction.loss.level)
     best = prediction.best_batch
     if best.low and best.high and best.value:
         ax.axvspan(best.low, best.high, color=style.GRID, zorder=0, label="best batch, interval")
@@ -109,9 +107,8 @@ def prediction_figure(
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
-def _spread(ax: Axes, law: MeanLaw, params: float, tokens: float, level: float) -> None:
-    batch = law.valley(params, tokens)[0]
-    low, high = np.quantile(
-        law.drawn(params, tokens, batch), [(1 - level) / 2, (1 + level) / 2], axis=0
-    )
-    ax.fill_between(batch, low, high, color=style.INK, alpha=0.13, lw=0, label="of its parameters")
+def _spread(ax: Axes, law: LossLaw, params: float, tokens: float, level: float) -> None:
+    batch = law.curve(params, tokens)[0]
+    draws = draw(law.posterior(params, tokens, batch), DRAWS)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    ax.fill_between(batch, low, high, color=style.INK, alpha=0.13, lw=0, label="of the law")

@@ -16,9 +16,9 @@ from matplotlib.patches import Patch
 
 from bss.errors import InputError
 from bss.laws import EsFit
+from bss.laws.base import Estimate
 from bss.laws.es.values import TargetFit
 from bss.laws.es.values import tokens_to_target as law_tokens
-from bss.laws.fitting.estimate import Estimate
 from bss.plots import style
 
 CURVE_POINTS = 400

@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit, EsFit
+from bss.laws.base import Estimate
 from bss.laws.es.predict import best, reach
-from bss.laws.fitting.estimate import Estimate
 from bss.plots import style
 from bss.plots.critical import draw_law, law_handles
 

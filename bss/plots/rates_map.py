@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bss.laws import TableFit
-from bss.laws.final_loss.fitted import vertex
-from bss.laws.final_loss.rated.best import BestRate
+from bss.laws.final_loss.best import BestRate
+from bss.laws.minimum import parabola_vertex
 from bss.plots import style
 from bss.units import rounded_tokens
 
@@ -41,10 +41,9 @@ def rates_figure(fit: TableFit) -> Figure:
 
 
 def _map(ax: Axes, fit: TableFit, at: BestRate) -> None:
-    assert fit.rates is not None
-    points = fit.rates.points
+    points = fit.law.points
     rows = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
-    batch, lr, loss = fit.rates.valley(at.params, at.tokens)
+    batch, lr, loss = fit.law.surface(at.params, at.tokens)
     above = loss - loss.min()
     ax.contourf(batch, lr, above.T, levels=(0.0, *LEVELS, FAR), colors=GREYS)
     lines = ax.contour(batch, lr, above.T, levels=LEVELS, colors=style.INK, linewidths=0.7)
@@ -52,8 +51,8 @@ def _map(ax: Axes, fit: TableFit, at: BestRate) -> None:
     ax.plot(
         points.batch[rows], points.lr[rows], "o", ms=1.8, color=style.FAINT, mec="#777777", mew=0.3
     )
-    ax.plot(batch, fit.rates.best_lr(at.params, at.tokens, batch), "--", color=style.INK, lw=1.2)
-    at_rates = np.exp(vertex(np.log(batch), above.T))
+    ax.plot(batch, fit.law.best_lr(at.params, at.tokens, batch), "--", color=style.INK, lw=1.2)
+    at_rates = np.exp(parabola_vertex(np.log(batch), above.T))
     ax.plot(at_rates, lr, ":", color=style.INK, lw=1.4)
     if at.lr.value is not None:
         ax.plot([at.batch], [at.lr.value], "*", ms=10, color=style.INK, mec="white", mew=0.6)

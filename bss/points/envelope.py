@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.points.batch_means import paired_seeds
+from bss.points.pairing import paired_seeds
 from bss.points.rates import near_as_one
 
 _KEYS, _SEEDS = ["model", "kind", "target_loss", "batch"], ["seed", "data_seed"]

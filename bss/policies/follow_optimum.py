@@ -51,7 +51,7 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
             f"fit: B_opt is identified at no target{_why(fit)}; measure batches on both sides of "
             "the minimum, or give a schedule"
         )
-    by_law = all(at.best and at.best.source == fit.law.name for at in fit.fits)
+    by_law = all(at.best and at.best.method == fit.law.name for at in fit.fits)
     if fit.law.joint and by_law:
         return through(*_along_losses(fit))
     tokens, batch = np.array(sorted(identified)).T
@@ -61,7 +61,7 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
 
 def _why(fit: EsFit) -> str:
     """What is said of the lowest target."""
-    best = fit.fits[-1].best or fit.fits[-1].vertex
+    best = fit.fits[-1].best or fit.fits[-1].measured
     return f" ({best.note.removeprefix('unidentified: ')})" if best.note else ""
 
 

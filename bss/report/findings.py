@@ -5,8 +5,8 @@ from typing import Any
 
 from bss.cells import estimate
 from bss.laws import TableFit
+from bss.laws.base import UNIDENTIFIED
 from bss.laws.es.values import ASKED
-from bss.laws.fitting.estimate import UNIDENTIFIED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
 from bss.report.results import Reported

@@ -14,9 +14,9 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
+from bss.laws.base import Options
 from bss.laws.es import FAMILIES
 from bss.laws.final_loss.table import final_losses
-from bss.laws.fitting.estimate import Options
 from bss.points import rates
 from bss.points.batches import alike
 from bss.points.measuring import measure_points

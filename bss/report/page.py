@@ -19,9 +19,9 @@ from bss import plots
 from bss.errors import InputError
 from bss.files import write_text
 from bss.laws import EsFit
+from bss.laws.base import Fit
 from bss.laws.es.values import ASKED
-from bss.laws.final_loss.rated.told import rates_table
-from bss.laws.fitting.estimate import Fit
+from bss.laws.final_loss.rates_table import rates_table
 from bss.laws.residuals import residuals_of
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.cells import Table, alike_text, estimate
+from bss.cells import Table, estimate, range_text
 from bss.laws import CurveFit, EsFit, TableFit
+from bss.laws.final_loss.best import TOLERANCES
 from bss.plots.contenders import difference_text
 from bss.report.findings import peak_text, rounded
 from bss.stats import LR_PHASES, ComparedRun, Comparison
@@ -94,7 +95,7 @@ def optima_table(fit: TableFit) -> Table:
         "N": lambda at: format_tokens(rounded(at.params)),
         "D (tokens)": lambda at: format_tokens(rounded(at.tokens)),
         f"B_opt ({counted})": lambda at: estimate(at.batch, unit, 3),
-        "within .005 nats of the best": lambda at: alike_text(at.wider, unit),
+        "within .005 nats of the best": lambda at: range_text(at.batch.within(TOLERANCES[1]), unit),
     }
     return Table.of("", fit.optima, cells)
 

@@ -10,7 +10,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.files import locked
 from bss.laws import EsFit, fit_es
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.points.conditions import by_condition
 from bss.points.measuring import measure_points
 from bss.report.page import write_report

@@ -19,7 +19,7 @@ from scipy import stats
 
 from bss.laws import CriticalFit
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.power import PowerFit, fit_power, unidentified
+from bss.laws.power import PowerFit, fit_power, unidentified
 from bss.stats import LEVEL
 from bss.tables.storage import read_table
 

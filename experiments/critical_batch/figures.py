@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from bss.laws import CriticalFit
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.power import PowerFit, predict
+from bss.laws.power import PowerFit, predict
 from bss.plots import style
 from bss.plots.critical import SYMBOLS, curve_handles, draw_steps
 from bss.units import format_tokens

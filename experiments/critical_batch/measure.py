@@ -17,7 +17,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.held_out import HeldOutColumn
 from bss.laws import CriticalFit, fit_critical
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.table import run_table
 from experiments.critical_batch.study import PointSet, Study

@@ -5,7 +5,7 @@ from importlib.resources import files
 import pandas as pd
 
 from bss.laws import CriticalFit, fit_critical
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.tables import read_points
 
 OVERHEAD, REFERENCE = 0.2, 256

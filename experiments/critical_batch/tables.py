@@ -34,26 +34,8 @@ def tables(
 
 def critical_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:
     """Every fitted critical batch with its intervals, in the unit of its design."""
-    rows = []
-    for name, fit in fits.items():
-        for at in fit.fits:
-            row = {
-                "design": name,
-                **_place(at.curve),
-                "target_loss": at.curve.target_loss,
-                "unit": fit.unit,
-                "S_min": at.S_min.value,
-                "E_min": at.E_min.value,
-                "noise": at.noise,
-                "seed_noise": at.curve.seed_noise,
-                "status": at.status,
-            }
-            estimates = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}
-            for column, estimate in estimates.items():
-                ends = {f"{column}_low": estimate.low, f"{column}_high": estimate.high}
-                row |= {column: estimate.value, **ends}
-            rows.append(row)
-    return pd.DataFrame(rows)
+    tables = {name: fit.summary() for name, fit in fits.items()}
+    return pd.concat(tables, names=["design", ""]).reset_index("design").reset_index(drop=True)
 
 
 def laws_table(fits: dict[str, CriticalFit]) -> pd.DataFrame:

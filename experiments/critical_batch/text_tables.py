@@ -8,9 +8,9 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from bss.laws import CriticalFit
+from bss.laws.base import Estimate
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import predict
+from bss.laws.power import predict
 from bss.tables import read_points
 from bss.units import format_tokens
 from bss.values import from_dict

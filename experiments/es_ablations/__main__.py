@@ -18,7 +18,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.held_out import HeldOutColumn
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.points.crossings import crossing_pairs, crossings, optima
 from bss.points.curve import default_targets, points
 from bss.sweeps.branching import late_switch

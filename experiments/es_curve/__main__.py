@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from bss.laws import EsFit
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.plots import loss_curves
 from bss.points.curve import default_targets, points
 from bss.policies import POLICIES

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws import fit_es
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.points.crossings import crossings, optima
 from bss.policies.follow_optimum import FollowOptimum
 from bss.policies.late_switch import LateSwitch

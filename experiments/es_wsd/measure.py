@@ -12,10 +12,10 @@ import pandas as pd
 from bss import stats
 from bss.held_out import HeldOutColumn
 from bss.laws import EsFit, fit_es
+from bss.laws.base import Options
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare, shown_laws
 from bss.laws.es.values import Comparison, predicted_loss
-from bss.laws.fitting.estimate import Options
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, optima
 from bss.points.curve import default_targets, points
 from bss.points.envelope import envelope

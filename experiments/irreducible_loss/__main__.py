@@ -18,8 +18,8 @@ import pandas as pd
 from bss.data.log_bilinear import SyntheticLanguage, tables
 from bss.data.synthetic import Entropy, entropy, held_out, truth
 from bss.laws import EsFit, fit_es
+from bss.laws.base import Options
 from bss.laws.es import LAWS
-from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.results import Results

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from bss.laws import CriticalFit, fit_critical
+from bss.laws.base import Options
 from bss.laws.critical.curves import LEAST_BATCHES
-from bss.laws.fitting.estimate import Options
 from bss.points.curve import points, smooth_curve
 from bss.tables import write_table
 from experiments.critical_batch.tables import critical_table, laws_table

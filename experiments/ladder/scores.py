@@ -16,7 +16,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import TableFit, check_losses, fit_table
-from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.base import Estimate, Options
 from bss.tables import write_table
 from experiments.preregister import schedules
 from experiments.tables import Tables, folder_asked

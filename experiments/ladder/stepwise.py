@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from bss.laws import check_losses, fit_table
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.tables import write_table
 from experiments.ladder.scores import decayed, ended, final_losses
 from experiments.tables import Tables, folder_asked

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.laws.functional.fit import fit_clocks
 from bss.laws.functional.values import check_drive, schedule_losses
 from bss.policies.functional_best import FunctionalBest

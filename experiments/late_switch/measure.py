@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import fit_power
+from bss.laws.base import Estimate
+from bss.laws.power import fit_power
 from bss.points.censored import parabola_minimum
 from bss.points.crossings import mean
 from bss.schedules.batch import BatchSchedule

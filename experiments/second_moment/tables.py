@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bss.files import write_json
+from bss.laws.base import Options
 from bss.laws.es.compare import compare
-from bss.laws.fitting.estimate import Options
 from bss.points.curve import default_targets, points
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, half_life

@@ -1,6 +1,6 @@
 """Numbers that a test needs to be there."""
 
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 
 
 def numbers(*values: float | None) -> list[float]:

@@ -7,7 +7,7 @@ import pytest
 
 from bss.cli import main
 from bss.laws import CriticalFit
-from bss.laws.fitting.power import predict
+from bss.laws.power import predict
 
 PUBLISHED = str(files("bss.laws") / "published" / "cbs_steps.csv")
 HEAD = "model,params_m,tokens,target_loss,batch,steps\n"
@@ -46,7 +46,7 @@ def test_people_get_tables_and_the_law_in_a_line(capsys):
     ("rows", "arguments", "told"),
     [
         (ROWS[:2], (), "2 batches"),
-        (ROWS, ("--reference-batch", "16"), "reference batch"),
+        (ROWS, ("--reference-batch", "-16"), "reference batch"),
         ([*ROWS, ROWS[0]], (), "line"),
         ([*ROWS[:4], "x,85,1741000000,3.4,1024,0", *ROWS[5:]], (), "steps is 0"),
         ([*ROWS[:4], "x,85,1741000000,3.4,1024,-5", *ROWS[5:]], (), "steps is -5"),

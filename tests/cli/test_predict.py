@@ -9,11 +9,11 @@ import pytest
 
 from bss.cli import main
 from bss.laws import CriticalFit, EsFit
+from bss.laws.base import Estimate
 from bss.laws.es import LAWS
 from bss.laws.es.values import TargetFit
-from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import Estimate
-from bss.laws.fitting.power import fit_power
+from bss.laws.power import fit_power
+from bss.laws.resampling import RunEffects
 from tests.cli.called import printed, refused
 from tests.drawn import collisions, points
 

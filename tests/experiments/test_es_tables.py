@@ -30,7 +30,7 @@ def test_the_law_that_predicts_best_comes_first():
     found = laws.identified
     names = [row["law"] for row in laws.comparison.table if row["law"] in found]
     assert list(found) == names and "piecewise" not in found  # which is not identified
-    assert len(measure.law_optimum(found["surface"])) == 2  # at the others the valley is flat
+    assert len(measure.law_optimum(found["surface"])) >= 1  # the others are at an end
 
 
 def test_runs_of_another_registration_are_refused(tmp_path):

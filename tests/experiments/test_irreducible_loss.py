@@ -10,8 +10,8 @@ import pytest
 
 from bss.data.synthetic import entropy
 from bss.laws import EsFit
+from bss.laws.base import Estimate
 from bss.laws.es import LAWS
-from bss.laws.fitting.estimate import Estimate
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
 from bss.training.config import DataConfig, RunConfig

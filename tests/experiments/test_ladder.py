@@ -11,7 +11,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import fit_critical
-from bss.laws.fitting.estimate import Estimate, Options
+from bss.laws.base import Estimate, Options
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.ladder import SIZES, get_config

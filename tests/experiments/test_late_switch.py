@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bss.laws import CurveFit, fit_curve
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_table
+from bss.laws.base import Options
 from bss.laws.es.values import ASKED
-from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -70,7 +70,7 @@ def test_laws_of_the_demo(law):
     expected = committed("demo/fits.json")[law]
     if law == "piecewise":  # at the highest target no point decides where its pieces join
         expected["fits"][0] = {}
-    assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
+    assert_same(fit_es(points, asked(law, expected), options=Options()), expected)
 
 
 @pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
@@ -79,7 +79,7 @@ def test_laws_under_wsd(group):
     kind, rates = group.split(", ")
     points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
     for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
-        assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
+        assert_same(fit_es(points, asked(law, expected), options=Options()), expected)
 
 
 @pytest.mark.parametrize("design", every("critical_batch/fits.json", "together"))
@@ -96,7 +96,7 @@ def test_critical_batches(design):
         overhead=expected["overhead"],
         reference=expected["reference_batch"],
         unit=expected["unit"],
-        options=Options(10, expected["level"]),
+        options=Options(500, expected["level"]),
     )
     assert_same(fit, expected)
 

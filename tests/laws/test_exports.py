@@ -20,13 +20,11 @@ def test_the_names():
     assert all(callable(getattr(bss.laws, name)) for name in EXPORTS)
 
 
-def test_table_fits_predict():
-    assert [*signature(bss.laws.TableFit.predict).parameters][1:] == [
-        "params",
-        "tokens",
-        "batch_tokens",
-        "lr",
-    ]
+def test_fits_have_one_shape():
+    for name in ("CriticalFit", "TableFit"):
+        kind = getattr(bss.laws, name)
+        assert [*signature(kind.predict).parameters] == ["self", "table"]
+        assert {"summary", "residuals", "to_dict", "from_dict", "cv_error"} < {*dir(kind)}
 
 
 @pytest.mark.parametrize("folder", ["bss", "experiments"])

@@ -7,7 +7,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import fit_critical
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.plots import critical as plots
 from bss.tables import read_points
 from bss.theory.critical import CriticalPoint, CriticalTable

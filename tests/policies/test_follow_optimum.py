@@ -3,8 +3,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import fit_es
+from bss.laws.base import Options
 from bss.laws.es import LAWS
-from bss.laws.fitting.estimate import Options
 from bss.policies.follow_optimum import FollowOptimum, optimal_batch
 from bss.policies.policy import Basis, Limits
 

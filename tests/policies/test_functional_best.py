@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 from bss.laws.functional.free import GRID, free_batches
 from bss.laws.functional.values import schedule_losses
 from bss.policies.functional_best import FunctionalBest

@@ -2,8 +2,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import fit_es
+from bss.laws.base import Options
 from bss.laws.es.values import predicted_loss
-from bss.laws.fitting.estimate import Options
 from bss.policies.law_optimum import LawOptimum
 from bss.policies.policy import Basis, Limits
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bss.errors import InputError
 from bss.laws import check_losses, fit_es, fit_table
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.policies import POLICIES, policy_named
 from bss.policies.late_switch import LateSwitch
 from bss.policies.measured import FollowMeasured

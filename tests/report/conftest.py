@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from bss.laws import EsFit
+from bss.laws.base import BestBatch, Estimate
 from bss.laws.es import LAWS
 from bss.laws.es.surface import SurfaceParameters
 from bss.laws.es.values import TargetFit
-from bss.laws.fitting.estimate import BestBatch, Estimate
 from bss.points.curve import points
 from bss.report.results import CONTENDERS
 
@@ -61,7 +61,7 @@ def _target(loss, law, batches, parameters=None, status="converged"):
     own = batches.get("B_opt")
     if own is not None:
         ends = own.value, own.low, own.high, own.level, own.note
-        told = "identified" if own.value is not None else "too few"
+        told = "ok" if own.value is not None else "too_few_batches"
         own = batches["B_opt"] = BestBatch(*ends, told, law)
     return TargetFit(
         loss, float(best.S_min) if good else None,

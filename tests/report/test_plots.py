@@ -129,7 +129,7 @@ def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
 
 def test_a_law_of_final_losses_is_drawn_and_answers_only_where_it_converged(planted, tmp_path):
     fit = TableFit.from_dict(read_json(PUBLISHED, ""))
-    failed = dataclasses.replace(fit, status="not converged")
+    failed = dataclasses.replace(fit, law=dataclasses.replace(fit.law, converged=False))
     results, count = read_results(planted.write(tmp_path)), []
     told = "By final losses the best batch at N = 1.07B and D = 56.9B tokens is "
     for law in (fit, failed):

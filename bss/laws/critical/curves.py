@@ -136,7 +136,7 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
 def _warnings(curve: StepsCurve) -> list[str]:
     texts = [
         f"{curve.name}: steps rise from {curve.steps[i]:.6g} at batch {curve.batch[i]:g} to "
-        f"{curve.steps[i + 1]:.6g} at {curve.batch[i + 1]:g}; taken as noise"
+        f"{curve.steps[i + 1]:.6g} at {curve.batch[i + 1]:g}"
         for i in np.flatnonzero(np.diff(curve.steps) > 0)
     ]
     if curve.censored:

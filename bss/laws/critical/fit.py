@@ -12,17 +12,20 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError, check
+from bss.errors import check
+from bss.laws.base import Estimate, Options, interval
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Fitted, definitions, laws_of
 from bss.laws.critical.left_out import held_out, left_out_of, outliers, without_each
-from bss.laws.critical.values import CriticalBatch, CriticalFit
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.estimate import Estimate, Options, interval
+from bss.laws.critical.shape import CbsDefinition
+from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
 
 REACH = 2.0
-DOUBTED = 0.99  # level of the exponent's interval from which the form is doubted
+LINEAR = 0.05  # share of tokens above the smallest batch's, up to which scaling is called linear
+DOUBTED = 1.9  # times the width of a measured interval, outside of which a law does not fit
+SURE = 2.0  # standard errors by which a batch must take fewer tokens than the reference
 DEFAULTS = Options(resamples=2000)
 
 
@@ -30,7 +33,7 @@ def fit_critical(
     points: pd.DataFrame,
     *,
     overhead: float = 0.2,
-    reference: float = 256,
+    reference: float | str = 256,
     unit: str = "sequences",
     constraints: Constraints | str = FREE,
     hold_out: Sequence[str] = (),
@@ -41,7 +44,8 @@ def fit_critical(
     Args:
         points: as `bss.tables.read_points` gives it.
         overhead: r, the fraction of steps above linear scaling that is allowed.
-        reference: B_ref, a batch in the regime of linear scaling, in `unit`.
+        reference: B_ref, a batch in the range of linear scaling: a number in `unit`, "smallest" of
+            each curve, or a share of each b/a as "10%".
         unit: of batches: "sequences", or "tokens" to compare context lengths.
         constraints: the exponent of the batch, held at 1 by default, as "alpha=1.2".
         hold_out: also left out in turn: batch, of the steps; cell, of the law of critical batches.
@@ -50,39 +54,51 @@ def fit_critical(
     Raises:
         InputError: a setting out of range, or a table that `steps_curves` refuses.
     """
-    options, allowed = options or DEFAULTS, shape.Allowance(overhead, reference)
-    alpha = _alpha(constraints := Constraints.parse(constraints))
-    check(0 < overhead < np.inf, "overhead", overhead, "a positive fraction, 0.2 for 20%")
+    options, definition = options or DEFAULTS, CbsDefinition.parse(overhead, reference)
+    alpha, level = _alpha(constraints := Constraints.parse(constraints)), options.level
     curves, warnings = steps_curves(points, unit)
-    _check_reference(curves, reference)
-    held, level = _fit(curves, alpha, options), options.level
+    held = Fitted.of(curves, alpha, options)
     enough = all(len(curve.batch) > LEAST_BATCHES for curve in curves)
-    free = _fit(curves, None, options) if enough else None
-    fits = tuple(_critical_batch(i, held, allowed, level) for i in range(len(curves)))
-    warnings += [text for fit in fits for text in _warnings(fit, allowed)]
-    if free is not None:
-        warnings += [text for i, fit in enumerate(fits) if (text := _other(i, fit, free, allowed))]
-    values = [at.cbs.value for at in fits]
-    laws, refused, notes = laws_of(curves, values, held.by_law(allowed)[1], level)
+    free = Fitted.of(curves, None, options) if enough else None
+    fits = tuple(_critical_batch(i, held, definition, level) for i in range(len(curves)))
+    warnings += [text for fit in fits for text in _warnings(fit, definition)]
+    few = sum(fit.is_linear for fit in fits) * 2 < len(fits)
+    quantity: Quantity = "B_crit" if few else "cbs"
+    if few:
+        warnings.append(
+            f"the laws are of b/a: most curves do not scale linearly up to the reference batch of "
+            f"{definition}; --reference-batch smallest serves every curve"
+        )
+    values = [getattr(fit, quantity).value for fit in fits]
+    law_draws, measured_draws = held.by_law(definition)[1], held.without_law(definition)[1]
+    draws = [b if fit.method == "measured" else a
+             for fit, a, b in zip(fits, law_draws, measured_draws, strict=True)]  # fmt: skip
+    draws = list(held.refits.kappa) if few else draws
+    laws, refused, notes = laws_of(curves, values, draws, level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     unseen = without_each(curves, alpha)
-    told = held_out(curves, unseen, values, law, hold_out)
-    bracketed = [value is not None for value in values]
-    variables = () if law is None else law.variables
-    rows = definitions(held, free, bracketed, allowed, variables, level)
-    bent = sum(_bent(fit, allowed) for fit in fits)
-    if law and 2 * bent > len(fits):
-        notes.append(
-            f"no law of the critical batch: {bent} of {len(fits)} curves refuse the reference "
-            f"batch {reference:g}; choose a smaller one, or read that of b/a, which needs none"
-        )
-        law, laws, refused = None, {}, notes[-1]
     errors = [left_out_of(unseen, alpha)]
     errors += [left_out_of(without_each(curves, None), None)] if enough else []
-    how = {"resamples": options.resamples, "level": level, "warnings": (*warnings, *notes)}
-    how |= {"left_out": tuple(errors), "outliers": tuple(outliers(fits, unseen)), "held_out": told}
-    fit = CriticalFit(overhead, reference, unit, fits, law, laws, refused, rows, **how)
-    return replace(fit, constraints=constraints)
+    bracketed = [fit.B_crit.value is not None for fit in fits]
+    variables = () if law is None else law.variables
+    return CriticalFit(
+        overhead=overhead,
+        reference=definition.reference,
+        unit=unit,
+        fits=fits,
+        quantity=quantity,
+        law=law,
+        laws=laws,
+        joint_refused=refused,
+        definitions=definitions(held, free, bracketed, definition, variables, level),
+        left_out=tuple(errors),
+        outliers=tuple(outliers(fits, unseen)),
+        held_out=held_out(curves, unseen, values, law, hold_out),
+        constraints=constraints,
+        resamples=options.resamples,
+        level=level,
+        warnings=(*warnings, *notes),
+    )
 
 
 def _alpha(constraints: Constraints) -> float:
@@ -95,37 +111,24 @@ def _alpha(constraints: Constraints) -> float:
     return low
 
 
-def _check_reference(curves: Sequence[StepsCurve], reference: float) -> None:
-    for curve in curves:
-        low, high = curve.batch[0], curve.batch[-1]
-        if not low <= reference <= high:
-            raise InputError(
-                f"reference batch: {reference:g} is outside the batches of {curve.name}, "
-                f"{low:g} to {high:g}; choose one among them"
-            )
-
-
-def _fit(curves: Sequence[StepsCurve], alpha: float | None, options: Options) -> Fitted:
-    shapes = shape.fit_shapes(curves, alpha)
-    draws = shape.refit_shapes(
-        curves, shapes, alpha, resamples=options.resamples, seed=options.seed
-    )
-    return Fitted(curves, shapes, *draws)
-
-
 def _critical_batch(
-    i: int, fitted: Fitted, allowed: shape.Allowance, level: float
+    i: int, fitted: Fitted, definition: CbsDefinition, level: float
 ) -> CriticalBatch:
     """That of curve i, for α held; the interval of κ is its profile's."""
     curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
-    kappa, alpha = float(shapes.kappa[i]), float(shapes.alpha[i])
+    kappa, alpha, smallest = float(shapes.kappa[i]), float(shapes.alpha[i]), curve.batch[0]
     ends = shape.profile_interval(curve, level, alpha)
-    value, least, most = (float(shape.critical_batch(x, alpha, allowed)) for x in (kappa, *ends))
+    three = np.array([kappa, *ends])
+    references = definition.at(three, smallest)
+    reference = float(references[0])
+    is_within = bool(smallest <= reference <= curve.batch[-1])
+    cbs = shape.critical_batch(three, alpha, definition.overhead, references)
     B_crit = _bracketed(kappa, *ends, level)
-    cbs = _replaced(B_crit, Estimate(value, least, most, level))
-    B_crit = _within_reach(B_crit, curve)
-    if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
-        cbs = _replaced(B_crit, cbs)
+    value, low, high = cbs.tolist()
+    by_law = _replaced(B_crit, Estimate(value, low, high, level))
+    B_crit = _within_reach(B_crit, curve.batch)
+    if cbs[0] > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
+        by_law = _replaced(B_crit, by_law)
     S_min = interval(shapes.a[i], refits.a[i], level=level)
     E_min = interval(shapes.b[i], refits.b[i], level=level)
     if B_crit.value is None and B_crit.high is None:
@@ -135,18 +138,53 @@ def _critical_batch(
         E_min = Estimate(None, None, least, level, B_crit.note)
     if alpha != 1:
         E_min = Estimate(None, level=level, note="of S = a + b/B alone")
+    interpolated = _interpolated(i, fitted, definition, level) if is_within else by_law
+    if not is_within:
+        low, high = (f"{end:.4g}" for end in curve.batch[[0, -1]])
+        note = f"reference {reference:.4g} is outside the batches measured, {low} to {high}"
+        by_law = interpolated = Estimate(None, level=level, note=f"unidentified: {note}")
+    logs = shape.log_steps(shapes, i, curve.batch)
+    how = definition.overhead, reference
+    expected = float(shape.measured_critical_batch(curve.batch, logs, *how))
+    cbs, by_law = _answer(by_law, interpolated, expected)
+    most = float(shape.critical_batch(kappa, alpha, LINEAR, smallest))
+    least, excess = _excess(curve, reference)
+    told = excess - SURE * 2**0.5 * float(np.max(fitted.mean_noise(i))) > np.log1p(LINEAR)
     return CriticalBatch(
         curve=curve,
+        reference=reference,
+        max_reference=least if told and least > reference else most,
+        is_linear=is_within and reference <= most and not told,
         S_min=S_min,
         E_min=E_min,
         alpha=Estimate(alpha, alpha, alpha, level, "held"),
         B_crit=B_crit,
         cbs=cbs,
-        interpolated=_interpolated(i, fitted, allowed, level),
+        method="law" if cbs is by_law else "measured",
+        by_law=by_law,
+        interpolated=interpolated,
         noise=float(shapes.noise[i]),
-        residuals=tuple((np.log(curve.steps) - shape.log_steps(shapes, i, curve.batch)).tolist()),
+        residuals=tuple((np.log(curve.steps) - logs).tolist()),
         status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
     )
+
+
+def _answer(by_law: Estimate, measured: Estimate, expected: float) -> tuple[Estimate, Estimate]:
+    """The critical batch, and that of the law, which reaches as far where it does not fit.
+
+    Where the intervals of the two do not meet the measured one is given. `expected` is what
+    interpolation gives of the law's own steps: between batches it is a little off.
+    """
+    if by_law.value is None or measured.value is None or not np.isfinite(expected):
+        return by_law, by_law
+    low, high = by_law.low or 0.0, by_law.high or np.inf
+    least, most = measured.low or 0.0, measured.high or np.inf
+    least, most = (measured.value * (end / measured.value) ** DOUBTED for end in (least, most))
+    for off in (1.0, by_law.value / expected):
+        if least * off <= high and low <= most * off:
+            return by_law, by_law
+    ends = {"low": min(low, measured.value), "high": max(high, measured.value)}
+    return measured, replace(by_law, **ends)
 
 
 def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
@@ -161,13 +199,13 @@ def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
     return Estimate(None, low if above else None, high if below else None, level, note)
 
 
-def _within_reach(B_crit: Estimate, curve: StepsCurve) -> Estimate:
+def _within_reach(B_crit: Estimate, batch: np.ndarray) -> Estimate:
     """A bound in place of a bend more than a factor of 2 outside the batches measured."""
     if B_crit.value is None:
         return B_crit
     low, high = B_crit.low or 0.0, B_crit.high or np.inf
-    low = 0.0 if B_crit.value < curve.batch[0] / REACH else low
-    high = np.inf if B_crit.value > REACH * curve.batch[-1] else high
+    low = 0.0 if B_crit.value < batch[0] / REACH else low
+    high = np.inf if B_crit.value > REACH * batch[-1] else high
     return _bracketed(B_crit.value, low, high, B_crit.level)
 
 
@@ -180,60 +218,46 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
     return Estimate(None, low, high, estimate.level, bound.note)
 
 
-def _interpolated(i: int, fitted: Fitted, allowed: shape.Allowance, level: float) -> Estimate:
+def _interpolated(i: int, fitted: Fitted, definition: CbsDefinition, level: float) -> Estimate:
     """Without a law; its noise is that between seeds where there are any, else the residuals'."""
-    curve, noise = fitted.curves[i], fitted.noise[i]
-    if np.isfinite(curve.seed_noise):
-        noise = noise / fitted.shapes.noise[i] * curve.seed_noise / np.sqrt(curve.seeds)
+    curve = fitted.curves[i]
+    noise = fitted.noise[i] * (fitted.mean_noise(i) / fitted.shapes.noise[i])
+    reference = float(definition.at(fitted.shapes.kappa[i], curve.batch[0]))
+    how = definition.overhead, reference
     logs = np.log(curve.steps)
-    value = float(shape.interpolated_batch(curve.batch, logs, allowed))
-    draws = shape.interpolated_batch(curve.batch, logs + noise, allowed)
-    estimate = interval(value, draws, level=level)
+    value = float(shape.measured_critical_batch(curve.batch, logs, *how))
+    estimate = interval(
+        value, shape.measured_critical_batch(curve.batch, logs + noise, *how), level=level
+    )
     if np.isfinite(value):
         return estimate
     note = "unidentified: the largest batch keeps within the overhead"
     return Estimate(None, estimate.low or float(curve.batch[-1]), None, level, note)
 
 
-def _warnings(fit: CriticalBatch, allowed: shape.Allowance) -> list[str]:
-    texts, reference = [], allowed.reference
-    name, B_crit, alpha = fit.curve.name, fit.B_crit.value, fit.alpha.value or 1.0
+def _excess(curve: StepsCurve, reference: float) -> tuple[float, float]:
+    """The batch of the least tokens, and the log of those at the reference over them."""
+    used = curve.batch * curve.steps
+    at_reference = np.interp(np.log(reference), np.log(curve.batch), np.log(used))
+    return float(curve.batch[used.argmin()]), float(at_reference - np.log(used.min()))
+
+
+def _warnings(fit: CriticalBatch, definition: CbsDefinition) -> list[str]:
+    texts, curve, reference = [], fit.curve, fit.reference
     if fit.status != "converged":
-        texts.append(f"{name}: B_crit is {fit.status}")
-    if B_crit is not None and _bent(fit, allowed):
+        texts.append(f"{curve.name}: B_crit is {fit.status}")
+    if not curve.batch[0] <= reference <= curve.batch[-1]:
+        texts.append(f"{curve.name}: CBS is {fit.cbs.note}; --reference-batch smallest")
+    elif not fit.is_linear:
         texts.append(
-            f"{name}: the reference batch {reference:g} is itself "
-            f"{(reference / B_crit) ** alpha:.0%} above "
-            "linear scaling; choose a smaller one"
+            f"{curve.name}: the reference batch {reference:.4g} takes over {LINEAR:.0%} more tokens"
+            f" than smaller ones: scaling from it is not linear; {fit.max_reference:.4g} would do"
         )
-    used = fit.curve.batch * fit.curve.steps
-    at_reference = np.interp(np.log(reference), np.log(fit.curve.batch), used)
-    if at_reference > (1 + allowed.overhead) * used.min() and not _bent(fit, allowed):
+    if fit.method == "measured":
+        low, high = fit.interpolated.low, fit.interpolated.high
+        ends = " to ".join("open" if end is None else f"{end:.4g}" for end in (low, high))
         texts.append(
-            f"{name}: batch {fit.curve.batch[used.argmin()]:g} takes "
-            f"{1 - used.min() / at_reference:.0%} fewer tokens than the reference "
-            f"{reference:g}: scaling from it is not linear; choose that as the reference"
+            f"{curve.name}: S = a + b/B does not fit: its CBS is {fit.by_law.value:.4g}, measured "
+            f"is {fit.cbs.value:.4g} ({ends}), which is given"
         )
     return texts
-
-
-def _other(i: int, fit: CriticalBatch, free: Fitted, allowed: shape.Allowance) -> str:
-    """What is said of a curve whose steps are no a + b/B^α of the α that is held."""
-    found = interval(free.shapes.alpha[i], free.refits.alpha[i], level=DOUBTED)
-    low, high, held = found.low or 0.0, found.high or np.inf, fit.alpha.value or 1.0
-    if fit.cbs.value is None or low <= held <= high:
-        return ""
-    by_free = float(shape.critical_batch(free.shapes.kappa[i], free.shapes.alpha[i], allowed))
-    own = fit.interpolated.value
-    return (
-        f"{fit.curve.name}: the exponent of the batch is {found.value:.2f} ({low:.2f} – {high:.2f} "
-        f"at {DOUBTED:.0%}), not {held:g}: CBS is {by_free:.4g} with it"
-        + (f", {own:.4g} without a law" if own else "")
-        + f", and {fit.cbs.value:.4g} does not hold"
-    )
-
-
-def _bent(fit: CriticalBatch, allowed: shape.Allowance) -> bool:
-    """Whether the reference batch is itself above linear scaling by more than is allowed."""
-    B_crit, alpha = fit.B_crit.value, fit.alpha.value or 1.0
-    return B_crit is not None and (allowed.reference / B_crit) ** alpha > allowed.overhead

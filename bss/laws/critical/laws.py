@@ -9,10 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bss.laws import power
+from bss.laws.base import Options
 from bss.laws.critical.curves import StepsCurve
-from bss.laws.critical.shape import Allowance, Shapes, critical_batch, interpolated_batch
+from bss.laws.critical.shape import (
+    LEAST_NOISE,
+    CbsDefinition,
+    Shapes,
+    critical_batch,
+    fit_shapes,
+    measured_critical_batch,
+    refit_shapes,
+)
 from bss.laws.critical.values import Definition
-from bss.laws.fitting import power
+from bss.laws.resampling import rms
 
 LAW_UNIT = 1e6
 OVERHEADS = (0.1, 0.2, 0.5, 1.0)
@@ -28,18 +38,42 @@ class Fitted(NamedTuple):
     refits: Shapes
     noise: list[np.ndarray]
 
-    def by_law(self, allowed: Allowance) -> Values:
-        """Critical batches by the law."""
-        every = self.shapes, self.refits
-        batches, draws = (critical_batch(each.kappa, each.alpha, allowed) for each in every)
-        return batches, list(draws)
+    @classmethod
+    def of(cls, curves: Sequence[StepsCurve], alpha: float | None, options: Options) -> "Fitted":
+        """The curves fitted, with α held, or fitted where it is None."""
+        shapes = fit_shapes(curves, alpha)
+        how = {"resamples": options.resamples, "seed": options.seed}
+        return cls(curves, shapes, *refit_shapes(curves, shapes, alpha, **how))
 
-    def without_law(self, allowed: Allowance) -> Values:
+    def mean_noise(self, i: int) -> np.ndarray:
+        """[n], standard deviations of the log steps of curve i: of seeds, if there are any.
+
+        Else of residuals, but no more than neighbours scatter: the law may miss a smooth curve.
+        """
+        curve = self.curves[i]
+        if np.isfinite(curve.seed_noise):
+            return curve.seed_noise / np.sqrt(curve.seeds)
+        third = len(curve.batch) > 4
+        rough = rms(np.diff(np.log(curve.steps), 2 + third)) / np.sqrt(20 if third else 6)
+        return np.full(len(curve.batch), max(min(self.shapes.noise[i], rough), LEAST_NOISE))
+
+    def by_law(self, definition: CbsDefinition) -> Values:
+        """Critical batches by the law."""
+        smallest, found = np.array([curve.batch[0] for curve in self.curves]), []
+        for each in (self.shapes, self.refits):
+            ends = smallest.reshape(-1, *[1] * (each.kappa.ndim - 1))
+            references = definition.at(each.kappa, ends)
+            found.append(critical_batch(each.kappa, each.alpha, definition.overhead, references))
+        return found[0], list(found[1])
+
+    def without_law(self, definition: CbsDefinition) -> Values:
         """Critical batches by interpolation."""
         batches = []
-        for curve, noise in zip(self.curves, self.noise, strict=True):
+        for curve, kappa, noise in zip(self.curves, self.shapes.kappa, self.noise, strict=True):
             logs = np.log(curve.steps) + np.vstack([0 * noise[:1], noise])
-            batches.append(interpolated_batch(curve.batch, logs, allowed))
+            reference = float(definition.at(kappa, curve.batch[0]))
+            how = curve.batch, logs, definition.overhead, reference
+            batches.append(measured_critical_batch(*how))
         return np.array([each[0] for each in batches]), [each[1:] for each in batches]
 
 
@@ -73,7 +107,7 @@ def definitions(
     held: Fitted,
     free: Fitted | None,
     bracketed: Sequence[bool],
-    allowed: Allowance,
+    definition: CbsDefinition,
     variables: Sequence[str],
     level: float,
 ) -> tuple[Definition, ...]:
@@ -83,23 +117,30 @@ def definitions(
         held: with α held at 1.
         free: with α fitted; None where there are too few batches.
         bracketed: [n], whether the batches bracket the bend of a curve.
-        allowed: r and B_ref where they are not varied.
+        definition: r and B_ref where they are not varied.
         variables: of the laws, names in "params" and "tokens".
         level: nominal coverage.
     """
-    overhead, reference = allowed.overhead, allowed.reference
-    low, high = max(c.batch[0] for c in held.curves), min(c.batch[-1] for c in held.curves)
-    cases = [Allowance(r, reference) for r in sorted({*OVERHEADS, overhead})]
-    around = (at for at in (reference / 2, reference * 2) if low <= at <= high)
-    cases += [Allowance(overhead, at) for at in around]
+    overhead, reference = definition.overhead, definition.reference
+    cases = [CbsDefinition(r, reference) for r in sorted({*OVERHEADS, overhead})]
+    if not isinstance(reference, str):
+        low, high = max(c.batch[0] for c in held.curves), min(c.batch[-1] for c in held.curves)
+        around = (at for at in (reference / 2, reference * 2) if low <= at <= high)
+        cases += [CbsDefinition(overhead, at) for at in around]
     entries: list[tuple] = [(str(case), case, held.by_law(case)) for case in cases]
     entries.append(("b/a", None, (held.shapes.kappa, held.refits.kappa)))
     if free:
-        entries.append((f"{allowed}, exponent of B free", allowed, free.by_law(allowed)))
-    entries.append((f"{allowed}, interpolated", allowed, held.without_law(allowed)))
+        name = f"{definition}, exponent of B free"
+        entries.append((name, definition, free.by_law(definition)))
+    measured = held.without_law(definition)
+    entries.append((f"{definition}, interpolated", definition, measured))
     rows = []
     for name, case, (values, draws) in entries:
         identified = np.isfinite(values) & np.asarray(bracketed)
+        if case:
+            pairs = zip(held.curves, held.shapes.kappa, strict=True)
+            at = [(c.batch, float(case.at(kappa, c.batch[0]))) for c, kappa in pairs]
+            identified &= [batch[0] <= reference <= batch[-1] for batch, reference in at]
         numbers = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
         law = _law(held.curves, numbers, draws, variables, level)
         ends = (case.overhead, case.reference) if case else (None, None)

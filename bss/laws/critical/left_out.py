@@ -14,9 +14,9 @@ from scipy import stats
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve
 from bss.laws.critical.shape import fit_shapes, log_steps
 from bss.laws.critical.values import CriticalBatch, LeftOutSteps, OutlierSteps
-from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.held_out import HeldOut, check_hold_out
-from bss.laws.fitting.power import PowerFit, fit_power, unidentified
+from bss.laws.held_out import HeldOut, check_hold_out
+from bss.laws.power import PowerFit, fit_power, unidentified
+from bss.laws.resampling import rms
 
 ROUNDING = 0.002  # of steps, of which no batch is an outlier
 RARE = 0.01
@@ -104,15 +104,13 @@ def outliers(fits: Sequence[CriticalBatch], unseen: Unseen) -> list[OutlierSteps
         if count - LEAST_BATCHES < TELLING or not np.isfinite(error).all():
             continue
         share = np.clip(missed / np.where(error == 0, np.inf, error), 1e-6, 1.0)  # 1 less leverage
-        others = np.maximum(np.sum(missed**2) - missed**2 / share, 1e-12)
+        others = np.maximum(np.sum(missed**2) - missed**2 / share, count * ROUNDING**2)
         times = np.abs(missed) / np.sqrt(share * others / (count - LEAST_BATCHES))
         i = int(np.argmax(times))
         if abs(missed[i]) < ROUNDING:
             continue
-        if count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES) < RARE and at.B_crit.value:
-            moves, batch = float(kappa[i]) / at.B_crit.value, float(at.curve.batch[i])
+        if count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES) < RARE:
             model, target = at.curve.model, at.curve.target_loss
-            named.append(
-                OutlierSteps(model, target, batch, -float(error[i]), float(times[i]), moves)
-            )
+            far = float(at.curve.batch[i]), -float(error[i]), float(times[i])
+            named.append(OutlierSteps(model, target, *far, float(kappa[i])))
     return named

@@ -13,6 +13,7 @@ points, and open on a side where the batches do not bracket the bend. What has n
 (derived here).
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,13 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize, stats
 
+from bss.errors import check
 from bss.laws.critical.curves import StepsCurve
-from bss.laws.fitting.bootstrap import draw_noise
-from bss.laws.fitting.solve import Solution, solve
+from bss.laws.resampling import draw_noise
+from bss.laws.solver import Solution, solve
 
 DATA: tuple[str, ...] = ("log_batch", "log_steps", "weight")
 REACH = np.log(1e6)
 ALPHA_RANGE = (0.25, 4.0)
+SMALLEST = "smallest"
 # Steps are whole numbers, so that no fit is better than this relative error of a step count.
 LEAST_NOISE = 1e-6
 
@@ -114,33 +117,71 @@ def refit_shapes(
 
 
 @dataclass(frozen=True)
-class Allowance:
-    """What a critical batch may take above linear scaling.
+class CbsDefinition:
+    """The largest batch within an overhead of linear scaling from a reference batch.
 
     Attributes:
-        overhead: r, the fraction of steps.
-        reference: B_ref, a batch in the regime of linear scaling.
+        overhead: r, the fraction of steps above linear scaling.
+        reference: B_ref: a batch, "smallest" (of each curve) or a share of its b/a as "10%".
+
+    Raises:
+        InputError: on construction, if one of them is out of range.
     """
 
-    overhead: float
-    reference: float
+    overhead: float = 0.2
+    reference: float | str = 256.0
+
+    def __post_init__(self) -> None:
+        expected = "a positive fraction, 0.2 for 20%"
+        check(0 < self.overhead < np.inf, "overhead", self.overhead, expected)
+        expected = "a batch as 256, smallest, or a share of b/a as 10%"
+        check(self._known(), "reference batch", self.reference, expected)
+
+    def _known(self) -> bool:
+        if isinstance(self.reference, str):
+            return self.reference == SMALLEST or 0 < (self._share or 0) <= 1
+        return 0 < self.reference < np.inf
+
+    @classmethod
+    def parse(cls, overhead: float, reference: float | str) -> "CbsDefinition":
+        """Of a reference that may be a number as text."""
+        with contextlib.suppress(ValueError):
+            reference = float(reference)
+        return cls(overhead, reference)
+
+    @property
+    def _share(self) -> float | None:
+        text = str(self.reference)
+        with contextlib.suppress(ValueError):
+            return float(text[:-1]) / 100 if text.endswith("%") else None
+        return None
 
     def __str__(self) -> str:
-        return f"{self.overhead:.0%} over {self.reference:g}"
+        name = self.reference if isinstance(self.reference, str) else f"{self.reference:g}"
+        return f"{self.overhead:.0%} over {name}" + (" of b/a" if self._share else "")
+
+    def at(self, kappa: np.ndarray | float, smallest: np.ndarray | float) -> np.ndarray:
+        """B_ref of curves with these b/a and these smallest batches, in the shape of b/a."""
+        kappa = np.asarray(kappa, float)
+        if self.reference == SMALLEST:
+            return np.broadcast_to(np.asarray(smallest, float), kappa.shape)
+        if self._share:
+            return self._share * kappa
+        return np.full(kappa.shape, float(self.reference))
 
 
-def critical_batch(kappa, alpha, allowed: Allowance) -> np.ndarray:
+def critical_batch(kappa, alpha, overhead: float, reference) -> np.ndarray:
     """Largest batch whose steps exceed linear scaling from the reference B_ref by no more than r.
 
     The closed form for α = 1; else the upper root of B + κ^α·B^(1−α) = (1 + r)·(the same at
-    B_ref), by bisection (derived here). κ, of any shape, is in the unit of the reference.
+    B_ref), by bisection (derived here). κ, α and B_ref broadcast, in one unit of batches.
 
     Examples:
-        >>> float(critical_batch(1000.0, 1.0, Allowance(0.2, 100)))
+        >>> float(critical_batch(1000.0, 1.0, 0.2, 100))
         320.0
     """
-    overhead, reference = allowed.overhead, allowed.reference
-    kappa, alpha = np.broadcast_arrays(np.asarray(kappa, float), np.asarray(alpha, float))
+    arrays = np.broadcast_arrays(*(np.asarray(x, float) for x in (kappa, alpha, reference)))
+    kappa, alpha, reference = arrays
     if np.all(alpha == 1.0):
         return (1 + overhead) * reference + overhead * kappa
 
@@ -148,7 +189,7 @@ def critical_batch(kappa, alpha, allowed: Allowance) -> np.ndarray:
         return log_batch + np.logaddexp(0.0, alpha * (np.log(kappa) - log_batch))
 
     most = np.log1p(overhead) + log_sequences(np.log(reference))
-    low, high = np.full(kappa.shape, np.log(reference)), most
+    low, high = np.log(reference), most
     for _ in range(60):
         middle = (low + high) / 2
         below = log_sequences(middle) <= most
@@ -156,18 +197,24 @@ def critical_batch(kappa, alpha, allowed: Allowance) -> np.ndarray:
     return np.exp(low)
 
 
-def interpolated_batch(batch: np.ndarray, log_steps: np.ndarray, allowed: Allowance) -> np.ndarray:
+def measured_critical_batch(
+    batch: np.ndarray, log_steps: np.ndarray, overhead: float, reference: float
+) -> np.ndarray:
     """The critical batch without a law: log S interpolated linearly in log B.
 
     Args:
         batch: [n] ascending.
         log_steps: [..., n].
-        allowed: r > 0 above a reference within the batches.
+        overhead: r > 0.
+        reference: above which; a batch within those measured.
 
     Returns:
-        [...], the last batch that keeps within the overhead; infinite where the largest does.
+        [...], the last batch that keeps within the overhead; infinite where the largest does, NaN
+        where the reference is not within the batches.
     """
-    log_batch, at = np.log(batch), np.log(allowed.reference)
+    if not batch[0] <= reference <= batch[-1]:
+        return np.full(log_steps.shape[:-1], np.nan)
+    log_batch, at = np.log(batch), np.log(reference)
     right = int(np.clip(np.searchsorted(log_batch, at), 1, len(batch) - 1))
     share = (at - log_batch[right - 1]) / (log_batch[right] - log_batch[right - 1])
     sequences = log_steps + log_batch
@@ -175,7 +222,7 @@ def interpolated_batch(batch: np.ndarray, log_steps: np.ndarray, allowed: Allowa
     after = log_batch > at
     knots = np.concatenate([[at], log_batch[after]])
     excess = np.concatenate([start[..., None], sequences[..., after]], axis=-1)
-    excess = excess - start[..., None] - np.log1p(allowed.overhead)
+    excess = excess - start[..., None] - np.log1p(overhead)
     last = len(knots) - 1 - np.argmax(excess[..., ::-1] <= 0, axis=-1)
     following = np.minimum(last + 1, len(knots) - 1)
     low, high = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (last, following))

@@ -1,19 +1,23 @@
 """Fitted critical batch sizes and their laws as values, and their JSON form."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
+from bss.errors import InputError
+from bss.laws.base import Estimate, Fit
 from bss.laws.critical.curves import StepsCurve
-from bss.laws.fitting.estimate import Estimate, Fit
-from bss.laws.fitting.power import PowerFit
+from bss.laws.power import PowerFit, predict
 
 METHOD = (
     "profile likelihood, F threshold (B_crit and the closed form); parametric bootstrap with drawn "
     "noise variance (S_min, E_min, free exponent, interpolation); laws: the wider of Student's t "
     "over the scatter and the errors of the values"
 )
+Quantity = Literal["cbs", "B_crit"]
+NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}
 
 
 @dataclass(frozen=True)
@@ -22,23 +26,33 @@ class CriticalBatch:
 
     Attributes:
         curve: the measurements.
+        reference: B_ref of this curve.
+        max_reference: the largest batch in the range of linear scaling, 5% more tokens than the
+            smallest batch takes.
+        is_linear: whether B_ref is in that range.
         S_min: a, steps that no batch can undercut; None where it is not bracketed.
         E_min: b, in sequences (or tokens) for α = 1; None where not bracketed or α is free.
         alpha: exponent of the batch.
         B_crit: b/a; for a free α (b/a)^(1/α), where both terms are equal.
-        cbs: the largest batch within the overhead of the reference, by the law.
-        interpolated: the same without a law.
+        cbs: the largest batch within the overhead of the reference, by `method`.
+        method: "law", or "measured" where the intervals of the two do not meet.
+        by_law, interpolated: the same by the law, and without one.
         noise: residual standard deviation of log steps.
         residuals: log steps measured less fitted, per batch.
         status: "converged", "not converged" or "unidentified: ...".
     """
 
     curve: StepsCurve
+    reference: float = field(metadata={"key": "reference_batch"})
+    max_reference: float = field(metadata={"key": "max_reference_batch"})
+    is_linear: bool
     S_min: Estimate
     E_min: Estimate
     alpha: Estimate
     B_crit: Estimate
     cbs: Estimate
+    method: Literal["law", "measured"]
+    by_law: Estimate = field(metadata={"key": "cbs_by_law"})
     interpolated: Estimate = field(metadata={"key": "cbs_interpolated"})
     noise: float
     residuals: tuple[float, ...]
@@ -70,14 +84,15 @@ class Definition:
 
     Attributes:
         name: in words.
-        overhead, reference: r and B_ref; None for b/a, which needs none.
+        overhead: r; None for b/a, which needs none.
+        reference: B_ref, as `CbsDefinition` has it; None for b/a.
         values: per curve; None where it is not identified.
         law: through them; None where there are too few or they do not identify one.
     """
 
     name: str
     overhead: float | None
-    reference: float | None = field(metadata={"key": "reference_batch"})
+    reference: float | str | None = field(metadata={"key": "reference_batch"})
     values: tuple[float | None, ...]
     law: PowerFit | None
 
@@ -105,7 +120,7 @@ class OutlierSteps:
         model, target_loss: of the curve; batch in the fit's unit.
         off: log of its steps over what the others say.
         times: over their scatter.
-        moves: B_crit without it over B_crit with it.
+        without: B_crit by the others.
     """
 
     model: str
@@ -113,7 +128,7 @@ class OutlierSteps:
     batch: float
     off: float
     times: float
-    moves: float
+    without: float
 
     def __str__(self) -> str:
         """The point by name, how far off it is, and what B_crit is without it."""
@@ -121,7 +136,7 @@ class OutlierSteps:
         return (
             f"model {self.model}, target {self.target_loss:g}, batch {self.batch:g}: "
             f"{abs(self.off):.3f} {side} the others in log steps, {self.times:.0f} times the "
-            f"scatter; without it B_crit moves by {self.moves - 1:+.0%} "
+            f"scatter; without it B_crit is {self.without:.4g} "
             f"(--drop 'model={self.model},batch={self.batch:g}')"
         )
 
@@ -131,9 +146,11 @@ class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
 
     Attributes:
-        overhead, reference: r, and B_ref in `unit`.
+        overhead: r.
+        reference: B_ref, as it was requested: a batch in `unit`, "smallest" or a share of b/a.
         unit: of every batch: "sequences" or "tokens".
         fits: one per curve, in the order of the table.
+        quantity: of the laws: "cbs", or "B_crit" where most curves are not linear up to B_ref.
         law: the law that the design identifies, in params or tokens or both; None without one.
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
         joint_refused: why N and D were not fitted jointly; empty where they were.
@@ -143,9 +160,10 @@ class CriticalFit(Fit):
     """
 
     overhead: float
-    reference: float = field(metadata={"key": "reference_batch"})
+    reference: float | str = field(metadata={"key": "reference_batch"})
     unit: str
     fits: tuple[CriticalBatch, ...] = field(metadata={"key": "models"})
+    quantity: Quantity
     law: PowerFit | None
     laws: dict[str, PowerFit]
     joint_refused: str
@@ -155,3 +173,77 @@ class CriticalFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"
+    SCHEMA = 2
+
+    @property
+    def critical(self) -> list[Estimate]:
+        """Per curve what the laws are through."""
+        return [getattr(at, self.quantity) for at in self.fits]
+
+    @property
+    def cv_error(self) -> float | None:
+        """Root mean square error of log steps at left-out batches; None with none to spare."""
+        return self.left_out[0].inside if self.left_out else None
+
+    def summary(self) -> pd.DataFrame:
+        """A row per curve: model, params, tokens, seq_len, target_loss, unit, the estimates.
+
+        Batches (B_crit, cbs, cbs_interpolated with _low and _high, reference_batch) and E_min in
+        the fit's unit, S_min in steps; noise and seed_noise are of log steps.
+        """
+        rows = []
+        for at in self.fits:
+            row = {n: getattr(at.curve, n) for n in ("model", "params", "tokens", "seq_len")}
+            row |= {"target_loss": at.curve.target_loss, "unit": self.unit}
+            row |= {"S_min": at.S_min.value, "E_min": at.E_min.value, "noise": at.noise}
+            row |= {"seed_noise": at.curve.seed_noise, "status": at.status, "method": at.method}
+            row |= {"reference_batch": at.reference}
+            estimates = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}
+            for name, one in estimates.items():
+                row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Critical batches at sizes: columns critical_batch, low, high in the fit's unit, note.
+
+        Args:
+            table: positive columns params, tokens or both: the variables of a law of this fit.
+
+        Raises:
+            InputError: no law of these variables, or a number is not positive.
+        """
+        law = self.law_of([name for name in ("params", "tokens") if name in table])
+        rows = [predict(law, row) for row in table[list(law.variables)].to_dict("records")]
+        columns = [(one.value, one.low, one.high, one.note) for one in rows]
+        return pd.DataFrame(columns, table.index, columns=["critical_batch", "low", "high", "note"])
+
+    def law_of(self, variables: list[str]) -> PowerFit:
+        """The law in these variables.
+
+        Raises:
+            InputError: the fit has none.
+        """
+        name = "joint" if len(variables) == 2 else "".join(variables)
+        if name not in self.laws:
+            why = self.joint_refused if name == "joint" else ""
+            why = why or f"no law in {name or 'no variable'}"
+            raise InputError(f"fit: {why}; the laws of this fit: {', '.join(self.laws) or 'none'}")
+        return self.laws[name]
+
+    def residuals(self) -> pd.DataFrame:
+        """A row per curve and batch: measured and fitted steps, residual in log steps.
+
+        Columns model, params, tokens, target_loss, batch, log_batch_over_critical, measured,
+        fitted, residual.
+        """
+        parts = []
+        for at in self.fits:
+            curve, residual = at.curve, np.array(at.residuals)
+            bend = at.B_crit.value or np.nan
+            table = {"batch": curve.batch, "log_batch_over_critical": np.log(curve.batch / bend)}
+            table |= {"measured": curve.steps, "fitted": curve.steps * np.exp(-residual)}
+            named = {"params": curve.params, "tokens": curve.tokens}
+            named |= {"target_loss": curve.target_loss}
+            parts.append(pd.DataFrame(table).assign(model=curve.model, residual=residual, **named))
+        return pd.concat(parts, ignore_index=True)

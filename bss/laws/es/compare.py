@@ -17,14 +17,14 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import Comparison
-from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.held_out import HeldOut, check_hold_out
-from bss.laws.fitting.solve import SIDE_BY_SIDE, Solution, solve
+from bss.laws.held_out import HeldOut, check_hold_out
+from bss.laws.resampling import rms
+from bss.laws.solver import SIDE_BY_SIDE, Solution, solve
 
 CAP = 2.0
 TIE = 1.04  # ratio of squared errors

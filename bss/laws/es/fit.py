@@ -1,7 +1,7 @@
 """E(S): tokens against steps to a target loss, fitted to points at each run's exact batch.
 
 Intervals cluster by run: a parametric bootstrap draws a run offset and independent noise
-(bss.laws.fitting.bootstrap) and refits. Where a design cannot identify a quantity, the fit says so
+(bss.laws.resampling) and refits. Where a design cannot identify a quantity, the fit says so
 in place of a number (derived here).
 """
 
@@ -16,17 +16,17 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.base import Estimate, Options, interval
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.es import LAWS, WITHOUT_LAW
 from bss.laws.es.compare import FEWEST, compared, held_out
 from bss.laws.es.design import Design, design
 from bss.laws.es.law import Law, Problem
+from bss.laws.es.measured import minimum_at, outliers, with_best
 from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, EsFit, TargetFit
-from bss.laws.es.vertices import agreed, asked_for, best_at, by_vertices, outliers, valley_at
-from bss.laws.fitting.bootstrap import RunEffects, redraw
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.estimate import Estimate, Options, interval
-from bss.laws.fitting.solve import Solution, linearize, solve
-from bss.points.valley import Valley
+from bss.laws.minimum import Minimum
+from bss.laws.resampling import RunEffects, redraw
+from bss.laws.solver import Solution, linearize, solve
 
 NUMBERS = ("S_min", "E_min", "S_opt")
 
@@ -63,7 +63,7 @@ def fit_es(
     most = max(len(rows.reaching(target)) for target in rows.targets)
     if law is not None:
         used = [wanted := Law.parse(law)]
-        fit = asked_for(case.fitted(wanted))
+        fit = with_best([case.fitted(wanted)], case.minima, chosen=False)
         if most >= max(FEWEST, wanted.least_judged):
             with suppress(InputError):
                 fit = replace(fit, comparison=compared(rows, [wanted], held))
@@ -72,12 +72,12 @@ def fit_es(
         used = [LAWS[name] for name in comparison.level]
         fits = [case.fitted(one) for one in used]
         choice = AVERAGED if len(fits) > 1 else CHOSEN
-        fit = replace(agreed(fits, case.valleys), level_with=tuple(fits[1:]))
+        fit = with_best(fits, case.minima, chosen=True)
+        fit = replace(fit, level_with=tuple(fits[1:]))
         fit = replace(fit, comparison=comparison, choice=choice)
     else:
         used, fit = [WITHOUT_LAW], replace(case.without_law(), choice=NONE_CHOSEN)
-    valleys = case.valleys.items()
-    runs = [one for t, valley in valleys for one in outliers(rows, t, valley, fit.level)]
+    runs = [one for target in rows.targets for one in outliers(rows, float(target), fit.level)]
     worst = {one.run: one for one in sorted(runs, key=lambda one: one.times)}
     held.check([n for one in used for n in one.parameters._fields], f"the {fit.name} law")
     told = tuple(held_out(rows, used, by, held) for by in hold_out)
@@ -93,9 +93,9 @@ class _Case:
     constraints: Constraints = FREE
 
     @cached_property
-    def valleys(self) -> dict[float, Valley | None]:
+    def minima(self) -> dict[float, Minimum]:
         """Of each target."""
-        return {t: valley_at(self.rows, t, self.options.level) for t in self.rows.targets}
+        return {t: minimum_at(self.rows, t, self.options.level) for t in self.rows.targets}
 
     def fitted(self, law: Law, *, none: bool = False) -> EsFit:
         """One law with its own batches, at the targets that enough of them reach, or at none."""
@@ -136,22 +136,24 @@ class _Case:
         )
 
     def without_law(self) -> EsFit:
-        """What the vertices say; of E(B) between them, the lopsided valley where it can be."""
+        """What the runs say; of E(B) between batches, the lopsided valley where it can be."""
         try:
             fit = self.fitted(WITHOUT_LAW)
         except InputError:
             fit = self.fitted(WITHOUT_LAW, none=True)
-        return replace(by_vertices(fit, self.valleys), warnings=tuple(self.rows.warnings))
+        bare = [replace(at, batches={}) for at in fit.fits]
+        fit = with_best([replace(fit, fits=tuple(bare))], self.minima, chosen=True)
+        return replace(fit, warnings=tuple(self.rows.warnings))
 
     def target_fit(self, law: Law, target: float, part: "_Part | str") -> TargetFit:
         """What a problem's fit says of a target, or why it says nothing."""
         rows, here, loss = self.rows, self.rows.target == target, float(target)
         points, runs = int((here & rows.reached).sum()), len(np.unique(rows.run[here]))
-        vertex = best_at(rows, target, self.valleys[target], self.options.level)
+        measured = self.minima[target].batch
         if isinstance(part, str):
-            batches = dict.fromkeys(law.batches, Estimate(None, level=vertex.level, note=part))
+            batches = dict.fromkeys(law.batches, Estimate(None, level=measured.level, note=part))
             none = None, None, None
-            return TargetFit(loss, *none, batches, {}, {}, part, points, runs, vertex=vertex)
+            return TargetFit(loss, *none, batches, {}, {}, part, points, runs, measured=measured)
         values = law.numbers(part.parameters, target)
         spread = law.numbers(part.draws, target)
         E_min = float(values.get("E_min", np.inf))
@@ -167,7 +169,18 @@ class _Case:
         S_min, fewest, S_opt = (estimates.get(n, Estimate(None)).value for n in NUMBERS)
         status = part.status
         return TargetFit(
-            loss, S_min, fewest, S_opt, batches, estimates, own, status, points, runs, draws, vertex
+            loss,
+            S_min,
+            fewest,
+            S_opt,
+            batches,
+            estimates,
+            own,
+            status,
+            points,
+            runs,
+            draws,
+            measured,
         )
 
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
+from bss.laws.constraints import Constraints
 from bss.laws.es.design import Design
-from bss.laws.fitting.constraints import Constraints
-from bss.laws.fitting.solve import Residual
+from bss.laws.solver import Residual
 
 Number = Any
 """A scalar or an array, of NumPy or traced."""
@@ -25,7 +25,7 @@ Number = Any
 
 @dataclass(frozen=True)
 class Problem:
-    """R problems of one law over rows [M], ready for `bss.laws.fitting.solve.solve`.
+    """R problems of one law over rows [M], ready for `bss.laws.solver.solve`.
 
     Attributes:
         residual: equal for members of a family, so that they share one compiled program.

@@ -13,7 +13,7 @@ import numpy as np
 
 from bss.laws.es.law import Number
 from bss.laws.es.per_target import PerTarget
-from bss.points.lopsided import lopsided
+from bss.laws.minimum import asymmetric_bowl
 
 
 class ValleyParameters(NamedTuple):
@@ -41,7 +41,7 @@ class LopsidedValley(PerTarget):
 
     def sequences(self, p: ValleyParameters, batch: Number, target: Number = None) -> Number:
         """E at a batch."""
-        return p.E_min * (1 + p.h * lopsided(jnp.log(batch / p.B_opt), p.u, p.v, jnp))
+        return p.E_min * (1 + p.h * asymmetric_bowl(jnp.log(batch / p.B_opt), p.u, p.v, jnp))
 
     def quantities(self, p: ValleyParameters, target: Number = None) -> dict[str, np.ndarray]:
         """E_min, S_opt and B_opt."""

@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from bss.errors import InputError
+from bss.laws.base import Estimate, interval
 from bss.laws.es.values import EsFit, TargetFit
-from bss.laws.fitting.bootstrap import draw_noise
-from bss.laws.fitting.estimate import Estimate, interval
+from bss.laws.resampling import draw_noise
 
 RUNS = 10  # new runs drawn per refit
 NO_DRAWS = "no interval: the fit keeps no refits; fit again with `bss fit es --json`"
@@ -84,7 +84,7 @@ def best(fit: EsFit, loss: float) -> dict[str, Estimate]:
 def _told(target: TargetFit) -> dict[str, Estimate]:
     fewest = target.intervals.get("E_min")
     unknown = target.status.startswith("unidentified") and fewest is None
-    if unknown and (target.best or target.vertex).value is None:
+    if unknown and (target.best or target.measured).value is None:
         raise InputError(f"loss: {target.target_loss:g} is {target.status}")
     return target.batches | ({} if fewest is None else {"E_min": fewest})
 

@@ -12,15 +12,17 @@ import jax
 import numpy as np
 
 from bss.errors import InputError, check
+from bss.laws.base import BestBatch, Estimate, Fit
 from bss.laws.es.law import Law
-from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import BestBatch, Estimate, Fit
+from bss.laws.resampling import RunEffects
 
-NO_VERTEX = BestBatch(None, note="unidentified: no vertex was sought", status="too few")
+NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_batches")
 ASKED = "asked for"
 CHOSEN = "predicts left-out batches best"
 AVERAGED = "averaged with those that predict left-out batches as well"
-NONE_CHOSEN = "no law is chosen with fewer than 6 batches at a target; vertices answer"
+NONE_CHOSEN = (
+    "no law is chosen with fewer than 6 batches at a target; the runs' own least tokens answer"
+)
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
 
 
@@ -88,7 +90,7 @@ class TargetFit:
         status: "converged", "not converged" or "unidentified: ...".
         points, runs: rows that reached the target, and runs with a row at it.
         draws: refits of the parameters, where they are kept.
-        vertex: the best batch by the runs of this target alone, in sequences.
+        measured: the best batch by the runs of this target alone, in sequences.
     """
 
     target_loss: float
@@ -102,7 +104,7 @@ class TargetFit:
     points: int
     runs: int
     draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    vertex: BestBatch = NO_VERTEX
+    measured: BestBatch = NO_MINIMUM
 
     @property
     def best(self) -> BestBatch | None:
@@ -113,7 +115,7 @@ class TargetFit:
     def shown(self, name: str) -> Estimate | None:
         """A batch that the law tells, if it converged here, or the runs by themselves."""
         batch = self.batches.get(name)
-        own = isinstance(batch, BestBatch) and batch.source == self.vertex.source
+        own = isinstance(batch, BestBatch) and batch.method == "measured"
         return batch if own or self.status == "converged" else None
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +152,7 @@ class EsFit(Fit):
     """
 
     KIND = "es"
-    SCHEMA = 2
+    SCHEMA = 3
 
     law: Law
     seq_len: int
@@ -203,7 +205,7 @@ class EsFit(Fit):
     @property
     def voice(self) -> str:
         """What says its best batches, for people."""
-        return "the runs' own valleys" if self.name == "no" else f"the {self.name} law"
+        return "the runs' own least tokens" if self.name == "no" else f"the {self.name} law"
 
     @property
     def error(self) -> float | None:

@@ -1,44 +1,34 @@
-"""The law of final losses L(N, D, B), a mean of forms weighed by left-out runs, and best batches.
+"""The law of final losses L(N, D, B), of the rate too where it varies, and best batches by it.
 
-Weights are by what each form has not seen (bss.laws.final_loss.averaged), for inside the table,
-beyond it and below it; intervals are by bss.laws.final_loss.solved; best batches are those of
-the cells' own valleys and of their power law (bss.laws.final_loss.best).
+A mean of forms weighed by left-out runs, with what they miss told by the rows near by
+(bss.laws.final_loss.fitting); best batches and rates are where its draws are least
+(bss.laws.final_loss.best).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import chain, compress
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.final_loss.averaged import FEWEST, Averaged, applicable, averaged, first_look
-from bss.laws.final_loss.best import best_batches, exponents
-from bss.laws.final_loss.cells import Cell, cells_of, without_outliers
-from bss.laws.final_loss.elsewhere import CellOptimum
-from bss.laws.final_loss.facts import SIZES, HoldOut, LackOfFit, Tested
-from bss.laws.final_loss.fitted import FittedForm, MeanLaw
-from bss.laws.final_loss.forms import FAMILY, FORMS
-from bss.laws.final_loss.forms.form import FLOOR, CentredPoints
-from bss.laws.final_loss.left_out import LeftOut, error_of, errors_of, folds_of, near_best
-from bss.laws.final_loss.points import LossPoints, uses
-from bss.laws.final_loss.rated.best import best_rates
-from bss.laws.final_loss.rated.fit import fit_rated
-from bss.laws.final_loss.rated.hidden import hidden, of_optima
-from bss.laws.final_loss.rated.points import RatedPoints, rated_points
-from bss.laws.final_loss.solved import design_of, design_weight, freedom, usable_rows, with_draws
-from bss.laws.final_loss.table import loss_points, runs_of
-from bss.laws.final_loss.values import TableFit
-from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import SPANS, Estimate, Options, too_wide
+from bss.laws.constraints import FREE, Constraints
+from bss.laws.final_loss.best import best_batches, best_rates, exponents
+from bss.laws.final_loss.fitting import FAR, NEAR, best_fit, fit_law, outliers
+from bss.laws.final_loss.folds import Fold, folds_of, requested
+from bss.laws.final_loss.forms import FORMS, Form
+from bss.laws.final_loss.law import LossLaw
+from bss.laws.final_loss.points import REGIMES, LossPoints
+from bss.laws.final_loss.table import loss_points
+from bss.laws.final_loss.values import SIZES, HoldOut, OutlierRow, TableFit, TestedRange
+from bss.laws.resampling import rms, robust_scale
 from bss.points.design import equal_steps
 from bss.tables.reading import without
 
 KINDS = ("cell", "params", "tokens")
-SURE = 0.05
+FEWEST_BATCHES, FEWEST = 3, 4  # of a table, and points of it
+MANY = 0.1  # share of rows that are outliers at most
 
 
 def fit_table(
@@ -58,135 +48,162 @@ def fit_table(
         hold_out: also left out: params, tokens, batch, cell or run in turn, or a condition as
             tokens>=80B.
         forms: that are averaged, by registered name or `package.module:ATTRIBUTE`; None for all
-            that the table allows.
-        constraints: parameters that are held, as "L_0=1.69, k=.2:1", in every form that has them.
+            that are for the table.
+        constraints: parameters that are fixed, as "L_0=1.69, k=.2:1", in every form that has them.
         drop: rows that are left out of everything, as "params=2e8,tokens=6e10,batch=256".
-        options: how intervals are made.
+        options: of which the level is used: intervals are of draws, not of refits.
         progress: is told what is being done.
 
     Raises:
         InputError: fewer than three batches, too few points, a form that is unknown or for another
             kind of table, or a wrong hold_out, constraint or drop.
     """
-    options, held = options or Options(resamples=300), Constraints.parse(constraints)
-    points, warnings = loss_points(kept := without(table, drop))
-    best_of_sweeps = "rates_tried" in kept
-    rated, of_rates = (None, []) if best_of_sweeps else rated_points(runs_of(kept))
+    level, fixed = (options or Options()).level, Constraints.parse(constraints)
+    points, warnings = loss_points(without(table, drop))
     traps = _equal_steps(points)
-    _check_design(points, forms, drop, traps)
-    usable = usable_rows(design_of(points))
-    progress(f"the valley of each (params, tokens), {len(points.loss)} points")
-    cells = cells_of(points, usable, options.level)
-    law = first_look(design_of(points), forms)
-    cells, named, left = without_outliers(points, cells, law, options.level)
-    design = design_of(points, left.astype(float), held)
-    held.check([n for form in applicable(design, forms) for n in form.names], "this table's law")
-    own = [fold for text in hold_out for fold in folds_of(points, text)]
+    chosen = _applicable(points, forms, drop, traps)
+    fixed.check([n for form in chosen.values() for n in form.names], "this table's law")
+    progress(f"{len(points.loss)} points, {len(points.cells)} (params, tokens)")
+    fits = {name: best_fit(form, points, fixed) for name, form in chosen.items()}
+    off = outliers(points, chosen, fits)
+    far = np.abs(off) > FAR * max(robust_scale(off), 1.0)
+    named = []
+    if far.any() and far.mean() <= MANY:
+        named = [_outlier(points, int(i), off[i]) for i in np.flatnonzero(far)]
+        points = points.at(~far)
+        fits = {name: best_fit(form, points, fixed) for name, form in chosen.items()}
+    folds = folds_of(points)
+    own = [fold for text in hold_out for fold in requested(points, text)]
     progress("weighing the forms by left-out runs")
-    mean, fitted = averaged(design, own, forms), {}
-    for name in mean.used:
-        progress(f"intervals of the {name} form")
-        fitted[name] = with_draws(FORMS[name], design, mean.fits[name], options)
-    fit = _assembled(points, design, cells, mean, fitted, usable, options.level)
-    told = _warnings(points, design, usable, mean, fit.lack_of_fit)
-    off, untuned = (np.zeros(len(fit.optima)), []) if best_of_sweeps else hidden(points)
-    if held and rated is not None:
-        told.append(f"{held} is held in the law of tuned losses, not in the law of the rate")
-    texts = (*warnings, *of_rates, *untuned, *traps, *told)
-    how = {"level": options.level, "resamples": options.resamples, "warnings": texts}
-    how["constraints"] = held
-    optima = of_optima(fit.optima, off)
-    fit = replace(fit, outliers=tuple(named), optima=optima, rate_off=float(off.max()), **how)
-    return fit if rated is None else _with_rates(fit, rated, progress)
-
-
-def _with_rates(fit: TableFit, points: RatedPoints, progress: Callable[[str], None]) -> TableFit:
-    """The fit with the law of every row's own rate."""
-    progress(f"the rate, {len(points.loss)} rows")
-    law = fit_rated(points)
-    batches = [at.batch.value for at in fit.optima]
-    return replace(fit, rates=law, best_rates=best_rates(law, batches, fit.level))
-
-
-def _assembled(
-    points: LossPoints,
-    design: CentredPoints,
-    cells: list[Cell],
-    mean: Averaged,
-    fitted: dict[str, FittedForm],
-    usable: np.ndarray,
-    level: float,
-) -> TableFit:
-    """The fit, of what was fitted, with its best batches and its errors at what was left out."""
-    weights = {use: {n: by[n] for n in fitted} for use, by in mean.weights.items()}
-    reach = float(points.batch.min()), float(points.batch.max())
-    laws = {use: MeanLaw.of(fitted, by, reach) for use, by in weights.items()}
-    inside, left_out, near = laws["inside"], mean.left_out, near_best(design)
-    sizes = np.log([[one.params, one.tokens] for one in cells])
-    at_cells, least = [laws[use] for use in uses(sizes, sizes)], points.seq_len or 1.0
-    elsewhere, best = best_batches(cells, at_cells, left_out, reach, level, least)
-    known = enumerate(zip(at_cells, best, strict=True))
-    lost = [_given_up(points, i, law) if at.value else {} for i, (law, at) in known]
-    pairs = zip(cells, best, lost, strict=True)
-    converged = all(mean.fits[name].converged[0] for name in fitted)
+    law, unseen = fit_law(points, chosen, fits, [*folds, *own], fixed)
+    progress("best batches")
+    optima, power = best_batches(law, level)
+    rates = None
+    if points.with_lr:
+        progress("best rates")
+        rates = best_rates(law, [at.batch.value for at in optima], level)
+    rate = points.lr if points.with_lr else None
+    missed = law.losses(points.params, points.tokens, points.batch, rate) - points.loss
+    near, pairs = points.excess <= NEAR, list(zip(folds, unseen.expected, strict=False))
     return TableFit(
-        form=inside.text,
-        formula=inside.heaviest.idea.formula,
-        forms=fitted,
-        weights=weights,
-        judged=mean.judged,
-        left_out={kind: error_of(left_out, kind, usable) for kind in KINDS},
-        left_out_near={kind: error_of(left_out, kind, near) for kind in KINDS},
-        hold_out=tuple(_held_out(fold, usable, near) for fold in mean.hold_out),
-        lack_of_fit=_lack_of_fit(points, design, inside),
-        best=elsewhere,
-        optima=tuple(CellOptimum(one.params, one.tokens, at, lost) for one, at, lost in pairs),
-        outliers=(),
-        B_opt_exponents=exponents(elsewhere, cells, level),
-        tested=_tested(points, left_out),
-        points=points,
-        cell_error=errors_of(left_out, "cell", len(points.loss)),
-        status="converged" if converged else "not converged",
-        seq_len=points.seq_len,
+        law=law,
+        formula=FORMS[law.heaviest].formula,
+        parameters=_parameters(law, level),
+        left_out={kind: _left_out(points, pairs, kind) for kind in KINDS},
+        hold_out=tuple(
+            _held_out(points, *pair)
+            for pair in zip(own, unseen.expected[len(folds) :], strict=True)
+        ),
+        optima=tuple(optima),
+        best=power,
+        B_opt_exponents=exponents(power, optima, level),
+        outliers=tuple(sorted(named, key=lambda one: -one.times)),
+        tested=_tested(points, folds),
+        rmse=rms(missed[near]),
+        cell_error=_cell_errors(points, pairs),
+        best_rates=rates,
+        level=level,
+        constraints=fixed,
+        warnings=(*warnings, *traps, *_warnings(points, law, fits)),
     )
 
 
-def _given_up(points: LossPoints, cell: int, law: MeanLaw) -> dict[float, float]:
-    rows = np.flatnonzero(points.cell == cell)
-    batch, i = points.batch[rows], rows[0]
-    lost = law.given_up(float(points.params[i]), float(points.tokens[i]), batch)
-    return dict(zip(batch.tolist(), lost.tolist(), strict=True))
+def _applicable(
+    points: LossPoints, names: Sequence[str] | None, drop: Sequence[str], traps: Sequence[str]
+) -> dict[str, Form]:
+    """The forms by name: those asked for, or all that are for the table.
+
+    Raises:
+        InputError: none is, or one that was asked for has too many parameters or needs rates.
+    """
+    batches, count = len(np.unique(points.batch)), len(points.loss)
+    left = ", with what --drop leaves" if drop else ""
+    if batches < FEWEST_BATCHES:
+        raise InputError(f"batch: {batches} different ones{left}; the law needs 3 or more")
+    forms = {FORMS.name_of(form): form for form in map(FORMS.__getitem__, names or FORMS)}
+    able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
+    for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
+        kind = "whose rates vary" if FORMS[name].rates else "of one rate for each batch"
+        raise InputError(f"form: {name} is for tables {kind}, not this one; leave --form out")
+    enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST - 1) < count}
+    if not enough or (names and len(enough) < len(able)):
+        needed = min(max(form.free(points), FEWEST - 1) for form in able.values())
+        raise InputError(
+            f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
+            + "; ".join(["add runs", *traps])
+        )
+    return enough
 
 
-def _held_out(fold: LeftOut, usable: np.ndarray, near: np.ndarray) -> HoldOut:
-    far, close = fold.out & usable, fold.out & near
-    rmse = rms(fold.error[far]) if far.any() else float("nan")
-    closer = rms(fold.error[close]) if close.any() else None
-    total = {name: float(w[fold.out].mean()) for name, w in fold.weights.items()}
-    return HoldOut(fold.kind, int(far.sum()), rmse, closer, {n: w for n, w in total.items() if w})
+def _outlier(points: LossPoints, i: int, off: float) -> OutlierRow:
+    at = float(points.params[i]), float(points.tokens[i]), float(points.batch[i])
+    lr = float(points.lr[i]) if points.with_lr else None
+    others = (points.cell == points.cell[i]) & (np.arange(len(points.loss)) != i)
+    near = others if others.any() else np.ones(len(others), bool)
+    above = float(points.loss[i] - np.median(points.loss[near]))
+    return OutlierRow(*at, lr, abs(above) * float(np.sign(off)), abs(float(off)))
 
 
-def _lack_of_fit(points: LossPoints, design: CentredPoints, law: MeanLaw) -> LackOfFit:
-    weight = design_weight(design)
-    left = min(freedom(FORMS[one.form], design) for one in law.forms)
-    missed = law.losses(points.params, points.tokens, points.batch) - points.loss
-    scatter = float(np.sqrt(np.sum((weight * missed) ** 2) / left))
-    if not points.freedom:
-        return LackOfFit(scatter, None, None, "not tested: no seeds and no column loss_se")
-    ratio = (scatter / points.noise) ** 2 if points.noise else np.inf
-    p = float(stats.f.sf(ratio, left, min(points.freedom, 1e9)))
-    verdict = "more" if p < SURE else "not surely more"
-    return LackOfFit(scatter, points.noise, p, f"misses by {verdict} than repetitions differ")
+def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
+    """Of the heaviest form at the middle of the table, or why one has no value."""
+    from scipy.special import ndtri
+
+    form, points = FORMS[law.heaviest], law.points
+    theta = law.thetas[law.heaviest]
+    lower, upper = form.bounds(points, law.constraints)
+    spread = np.sqrt(np.diag(law.parameters(law.heaviest)[1])) * law.widened["inside"]
+    half, estimates = ndtri((1 + level) / 2) * spread, {}
+    for i, name in enumerate(form.names):
+        ends = theta[i] - half[i], theta[i], theta[i] + half[i]
+        if lower[i] == upper[i]:
+            ends = theta[i], theta[i], theta[i]
+        low, value, high = (float(form.printed(name, x, points)) for x in ends)
+        estimate, note = Estimate(value, low, high, level), ""
+        if name in law.constraints.ranges:
+            pass  # its value is the user's
+        elif lower[i] == upper[i]:
+            note = "held: the table does not vary what would tell it"
+        elif not lower[i] < theta[i] < upper[i]:
+            note = "unidentified: ended at a bound of the fit"
+        elif name in form.logs and too_wide(estimate):
+            note = f"unidentified: {SPANS}"
+        estimates[name] = Estimate(None, level=level, note=note) if note else estimate
+    return estimates
 
 
-def _tested(points: LossPoints, left_out: list[LeftOut]) -> dict[str, Tested]:
+def _left_out(points: LossPoints, pairs: list[tuple[Fold, np.ndarray]], kind: str) -> float | None:
+    """Root mean square error near the best, of each (N, D), or of the first fold beyond."""
+    folds = [(f, x) for f, x in pairs if f.kind == kind and f.regime in REGIMES[:2]]
+    errors = [
+        (expected - points.loss[fold.out])[points.excess[fold.out] <= NEAR]
+        for fold, expected in (folds if kind == "cell" else folds[:1])
+    ]
+    return rms(np.concatenate(errors)) if errors and any(map(len, errors)) else None
+
+
+def _cell_errors(points: LossPoints, pairs: list[tuple[Fold, np.ndarray]]) -> np.ndarray:
+    errors = np.full(len(points.loss), np.nan)
+    for fold, expected in pairs:
+        if fold.kind == "cell" and fold.regime:
+            errors[fold.out] = expected - points.loss[fold.out]
+    return np.round(errors, 5)
+
+
+def _held_out(points: LossPoints, fold: Fold, expected: np.ndarray) -> HoldOut:
+    error, kept = expected - points.loss[fold.out], ~points.diverged[fold.out]
+    near = points.excess[fold.out] <= NEAR
+    rmse = rms(error[kept]) if kept.any() else float("nan")
+    return HoldOut(fold.kind, int(kept.sum()), rmse, rms(error[near]) if near.any() else None)
+
+
+def _tested(points: LossPoints, folds: list[Fold]) -> dict[str, TestedRange]:
     columns = dict(zip(SIZES, (points.params, points.tokens, points.batch), strict=True))
     reach = dict.fromkeys(columns, 1.0)
-    for fold in left_out:
-        if fold.kind in columns:
+    for fold in folds[::-1]:
+        if fold.kind in columns and fold.regime == "beyond":
             x = columns[fold.kind]
             reach[fold.kind] = float(x.max() / x[~fold.out].max())
-    return {n: Tested(float(x.min()), float(x.max()), reach[n]) for n, x in columns.items()}
+    return {n: TestedRange(float(x.min()), float(x.max()), reach[n]) for n, x in columns.items()}
 
 
 def _equal_steps(points: LossPoints) -> list[str]:
@@ -196,70 +213,35 @@ def _equal_steps(points: LossPoints) -> list[str]:
     return list(dict.fromkeys(chain(*each)))
 
 
-def _check_design(
-    points: LossPoints, forms: Sequence[str] | None, drop: Sequence[str], traps: Sequence[str]
-) -> None:
-    batches, count = len(np.unique(points.batch)), len(points.loss)
-    left = ", with what --drop leaves" if drop else ""
-    if batches < 3:
-        raise InputError(f"batch: {batches} different ones{left}; the law needs 3 or more")
-    design = design_of(points)
-    one = design.cell.max() == 0
-    if one and count < 4:
-        raise InputError(
-            f"table: {count} points of (params, tokens, batch) for a valley{left}; it needs 4"
-        )
-    if not applicable(design, forms):
-        needed = FAMILY[0].free(design)
-        raise InputError(
-            f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
-            + "; ".join(["add runs", *traps])
-        )
-
-
-def _warnings(
-    points: LossPoints, design: CentredPoints, usable: np.ndarray, mean: Averaged, lack: LackOfFit
-) -> list[str]:
-    texts, (models, budgets) = [], design.varies
-    one = design.cell.max() == 0
-    if one:
-        texts.append("one model and one budget: a valley in log B, which says nothing of others")
+def _warnings(points: LossPoints, law: LossLaw, fits: dict) -> list[str]:
+    texts, (models, budgets) = [], points.varies
+    if len(points.cells) == 1:
+        texts.append("one model and one budget: a law of the batch, which says nothing of others")
     elif not models:
         texts.append("params: one size, or nearly, of which the law says nothing else")
-    if not one and len(mean.fits) == 1 and design.cell.max() + 1 < FEWEST:
-        texts.append(
-            f"fewer than {FEWEST} (params, tokens): of one form, which misses their losses by "
-            f"{lack.rmse:.2g} nats; what other batches cost rests on it"
-        )
-    if not one and (not budgets or np.ptp(np.log(points.tokens / points.params)) < 0.1):
+    if len(points.cells) > 1 and (
+        not budgets or np.ptp(np.log(points.tokens / points.params)) < np.log(1.1)
+    ):
         texts.append(
             "one budget for each model: what grows with params and what with tokens is not told "
             "apart, so exponents in N and D rest on the forms; vary tokens at fixed params"
             if models and budgets
             else "tokens do not vary at given params: exponents in D rest on the law's form"
         )
-    if not usable.all():
+    if points.diverged.any():
         texts.append(
-            f"{int((~usable).sum())} losses far above the best of their (params, tokens) hardly "
-            "count, in errors told not at all, and bracket no best batch"
+            f"{int(points.diverged.sum())} losses far above the best of their (params, tokens) "
+            "hardly count, in errors told not at all, and bracket no best batch"
         )
-    floored, ended = [], []
-    for name in mean.used:
-        at = list(compress(FORMS[name].names, mean.fits[name].at_bound[0]))
-        floored += [name] * ("L_0" in at and not one)
-        ended += [f"{n} of the {name} form" for n in at if n != "L_0"]
-    if floored:
+    if np.isfinite(points.lr).any() and not points.with_lr:
         texts.append(
-            f"L_0 is held at its floor, {FLOOR:g} of the least loss, in {', '.join(floored)}: the "
-            "table does not identify it"
+            "each batch has one learning rate, so what a rate that was not tuned hides is in no "
+            "interval; train two rates at some batches"
         )
+    ended = [f"{n} of the {name} form" for name, fit in fits.items()
+             for n in compress(FORMS[name].names, fit.at_bound[0])]  # fmt: skip
     if ended:
         texts.append(f"{', '.join(ended)} ended at a bound: the table does not identify it")
-    if not all(fit.converged[0] for fit in mean.fits.values()):
+    if not law.converged:
         texts.append("the fit did not converge")
-    if lack.p is not None and lack.p < SURE:
-        texts.append(
-            f"lack of fit: the law misses by {lack.rmse:.2g} nats where repetitions differ by "
-            f"{lack.noise:.2g} (p = {lack.p:.2g}); intervals hold it"
-        )
     return texts

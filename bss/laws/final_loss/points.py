@@ -1,81 +1,169 @@
-"""Design points of the law of final losses: the least loss at each model, budget and batch."""
+"""Rows that the law of final losses is fitted to, and what of a table is inside of what."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 SAME_BUDGET = 0.03  # tokens of whole steps differ a little from batch to batch
 SAME_RATE = 0.01  # rates this near, relative, are one
-USES: tuple[str, ...] = ("inside", "beyond", "below")
+VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
+WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
+DIVERGED = 0.3  # the same, from which a row brackets no best batch
+FLOOR = 0.2  # of the least loss, from which L_0 is looked for: 0 nats is no loss of a language
+SIZES = ("params", "tokens", "batch", "lr", "count")
+REGIMES: tuple[str, ...] = ("inside", "beyond", "below")
 """Of a law: inside the table, beyond its largest model or budget, below its smallest."""
 
 
 @dataclass(frozen=True)
 class LossPoints:
-    """Least final losses over the learning rate, [n] each.
+    """Mean final losses of the runs of one (N, D, B) at its best rate, or of one (N, D, B, rate).
 
     Attributes:
-        params, tokens: non-embedding parameters N, training tokens D.
-        batch: B in tokens.
-        loss: in nats.
-        lr: the rate of that loss; NaN where the table has none.
-        rates: learning rates that the minimum was taken over.
-        bracketed: whether a rate was tried on both sides of the best one.
-        count: runs that were averaged.
+        params, tokens: [n], non-embedding parameters N, training tokens D.
+        batch: [n], B in tokens.
+        lr: [n], peak rate per step; NaN where the table has none.
+        loss: [n] in nats.
+        count: [n], runs that were averaged.
+        with_lr: whether the rate is a variable of the law.
         noise: standard deviation of a loss over repetitions, in nats; NaN where none is known.
-        freedom: degrees of freedom behind it; infinite where the table has standard errors.
         seq_len: tokens per sequence; None where it is not known, or not one.
     """
 
     params: np.ndarray
     tokens: np.ndarray
     batch: np.ndarray
-    loss: np.ndarray
     lr: np.ndarray
-    rates: np.ndarray
-    bracketed: np.ndarray
+    loss: np.ndarray
     count: np.ndarray
+    with_lr: bool
     noise: float
-    freedom: float
     seq_len: float | None
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """JSON, with each size once: `rows` count from 0 into `values`; none where there is one."""
+        for name in SIZES:
+            values, rows = np.unique(plain[name], return_inverse=True)
+            plain[name] = {
+                "values": values.tolist(),
+                "rows": rows.tolist() if len(values) > 1 else [],
+            }
+        return plain
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        first = np.zeros(len(entry["loss"]), int)
+        sizes = {n: (np.array(entry[n]["values"], float), entry[n]["rows"]) for n in SIZES}
+        return entry | {n: x[rows or first].tolist() for n, (x, rows) in sizes.items()}
+
+    def at(self, rows: np.ndarray) -> "LossPoints":
+        """Some of the rows."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        chosen = {n: x[rows] for n, x in columns.items() if isinstance(x, np.ndarray)}
+        return replace(self, **chosen)
 
     @cached_property
     def cell(self) -> np.ndarray:
-        """[n], which (N, D) a point is of, counted from 0; budgets within 3% are one."""
-        return cells_of_sizes(self.params, self.tokens)
+        """[n], which (N, D) a row is of, counted from 0; budgets within 3% are one."""
+        order = np.lexsort([self.tokens, self.params])
+        same_model = np.diff(self.params[order]) == 0
+        same_budget = np.diff(np.log(self.tokens[order])) < SAME_BUDGET
+        cell = np.empty(len(order), int)
+        cell[order] = np.concatenate([[0], np.cumsum(~(same_model & same_budget))])
+        return cell
 
-    def shared_rate(self, rows: np.ndarray) -> bool:
-        """Whether these points [k], of several batches, were trained at one rate.
+    @cached_property
+    def cells(self) -> list[np.ndarray]:
+        """The rows of each (N, D)."""
+        return [np.flatnonzero(self.cell == cell) for cell in range(self.cell.max() + 1)]
 
-        So were those about the least loss, where of several rates the same one, an end, was best.
-        """
-        alone = bool((self.rates[rows] == 1).all())
-        if not alone:
-            near = int(np.argmin(self.loss[rows]))
-            rows = rows[max(min(near - 1, len(rows) - 3), 0) :][:3]
-            alone = not self.bracketed[rows].any()
+    @cached_property
+    def excess(self) -> np.ndarray:
+        """[n], nats above the least loss of the (N, D)."""
+        least = np.full(self.cell.max() + 1, np.inf)
+        np.minimum.at(least, self.cell, self.loss)
+        return self.loss - least[self.cell]
+
+    @property
+    def weight(self) -> np.ndarray:
+        """[n], by the distance from the cell's best, never by a residual; on a cliff almost 0."""
+        return (1 + (self.excess / (WIDE * (self.loss - self.excess))) ** 2) ** -1.5
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """[n], whether a loss is so far above the best of its (N, D) that it may have diverged."""
+        return self.excess > DIVERGED * (self.loss - self.excess)
+
+    @cached_property
+    def uncentred(self) -> np.ndarray:
+        """[n, 3] logarithms of N, D and B, or [n, 4] with the rate."""
+        columns = [self.params, self.tokens, self.batch, *([self.lr] if self.with_lr else [])]
+        return np.log(np.stack(columns, axis=1))
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """[3] or [4], the middle of the logarithms."""
+        return (self.uncentred.min(axis=0) + self.uncentred.max(axis=0)) / 2
+
+    @cached_property
+    def logs(self) -> np.ndarray:
+        """[n, 3] or [n, 4], logarithms about their middle."""
+        return self.uncentred - self.centres
+
+    @property
+    def varies(self) -> tuple[bool, bool]:
+        """Whether N does, and D."""
+        models, budgets = (np.ptp(self.logs[:, :2], axis=0) > np.log(VARIED)).tolist()
+        return models, budgets
+
+    @property
+    def floor_bounds(self) -> tuple[float, float]:
+        """The bounds of L_0, in nats."""
+        least = float(self.loss.min())
+        return FLOOR * least, least
+
+    @property
+    def sizes(self) -> list[tuple[float, float]]:
+        """N and D of each (N, D)."""
+        return [(float(self.params[rows[0]]), float(self.tokens[rows[0]])) for rows in self.cells]
+
+    def single_lr(self, rows: np.ndarray) -> bool:
+        """Whether these rows, of several batches, were all trained at one rate."""
         lr = self.lr[rows]
-        return len(rows) > 1 and alone and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
+        several = len(np.unique(self.batch[rows])) > 1
+        return several and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
+
+    def sizes_at(
+        self, weight: np.ndarray, columns: np.ndarray, floor: float, power: float
+    ) -> tuple[np.ndarray, float]:
+        """Logarithms of the sizes of terms [n, K] under a power above a floor, and the error left.
+
+        By non-negative least squares: errors of the excess to 1/power, put back into nats.
+        """
+        from scipy.optimize import nnls
+
+        above = np.maximum(self.loss - floor, 1e-3)
+        scale = weight * power * above ** (1 - 1 / power)
+        sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
+        return np.log(np.maximum(sizes, 1e-4)), error
 
 
-def cells_of_sizes(params: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """[n], which (N, D) a row is of, counted from 0; budgets within 3% are one."""
-    order = np.lexsort([tokens, params])
-    same_model = np.diff(params[order]) == 0
-    same_budget = np.diff(np.log(tokens[order])) < SAME_BUDGET
-    cell = np.empty(len(order), int)
-    cell[order] = np.concatenate([[0], np.cumsum(~(same_model & same_budget))])
-    return cell
-
-
-def uses(logs: np.ndarray, seen: np.ndarray) -> list[str]:
-    """Per row of log N and log D [n, 2], for which use it is, where those `seen` [m, 2] are fitted.
+def regimes(logs: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """[n], the regime of each row of log N and log D [n, 2], where those `seen` [m, 2] are fitted.
 
     A size within 3% of the largest or smallest is inside; of two directions the farther counts.
     """
     above = (logs - seen.max(axis=0)).max(axis=1)
     below = (seen.min(axis=0) - logs).max(axis=1)
     outside = np.maximum(above, below) > SAME_BUDGET
-    return [USES[0] if not out else USES[1] if a >= b else USES[2]
-            for out, a, b in zip(outside, above, below, strict=True)]  # fmt: skip
+    return np.where(~outside, REGIMES[0], np.where(above >= below, REGIMES[1], REGIMES[2]))
+
+
+def by_regime(logs: np.ndarray, seen: np.ndarray) -> Sequence[tuple[str, np.ndarray]]:
+    """The regimes of rows [n, 2] with the rows of each."""
+    kinds = regimes(logs, seen)
+    return [(one, np.flatnonzero(kinds == one)) for one in REGIMES if (kinds == one).any()]

@@ -14,15 +14,22 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.final_loss.points import SAME_RATE, LossPoints
-from bss.laws.fitting.bootstrap import rms
+from bss.laws.resampling import rms
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
 from bss.tables.runs import loss_column
 from bss.tables.storage import read_table
+from bss.units import format_tokens
 
 SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
+DIGITS = 7  # of a loss
+LONG = 4  # budgets of one run, from which they are a curve
+CONTRADICTS = 1.5  # ratio of tokens by two accounts, from which they contradict
+FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
+MIXED = 1000.0  # a gap between the rates of one (N, D), as between rates per step and per token
+ABOUT = 4.0  # the factor by which a rate may lie outside those tried otherwise
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 
@@ -67,6 +74,9 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
             contradiction = f"batch_tokens is not batch times seq_len, {size[i]:g}"
             origin.refuse(i, f"{contradiction}; correct one of them")
     _refuse_mixed_models(frame, columns["params"], origin)
+    _refuse_curves(frame, origin)
+    if "steps" in frame:
+        _check_steps(as_numbers(pd.Series(frame["steps"])).astype(float), columns, origin)
     others = {str(name): frame[name] for name in frame if name not in columns}
     return pd.DataFrame(columns | others, index=frame.index)
 
@@ -105,36 +115,90 @@ def _refuse_mixed_models(frame: pd.DataFrame, params: np.ndarray, origin: Origin
                 )
 
 
+def _refuse_curves(frame: pd.DataFrame, origin: Origin) -> None:
+    """Several budgets of one run are a curve of losses."""
+    if "run" in frame and np.median(frame.groupby("run")["tokens"].nunique()) >= LONG:
+        raise InputError(
+            f"{origin.source}: runs have losses at several tokens each, so these are loss curves, "
+            "which `bss fit es` and `bss fit curve` fit; give the last loss of each run"
+        )
+
+
+def _check_steps(steps: np.ndarray, columns: dict[str, np.ndarray], origin: Origin) -> None:
+    """Tokens are steps times the batch, but for a warm-up of the batch or a resumed run."""
+    taken = steps * columns["batch_tokens"]
+    ratio = np.abs(np.log(np.maximum(taken, 1e-9) / columns["tokens"]))
+    for i in np.flatnonzero(ratio > np.log(CONTRADICTS))[:1]:
+        said, tokens = (format_tokens(round(x)) for x in (taken[i], columns["tokens"][i]))
+        origin.refuse(
+            i, f"steps times the batch is {said} tokens, tokens {tokens}; correct one of them, or "
+            "leave the column steps out"
+        )  # fmt: skip
+
+
 def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
-    """Design points from checked rows, and warnings.
+    """The rows of the law from checked ones, each with its rate where rates vary, and warnings.
 
     Raises:
-        InputError: no row has a finite loss.
+        InputError: no row has a finite loss, or rates per step and per token are mixed.
     """
     tried, means, runs, warnings = _runs(table)
-    rows = []
-    for size, here in runs.groupby(SIZE):
-        rates, least = here["rate"], here.loc[here["loss"].idxmin()]
-        inside = rates.min() < least["rate"] < rates.max()
-        row = least["loss"], least["rate"], rates.nunique(), inside, least["count"]
-        rows.append((*size, *row))  # type: ignore[misc]
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    if "lr" not in table:
-        columns[4] = np.full(len(rows), np.nan)
-    if "rates_tried" in table:  # rows that are the best of sweeps
-        columns[5:7] = _tried(tried)
-    noise, freedom = _noise(tried, means, runs["count"].to_numpy(float))
-    points = LossPoints(*columns, noise=noise, freedom=freedom, seq_len=_seq_len(table))
-    return points, warnings + _rate_warnings(table, points)
+    with_lr, said = _varies(runs, table)
+    by = [*SIZE, "rate"] if with_lr else SIZE
+    rows = runs.loc[runs.groupby(by)["loss"].idxmin()].sort_values(by)
+    lr = rows["rate"].where(rows["rate"] > 0)
+    columns = [rows[n].to_numpy(float) for n in SIZE]
+    counts = runs["count"].to_numpy(float)
+    points = LossPoints(
+        *columns,
+        lr=lr.to_numpy(float),
+        loss=rows["loss"].round(DIGITS).to_numpy(float),
+        count=rows["count"].to_numpy(float),
+        with_lr=with_lr,
+        noise=_noise(tried, means, counts),
+        seq_len=_seq_len(table),
+    )
+    return points, [*warnings, *said, *_rate_warnings(table, runs)]
 
 
-def runs_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Checked rows that did not diverge, a row per (params, tokens, batch_tokens, rate).
+def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
+    """Whether the rate is a variable of the law, and what is said of it."""
+    if "rates_tried" in table or not (runs["rate"] > 0).all():
+        return False, []
+    _refuse_mixed(runs)
+    several = int(np.sum(runs.groupby(SIZE)["rate"].nunique() > 1))
+    if not several:
+        confounded = "each batch has one rate of its own: batch and rate are confounded, so its "
+        confounded += "best batch is that of this coupling; train two rates at one batch or more"
+        moved = bool((runs.groupby(["params", "tokens"])["rate"].nunique() > 1).any())
+        return False, [confounded] if moved else []
+    if len(runs) < FEWEST_RATED or runs["rate"].nunique() < 3:
+        return False, []
+    if several == 1:
+        return True, [
+            "rates were tried at one batch of one (params, tokens) only: how the best rate "
+            "follows the batch rests on what is usual; try two rates at another batch"
+        ]
+    return True, []
 
-    Repetitions are averaged, and count; of other settings the least loss counts.
-    """
-    runs = _runs(table)[2]
-    return runs.loc[runs.groupby([*SIZE, "rate"])["loss"].idxmin()].reset_index(drop=True)
+
+def _refuse_mixed(runs: pd.DataFrame) -> None:
+    """Refuses rates per token: each, times its batch in tokens, is about one of the others."""
+    found, per_token = "", []
+    for _, here in runs.groupby(["params", "tokens"]):
+        rates = np.unique(here["rate"])
+        gaps = rates[1:] / rates[:-1]
+        if len(gaps) and gaps.max() > MIXED:
+            i = int(gaps.argmax())
+            below = here.loc[here["rate"] <= rates[i]]
+            per_step = (below["rate"] * below["batch_tokens"]).to_numpy(float)
+            per_token += [*(rates[i + 1] / ABOUT < per_step), *(per_step < rates[-1] * ABOUT)]
+            found = f"{rates[i]:.3g} and {rates[i + 1]:.3g} in one (params, tokens)"
+    if found and all(per_token):
+        raise InputError(
+            f"lr: {found}, and the lower rates times batch_tokens are about the higher: some are "
+            "per token; give all per step, or leave the others out"
+        )
 
 
 def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[str]]:
@@ -196,24 +260,15 @@ def _settings(table: pd.DataFrame) -> list[str]:
     return [name for name in others if any(len(rows[name].unique()) > 1 for rows in cells)]
 
 
-def _tried(table: pd.DataFrame) -> list[np.ndarray]:
-    """How many rates were tried at each point, and whether the best is between them, as told."""
-    known = table if "rate_bracketed" in table else table.assign(rate_bracketed=0)
-    # Sorted by size, as the points are.
-    largest = [rows[["rates_tried", "rate_bracketed"]].max() for _, rows in known.groupby(SIZE)]
-    tried, bracketed = np.array(largest).T
-    return [tried, bracketed > 0]
-
-
-def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> tuple[float, float]:
-    """Standard deviation of a point's loss over repetitions, pooled, and its freedom."""
+def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> float:
+    """Standard deviation of a loss over repetitions, pooled; NaN where none is known."""
     if "loss_se" in table:
-        return rms(table["loss_se"]), float("inf")
+        return rms(table["loss_se"])
     freedom = float(np.sum(counts - 1))
     if not freedom:
-        return float("nan"), 0.0
+        return float("nan")
     squares = np.nansum(groups.var(ddof=1).to_numpy() * (counts - 1))
-    return float(np.sqrt(squares / freedom * np.mean(1 / counts))), freedom
+    return float(np.sqrt(squares / freedom))
 
 
 def _seq_len(table: pd.DataFrame) -> float | None:
@@ -221,13 +276,21 @@ def _seq_len(table: pd.DataFrame) -> float | None:
     return float(lengths[0]) if len(lengths) == 1 else None
 
 
-def _rate_warnings(table: pd.DataFrame, points: LossPoints) -> list[str]:
+def _rate_warnings(table: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
     if "lr" not in table and "rates_tried" not in table:
         return ["no column lr: every loss is taken as that of a tuned learning rate"]
-    open_ended, single = int((~points.bracketed).sum()), int((points.rates == 1).sum())
+    sweeps = runs.groupby(SIZE)
+    best, tried = runs.loc[sweeps["loss"].idxmin(), "rate"].to_numpy(), sweeps["rate"].nunique()
+    ends = sweeps["rate"].agg(["min", "max"]).to_numpy()
+    bracketed = (ends[:, 0] < best) & (best < ends[:, 1])
+    if "rates_tried" in table:  # rows that are the best of sweeps
+        known = table if "rate_bracketed" in table else table.assign(rate_bracketed=0)
+        told = known.loc[np.isfinite(known["loss"])].groupby(SIZE)
+        bracketed, tried = told["rate_bracketed"].max().to_numpy() > 0, told["rates_tried"].max()
+    open_ended, single = int(np.sum(~bracketed)), int(np.sum(tried == 1))
     if not open_ended:
         return []
     return [
-        f"learning rate not bracketed at {open_ended} of {len(points.loss)} points ({single} with "
+        f"learning rate not bracketed at {open_ended} of {len(bracketed)} points ({single} with "
         "one rate only): their losses are upper bounds of the tuned ones"
     ]

@@ -2,34 +2,118 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.final_loss.elsewhere import CellOptimum, Elsewhere
-from bss.laws.final_loss.facts import (
-    SIZES,
-    HoldOut,
-    LackOfFit,
-    LossPrediction,
-    OutlierRow,
-    Tested,
+from bss.laws.base import BestBatch, Estimate, Fit
+from bss.laws.final_loss.best import (
+    BestBatchLaw,
+    BestRates,
+    CellOptimum,
+    batch_at,
+    best_lr,
+    bounded_elsewhere,
+    drawn_optimum,
+    tolerances,
 )
-from bss.laws.final_loss.fitted import FittedForm, MeanLaw
-from bss.laws.final_loss.points import SAME_BUDGET, USES, LossPoints, uses
-from bss.laws.final_loss.rated.best import BestRates, batch_at, best_lr
-from bss.laws.final_loss.rated.hidden import COST, widened
-from bss.laws.final_loss.rated.law import Posterior, RatedLaw
-from bss.laws.fitting.estimate import SPANS, BestBatch, Estimate, Fit, too_wide
+from bss.laws.final_loss.law import LossLaw
+from bss.laws.final_loss.points import SAME_BUDGET
 
+if TYPE_CHECKING:
+    import pandas as pd  # which reading a fit does not load
+
+SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
 METHOD = (
-    "losses: wild bootstrap, the errors of each (params, tokens) times a draw of mean 0 and "
-    "variance 1, percentiles over the forms by their weights; best batches: posterior of the "
-    "valleys and of their power law"
+    "losses: kriging of what the forms miss, with the uncertainty of their parameters, as wide as "
+    "left-out rows ask for; best batches: draws of these losses"
 )
-RATED_ONLY = ("rates", "best_rates", "rate_off")  # fields that only some tables have
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """Errors at rows that a user asked to leave out.
+
+    Attributes:
+        out: what was left out, as tokens>=80B.
+        rows: how many, but for diverged ones.
+        rmse, near: root mean square error, and of rows near the best of their (N, D), in nats.
+    """
+
+    out: str
+    rows: int
+    rmse: float
+    near: float | None
+
+
+@dataclass(frozen=True)
+class OutlierRow:
+    """A row that lies far from what all others say of it.
+
+    Attributes:
+        params, tokens, batch_tokens, lr: of the row; no lr where the table has none.
+        above: what the others say, in nats; negative below.
+        times: its expected error.
+    """
+
+    params: float
+    tokens: float
+    batch_tokens: float
+    lr: float | None
+    above: float
+    times: float
+
+
+@dataclass(frozen=True)
+class TestedRange:
+    """What the fit has seen of a size, and how far beyond it was put to a test.
+
+    Attributes:
+        low, high: measured.
+        reach: times the largest that a left-out fold asked for; 1 where none did.
+    """
+
+    low: float
+    high: float
+    reach: float
+
+    def times(self, value: float) -> float:
+        """How many times outside what was measured a size is; 1 within."""
+        return max(value / self.high, self.low / value, 1.0)
+
+
+@dataclass(frozen=True)
+class LossPrediction:
+    """What the law says of one run.
+
+    Attributes:
+        loss: in nats, with the interval of a new run.
+        best_batch: B_opt there in tokens with the batches as good, or why it has no value.
+        given_up: the loss above that of B_opt, in nats; None where B_opt has no value.
+        form: which forms said it, with their weights.
+        beyond: how many times outside what was measured, by size; empty inside.
+        error: root mean square error at left-out runs of this kind, in nats.
+        lr: the rate asked; None for the best one, or of a table whose rates do not vary.
+        best_lr: at the batch asked; None of such a table.
+        best_batch_at_lr: in tokens, at the rate asked.
+    """
+
+    loss: Estimate
+    best_batch: BestBatch
+    given_up: float | None
+    form: str
+    beyond: dict[str, float]
+    error: float | None
+    lr: float | None = None
+    best_lr: Estimate | None = None
+    best_batch_at_lr: Estimate | None = None
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Rates only where the table's vary."""
+        names = ("lr", "best_lr", "best_batch_at_lr")
+        return {n: x for n, x in plain.items() if n not in names or x is not None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,68 +121,59 @@ class TableFit(Fit):
     """The law fitted to a table of final losses.
 
     Attributes:
-        form: the forms inside the table with their weights.
-        formula: of the heaviest of them.
-        forms: those with a weight for any use, by name.
-        weights: per use ("inside" the table, "beyond" its largest model or budget, "below" its
-            smallest) of each form; they sum to 1.
-        judged: per form its left-out error in nats, by use.
-        left_out: root mean square error at left-out cells, at the largest model and at the largest
-            budgets, but for losses far above the best of their cell; None where the table has too
-            few cells.
-        left_out_near: the same over rows near the best of their cell.
+        law: the law of losses, with the rows.
+        formula: of the heaviest form.
+        parameters: of the heaviest form, each with its interval, at the middle of the table.
+        left_out: root mean square error near the best of left-out (N, D), of the largest model and
+            of the largest budgets, in nats; None where the table has too few (N, D).
         hold_out: rows that a user asked to leave out.
-        lack_of_fit: against repetitions.
-        best: what tells B_opt where nothing was measured.
         optima: per measured model and budget.
-        outliers: rows far from the others of their (N, D); they have no weight in the forms.
-        B_opt_exponents: of the power law of best batches in N and in D, and D's less N's.
+        best: the power law through the best batches; None where they are too few.
+        B_opt_exponents: of B_opt in N and in D, and D's less N's.
+        outliers: rows far from the others, which are not in the law.
         tested: per size what was measured.
-        points: the design points.
+        rmse: root mean square of losses about the law, in nats.
         cell_error: [n], predicted less measured in nats by a law that has not seen their (N, D).
-        status: "converged" or "not converged".
-        seq_len: tokens per sequence, if there is one.
-        rates: the law of (N, D, B, rate); None where the table's rates do not vary.
-        best_rates: what it says of rates.
-        rate_off: logarithm of the factor by which rates that were not tuned may be off; else 0.
+        best_rates: what the law says of rates; None where they do not vary.
     """
 
-    form: str
+    law: LossLaw
     formula: str
-    forms: dict[str, FittedForm]
-    weights: dict[str, dict[str, float]]
-    judged: dict[str, dict[str, float]]
+    parameters: dict[str, Estimate]
     left_out: dict[str, float | None]
-    left_out_near: dict[str, float | None]
     hold_out: tuple[HoldOut, ...]
-    lack_of_fit: LackOfFit
-    best: Elsewhere = field(metadata={"key": "best_batch"})
     optima: tuple[CellOptimum, ...]
-    outliers: tuple[OutlierRow, ...]
+    best: BestBatchLaw | None = field(metadata={"key": "best_batch_law"})
     B_opt_exponents: dict[str, Estimate]
-    tested: dict[str, Tested]
-    points: LossPoints
+    outliers: tuple[OutlierRow, ...]
+    tested: dict[str, TestedRange]
+    rmse: float
     cell_error: np.ndarray
-    status: str
-    seq_len: float | None
+    best_rates: BestRates | None = None
     method: str = field(default=METHOD, kw_only=True)
-    rates: RatedLaw | None = field(default=None, kw_only=True)
-    best_rates: BestRates | None = field(default=None, kw_only=True)
-    rate_off: float = field(default=0.0, kw_only=True)
 
     KIND = "table"
-    SCHEMA = 3
+    SCHEMA = 4
 
-    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Points as their count; themselves under `design`."""
-        counts = {"points": len(self.points.loss), "design": plain["points"]}
-        kept = {n: x for n, x in plain.items() if x or n not in RATED_ONLY}
-        return super().encoded(kept | counts)
+    @property
+    def status(self) -> str:
+        """Whether the fit converged."""
+        return "converged" if self.law.converged else "not converged"
 
-    @classmethod
-    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields again."""
-        return entry | {"points": entry["design"]}
+    @property
+    def seq_len(self) -> float | None:
+        """Tokens per sequence, if there is one length."""
+        return self.law.points.seq_len
+
+    @property
+    def with_lr(self) -> bool:
+        """Whether the rate is a variable of the law."""
+        return self.law.points.with_lr
+
+    @property
+    def cv_error(self) -> float | None:
+        """Root mean square error at left-out (N, D), in nats."""
+        return self.left_out["cell"]
 
     @property
     def batches(self) -> tuple[float, float]:
@@ -106,28 +181,10 @@ class TableFit(Fit):
         seen, unit = self.tested["batch_tokens"], self.seq_len or 1.0
         return seen.low / unit, seen.high / unit
 
-    def law(self, use: str = "inside") -> MeanLaw:
-        """The mean of the forms for a use."""
-        seen = self.tested["batch_tokens"]
-        return MeanLaw.of(self.forms, self.weights[use], (seen.low, seen.high))
-
-    def law_at(self, params: float, tokens: float) -> MeanLaw:
-        """The mean of the forms at N and D."""
-        return self.law(uses(np.log([[params, tokens]]), self._seen)[0])
-
-    @property
-    def _seen(self) -> np.ndarray:
-        ends = [self.tested[name] for name in SIZES[:2]]
-        return np.log([[one.low for one in ends], [one.high for one in ends]])
-
-    def predict(
-        self,
-        params: ArrayLike,
-        tokens: ArrayLike,
-        batch_tokens: ArrayLike,
-        lr: ArrayLike | None = None,
+    def losses(
+        self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike, lr: Any = None
     ) -> np.ndarray:
-        """Final losses in nats, float64; arguments broadcast. Without `lr` at a tuned rate.
+        """Expected final losses in nats; arguments broadcast. Without `lr` at a tuned rate.
 
         Raises:
             InputError: a number is not positive, or a rate is asked of a table of one.
@@ -137,44 +194,58 @@ class TableFit(Fit):
         for name, values in given.items():
             if not np.all(np.asarray(values, float) > 0):
                 raise InputError(f"{name}: {values} at a prediction; give positive numbers")
-        if lr is not None and self.rates is None:
+        if lr is not None and not self.with_lr:
             raise InputError(
                 "lr: the fit's table has no batch of several rates, so it tells nothing of the "
                 "rate; fit a table in which rates vary, or leave it out"
             )
-        if self.rates is not None:
-            if lr is None:
-                return self.rates.tuned(params, tokens, batch_tokens)
-            return self.rates.losses(params, tokens, batch_tokens, lr)
-        shaped = np.broadcast_arrays(*(np.asarray(x, float) for x in given.values()))
-        flat = [x.ravel() for x in shaped]
-        use = np.array(uses(np.log(np.stack(flat[:2], axis=1)), self._seen))
-        losses = np.zeros(len(use))
-        for one in (one for one in USES if (use == one).any()):
-            rows = use == one
-            losses[rows] = self.law(one).losses(*(x[rows] for x in flat))
-        return losses.reshape(shaped[0].shape)
+        return self.law.losses(params, tokens, batch_tokens, lr)
 
-    def posterior(
-        self,
-        params: ArrayLike,
-        tokens: ArrayLike,
-        batch_tokens: ArrayLike,
-        lr: ArrayLike | None = None,
-    ) -> tuple[Posterior, ...]:
-        """What each form says of points [m]; without `lr` at a tuned rate. Arguments broadcast."""
-        sizes = [np.asarray(x, float) for x in (params, tokens, batch_tokens)]
-        shaped = [x.ravel() for x in np.broadcast_arrays(*sizes)]
-        if (law := self.rates) is not None:
-            N, D, B = sizes
-            return law.posterior(N, D, B, law.best_lr(N, D, B) if lr is None else lr)
-        law, told = self.law_at(float(shaped[0][0]), float(shaped[1][0])), []
-        for weight, one in zip(law.weights, law.forms, strict=True):
-            draws = one.losses(one.draws.T[..., None], *shaped)
-            covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-            mean, noise = one.losses(one.theta, *shaped), np.full(len(shaped[0]), one.scatter)
-            told.append(Posterior(weight, mean, covariance, noise))
-        return tuple(told)
+    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Columns loss, low, high in nats, of a new run of each row; at a tuned rate without lr.
+
+        Args:
+            table: params, tokens, batch_tokens, and lr where the law has it.
+        """
+        import pandas as pd
+
+        params, tokens, batch = (table[name].to_numpy(float) for name in SIZES)
+        lr = table["lr"].to_numpy(float) if self.with_lr and "lr" in table else None
+        self.losses(params, tokens, batch, lr)
+        found = self.law.predictions(params, tokens, batch, lr, level=self.level)
+        rows = [(one.value, one.low, one.high) for one in found]
+        return pd.DataFrame(rows, table.index, columns=["loss", "low", "high"])
+
+    def summary(self) -> "pd.DataFrame":
+        """A row per measured (N, D): params, tokens, B_opt in tokens with B_opt_low and _high.
+
+        Beside them method, status, and the same measured by its own runs alone.
+        """
+        import pandas as pd
+
+        rows = []
+        for at in self.optima:
+            row = {"params": at.params, "tokens": at.tokens}
+            for name, one in (("B_opt", at.batch), ("measured", at.measured)):
+                row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+            rows.append(row | {"method": at.batch.method, "status": at.batch.status})
+        return pd.DataFrame(rows)
+
+    def residuals(self) -> "pd.DataFrame":
+        """A row per run: its sizes, measured, fitted, residual and left_out (measured less
+        predicted by a law that has not seen its (N, D)), in nats."""
+        import pandas as pd
+
+        points = self.law.points
+        best = np.array([at.batch.value or np.nan for at in self.optima])[points.cell]
+        fitted = self.law.losses(points.params, points.tokens, points.batch,
+                                 points.lr if self.with_lr else None)  # fmt: skip
+        table = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
+        table |= {"lr": points.lr} if self.with_lr else {}
+        table |= {"steps": points.tokens / points.batch}
+        table |= {"log_batch_over_best": np.log(points.batch / best), "measured": points.loss}
+        table |= {"fitted": fitted, "residual": points.loss - fitted, "left_out": -self.cell_error}
+        return pd.DataFrame(table)
 
     def prediction(
         self,
@@ -191,97 +262,62 @@ class TableFit(Fit):
             InputError: a number is not positive, or lies beyond what the fit was tested for and
                 `extrapolate` is false; or a rate is asked of a table of one.
         """
-        self.predict(params, tokens, batch_tokens, lr)
-        sizes = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        self.losses(params, tokens, batch_tokens, lr)
         sizes |= {} if lr is None else {"lr": lr}
         if not extrapolate:
             self.check_tested(sizes)
         beyond = self.outside(sizes)
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
-        tested = self.left_out if self.rates is None else self.rates.left_out
-        errors = [error for kind in kinds if (error := tested[kind]) is not None]
-        error, best = max(errors) if errors else None, self.best_batch(params, tokens)
-        if self.rates is not None:
-            return self._rated(self.rates, sizes, best, beyond, error)
-        law = self.law_at(params, tokens)
-        scatter = float(np.hypot(max([law.scatter, *errors]), COST * self.rate_off**2))
-        lost = float(law.given_up(params, tokens, np.asarray(batch_tokens, float)))
-        return LossPrediction(
-            loss=law.loss(params, tokens, batch_tokens, scatter, self.level),
-            best_batch=best,
-            given_up=lost if best.value is not None else None,
-            form=law.text,
-            beyond=beyond,
-            error=error,
-        )
-
-    def predictions(
-        self,
-        params: np.ndarray,
-        tokens: np.ndarray,
-        batch_tokens: np.ndarray,
-        lr: np.ndarray | None = None,
-    ) -> list[Estimate]:
-        """Of runs [m], each with the interval of a new run; without `lr` at tuned rates."""
-        if self.rates is None:
-            rows = zip(params, tokens, batch_tokens, strict=True)
-            return [self.prediction(*row, extrapolate=True).loss for row in rows]
-        self.predict(params, tokens, batch_tokens, lr)
-        if lr is None:
-            lr = self.rates.best_lr(params, tokens, batch_tokens)
-        return self.rates.predictions(params, tokens, batch_tokens, lr, self.level)
-
-    def _rated(
-        self,
-        law: RatedLaw,
-        sizes: Mapping[str, float],
-        best: BestBatch,
-        beyond: dict[str, float],
-        error: float | None,
-    ) -> LossPrediction:
-        params, tokens, batch = (sizes[name] for name in SIZES)
-        lr = sizes.get("lr") or float(law.best_lr(params, tokens, batch))
-        (loss,) = law.predictions(params, tokens, batch, lr, self.level)
-        least = float(law.valley(params, tokens)[2].min())
+        errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
+        best = self.best_batch(params, tokens)
+        (loss,) = law.predictions(params, tokens, batch_tokens, lr, level=self.level)
+        least = float(law.curve(params, tokens)[1].min())
+        rates = {}
+        if self.with_lr:
+            rates = {"lr": lr, "best_lr": best_lr(law, params, tokens, batch_tokens, self.level)}
+        if lr is not None:
+            rates |= {"best_batch_at_lr": batch_at(law, params, tokens, lr, self.level)}
         return LossPrediction(
             loss=loss,
             best_batch=best,
             given_up=max((loss.value or least) - least, 0.0) if best.value is not None else None,
-            form=law.text(law.use(params, tokens)),
+            form=law.text(law.regime(params, tokens)),
             beyond=beyond,
-            error=error,
-            lr=sizes.get("lr"),
-            best_lr=best_lr(law, params, tokens, batch, self.level),
-            best_batch_at_lr=batch_at(law, params, tokens, lr, self.level)
-            if "lr" in sizes
-            else None,
+            error=max(errors, default=None),
+            **rates,
         )
 
     def best_batch(self, params: float, tokens: float) -> BestBatch:
         """B_opt in tokens at N and D, wherever they are; without a value where it is unidentified.
 
-        At a measured (N, D) that of its own runs. Elsewhere it has no value where its interval is
-        too wide, nor if no measured (N, D) tells its own.
+        At a measured (N, D) that of its own. Elsewhere it has no value where its interval is too
+        wide, nor if no measured (N, D) tells its own.
         """
         for at in self.optima:
             if np.hypot(np.log(at.params / params), np.log(at.tokens / tokens)) < SAME_BUDGET:
                 return at.batch
-        least = self.seq_len or 1.0
-        best = self.best.at(self.law_at(params, tokens), params, tokens, self.level, least)
-        best = widened(best, self.rate_off)
+        none = BestBatch(None, level=self.level, method="power law")
         if all(at.batch.value is None for at in self.optima):
             why = "so is that of every (params, tokens) measured"
-            return replace(best, low=None, high=None).unknown(self.optima[0].batch.status, why)
-        if best.value is not None and too_wide(best):
-            return best.unknown("too wide", SPANS)
-        return best
+            return none.unknown(self.optima[0].batch.status, why)
+        seen = self.tested["batch_tokens"]
+        if self.best is None:
+            ends = seen.low, seen.high
+            draws = drawn_optimum(self.law, params, tokens, ends)
+            best = bounded_elsewhere(replace(none, method="law"), draws, self.seq_len)
+        else:
+            best = bounded_elsewhere(none, self.best.at(params, tokens), self.seq_len)
+        if best.value is None:
+            return best
+        return replace(best, ranges=tolerances(self.law, params, tokens, best.value))
 
-    def _range(self, name: str) -> Tested:
+    def _range(self, name: str) -> TestedRange:
         """What was measured of a size, or of the rate."""
         if name != "lr":
             return self.tested[name]
-        rates = self.rates.points.lr if self.rates else np.ones(1)
-        return Tested(float(rates.min()), float(rates.max()), 1.0)
+        rates = self.law.points.lr
+        return TestedRange(float(rates.min()), float(rates.max()), 1.0)
 
     def outside(self, sizes: Mapping[str, float]) -> dict[str, float]:
         """How many times outside what was measured, by size; empty inside."""
@@ -289,18 +325,12 @@ class TableFit(Fit):
 
     def check_tested(self, sizes: Mapping[str, float]) -> None:
         """Raises InputError where a size lies beyond what the fit was tested for."""
-        if why := self.untested(sizes):
-            raise InputError(f"{why}; ask with --extrapolate, or measure there")
-
-    def untested(self, sizes: Mapping[str, float]) -> str:
-        """Why a size lies beyond what the fit was tested for; nothing where none does."""
         for name, value in sizes.items():
             seen = self._range(name)
             times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):
-                return (
+                raise InputError(
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
-                    "the largest"
+                    "the largest; ask with --extrapolate, or measure there"
                 )
-        return ""

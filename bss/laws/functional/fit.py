@@ -3,7 +3,7 @@
 The law of Li et al. (arXiv 2509.19189) with batches (bss.laws.functional.law), fitted robustly
 in log loss from many starts. Which parameters the runs identify is told by their design (constant
 runs alone say nothing of how noise is forgotten) and by the width of the intervals; intervals
-cluster by run (bss.laws.fitting.bootstrap).
+cluster by run (bss.laws.resampling).
 """
 
 import dataclasses
@@ -12,11 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bss.laws.fitting.bootstrap import redraw, rms, robust_scale
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.estimate import SPANS, WIDE, Estimate, Options, interval, tails, too_wide
-from bss.laws.fitting.held_out import HeldOut, check_hold_out
-from bss.laws.fitting.solve import Solution, linearize
+from bss.laws.base import SPANS, WIDE, Estimate, Options, interval, tails, too_wide
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.groups import GROUPS, horizons, levels, not_told_apart, peaks
 from bss.laws.functional.groups import labels as groups_of
@@ -35,6 +32,9 @@ from bss.laws.functional.judged import (
 from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.problem import CLOCKS, NAMES, clock_of, curve_errors
 from bss.laws.functional.values import CurveFit, OutlierCurve, Start
+from bss.laws.held_out import HeldOut, check_hold_out
+from bss.laws.resampling import redraw, rms, robust_scale
+from bss.laws.solver import Solution, linearize
 
 OUTLIER = 5.0
 TELLING = 8  # runs from which one is called an outlier

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate, tails
+from bss.laws.base import Estimate, tails
 from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.groups import horizons, is_level, peaks, taken_of
 from bss.laws.functional.law import CurveLaw, Readings

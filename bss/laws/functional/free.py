@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
-from bss.laws.fitting.solve import float64
 from bss.laws.functional.law import CurveLaw, Pieces, Readings, curve_losses
 from bss.laws.functional.values import CurveFit
+from bss.laws.solver import float64
 from bss.schedules.rates import Rate
 
 TIE = 1e-3  # halving the steps is worth 0.07% of the excess loss

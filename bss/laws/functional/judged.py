@@ -13,9 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.fitting.bootstrap import rms
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.solve import Solution, linearize, solve_in_rounds
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.functional import problem as law_problem
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.groups import labels as groups_of
@@ -27,6 +25,8 @@ from bss.laws.functional.problem import (
     curve_errors,
     curve_residual,
 )
+from bss.laws.resampling import rms
+from bss.laws.solver import Solution, linearize, solve_in_rounds
 
 FEWEST = 4  # runs from which a clock is judged on those left out
 SHARES = (0.1, 0.25, 0.5)  # of the shortest run, from which losses may count

@@ -16,11 +16,11 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError, check
-from bss.laws.fitting.constraints import FREE, Constraints
-from bss.laws.fitting.solve import float64
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Pieces
+from bss.laws.solver import float64
 
 HUBER = 1e-3
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")

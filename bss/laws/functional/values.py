@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate, Fit
-from bss.laws.fitting.solve import float64
+from bss.laws.base import Estimate, Fit
 from bss.laws.functional.curves import Curves, stack
 from bss.laws.functional.law import CurveLaw, curve_losses
 from bss.laws.functional.paths import plan_path
+from bss.laws.solver import float64
 from bss.schedules.batch import BatchSchedule
 
 MAY_LACK = ("left_out_by", "horizons", "peaks", "noisiest", "starts", "outliers")

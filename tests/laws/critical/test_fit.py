@@ -10,16 +10,15 @@ from scipy import optimize
 
 from bss.errors import InputError
 from bss.laws import fit_critical
+from bss.laws.base import Options
 from bss.laws.critical.curves import steps_curves
 from bss.laws.critical.shape import (
-    Allowance,
     critical_batch,
     fit_shapes,
-    interpolated_batch,
+    measured_critical_batch,
     profile_interval,
     refit_shapes,
 )
-from bss.laws.fitting.estimate import Options
 from bss.tables import read_points
 from tests.laws.golden import assert_golden
 
@@ -108,7 +107,7 @@ def test_the_critical_batch_spends_exactly_the_overhead(alpha):
     def steps(batch):
         return 1 + (3000 / batch) ** alpha
 
-    batch = critical_batch(3000.0, alpha, Allowance(0.35, 200.0))
+    batch = critical_batch(3000.0, alpha, 0.35, 200.0)
     assert steps(batch) * batch == pytest.approx(1.35 * steps(200.0) * 200.0)
     assert batch > 200
 
@@ -116,9 +115,9 @@ def test_the_critical_batch_spends_exactly_the_overhead(alpha):
 def test_interpolation_is_exact_on_piecewise_powers():
     batch = np.array([32.0, 64.0, 128.0, 256.0])
     log_steps = np.log(np.array([800.0, 400.0, 200.0, 200.0]))
-    assert interpolated_batch(batch, log_steps, Allowance(0.2, 64)) == pytest.approx(128 * 1.2)
-    assert interpolated_batch(batch, log_steps, Allowance(1.5, 50)) == np.inf
-    several = interpolated_batch(batch, np.stack([log_steps, -np.log(batch)]), Allowance(0.2, 64))
+    assert measured_critical_batch(batch, log_steps, 0.2, 64) == pytest.approx(128 * 1.2)
+    assert measured_critical_batch(batch, log_steps, 1.5, 50) == np.inf
+    several = measured_critical_batch(batch, np.stack([log_steps, -np.log(batch)]), 0.2, 64)
     assert several == pytest.approx([128 * 1.2, np.inf])
 
 
@@ -212,8 +211,10 @@ def test_unreached_batches_and_rising_steps_are_told():
     ("points", "settings", "told"),
     [
         (planted(batches=BATCHES[:2]), {}, "2 batches reached"),
-        (planted(), {"reference": 16}, "reference batch: 16 is outside"),
-        (planted(), {"reference": np.nan}, "outside"),
+        (planted(), {"reference": -1}, "reference batch: -1"),
+        (planted(), {"reference": np.nan}, "reference batch: nan"),
+        (planted(), {"reference": "least"}, "reference batch: least"),
+        (planted(), {"reference": "200%"}, "reference batch: 200%"),
         (planted(), {"overhead": 0}, "overhead"),
         (planted(), {"unit": "words"}, "unit"),
         (pd.concat([planted(), planted(2.0, seq_len=1024.0)]), {}, "512, 1024 are mixed"),
@@ -231,25 +232,87 @@ def test_the_published_fit_keeps_its_numbers(fit):
     assert_golden("critical/fit.json", fit.to_dict())
 
 
-def test_a_shape_that_is_no_hyperbola_is_told():
-    """Its bend is sharper; the exact one is not doubted."""
+def test_where_the_law_does_not_fit_the_measured_batch_is_given():
+    """Its bend is sharper than a + b/B has it; the exact curve keeps the law's."""
     sharp = planted(a=3000.0, noise=0.005, kappa=300.0, batches=2.0 ** np.arange(3, 13))
     exact = sharp["steps"].copy()
-    sharp["steps"] = (
-        exact / (1 + 300 / sharp["batch"]) * (1 + (300 / sharp["batch"]) ** 1.5) ** (2 / 3)
-    )
-    told = [
-        text for text in fit_critical(sharp, reference=8, options=QUICK).warnings if "not 1" in text
-    ]
-    assert len(told) == 1 and "does not hold" in told[0] and "without a law" in told[0]
-    known = fit_critical(sharp.assign(steps=exact), reference=8, options=QUICK)
-    assert not any("not 1" in text for text in known.warnings)
+    ratio = 300 / sharp["batch"]
+    sharp["steps"] = exact / (1 + ratio) * (1 + ratio**1.5) ** (2 / 3)
+    at = fit_critical(sharp, reference=8, options=QUICK).fits[0]
+    assert at.method == "measured" and at.cbs == at.interpolated
+    tokens = 1.2**1.5 * (8**1.5 + 300**1.5)
+    truth = (tokens - 300**1.5) ** (2 / 3)
+    assert at.cbs.low < truth < at.cbs.high
+    assert at.by_law.low <= at.cbs.value <= at.by_law.high
+    known = fit_critical(sharp.assign(steps=exact), reference=8, options=QUICK).fits[0]
+    assert known.method == "law" and known.cbs == known.by_law
 
 
-def test_a_reference_above_the_least_tokens_is_told():
+@pytest.fixture
+def two_scales():
+    """b/a is 82 for the small model, at batches 16 to 128, and 5,124 for the large one."""
+    rows = [("small", 1e8, 1e9, b, 1800 * (1 + 82 / b)) for b in (16, 32, 64, 128)]
+    rows += [("large", 1e10, 1e10, b, 50 * (1 + 5124 / b)) for b in (1024, 2048, 4096, 8192)]
+    table = pd.DataFrame(rows, columns=["model", "params", "budget_tokens", "batch", "steps"])
+    return table.assign(kind="stable", seq_len=512.0, peak_lr=np.nan, target_loss=3.0, reached=True)
+
+
+def test_every_curve_may_have_its_own_reference(two_scales):
+    fit = fit_critical(two_scales, reference="smallest", options=QUICK)
+    assert [at.reference for at in fit.fits] == [16, 1024]
+    assert fit.summary()["B_crit"].tolist() == pytest.approx([82, 5124], rel=1e-4)
+    expected = [1.2 * 16 + 0.2 * 82, 1.2 * 1024 + 0.2 * 5124]
+    assert fit.summary()["cbs"].tolist() == pytest.approx(expected, rel=1e-4)
+    slope = np.log(expected[1] / expected[0]) / np.log(100)
+    assert fit.quantity == "cbs"
+    assert fit.laws["params"].exponents[0].value == pytest.approx(slope, rel=1e-3)
+    share = fit_critical(two_scales, reference="30%", options=QUICK)
+    assert share.summary()["cbs"].tolist() == pytest.approx([0.56 * 82, 0.56 * 5124], rel=1e-3)
+    assert type(share).from_dict(share.to_dict()).reference == "30%"
+
+
+def test_b_over_a_needs_no_reference(two_scales):
+    fit = fit_critical(two_scales, reference=256, options=QUICK)
+    assert [at.cbs.value for at in fit.fits] == [None, None]
+    assert [at.B_crit.value for at in fit.fits] == pytest.approx([82, 5124], rel=1e-4)
+    slope = np.log(5124 / 82) / np.log(100)
+    assert fit.quantity == "B_crit"
+    assert fit.law.exponents[0].value == pytest.approx(slope, rel=1e-3)
+    found = fit.predict(pd.DataFrame({"params": [1e9]}))
+    assert found["critical_batch"].tolist() == pytest.approx([np.sqrt(82 * 5124)], rel=1e-3)
+    with pytest.raises(InputError, match="laws of this fit"):
+        fit.predict(pd.DataFrame({"params": [1e9], "tokens": [1e9]}))
+
+
+def test_a_reference_that_is_not_linear_has_no_exponent():
+    batches = 2.0 ** np.arange(3, 11)
+    curves = pd.concat([planted(500.0 * k, 100.0 * k, batches=batches) for k in (1, 2, 4)])
+    fit = fit_critical(curves, reference=128, options=QUICK)
+    assert [at.is_linear for at in fit.fits] == [False, False, False]
+    assert fit.quantity == "B_crit"
+    for k, at in zip((1, 2, 4), fit.fits, strict=True):  # 5% more tokens than the smallest batch
+        tokens = (at.max_reference + 100 * k) / (8 + 100 * k)
+        assert tokens == pytest.approx(1.05, rel=1e-3)
+    assert fit_critical(curves, reference=12, options=QUICK).quantity == "cbs"
+
+
+def test_a_row_ten_times_too_large_is_named_with_the_drop_that_leaves_it_out():
+    batches = np.array([1024.0, 1536, 2048, 3072, 4096, 6144])
+    steps = np.array([600.0, 410, 318, 232, 190, 151])
+    table = planted(batches=batches).assign(steps=steps)
+    wrong = table.assign(steps=np.where(batches == 2048, 3180, steps))
+    (outlier,) = fit_critical(wrong, reference=1024, options=QUICK).outliers
+    right = fit_critical(table, reference=1024, options=QUICK)
+    assert not right.outliers
+    assert outlier.batch == 2048 and "--drop" in str(outlier) and "batch=2048" in str(outlier)
+    rest = fit_critical(wrong[batches != 2048], reference=1024, options=QUICK).fits[0]
+    assert outlier.without == pytest.approx(rest.B_crit.value, rel=1e-4)
+    assert rest.cbs.value == pytest.approx(right.fits[0].cbs.value, rel=0.02)
+
+
+def test_a_reference_above_the_least_tokens_is_not_linear():
     table = planted(a=3000.0, batches=2.0 ** np.arange(3, 13))
     x = table["batch"] / 64
     table["steps"] = 1e6 * (0.5 * x**-0.7 + 0.5 * x**0.7) / table["batch"]
-    told = " ".join(fit_critical(table, reference=8, options=QUICK).warnings)
-    assert "batch 64 takes 56% fewer tokens than the reference 8" in told
-    assert "fewer tokens" not in " ".join(fit_critical(table, reference=64, options=QUICK).warnings)
+    at = fit_critical(table, reference=8, options=QUICK).fits[0]
+    assert not at.is_linear and at.max_reference == 64

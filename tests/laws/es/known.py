@@ -1,9 +1,9 @@
 """Fits of E(S) by hand, for tests of what is made of them."""
 
+from bss.laws.base import BestBatch, Estimate
 from bss.laws.es import LAWS
 from bss.laws.es.values import EsFit, TargetFit
-from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import BestBatch, Estimate
+from bss.laws.resampling import RunEffects
 
 SEQ_LEN = 128
 HYPERBOLAS = {2.0: (9e3, 500.0), 1.8: (2e4, 1500.0), 1.6: (7e4, 8000.0)}  # E_min and S_min
@@ -18,13 +18,13 @@ def spread(value, part=0.1):
 def target_fit(loss, **change):
     """The hyperbola at a target; best batches by its vertex."""
     E_min, S_min = HYPERBOLAS[loss]
-    best = BestBatch(20 / (loss - 1), 15 / (loss - 1), 30 / (loss - 1), source="vertex")
+    best = BestBatch(20 / (loss - 1), 15 / (loss - 1), 30 / (loss - 1), method="measured")
     known = {
         "S_min": S_min, "E_min": E_min * SEQ_LEN, "S_opt": None,
         "batches": {"B_crit": Estimate(E_min / S_min, 0.8 * E_min / S_min, None), "B_opt": best},
         "intervals": {"E_min": Estimate(E_min * SEQ_LEN, 0.9 * E_min * SEQ_LEN, 1e9)},
         "parameters": {"E_min": E_min * SEQ_LEN, "S_min": S_min}, "status": "converged",
-        "points": 9, "runs": 5, "vertex": best,
+        "points": 9, "runs": 5, "measured": best,
         "draws": {"E_min": spread(E_min * SEQ_LEN), "S_min": spread(S_min, -0.2)},
     }  # fmt: skip
     return TargetFit(loss, **known | change)

@@ -6,9 +6,9 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import EsFit, fit_es
+from bss.laws.base import Options
 from bss.laws.es import LAWS
 from bss.laws.es.values import tokens_to_target
-from bss.laws.fitting.estimate import Options
 
 QUICK = Options(resamples=8)
 
@@ -146,7 +146,7 @@ def test_fit_survives_json_with_extra_keys(planted, surface, piecewise, law):
     else:
         fit = {"surface": surface, "piecewise": piecewise}[law]
     entry = json.loads(json.dumps(fit.to_dict(), allow_nan=False))
-    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 2, law)
+    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 3, law)
     names = {"B_crit"} if law == "hyperbola" else {"B_min", "B_opt"}
     for at in entry["fits"]:
         assert names | {"target_loss", "S_min", "E_min", "S_opt", "status"} <= set(at)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
+from bss.laws.base import BestBatch, Estimate
 from bss.laws.es.predict import best, lack_of_fit, reach
 from bss.laws.es.values import (
     ASKED,
@@ -18,8 +19,7 @@ from bss.laws.es.values import (
     predicted_loss,
     tokens_to_target,
 )
-from bss.laws.fitting.bootstrap import RunEffects
-from bss.laws.fitting.estimate import BestBatch, Estimate
+from bss.laws.resampling import RunEffects
 from tests.laws.es.known import HYPERBOLAS, SEQ_LEN, hyperbola_fit, surface_fit, target_fit
 
 BATCH = 16.0
@@ -72,11 +72,11 @@ def test_a_batch_that_a_near_target_does_not_tell_is_not_told_between():
     assert best(fit, 1.95)["B_opt"] == none and set(best(fit, 1.95)) == {"B_opt", "E_min"}
     assert best(replace(fit, fits=(first,)), 1.1)["B_opt"] == first.best
     why = "unidentified: 2 batches reach this loss"
-    lost = replace(second, status=why, intervals={}, batches={"B_opt": none}, vertex=none)
+    lost = replace(second, status=why, intervals={}, batches={"B_opt": none}, measured=none)
     with pytest.raises(InputError, match=r"loss: 1.8 is unidentified: 2 batches reach this loss"):
         best(replace(fit, fits=(lost,)), 1.8)
-    by_vertex = replace(lost, vertex=first.vertex, batches={"B_crit": first.batches["B_crit"]})
-    assert set(best(replace(fit, fits=(by_vertex,)), 1.8)) == {"B_crit"}
+    by_runs = replace(lost, measured=first.measured, batches={"B_crit": first.batches["B_crit"]})
+    assert set(best(replace(fit, fits=(by_runs,)), 1.8)) == {"B_crit"}
     assert best(replace(fit, fits=(replace(lost, status="converged"),)), 1.8)["B_opt"] == none
     measured = replace(lost, intervals={"E_min": Estimate(1.0)})
     assert best(replace(fit, fits=(measured,)), 1.8)["E_min"].value == 1.0
@@ -141,8 +141,8 @@ def test_a_fit_is_named_and_has_an_error_by_how_its_law_was_chosen():
 def test_fits_are_read_back_from_json_with_a_key_for_each_batch():
     fit = hyperbola_fit(version="1")
     entry = fit.to_dict()
-    assert set(entry["fits"][0]) >= {"B_crit", "B_opt", "vertex", "intervals"}
-    assert "batches" not in entry["fits"][0] and entry["schema"] == 2
+    assert set(entry["fits"][0]) >= {"B_crit", "B_opt", "measured", "intervals"}
+    assert "batches" not in entry["fits"][0] and entry["schema"] == 3
     assert EsFit.from_dict(json.loads(json.dumps(entry, allow_nan=False))) == fit
-    assert target_fit(2.0).best == target_fit(2.0).vertex
+    assert target_fit(2.0).best == target_fit(2.0).measured
     assert target_fit(2.0, batches={"B_opt": Estimate(3.0)}).best is None

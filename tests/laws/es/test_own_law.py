@@ -11,9 +11,9 @@ import pytest
 from bss.cli import main
 from bss.errors import InputError
 from bss.laws import EsFit, fit_es
+from bss.laws.base import Options
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare
-from bss.laws.fitting.estimate import Options
 from bss.registry import load
 from bss.report import write_report
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bss.laws import fit_es
+from bss.laws.base import Options
 from bss.laws.es.predict import best, lack_of_fit, reach
-from bss.laws.fitting.estimate import Options
 
 OFFSET, NOISE, TARGETS = 0.003, 0.001, (2.4, 2.2, 2.0, 1.85, 1.7)
 

@@ -5,8 +5,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import fit_es
+from bss.laws.base import Options
 from bss.laws.es.values import predicted_loss, tokens_to_target
-from bss.laws.fitting.estimate import Options
 
 QUICK = Options(resamples=1)
 

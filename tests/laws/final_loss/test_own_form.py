@@ -8,7 +8,7 @@ from tests.laws.final_loss.test_fit import planted
 OWN = """
 import numpy as np
 from dataclasses import dataclass
-from bss.laws.final_loss.forms.form import Form
+from bss.laws.final_loss.forms import Form
 
 @dataclass(frozen=True)
 class Bowl(Form):
@@ -19,11 +19,11 @@ class Bowl(Form):
         L_0, G, g, h, B_star, q = theta
         return L_0 + xp.exp(G - g * d) + xp.exp(h) * (b - B_star - q * d) ** 2 + 0 * n
 
-    def box(self, design):
+    def box(self, points):
         return np.array([0, -9, 0.01, -9, -9, -1.0]), np.array([9, 3, 3, 3, 9, 2.0])
 
-    def starts(self, design, weight):
-        return np.array([[design.loss.min() * 0.8, -1, 0.4, -4, 0, 0.5]])
+    def starts(self, points, weight):
+        return np.array([[points.loss.min() * 0.8, -1, 0.4, -4, 0, 0.5]])
 
 FORM = Bowl("bowl", "L = L_0 + G·D^-g + h·(log B/B*)²")
 """
@@ -38,8 +38,8 @@ def test_a_form_of_ones_own(tmp_path, monkeypatch, capsys):
     assert main(call) == 0
     printed = capsys.readouterr().out
     fit = json.loads(printed)
-    assert fit["form"] == "ownform:FORM" and set(fit["judged"]) == {"ownform:FORM"}
-    assert 0.3 < fit["forms"]["ownform:FORM"]["parameters"]["q"]["value"] < 0.7
+    assert set(fit["law"]["thetas"]) == {"ownform:FORM"}
+    assert 0.3 < fit["parameters"]["q"]["value"] < 0.7
     (tmp_path / "fit.json").write_text(printed)
     assert main(["predict", "--from", "fit.json", "--params", "400M", "--tokens", "20B"]) == 0
     assert "ownform:FORM; 90% intervals" in capsys.readouterr().out

@@ -53,6 +53,21 @@ def test_rows_that_contradict_are_refused(change, says):
     assert says.replace("ours", "").strip(": ") in str(error.value)
 
 
+def test_steps_that_contradict_tokens_are_refused():
+    table = frame()
+    steps = table["tokens"] / table["batch"] / table["seq_len"]
+    assert len(check_losses(table.assign(steps=steps.round())))
+    with pytest.raises(InputError, match=r"row 1: steps times the batch is 1.*tokens 2B"):
+        check_losses(table.assign(steps=1000))
+
+
+def test_loss_curves_are_refused_with_the_command_that_fits_them():
+    curves = pd.DataFrame({"run": np.repeat(["a", "b"], 6), "tokens": np.tile(range(1, 7), 2)})
+    curves = curves.assign(params=1e6, batch_tokens=64.0, loss=3.0)
+    with pytest.raises(InputError, match="loss curves, which `bss fit es`"):
+        check_losses(curves)
+
+
 def test_nothing_finite_is_refused():
     with pytest.raises(InputError, match="loss: no row has a finite one; give final losses"):
         loss_points(check_losses(frame(loss=np.nan)))

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve, predict_runs
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
 from bss.laws.functional.law import CurveLaw
 from bss.laws.functional.paths import plan_path

@@ -11,7 +11,7 @@ from benchmarks.laws import planted_schedules
 from benchmarks.laws.__main__ import measures, schedules
 from bss.errors import InputError
 from bss.laws import fit_curve, predict_runs, predict_schedule
-from bss.laws.fitting.estimate import Options
+from bss.laws.base import Options
 from bss.laws.functional.curves import curves_of, stack
 from bss.laws.functional.forecast import forecast, last_losses, untested
 from bss.laws.functional.paths import plan_path

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.laws.fitting.estimate import Estimate
+from bss.laws.base import Estimate
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import Pieces, Readings
 from bss.laws.functional.values import (

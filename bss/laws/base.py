@@ -1,0 +1,268 @@
+"""Estimates with their intervals, best batches among them, and what every fit is.
+
+All are values: what fits give, and pages, tables, JSON, advice and schedules print and read back.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from bss import values, version
+from bss.cells import number
+from bss.errors import InputError, check
+from bss.laws.constraints import FREE, Constraints
+from bss.laws.held_out import HeldOut
+
+UNIDENTIFIED = "unidentified: "
+Status = Literal[
+    "ok", "at_boundary", "within_noise", "too_few_batches", "interval_too_wide", "single_lr"
+]
+OPEN = 0.08  # share of draws beyond the batches measured, from which that end is open
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval, or the reason why there is none.
+
+    Attributes:
+        value: the estimate; None where the design does not identify it.
+        low, high: ends of the interval, or bounds where the value is None.
+        level: nominal coverage of the interval.
+        note: why a value is missing ("unidentified: ..."), else empty.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float = 0.90
+    note: str = ""
+
+    @classmethod
+    def variant(cls, entry: Mapping[str, Any]) -> type["Estimate"]:
+        """What an entry is of: a best batch says its status."""
+        return BestBatch if "status" in entry else cls
+
+    @property
+    def why(self) -> str:
+        """Why there is no value, for people; empty where there is one."""
+        return self.note.removeprefix(UNIDENTIFIED)
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The JSON form; `note` only where there is one."""
+        return plain if self.note else {key: x for key, x in plain.items() if key != "note"}
+
+
+WIDE = 10.0
+SPANS = f"its interval spans more than a factor of {WIDE:g}"
+"""Why an estimate that `too_wide` refuses has no value."""
+
+
+def too_wide(estimate: Estimate) -> bool:
+    """Whether an interval of a positive quantity is so wide that it identifies nothing."""
+    return not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0)
+
+
+def disjoint(one: Estimate, other: Estimate) -> bool:
+    """Whether two intervals do not meet."""
+    low, high = max(one.low or 0, other.low or 0), min(one.high or np.inf, other.high or np.inf)
+    return low > high
+
+
+def sure(batch: Estimate, least: float = 1.0) -> Estimate:
+    """A batch, without its value where its interval identifies nothing; no bound below `least`."""
+    if batch.value is None or not too_wide(batch):
+        return batch
+    low = batch.low if (batch.low or 0.0) > least else None
+    return replace(batch, value=None, low=low, note=f"{UNIDENTIFIED}{SPANS}")
+
+
+@dataclass(frozen=True)
+class ToleranceRange:
+    """Batches within so much of the best, in nats or in log tokens; None where it has no end."""
+
+    low: float | None
+    high: float | None
+    rise: float
+
+
+@dataclass(frozen=True)
+class BestBatch(Estimate):
+    """The best batch with its interval, or why the runs do not tell it, with what bounds are left.
+
+    Attributes:
+        status: "ok", or why it has no value.
+        method: what says it: "law", "measured", "power law" or the name of a law.
+        ranges: of batches as good; none are told where no best one is, or where they do not hold
+            it.
+    """
+
+    status: Status = "ok"
+    method: str = ""
+    ranges: tuple[ToleranceRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        spans = ((one, one.low or 0.0, one.high or math.inf) for one in self.ranges)
+        held = tuple(one for one, low, high in spans if low <= (self.value or -1) <= high)
+        object.__setattr__(self, "ranges", held)
+
+    def at_least(self, least: float) -> "BestBatch":
+        """With no batch below the smallest there is, one sequence."""
+        ends = {name: getattr(self, name) for name in ("value", "low", "high")}
+        spans = [(one.low and max(one.low, least), one.high and max(one.high, least), one.rise)
+                 for one in self.ranges]  # fmt: skip
+        clipped = {name: end and max(end, least) for name, end in ends.items()}
+        return replace(self, **clipped, ranges=tuple(ToleranceRange(*span) for span in spans))
+
+    def within(self, rise: float) -> ToleranceRange | None:
+        """Batches up to so much above the best; None where they are not told."""
+        return next((one for one in self.ranges if one.rise == rise), None)
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The JSON form; it always has a note."""
+        return plain
+
+    def unknown(self, status: Status, why: str) -> "BestBatch":
+        """Without a value; a bound is the end of the interval on the side that is told."""
+        return replace(self, value=None, status=status, note=f"{UNIDENTIFIED}{why}")
+
+
+def bounded(
+    best: BestBatch,
+    draws: np.ndarray,
+    ends: tuple[float, float],
+    *,
+    unit: str = "sequences",
+    least: float = 1.0,
+) -> BestBatch:
+    """A best batch, or what is left of it where draws of it lie beyond the batches measured.
+
+    Args:
+        best: with its interval.
+        draws: [R], of the batch.
+        ends: the smallest and the largest batch measured.
+        unit: of batches, for people.
+        least: the smallest batch there is, one sequence.
+    """
+    value = best.value or 0.0
+    slack = 1 + 1e-9
+    below = value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > OPEN)
+    above = value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > OPEN)
+    if below and above:
+        why = "no batch measured is surely better than another"
+        return replace(best, low=None, high=None).unknown("within_noise", why)
+    if below:
+        most = max(best.high or 0.0, ends[0])
+        why = f"not told from the smallest batch measured: B_opt ≤ {number(most, 3)} {unit}"
+        return replace(best, low=None, high=most).unknown("at_boundary", why)
+    if above:
+        fewest = min(best.low or np.inf, ends[1])
+        why = f"not told from the largest batch measured: B_opt ≥ {number(fewest, 3)} {unit}"
+        return replace(best, low=fewest, high=None).unknown("at_boundary", why)
+    if too_wide(best):
+        return best.unknown("interval_too_wide", SPANS)
+    return best.at_least(least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
+
+    Attributes:
+        level, resamples: of all intervals, and bootstrap refits behind them.
+        method: how they were made.
+        warnings: what a reader must know.
+        version: of the package that made the fit.
+        constraints: what a user held of the law's parameters.
+        held_out: errors at what a user asked to leave out in turn.
+    """
+
+    KIND: ClassVar[str]
+    SCHEMA: ClassVar[int] = 1
+
+    level: float = 0.90
+    resamples: int = 0
+    method: str = ""
+    warnings: tuple[str, ...] = ()
+    version: str = field(default_factory=version)
+    constraints: Constraints = FREE
+    held_out: tuple[HeldOut, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.law_name}, {len(self.warnings)} warnings; to_dict()>"
+
+    @property
+    def law_name(self) -> str:
+        """What its law is called: as its kind, of which most have one."""
+        return self.KIND
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """The fields between kind and schema, and how the fit was made."""
+        how = {one.name: plain.pop(one.name) for one in fields(Fit)}
+        how = {name: x for name, x in how.items() if x or name not in ("constraints", "held_out")}
+        return {"kind": self.KIND, "schema": self.SCHEMA} | plain | how
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: `{"kind", "schema", ...}`."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> Self:
+        """Reads `to_dict` back; other keys are ignored, null in place of a number is NaN.
+
+        Raises:
+            InputError: another kind or schema, or a field that is missing or damaged.
+        """
+        write = f"`bss fit {cls.KIND} --json`"
+        kind = entry.get("kind"), entry.get("schema", cls.SCHEMA)
+        if kind != (cls.KIND, cls.SCHEMA):
+            raise InputError(
+                f"fit: kind {kind[0]!r}, schema {kind[1]!r}; expected a fit of kind "
+                f"{cls.KIND!r}, schema {cls.SCHEMA}, as {write} writes it"
+            )
+        try:
+            return values.from_dict(cls, entry, "fit.", strict=False)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            reason = (
+                error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
+            )
+            raise InputError(f"fit: damaged, {reason}; write it again with {write}") from None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How intervals are made: by so many bootstrap refits, to a nominal coverage, from a seed.
+
+    `draws` refits at most are kept in a fit E(S), for the intervals of its predictions.
+
+    Raises:
+        InputError: on construction, if one of the first two is out of range.
+    """
+
+    resamples: int = 500
+    level: float = 0.90
+    seed: int = 0
+    draws: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
+        check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
+
+
+def tails(level: float) -> list[float]:
+    """The shares below the two ends of an interval of this coverage."""
+    return [(1 - level) / 2, (1 + level) / 2]
+
+
+def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
+    """The bootstrap's percentile interval around an estimate, from its refits [R].
+
+    Infinite refits leave their end open, NaN ones do not count. An end that the estimate lies
+    beyond, as where the refits are biased, is the estimate: it lies in its interval, always.
+    """
+    least, most = np.nanquantile(draws, tails(level), method="nearest")
+    ends = np.minimum(least, value), np.maximum(most, value)
+    low, high = (float(end) if np.isfinite(end) else None for end in ends)
+    return Estimate(float(value), low, high, level)

@@ -1,0 +1,208 @@
+"""Power laws through a few measured values: y = c·x^p, and y = c·N^p·D^q where it can be told.
+
+Least squares in log space with equal weights, as Zhang et al. (arXiv 2410.21676) fit the critical
+batch size. Their designs grow D in proportion to N, and from such points p and q cannot be
+separated: the joint law is then refused and the laws in one variable are given (criterion derived
+here).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bss.errors import InputError
+from bss.laws.base import Estimate
+from bss.laws.resampling import rms
+
+LEAST_SPREAD = 2.0
+
+
+@dataclass(frozen=True)
+class PowerFit:
+    """y = c·Π (x_k / unit)^p_k.
+
+    Attributes:
+        variables: names of the x_k.
+        unit: what every x is divided by, so that c is y at x = unit.
+        coefficient, exponents: c, and p_k in the order of `variables`.
+        leave_one_out: per exponent, the least and the greatest when one point is left out.
+        scatter: residual standard deviation of log y; None where no degree of freedom is left.
+        margin: half-width in log y that an interval gives a point of leverage 1; see `fit_power`.
+        inverse: [1+K, 1+K], (XᵀX)⁻¹ of the design in log x.
+        points: values fitted.
+        level: of all intervals.
+    """
+
+    variables: tuple[str, ...]
+    unit: float
+    coefficient: Estimate
+    exponents: tuple[Estimate, ...]
+    leave_one_out: tuple[tuple[float, float], ...]
+    scatter: float | None
+    margin: float | None
+    inverse: np.ndarray
+    points: int
+    level: float
+
+    def design(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
+        """Rows [n, 1+K] of 1 and log(x_k / unit), of x [n] by variable."""
+        return _design({name: x[name] for name in self.variables}, self.unit)
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """JSON; with one variable `x` is its name and `exponent` its one estimate."""
+        x, exponents, spans = (plain.pop(k) for k in ("variables", "exponents", "leave_one_out"))
+        entries = [
+            p | {"leave_one_out": list(span)} for p, span in zip(exponents, spans, strict=True)
+        ]
+        if len(x) == 1:
+            return {"x": x[0], "exponent": entries[0]} | plain
+        return {"x": list(x), "exponents": entries} | plain
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        entries = [entry["exponent"]] if "exponent" in entry else entry["exponents"]
+        x = [entry["x"]] if isinstance(entry["x"], str) else entry["x"]
+        spans = [p["leave_one_out"] for p in entries]
+        plain = {"variables": x, "exponents": entries, "leave_one_out": spans}
+        return {"margin": None, "inverse": [], "level": entries[0]["level"]} | entry | plain
+
+
+def fit_power(
+    y: ArrayLike,
+    x: Mapping[str, ArrayLike],
+    *,
+    unit: float = 1.0,
+    errors: ArrayLike | None = None,
+    level: float = 0.95,
+) -> PowerFit:
+    """Fit log y = log c + Σ p_k log(x_k / unit) with equal weights.
+
+    An interval takes the wider of two errors of a point: the scatter about the law by Student's
+    t, which few points make wide, and the errors that the values came with, which a scatter that
+    is small by luck must not hide (derived here).
+
+    Args:
+        y: [n] positive values.
+        x: [n] positive values of each variable, by name.
+        unit: what x is divided by, e.g. 1e6 for a law in millions.
+        errors: [n] standard deviations of log y, where they are known.
+        level: nominal coverage.
+
+    Raises:
+        InputError: `unidentified` tells why the law cannot be fitted to these x.
+    """
+    reason = unidentified(x)
+    if reason:
+        raise InputError(f"power law: {reason}")
+    log_y, design = np.log(np.asarray(y, float)), _design(x, unit)
+    count, parameters = design.shape
+    inverse = np.linalg.inv(design.T @ design)
+    theta = inverse @ design.T @ log_y
+    dof = count - parameters
+    scatter = float(np.sqrt(np.sum((log_y - design @ theta) ** 2) / dof)) if dof else None
+    margin = _margin(scatter, dof, errors, level)
+    log_coefficient, *exponents = (
+        _estimate(value, margin, leverage, level, count)
+        for value, leverage in zip(theta, np.diagonal(inverse), strict=True)
+    )
+    return PowerFit(
+        variables=tuple(x),
+        unit=unit,
+        coefficient=_exponentiated(log_coefficient),
+        exponents=tuple(exponents),
+        leave_one_out=_leave_one_out(log_y, design),
+        scatter=scatter,
+        margin=margin,
+        inverse=inverse,
+        points=count,
+        level=level,
+    )
+
+
+def unidentified(x: Mapping[str, ArrayLike]) -> str:
+    """Why a power law in these variables cannot be told from these points; empty where it can.
+
+    Each variable, [n] positive values by its name, must span a factor of 2 by itself, and still do
+    so once what the others explain of its logarithm is taken out: with D proportional to N nothing
+    is left (derived here).
+    """
+    logs = {name: np.log(np.asarray(values, float)) for name, values in x.items()}
+    count, all_names = min(len(values) for values in logs.values()), " and ".join(logs)
+    if count < len(logs) + 1:
+        return f"{count} points for the {len(logs) + 1} parameters of a law in {all_names}"
+    for name, values in logs.items():
+        if np.ptp(values) < np.log(LEAST_SPREAD):
+            return f"{name} spans less than a factor of {LEAST_SPREAD:g}; vary it more"
+    for name, values in logs.items() if len(logs) > 1 else ():
+        others = [logs[other] for other in logs if other != name]
+        design = np.stack([np.ones(count), *others], axis=1)
+        rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+        if np.ptp(rest) < np.log(LEAST_SPREAD):
+            fixed = " and ".join(other for other in logs if other != name)
+            return (
+                f"the exponents of {all_names} cannot be separated: at given {fixed}, {name} "
+                f"spans only a factor of {np.exp(np.ptp(rest)):.3g}; measure points that vary it "
+                f"by {LEAST_SPREAD:g} or more at fixed {fixed}"
+            )
+    return ""
+
+
+def predict(law: PowerFit, x: Mapping[str, float]) -> Estimate:
+    """The law's value at x, with the interval of a new measurement there; open without a margin.
+
+    Raises:
+        InputError: a variable of the law has no positive value.
+    """
+    for name in law.variables:
+        if not 0 < x.get(name, 0) < np.inf:
+            raise InputError(f"{name}: {x.get(name)} at a forecast; give a positive number")
+    row = law.design({name: [x[name]] for name in law.variables})[0]
+    c = law.coefficient.value or 0.0
+    value = np.log(c) + row[1:] @ np.array([p.value for p in law.exponents])
+    leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
+    return _exponentiated(_estimate(value, law.margin, leverage, law.level, law.points))
+
+
+def _design(x: Mapping[str, ArrayLike], unit: float) -> np.ndarray:
+    logs = [np.log(np.asarray(values, float) / unit) for values in x.values()]
+    return np.stack([np.ones_like(logs[0]), *logs], axis=1)
+
+
+def _margin(
+    scatter: float | None, dof: int, errors: ArrayLike | None, level: float
+) -> float | None:
+    from scipy.special import ndtri, stdtrit  # of fits; forecasts need NumPy only
+
+    quantile = (1 + level) / 2
+    margins = [] if scatter is None else [float(stdtrit(dof, quantile)) * scatter]
+    if errors is not None:
+        margins.append(float(ndtri(quantile)) * rms(errors))
+    return max(margins, default=None)
+
+
+def _leave_one_out(log_y: np.ndarray, design: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """Range of each exponent; that of all points where no point can be spared."""
+    parts = [(np.delete(design, i, axis=0), np.delete(log_y, i)) for i in range(len(log_y))]
+    identified = [part for part in parts if np.linalg.matrix_rank(part[0]) == design.shape[1]]
+    fits = [np.linalg.lstsq(*part, rcond=None)[0] for part in identified or [(design, log_y)]]
+    return tuple((float(p.min()), float(p.max())) for p in np.array(fits).T[1:])
+
+
+def _estimate(
+    value: float, margin: float | None, leverage: float, level: float, points: int
+) -> Estimate:
+    if margin is None:
+        return Estimate(float(value), level=level, note=f"no interval: {points} points")
+    half = margin * np.sqrt(leverage)
+    return Estimate(float(value), float(value - half), float(value + half), level)
+
+
+def _exponentiated(log: Estimate) -> Estimate:
+    value, low, high = (
+        None if end is None else float(np.exp(end)) for end in (log.value, log.low, log.high)
+    )
+    return Estimate(value, low, high, log.level, log.note)

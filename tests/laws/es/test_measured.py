@@ -1,0 +1,97 @@
+"""What decides a best batch of E(S): the runs of each target, the laws and their choice."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bss.laws import EsFit, fit_es
+from bss.laws.base import BestBatch, Options
+from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
+
+QUICK = Options(resamples=8)
+
+
+@pytest.fixture(scope="module")
+def chosen(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2, 1.85))
+    return fit_es(points, options=QUICK)
+
+
+def test_the_law_is_chosen_by_left_out_batches(chosen):
+    assert chosen.choice.startswith(CHOSEN[:8]) or "averaged" in chosen.choice
+    assert chosen.comparison is not None and chosen.error is not None
+    assert 0 < chosen.error < 0.2
+    assert chosen.law.joint  # the runs are of a surface
+    assert all(at.best is not None and at.best.value is not None for at in chosen.fits)
+
+
+def test_a_chosen_fit_survives_json(chosen):
+    entry = json.loads(json.dumps(chosen.to_dict(), allow_nan=False))
+    again = EsFit.from_dict(entry)
+    assert again == chosen
+    assert isinstance(again.fits[0].batches["B_opt"], BestBatch)
+
+
+@pytest.mark.parametrize("law", [None, "surface"])
+def test_where_the_smallest_batch_is_best_no_law_has_a_best_batch(planted, law):
+    points = planted.points(planted.laws["hyperbola"], targets=(2.2, 1.85))
+    fit = fit_es(points, law, options=QUICK)
+    for at in fit.fits:
+        assert at.best is not None and at.best.value is None and at.best.low is None
+        assert at.best.status in ("at_boundary", "within_noise") and at.S_opt is None
+        assert at.best.high is None or at.best.high < 64
+
+
+def test_no_b_min_is_above_a_batch_that_reached_its_target(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2, 1.85))
+    for law in ("surface", "piecewise"):
+        for at in fit_es(points, law, options=QUICK).fits:
+            there = points.loc[points["reached"] & (points["target_loss"] == at.target_loss)]
+            B_min, smallest = at.batches["B_min"], there["batch"].min()
+            assert B_min.value is None or B_min.value <= smallest
+            assert B_min.high is None or B_min.high <= smallest
+
+
+def test_with_fewer_than_six_batches_the_runs_answer(planted):
+    points = planted.points(planted.laws["surface"], batches=(4, 8, 16, 32, 64), targets=(2.2,))
+    fit = fit_es(points, options=QUICK)
+    assert fit.choice == NONE_CHOSEN and fit.name == "no" and fit.comparison is None
+    (at,) = fit.fits
+    assert at.best is not None and at.best == at.measured and at.best.method == "measured"
+    assert at.E_min is not None and at.E_min > 0 and at.S_opt is not None
+
+
+def test_a_law_that_is_asked_for_is_obeyed_with_its_error_beside_it(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2, 1.85))
+    fit = fit_es(points, "surface, m = 1/2", options=QUICK)
+    assert fit.choice == ASKED
+    assert fit.error is not None and fit.error > 0.05  # it is the wrong law
+    for at in fit.fits:
+        assert at.best is not None and at.best.method in ("surface", "measured")
+
+
+def test_a_run_that_does_not_fit_is_named(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2,))
+    off = points["run"] == "b32s1"
+    points.loc[off, ["steps", "tokens_to_target"]] *= 1.6
+    fit = fit_es(points, "hyperbola", options=QUICK)
+    (one,) = fit.outliers
+    assert (one.run, one.batch) == ("b32s1", 32)
+    assert one.off == pytest.approx(np.log(1.6), abs=0.1) and one.times > 8
+    assert "--drop 'run=b32s1'" in str(one)
+    clean = fit_es(points.loc[~off], "hyperbola", options=QUICK)
+    assert not clean.outliers
+
+
+def test_hundreds_of_runs_with_seeds_of_their_own_are_one_table_without_seeds(planted):
+    points = planted.points(planted.laws["surface"], targets=(2.2,), seeds=60)
+    off = points["run"] == "b32s1"
+    points.loc[off, ["steps", "tokens_to_target"]] *= 1.6
+    fits = [
+        fit_es(table, "hyperbola", options=QUICK)
+        for table in (points, points.assign(seed=np.arange(len(points))))
+    ]
+    assert fits[0] == fits[1]
+    (one,) = fits[0].outliers
+    assert one.run == "b32s1" and one.off == pytest.approx(np.log(1.6), abs=0.1)

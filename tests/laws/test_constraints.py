@@ -1,0 +1,77 @@
+"""What a user holds of a law: texts, boxes, and what cannot be held."""
+
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from bss.laws.constraints import FREE, Constraints
+from bss.laws.held_out import HeldOut, check_hold_out
+
+NAMES = ("L_0", "a", "alpha")
+BOX = np.array([0.0, -5.0, np.log(0.1)]), np.array([2.0, 5.0, np.log(4.0)])
+
+
+def decoded(theta):
+    """a follows from two fitted numbers, as a size in the unit of a power does."""
+    L_0, size, alpha = theta
+    return L_0, np.exp(size) * 3 ** np.exp(alpha), np.exp(alpha)
+
+
+def held(text):
+    return Constraints.parse(text).box(BOX, NAMES, decoded, "the law")
+
+
+def test_a_value_and_bounds_narrow_the_box():
+    lower, upper = held("L_0=1.69, alpha=.2:1")
+    np.testing.assert_allclose(lower, [1.69, -5, np.log(0.2)])
+    np.testing.assert_allclose(upper, [1.69, 5, 0], atol=1e-12)
+    np.testing.assert_allclose(held("alpha=.01:9"), BOX)
+
+
+def test_what_follows_from_several_numbers_is_held_after_the_others():
+    lower, upper = held("a=18, alpha=2")
+    np.testing.assert_allclose(lower, [0, np.log(2), np.log(2)], rtol=1e-12)
+    np.testing.assert_allclose(upper, [2, np.log(2), np.log(2)], rtol=1e-12)
+    with pytest.raises(InputError, match=r"a: held, but the law has it from several.*L_0, alpha$"):
+        held("a=18")
+
+
+def test_a_text_is_read_back():
+    constraints = Constraints.parse("L_0=1.69,s = .2:1")
+    assert Constraints.parse(str(constraints)) == constraints
+    assert Constraints.parse(constraints) is constraints
+    assert not FREE and str(FREE) == "" and Constraints.parse("") == FREE
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("L_0", "L_0: held; write NAME=VALUE or NAME=LOW:HIGH"),
+        ("L_0=x", "L_0=x: held; write"),
+        ("L_0=2:1", "L_0=2:1: held; write"),
+        ("L_0=nan", "L_0=nan: held; write"),
+        ("L_0=1,L_0=2", "L_0=2: L_0 is held twice"),
+        ("L_0=3", "L_0: held at 3, but the law is looked for at 0 to 2; choose there"),
+        ("alpha=5:6", "alpha: held at 5:6, but the law is looked for at 0.1 to 4"),
+    ],
+)
+def test_what_cannot_be_held_is_told_in_a_line(text, told):
+    with pytest.raises(InputError, match=told) as error:
+        held(text)
+    assert "\n" not in str(error.value)
+
+
+def test_a_parameter_that_the_law_has_not_is_told():
+    with pytest.raises(InputError, match=r"k: held, but the law has no such.*it has L_0, a, alpha"):
+        Constraints.parse("k=1").check(NAMES, "the law")
+
+
+def test_errors_left_out_in_turn_are_told_by_group():
+    told = HeldOut.of("batch", "log loss", ["4", "8", "8", "16"], np.array([0.1, 0.3, 0.4, np.nan]))
+    assert told.errors == pytest.approx({"4": 0.1, "8": np.sqrt(0.125)})
+    assert told.counts == {"4": 1, "8": 2}
+    assert told.rmse == pytest.approx(np.sqrt(0.26 / 3))
+    with pytest.raises(InputError, match="leaves out run or batch in turn"):
+        check_hold_out("cell", ("run", "batch"), 9, 3)
+    with pytest.raises(InputError, match="--hold-out run: 2 to leave out in turn, 3 are needed"):
+        check_hold_out("run", ("run",), 2, 3)

@@ -1,0 +1,78 @@
+"""The least of measured values over batches: planted bowls, ends, noise, censored runs, seeds."""
+
+import numpy as np
+import pytest
+
+from bss.laws.minimum import measured_minimum, parabola_vertex
+
+BATCH = 2.0 ** np.arange(2, 11)
+
+
+def bowl(best, up=0.9, down=0.6):
+    """Straight walls about a round floor: none of the package's shapes."""
+    x = np.log(BATCH / best)
+    return 0.05 * (np.sqrt(1 + (np.where(x > 0, up, down) * x) ** 2) - 1)
+
+
+def test_a_parabola_is_exact():
+    x = np.linspace(0, 4, 9)
+    assert parabola_vertex(x, 3 * (x - 1.7) ** 2) == pytest.approx(1.7)
+    assert parabola_vertex(x, np.stack([x, -x])).tolist() == [0.0, 4.0]
+
+
+@pytest.mark.parametrize("best", [64.0, 150.0])
+def test_intervals_hold_the_best_batch_of_bowls_of_another_shape(best):
+    generator, held, off = np.random.default_rng(1), [], []
+    for _ in range(60):
+        found = measured_minimum(
+            BATCH, bowl(best) + 0.003 * generator.standard_normal(9), typical=0.003
+        ).batch
+        if found.value is not None:
+            held.append(found.low <= best <= found.high)
+            off.append(np.log(found.value / best))
+    assert len(held) >= 55 and np.mean(held) >= 0.85
+    assert np.sqrt(np.mean(np.square(off))) < 0.25
+
+
+@pytest.mark.parametrize(("side", "end"), [(1, "low"), (-1, "high")])
+def test_at_an_end_there_is_a_bound(side, end):
+    found = measured_minimum(BATCH, 2.5 + side * 0.02 * np.log(BATCH), typical=0.002).batch
+    assert found.value is None and found.status == "at_boundary"
+    assert getattr(found, end) is None
+
+
+def test_noise_alone_has_no_best_batch():
+    generator = np.random.default_rng(2)
+    for _ in range(20):
+        noise = 0.003 * generator.standard_normal(9)
+        found = measured_minimum(BATCH, 2.5 + noise, typical=0.003).batch
+        assert found.value is None
+
+
+def test_two_batches_are_too_few():
+    found = measured_minimum(BATCH[:2], np.array([1.0, 2.0]), typical=0.003).batch
+    assert (found.value, found.status) == (None, "too_few_batches")
+
+
+def test_a_run_that_missed_its_target_says_that_its_batch_needs_more():
+    value = 20 * bowl(30.0)
+    few = value[BATCH < 200]
+    open_ended = measured_minimum(BATCH[BATCH < 40], value[BATCH < 40], typical=0.03).batch
+    assert open_ended.status == "at_boundary"
+    censored = BATCH >= 64
+    told = measured_minimum(
+        BATCH, np.where(censored, few.max(), value), censored=censored, typical=0.03
+    ).batch
+    assert told.value == pytest.approx(30, rel=0.4)
+
+
+def test_what_seeds_share_is_taken_out():
+    generator = np.random.default_rng(3)
+    seed = np.repeat(np.arange(4), 9)
+    batch, noise = np.tile(BATCH, 4), 0.001 * generator.standard_normal(36)
+    value = np.tile(bowl(64.0), 4) + noise + 0.05 * generator.standard_normal(4)[seed]
+    paired = measured_minimum(batch, value, seed=seed, typical=0.003)
+    assert paired.scatter < 0.003
+    assert paired.batch.value == pytest.approx(64, rel=0.15)
+    own = measured_minimum(batch, value, seed=np.arange(36), typical=0.003)
+    assert own.scatter > 0.01  # a seed for each run: repetitions
