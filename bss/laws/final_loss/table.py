@@ -129,7 +129,7 @@ def _check_steps(steps: np.ndarray, columns: dict[str, np.ndarray], origin: Orig
     taken = steps * columns["batch_tokens"]
     ratio = np.abs(np.log(np.maximum(taken, 1e-9) / columns["tokens"]))
     for i in np.flatnonzero(ratio > np.log(CONTRADICTS))[:1]:
-        said, tokens = (format_tokens(round(x)) for x in (taken[i], columns["tokens"][i]))
+        said, tokens = (format_tokens(round(float(x))) for x in (taken[i], columns["tokens"][i]))
         origin.refuse(
             i, f"steps times the batch is {said} tokens, tokens {tokens}; correct one of them, or "
             "leave the column steps out"
