@@ -59,6 +59,10 @@ class StepsCurve:
         """The fields again."""
         return entry | {"censored": {at["batch"]: at["steps"] for at in entry["not_reached"]}}
 
+    def covers(self, batch: float) -> bool:
+        """Whether it is within the batches measured."""
+        return bool(self.batch[0] <= batch <= self.batch[-1])
+
     @property
     def name(self) -> str:
         """To name it in a message."""

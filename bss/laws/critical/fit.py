@@ -61,7 +61,7 @@ def fit_critical(
     enough = all(len(curve.batch) > LEAST_BATCHES for curve in curves)
     free = Fitted.of(curves, None, options) if enough else None
     fits = tuple(_critical_batch(i, held, definition, level) for i in range(len(curves)))
-    warnings += [text for fit in fits for text in _warnings(fit, definition)]
+    warnings += [text for fit in fits for text in _warnings(fit)]
     few = sum(fit.is_linear for fit in fits) * 2 < len(fits)
     quantity: Quantity = "B_crit" if few else "cbs"
     if few:
@@ -121,7 +121,6 @@ def _critical_batch(
     three = np.array([kappa, *ends])
     references = definition.at(three, smallest)
     reference = float(references[0])
-    is_within = bool(smallest <= reference <= curve.batch[-1])
     cbs = shape.critical_batch(three, alpha, definition.overhead, references)
     B_crit = _bracketed(kappa, *ends, level)
     value, low, high = cbs.tolist()
@@ -138,8 +137,9 @@ def _critical_batch(
         E_min = Estimate(None, None, least, level, B_crit.note)
     if alpha != 1:
         E_min = Estimate(None, level=level, note="of S = a + b/B alone")
-    interpolated = _interpolated(i, fitted, definition, level) if is_within else by_law
-    if not is_within:
+    if curve.covers(reference):
+        interpolated = _interpolated(i, fitted, definition.overhead, reference, level)
+    else:
         low, high = (f"{end:.4g}" for end in curve.batch[[0, -1]])
         note = f"reference {reference:.4g} is outside the batches measured, {low} to {high}"
         by_law = interpolated = Estimate(None, level=level, note=f"unidentified: {note}")
@@ -154,7 +154,7 @@ def _critical_batch(
         curve=curve,
         reference=reference,
         max_reference=least if told and least > reference else most,
-        is_linear=is_within and reference <= most and not told,
+        is_linear=curve.covers(reference) and reference <= most and not told,
         S_min=S_min,
         E_min=E_min,
         alpha=Estimate(alpha, alpha, alpha, level, "held"),
@@ -218,17 +218,19 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
     return Estimate(None, low, high, estimate.level, bound.note)
 
 
-def _interpolated(i: int, fitted: Fitted, definition: CbsDefinition, level: float) -> Estimate:
+def _interpolated(
+    i: int, fitted: Fitted, overhead: float, reference: float, level: float
+) -> Estimate:
     """Without a law; its noise is that between seeds where there are any, else the residuals'."""
     curve = fitted.curves[i]
     noise = fitted.noise[i] * (fitted.mean_noise(i) / fitted.shapes.noise[i])
-    reference = float(definition.at(fitted.shapes.kappa[i], curve.batch[0]))
-    how = definition.overhead, reference
     logs = np.log(curve.steps)
-    value = float(shape.measured_critical_batch(curve.batch, logs, *how))
-    estimate = interval(
-        value, shape.measured_critical_batch(curve.batch, logs + noise, *how), level=level
-    )
+    at = [
+        shape.measured_critical_batch(curve.batch, x, overhead, reference)
+        for x in (logs, logs + noise)
+    ]
+    value = float(at[0])
+    estimate = interval(value, at[1], level=level)
     if np.isfinite(value):
         return estimate
     note = "unidentified: the largest batch keeps within the overhead"
@@ -242,11 +244,11 @@ def _excess(curve: StepsCurve, reference: float) -> tuple[float, float]:
     return float(curve.batch[used.argmin()]), float(at_reference - np.log(used.min()))
 
 
-def _warnings(fit: CriticalBatch, definition: CbsDefinition) -> list[str]:
+def _warnings(fit: CriticalBatch) -> list[str]:
     texts, curve, reference = [], fit.curve, fit.reference
     if fit.status != "converged":
         texts.append(f"{curve.name}: B_crit is {fit.status}")
-    if not curve.batch[0] <= reference <= curve.batch[-1]:
+    if not curve.covers(reference):
         texts.append(f"{curve.name}: CBS is {fit.cbs.note}; --reference-batch smallest")
     elif not fit.is_linear:
         texts.append(

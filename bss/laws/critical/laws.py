@@ -139,8 +139,7 @@ def definitions(
         identified = np.isfinite(values) & np.asarray(bracketed)
         if case:
             pairs = zip(held.curves, held.shapes.kappa, strict=True)
-            at = [(c.batch, float(case.at(kappa, c.batch[0]))) for c, kappa in pairs]
-            identified &= [batch[0] <= reference <= batch[-1] for batch, reference in at]
+            identified &= [c.covers(float(case.at(kappa, c.batch[0]))) for c, kappa in pairs]
         numbers = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
         law = _law(held.curves, numbers, draws, variables, level)
         ends = (case.overhead, case.reference) if case else (None, None)

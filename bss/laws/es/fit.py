@@ -73,11 +73,11 @@ def fit_es(
         fits = [case.fitted(one) for one in used]
         choice = AVERAGED if len(fits) > 1 else CHOSEN
         fit = with_best(fits, case.minima, chosen=True)
-        fit = replace(fit, level_with=tuple(fits[1:]))
-        fit = replace(fit, comparison=comparison, choice=choice)
+        fit = replace(fit, level_with=tuple(fits[1:]), comparison=comparison, choice=choice)
     else:
         used, fit = [WITHOUT_LAW], replace(case.without_law(), choice=NONE_CHOSEN)
-    runs = [one for target in rows.targets for one in outliers(rows, float(target), fit.level)]
+    minima = case.minima.items()
+    runs = [one for t, minimum in minima for one in outliers(rows, t, minimum, fit.level)]
     worst = {one.run: one for one in sorted(runs, key=lambda one: one.times)}
     held.check([n for one in used for n in one.parameters._fields], f"the {fit.name} law")
     told = tuple(held_out(rows, used, by, held) for by in hold_out)
@@ -95,7 +95,8 @@ class _Case:
     @cached_property
     def minima(self) -> dict[float, Minimum]:
         """Of each target."""
-        return {t: minimum_at(self.rows, t, self.options.level) for t in self.rows.targets}
+        level = self.options.level
+        return {t: minimum_at(self.rows, t, level) for t in self.rows.targets.tolist()}
 
     def fitted(self, law: Law, *, none: bool = False) -> EsFit:
         """One law with its own batches, at the targets that enough of them reach, or at none."""

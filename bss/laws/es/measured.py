@@ -40,8 +40,11 @@ def minimum_at(rows: Design, target: float, level: float, out: np.ndarray | None
     )
 
 
-def outliers(rows: Design, target: float, level: float) -> list[OutlierRun]:
-    """The run farthest from the others of its batch and seed, or of all batches, if it is far."""
+def outliers(rows: Design, target: float, minimum: Minimum, level: float) -> list[OutlierRun]:
+    """The run farthest from the others of its batch and seed, or of all batches, if it is far.
+
+    `minimum` is that of all runs at the target.
+    """
     here = np.flatnonzero((rows.target == target) & rows.reached)
     batch = np.unique(rows.batch[here], return_inverse=True)[1]
     log, relative = np.log(rows.sequences[here]), 1 / rows.slope[here]
@@ -60,7 +63,7 @@ def outliers(rows: Design, target: float, level: float) -> list[OutlierRun]:
         return []
     i = int(times.argmax())
     row, name = here[i], str(rows.name[here[i]])
-    before = minimum_at(rows, target, level).batch.value
+    before = minimum.batch.value
     after = minimum_at(rows, target, level, rows.run == rows.run[row]).batch.value
     moves = after / before if before and after else None
     return [OutlierRun(name, float(rows.batch[row]), target, float(off[i]), float(times[i]), moves)]

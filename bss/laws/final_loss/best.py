@@ -23,7 +23,7 @@ from bss.laws.base import (
     tails,
     too_wide,
 )
-from bss.laws.final_loss.law import LossLaw, draw
+from bss.laws.final_loss.law import LossLaw, draw, mean_of
 from bss.laws.minimum import FEWEST, measured_minimum, parabola_vertex
 from bss.laws.power import unidentified
 
@@ -108,8 +108,8 @@ def drawn_optimum(
     """[1 + R], log of the batch of least loss and draws of it, to an octave beyond these ends."""
     batch = np.exp(np.linspace(np.log(ends[0]) - np.log(2), np.log(ends[1]) + np.log(2), 61))
     posterior = law.posterior(params, tokens, batch)
-    mean = np.tensordot([one.weight for one in posterior], [one.mean for one in posterior], 1)
-    draws = parabola_vertex(np.log(batch), np.vstack([mean, draw(posterior, DRAWS)]))
+    losses = np.vstack([mean_of(posterior), draw(posterior, DRAWS)])
+    draws = parabola_vertex(np.log(batch), losses)
     common, alone = np.random.default_rng(2), np.random.default_rng([int(params), int(tokens)])
     own = np.hypot(SHARED, OF_A_CELL / np.sqrt(len(law.points.cells)))
     draws[1:] += SHARED * common.standard_normal(DRAWS) + own * alone.standard_normal(DRAWS)
@@ -173,10 +173,15 @@ def _interval(
     law: LossLaw, draws: np.ndarray, ends: tuple[float, float], level: float
 ) -> BestBatch:
     """Of log B_opt with its draws [1 + R], as far as it lies within these ends."""
-    value, low, high = np.exp([draws[0], *np.quantile(draws[1:], tails(level))]).tolist()
-    best = BestBatch(value, min(low, value), max(high, value), level, method="law")
+    best = _of_draws(BestBatch(None, level=level, method="law"), draws)
     least = float(law.points.seq_len or 1.0)
     return bounded(best, np.exp(draws[1:]), ends, unit="tokens", least=least)
+
+
+def _of_draws(none: BestBatch, draws: np.ndarray) -> BestBatch:
+    """With the value and interval of log B_opt and its draws [1 + R]."""
+    value, low, high = np.exp([draws[0], *np.quantile(draws[1:], tails(none.level))]).tolist()
+    return replace(none, value=value, low=min(low, value), high=max(high, value))
 
 
 def _measured(law: LossLaw, rows: np.ndarray, level: float) -> BestBatch:
@@ -200,14 +205,15 @@ def tolerances(
     x, above, spans = np.log(batch) + np.log(best / least), loss - loss.min(), []
     for nats in TOLERANCES:
         near = np.flatnonzero(above <= nats)
-        low, high = (_crossing(x, above - nats, int(near[i]), i or 1) for i in (0, -1))
+        low = _crossing(x, above - nats, int(near[0]), -1)
+        high = _crossing(x, above - nats, int(near[-1]), 1)
         spans.append(ToleranceRange(low, high, nats))
     return tuple(spans)
 
 
-def _crossing(x: np.ndarray, above: np.ndarray, i: int, side: int) -> float | None:
+def _crossing(x: np.ndarray, above: np.ndarray, i: int, step: int) -> float | None:
     """The batch at which a wall is crossed, from the last point below it; None without a wall."""
-    j = i - 1 if side > 0 else i + 1
+    j = i + step
     if not 0 <= j < len(x):
         return None
     share = above[i] / (above[i] - above[j]) if above[i] != above[j] else 0.0
@@ -264,9 +270,7 @@ def exponents(
 
 def bounded_elsewhere(none: BestBatch, draws: np.ndarray, seq_len: float | None) -> BestBatch:
     """A best batch where nothing was measured, by log B_opt with its draws [1 + R]."""
-    value, low, high = np.exp([draws[0], *np.quantile(draws[1:], tails(none.level))]).tolist()
-    best = replace(none, value=value, low=min(low, value), high=max(high, value))
-    best = replace(best, status="ok").at_least(float(seq_len or 1.0))
+    best = replace(_of_draws(none, draws), status="ok").at_least(float(seq_len or 1.0))
     return best.unknown("interval_too_wide", SPANS) if too_wide(best) else best
 
 
@@ -369,8 +373,7 @@ def _rate_of_cell(
     rates, sizes = np.log(law.grid[1]), np.array([1.0, *OFF])
     posterior = law.posterior(params, tokens, (batch * sizes)[:, None], law.grid[1])
     draws = draw(posterior, DRAWS).reshape(DRAWS, len(sizes), -1)
-    mean = np.tensordot([one.weight for one in posterior], [one.mean for one in posterior], 1)
-    mean = mean.reshape(len(sizes), -1)
+    mean = mean_of(posterior).reshape(len(sizes), -1)
     lr = float(np.exp(parabola_vertex(rates, mean[0])))
 
     def at(losses: np.ndarray, factor: float) -> np.ndarray:

@@ -82,8 +82,7 @@ def fit_table(
     if points.with_lr:
         progress("best rates")
         rates = best_rates(law, [at.batch.value for at in optima], level)
-    rate = points.lr if points.with_lr else None
-    missed = law.losses(points.params, points.tokens, points.batch, rate) - points.loss
+    missed = law.losses(points.params, points.tokens, points.batch, points.lr) - points.loss
     near, pairs = points.excess <= NEAR, list(zip(folds, unseen.expected, strict=False))
     return TableFit(
         law=law,

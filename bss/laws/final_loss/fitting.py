@@ -136,8 +136,8 @@ def outliers(
 ) -> np.ndarray:
     """[n], by how many times its expected error each row is off what all others say; signed.
 
-    The others are those of a law with the departure of the least freedom; 0 where no others of
-    the (N, D) are near.
+    What they say is a form with the departure of the least freedom through them; where none are
+    near it is the form alone.
     """
     departure = Departure(1.0, LENGTHS[-1])
     precision = precision_of(departure, points.logs, scatter(points.excess, points.count))

@@ -85,8 +85,7 @@ class LossLaw:
 
     def text(self, regime: str = "inside") -> str:
         """The forms with their weights for a regime, the heaviest first."""
-        ordered = sorted(self.weights[regime].items(), key=lambda x: -x[1])
-        shown = [(name, weight) for name, weight in ordered if weight]
+        shown = sorted(self._shares(regime).items(), key=lambda x: -x[1])
         if len(shown) == 1:
             return shown[0][0]
         return ", ".join(f"{name} {weight:.0%}" for name, weight in shown)
@@ -113,10 +112,18 @@ class LossLaw:
 
     def _expected(self, regime: str, logs: np.ndarray) -> np.ndarray:
         """[m] nats: the forms and their departures, whose kernel is one."""
-        shares = [(name, weight) for name, weight in self.weights[regime].items() if weight]
-        law = sum(weight * losses(FORMS[n], self.thetas[n], logs) for n, weight in shares)
         seen = self._seen(regime)
-        return law + seen.departure.covariance(logs, seen.logs) @ self._told(regime)
+        missed = seen.departure.covariance(logs, seen.logs) @ self._told(regime)
+        return self._mean_of_forms(regime, logs) + missed
+
+    def _shares(self, regime: str) -> dict[str, float]:
+        """The weights of the forms that have any."""
+        return {name: weight for name, weight in self.weights[regime].items() if weight}
+
+    def _mean_of_forms(self, regime: str, logs: np.ndarray) -> np.ndarray:
+        """[...] nats, by their weights and without departures, at logarithms [..., 3 or 4]."""
+        shares = self._shares(regime).items()
+        return np.asarray(sum(w * losses(FORMS[n], self.thetas[n], logs) for n, w in shares))
 
     def posterior(
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
@@ -132,16 +139,15 @@ class LossLaw:
         seen, means, told = self._seen(regime), [], []
         across = seen.across(logs)
         left = seen.left(logs, across)
-        shares = {name: weight for name, weight in self.weights[regime].items() if weight}
+        shares = self._shares(regime)
         for name in shares:
             form, theta = FORMS[name], self.thetas[name]
             means.append(losses(form, theta, logs) + across @ self._missed[name])
             rows, spread = self.parameters(name, regime)
             slopes = slopes_of(form, theta, logs, self._free(name)) - across @ rows
             told.append((left + slopes @ spread @ slopes.T) * self.widened[regime] ** 2)
-        weights = [*shares.values()]
-        noise = self._noise(logs, np.tensordot(weights, np.array(means), 1))
-        parts = zip(weights, means, told, strict=True)
+        noise = self._noise(logs, np.tensordot([*shares.values()], np.array(means), 1))
+        parts = zip(shares.values(), means, told, strict=True)
         return tuple(Posterior(*part, noise) for part in parts)
 
     def _noise(self, logs: np.ndarray, loss: np.ndarray) -> np.ndarray:
@@ -218,7 +224,9 @@ class LossLaw:
         """Batches, and rates where they vary, from an octave below what was tried to one above."""
         columns = self.points.uncentred[:, 2:].T
         ends = ((x.min() - BEYOND, x.max() + BEYOND) for x in columns)
-        return tuple(np.exp(np.linspace(*at, n)) for at, n in zip(ends, (BATCHES, RATES)))  # noqa: B905
+        return tuple(
+            np.exp(np.linspace(*at, n)) for at, n in zip(ends, (BATCHES, RATES), strict=False)
+        )
 
     def surface(self, params: float, tokens: float) -> tuple[np.ndarray, ...]:
         """Batches [b], rates [r] where they vary, and losses [b] or [b, r] over the grid."""
@@ -236,10 +244,9 @@ class LossLaw:
         every = np.stack(
             [np.full(grid[0].shape, size[0]), np.full(grid[0].shape, size[1]), *grid], -1
         )
-        shares = [(name, weight) for name, weight in self.weights[regime].items() if weight]
-        law = sum(weight * losses(FORMS[n], self.thetas[n], every) for n, weight in shares)
         seen = self._seen(regime)
-        return law + seen.departure.along(size, logs, seen.logs, self._told(regime))
+        missed = seen.departure.along(size, logs, seen.logs, self._told(regime))
+        return self._mean_of_forms(regime, every) + missed
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Batches [b] in tokens, their losses at the best rate, and the batch of the least one."""
@@ -260,6 +267,11 @@ class LossLaw:
             here = (rows[0] == N) & (rows[1] == D)
             found[here] = parabola_vertex(np.log(rates), self.over(N, D, rows[2, here], rates))
         return np.exp(found).reshape(sizes[0].shape)
+
+
+def mean_of(posterior: tuple[Posterior, ...]) -> np.ndarray:
+    """[m] nats, the expected losses of the forms by their weights."""
+    return np.tensordot([one.weight for one in posterior], [one.mean for one in posterior], 1)
 
 
 def draw(posterior: tuple[Posterior, ...], count: int, seed: int = 0) -> np.ndarray:

@@ -54,7 +54,7 @@ class OutlierRow:
 
     Attributes:
         params, tokens, batch_tokens, lr: of the row; no lr where the table has none.
-        above: what the others say, in nats; negative below.
+        above: the median of the others of its (N, D), in nats; negative below.
         times: its expected error.
     """
 
@@ -238,8 +238,7 @@ class TableFit(Fit):
 
         points = self.law.points
         best = np.array([at.batch.value or np.nan for at in self.optima])[points.cell]
-        fitted = self.law.losses(points.params, points.tokens, points.batch,
-                                 points.lr if self.with_lr else None)  # fmt: skip
+        fitted = self.law.losses(points.params, points.tokens, points.batch, points.lr)
         table = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
         table |= {"lr": points.lr} if self.with_lr else {}
         table |= {"steps": points.tokens / points.batch}
