@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 
 from bss import values, version
 from bss.cells import number
@@ -181,6 +182,8 @@ class Fit:
 
     KIND: ClassVar[str]
     SCHEMA: ClassVar[int] = 1
+    RESIDUAL_UNIT: ClassVar[str]
+    RESIDUAL_AXES: ClassVar[dict[str, str]]
 
     level: float = 0.90
     resamples: int = 0
@@ -197,6 +200,27 @@ class Fit:
     def law_name(self) -> str:
         """What its law is called: as its kind, of which most have one."""
         return self.KIND
+
+    @property
+    def cv_error(self) -> float | None:
+        """Root mean square residual of left-out measurements; None with none to leave out."""
+        raise NotImplementedError
+
+    def summary(self) -> pd.DataFrame:
+        """Return the estimates, a row per target, curve, size or parameter."""
+        raise NotImplementedError
+
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return predictions with the ends of their intervals, low and high, a row per row."""
+        raise NotImplementedError
+
+    def residuals(self) -> pd.DataFrame:
+        """Return a row per measurement: what it is of, measured, fitted and residual.
+
+        Residuals are measured less fitted, in `RESIDUAL_UNIT`; `RESIDUAL_AXES` names the columns
+        that they are plotted against, with a label for each.
+        """
+        raise NotImplementedError
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The fields between kind and schema, and how the fit was made."""
