@@ -6,16 +6,18 @@ All are values: what fits give, and pages, tables, JSON, advice and schedules pr
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 
 from bss import values, version
 from bss.cells import number
 from bss.errors import InputError, check
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.held_out import HeldOut
+
+if TYPE_CHECKING:
+    import pandas as pd  # loaded where a table is made
 
 UNIDENTIFIED = "unidentified: "
 Status = Literal[
@@ -206,15 +208,15 @@ class Fit:
         """Root mean square residual of left-out measurements; None with none to leave out."""
         raise NotImplementedError
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self) -> "pd.DataFrame":
         """Return the estimates, a row per target, curve, size or parameter."""
         raise NotImplementedError
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
+    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Return predictions with the ends of their intervals, low and high, a row per row."""
         raise NotImplementedError
 
-    def residuals(self) -> pd.DataFrame:
+    def residuals(self) -> "pd.DataFrame":
         """Return a row per measurement: what it is of, measured, fitted and residual.
 
         Residuals are measured less fitted, in `RESIDUAL_UNIT`; `RESIDUAL_AXES` names the columns
