@@ -38,26 +38,28 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
 
     All is compiled before the first, which takes as long as the devices need to begin.
     """
-    from bss.training.running import loop
+    from bss.training import loop
 
     ends: list[tuple[int, int, float]] = []
 
-    class Timed(loop.Steps):
-        def _dispatch(self, item: Any) -> None:
-            if not ends:  # a stage of seconds does not outlast what compiles beside it
-                programs: Any = self.session.programs
-                programs.wait()
-                ends.append((0, 0, time.perf_counter()))
-            super()._dispatch(item)
+    compile_group, record_metrics = loop.compile_group, loop.record_metrics
 
-        def _read(self) -> Any:
-            item = self._unread and self._unread[0]
-            norms = super()._read()
-            if item:
-                ends.append((item.ends[-1], len(item.ends), time.perf_counter()))
-            return norms
+    def compiled(*arguments: Any, **options: Any) -> Any:
+        group = compile_group(*arguments, **options)
+        group.programs.wait()  # a stage of seconds is shorter than a compilation
+        loop.peak_flops()  # measured once
+        ends.append((0, 0, time.perf_counter()))
+        return group
 
-    with patch.object(loop, "Steps", Timed):
+    def recorded(batch: Any, *rest: Any) -> Any:
+        norms = record_metrics(batch, *rest)
+        ends.append((batch.ends[-1], len(batch.ends), time.perf_counter()))
+        return norms
+
+    with (
+        patch.object(loop, "compile_group", compiled),
+        patch.object(loop, "record_metrics", recorded),
+    ):
         status = loop.train(run, execution)
     return [Dispatched(a[0], b[0], b[1], b[2] - a[2]) for a, b in pairwise(ends)], status
 

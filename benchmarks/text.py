@@ -7,8 +7,8 @@ from pathlib import Path
 from bss.data.prepare import prepare
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
-from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution, use_compilation_cache
+from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 
 SOURCES = Path(__file__).parents[1] / "bss"
 

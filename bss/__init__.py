@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from bss.sweeps.sweep import Sweep, sweep, train
     from bss.sweeps.table import list_runs
     from bss.tables import Reading, check_runs, read_points, read_runs, write_table
-    from bss.training.config import EvaluationConfig, RunConfig
     from bss.training.optimizers import AdamW
+    from bss.training.run_config import EvaluationConfig, RunConfig
 
 
 def _exports() -> dict[str, tuple[str, str]]:

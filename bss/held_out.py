@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-ALONG, AT_THE_END = "eval", "test"
+EVAL, TEST = "eval", "test"
 """The sets of every run: evaluated along it, and once when it has finished."""
 
 
@@ -24,7 +24,7 @@ class HeldOutColumn:
     """
 
     metric: str = "loss"
-    of: str = ALONG
+    of: str = EVAL
     half_life: str = ""
     part: int = 0
 

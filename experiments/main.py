@@ -13,12 +13,11 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from bss.errors import InputError
-from bss.machines.slots import look_for_present
 from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
 from bss.sweeps.slurm import Written
-from bss.training.devices.launch import Joining, joined
-from bss.training.devices.starter import check_restarts, start
+from bss.training.distributed import DistributedConfig, initialized
+from bss.training.hardware import look_for_present
 from bss.values import from_dict
 from experiments.study import say
 
@@ -31,12 +30,12 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
     Bad input is one line and status 2; runs that were written for another machine are told with
     status 75; Ctrl-C and SIGTERM save every run and leave with 130 and 143: the same command
     continues. A `joint` experiment may run in several processes, which train every run together:
-    see `Joining`, whose fields are flags then.
+    see `DistributedConfig`, whose fields are flags then.
     """
     look_for_present()
     config = config_flags.DEFINE_config_file("config", lock_config=True)
     if joint:
-        _define_joining()
+        _define_distributed()
 
     def main(arguments: list[str]) -> None:
         if len(arguments) > 1:
@@ -46,11 +45,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
             values = from_dict(study, json.loads(config.value.to_json_best_effort()))
-            joining = _joining() if joint else Joining()
-            _check_restarts(joining, values)
-            if joining.to_be_started:
-                sys.exit(start(joining))
-            with joined(joining):
+            with initialized(_distributed() if joint else DistributedConfig()):
                 experiment(values)
         except (InputError, OSError) as error:
             print(f"{_name()}: {_one_line(error)}", file=sys.stderr)
@@ -66,24 +61,16 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
     app.run(main, flags_parser=_parse_flags)
 
 
-def _define_joining() -> None:
-    flags.DEFINE_integer("processes", 1, "how many train each run together")
-    flags.DEFINE_string("coordinator", "", "HOST:PORT of the first, or auto: on a cluster")
-    flags.DEFINE_integer("process", None, "which one this is, from 0, with a coordinator")
-    flags.DEFINE_float("patience", 60.0, "seconds in which all must have come together")
-    flags.DEFINE_integer("restarts", 0, "how often they are started again where one is lost")
+def _define_distributed() -> None:
+    flags.DEFINE_integer("processes", 1, "number of processes that train each run together")
+    flags.DEFINE_string("coordinator", "", "HOST:PORT of process 0, or auto: on a cluster")
+    flags.DEFINE_integer("process", None, "index of this process, from 0, with a coordinator")
+    flags.DEFINE_float("init_timeout", 60.0, "seconds in which all processes must connect")
 
 
-def _joining() -> Joining:
-    values: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(Joining)}
-    return Joining(**values)
-
-
-def _check_restarts(joining: Joining, study: Any) -> None:
-    """Refuses restarts of a study, flat or with a set-up, whose runs save too rarely."""
-    engine, path = (study.setup.engine, "setup.engine.") if hasattr(study, "setup") else (study, "")
-    seconds = getattr(engine, "checkpoint_seconds", 0)
-    check_restarts(joining.restarts, seconds, f"config.{path}checkpoint_seconds")
+def _distributed() -> DistributedConfig:
+    values: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(DistributedConfig)}
+    return DistributedConfig(**values)
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:

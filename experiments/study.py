@@ -15,8 +15,8 @@ from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import outcomes
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
-from bss.training.devices.processes import say
+from bss.training.distributed import log_primary as say
+from bss.training.run_config import RunConfig
 from experiments.preregister import check_first, digest
 
 

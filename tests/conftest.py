@@ -98,11 +98,11 @@ def tiny_shards(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_transformer(tiny_shards):
     """A run of one layer of width 16: 128 steps through two batch changes."""
-    from bss.models.transformer.config import TransformerConfig
+    from bss.models.transformer import TransformerConfig
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.config import ScheduleConfig
-    from bss.training.config import DataConfig, EvaluationConfig, RunConfig
     from bss.training.optimizers import AdamW
+    from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 
     return RunConfig(
         TransformerConfig(tiny_shards.vocab_size, num_layers=1, d_model=16, num_heads=2, d_ff=32),

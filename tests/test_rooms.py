@@ -43,18 +43,18 @@ ROOMS = {
     "bss/exports": 520,
     "bss/importers": 2_440,
     "bss/laws": 5_810,
-    "bss/machines": 180,
-    "bss/models": 1_110,
+    "bss/machines": 60,
+    "bss/models": 1_050,
     "bss/plots": 1_310,
     "bss/points": 730,
     "bss/policies": 550,
     "bss/report": 780,
     "bss/rules": 450,
-    "bss/schedules": 860,
-    "bss/sweeps": 1_990,
+    "bss/schedules": 890,
+    "bss/sweeps": 1_800,
     "bss/tables": 480,
     "bss/theory": 860,
-    "bss/training": 3_430,
+    "bss/training": 3_030,
 }
 FOLDERS = {"experiments": 5_570, "benchmarks": 2_400, "tests": 22_000}
 

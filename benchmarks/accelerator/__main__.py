@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.accelerator.cases import START, Case, Processes, full, tiny
 from bss.errors import InputError
-from bss.machines.slots import memory_environment
 from bss.provenance import commit
+from bss.training.hardware import memory_environment
 
 RESULTS = Path("benchmarks/results/accelerator")
 PATIENCE = 4

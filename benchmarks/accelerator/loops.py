@@ -12,12 +12,12 @@ from benchmarks.ramp import dispatches
 from bss.models.sizes import named
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
-from bss.training.config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.batches import SYNTHETIC
 from bss.training.execution import Execution
+from bss.training.loop import train, train_vmapped
 from bss.training.optimizers import AdamW
-from bss.training.record.directory import read_curve
-from bss.training.running.loop import train, train_fleet
-from bss.training.source import SYNTHETIC
+from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.run_directory import read_curve
 
 STEPS, FLEET_STEPS = 20, 512
 
@@ -72,7 +72,7 @@ def fleet(
         if runs == 1:
             train(side_by_side[0], execution)
         else:
-            train_fleet(side_by_side, execution)
+            train_vmapped(side_by_side, execution)
         rows = read_curve(Path(folder) / side_by_side[0].id)
     before, after = rows[0], rows[-1]
     steps, seconds = (after[key] - before[key] for key in ("step", "seconds"))

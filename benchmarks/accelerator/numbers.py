@@ -9,8 +9,9 @@ import numpy as np
 
 from benchmarks.accelerator.timing import timed
 from benchmarks.accelerator.trainer import BUCKETS, Trainer, run_of, tokens
-from bss.training.devices.mesh import mesh_of
+from bss.models.base import Compute
 from bss.training.execution import Execution
+from bss.training.sharding import mesh_of
 
 STEPS = 20
 Row = dict[str, Any]
@@ -45,7 +46,7 @@ def _gradients(
     """Mean loss and its gradients by name, as float64; float32 is multiplied at full precision."""
     run = run_of(model, seq_len, dtype=dtype)
     mesh = mesh_of(jax.local_devices()[:1])
-    loss_sums = run.model.loss_by(Execution(attention=attention).attention_of(run, mesh))
+    loss_sums = run.model.loss_fn(Compute(Execution(attention=attention).attention_of(run, mesh)))
 
     def loss(params, sequences):
         return loss_sums(params, sequences)[0] / (bucket * seq_len)

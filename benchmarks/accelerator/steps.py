@@ -9,8 +9,8 @@ from jax.errors import JaxRuntimeError
 
 from benchmarks.accelerator.timing import timed
 from benchmarks.accelerator.trainer import BUCKETS, Trainer, memory_of, run_of
-from bss.machines.targets import target_of
 from bss.training.execution import Execution
+from bss.training.hardware import target_of
 
 Row = dict[str, Any]
 

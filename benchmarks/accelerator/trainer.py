@@ -11,12 +11,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig
-from bss.training.devices.mesh import mesh_of, replicated, sequence_sharding
 from bss.training.execution import Execution, compiler_options
-from bss.training.optimizers.base import StepSettings
-from bss.training.record.checkpoint import abstract
-from bss.training.running.buckets import Programs
+from bss.training.optimizers import StepSettings
+from bss.training.programs import step_programs
+from bss.training.run_config import DataConfig, RunConfig
+from bss.training.sharding import abstract, mesh_of, replicated, sequence_sharding
 from bss.training.step import State, init_state, make_step
 
 BUCKETS = 2
@@ -63,8 +62,8 @@ class Trainer:
         start, options = time.perf_counter(), compiler_options(execution, self.mesh)
         layers = execution.layers_of(run, self.mesh)
         step = make_step(run, self.mesh, execution.attention_of(run, self.mesh), layers=layers)
-        programs = Programs(step, shapes, {bucket: BUCKETS}, run, self.mesh, options)
-        self.program = programs.get(bucket)
+        programs = step_programs(step, shapes, {bucket: BUCKETS}, run, self.mesh, options)
+        self.program = programs[bucket]
         self.compile_seconds = time.perf_counter() - start
         sequences = tokens(run, BUCKETS * bucket).reshape(BUCKETS, bucket, -1)
         self._sequences = jax.device_put(sequences, sequence_sharding(self.mesh))

@@ -13,7 +13,7 @@ from benchmarks.race import Variant, race
 from benchmarks.record import Row, installed, present_cores, ratio, told
 from benchmarks.step.shapes import SHAPES, TINY, Shape, named
 from bss import install
-from bss.machines.slots import gpus
+from bss.training.hardware import gpus
 
 RIVALS = ("eager", "compile", "flax")
 WITHOUT = {"not_measured": f"torch is not installed; {install('torch')}"}

@@ -11,12 +11,12 @@ from jax.sharding import Mesh
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, DECAY, LR, Shape, batches
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig
-from bss.training.devices.mesh import mesh_of, replicated
+from bss.schedules.buckets import BucketSizes
 from bss.training.execution import Execution, compiler_options
-from bss.training.optimizers.base import StepSettings
-from bss.training.running.bucketing import Ladder
-from bss.training.running.buckets import Programs
+from bss.training.optimizers import StepSettings
+from bss.training.programs import step_programs
+from bss.training.run_config import DataConfig, RunConfig
+from bss.training.sharding import mesh_of, replicated
 from bss.training.step import State, init_state, make_step, state_shapes
 
 SETTINGS = StepSettings(
@@ -36,7 +36,7 @@ def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) 
     shape = Shape(**fields)
     run = RunConfig(named(shape.model), DataConfig(seq_len=shape.seq_len))
     mesh = mesh_of(jax.local_devices()[:1])
-    bucket, whole = Ladder((*buckets,)).bucket(shape.batch), replicated(mesh)
+    bucket, whole = BucketSizes((*buckets,)).bucket(shape.batch), replicated(mesh)
     rows = batches(shape, run.model.vocab_size)
     rows = rows.reshape(len(rows) // steps_a_dispatch, -1, bucket, shape.seq_len + 1)
     state = jax.jit(lambda: init_state(run), out_shardings=whole)()
@@ -63,7 +63,7 @@ def dispatch(run: RunConfig, mesh: Mesh, bucket: int, count: int, most: int) -> 
     execution, shapes = Execution(), state_shapes(run, mesh)
     step = make_step(run, mesh, execution.attention_of(run, mesh))
     options = compiler_options(execution, mesh)
-    program = Programs(step, shapes, {bucket: count}, run, mesh, options, most).get(bucket)
+    program = step_programs(step, shapes, {bucket: count}, run, mesh, options, most)[bucket]
     settings, how = SETTINGS, ()
     if most > 1:
         settings = jax.tree.map(lambda x: np.stack([x] * most), SETTINGS)

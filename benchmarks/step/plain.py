@@ -15,7 +15,7 @@ from flax import nnx
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, CLIP, DECAY, EPS, LR, Shape, batches
 from bss.models.sizes import named
-from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer import TransformerConfig
 
 
 class Block(nnx.Module):

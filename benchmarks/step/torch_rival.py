@@ -17,7 +17,7 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, CLIP, DECAY, EPS, LR, Shape, batches
 from bss.models.sizes import named
-from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer import TransformerConfig
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -9,10 +9,10 @@ from threading import Event
 
 from benchmarks.unattended.runs import a_run, an_execution, directory_of, ended_as
 from bss.errors import InputError
+from bss.training.checkpoint import Damaged
 from bss.training.execution import use_compilation_cache
-from bss.training.record.checkpoint import Damaged
-from bss.training.record.directory import read_status
-from bss.training.running.loop import Interrupted, train
+from bss.training.loop import Interrupted, train
+from bss.training.run_directory import read_status
 
 KINDS = ("flip", "cut", "delete", "garbage")
 _ASKED = 90

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.unattended.runs import a_run, an_execution, directory_of, rows_of
 from bss.files import write_json
-from bss.training.record.directory import is_being_written, read_curve, read_status
+from bss.training.run_directory import is_being_written, read_curve, read_status
 from bss.values import to_dict
 
 PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14, "Ray": 6}

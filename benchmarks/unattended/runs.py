@@ -10,18 +10,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer import TransformerConfig
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.sweeps.cluster import RayEngine
 from bss.sweeps.setup import EngineConfig
-from bss.training.config import DataConfig, EvaluationConfig, RunConfig
-from bss.training.devices.mesh import make_mesh
+from bss.training.checkpoint import open_checkpoints
 from bss.training.execution import Execution
+from bss.training.loop import train, train_vmapped
 from bss.training.optimizers import AdamW
-from bss.training.record.checkpoint import open_checkpoints
-from bss.training.record.directory import read_curve, read_status
-from bss.training.running.loop import train, train_fleet
+from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
+from bss.training.run_directory import read_curve, read_status
+from bss.training.sharding import make_mesh
 from bss.training.step import state_shapes
 
 STEPS = 96
@@ -84,7 +84,7 @@ def main() -> None:
         with RayEngine(EngineConfig(retries=99)) as engine:
             engine.train(runs, execution)
     elif len(runs) > 1:
-        train_fleet(runs, execution)
+        train_vmapped(runs, execution)
     else:
         train(runs[0], execution)
 

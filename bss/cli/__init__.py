@@ -21,7 +21,7 @@ from typing import NoReturn
 from bss import version
 from bss.cli.ending import ended
 from bss.cli.output import Output, add_examples, check_outputs, emit
-from bss.machines.slots import look_for_present
+from bss.training.hardware import look_for_present
 
 COMMANDS = {
     "plan": "print, plot or export a plan before anything is trained",

@@ -13,12 +13,11 @@ from bss.cli.output import Output, Table, add_output_arguments, emit, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
 from bss.machines.absent import KNOWN, devices_of
-from bss.machines.slots import memory_fraction
-from bss.machines.targets import Target, target_named
+from bss.training.hardware import Target, memory_fraction, target_named
 
 if TYPE_CHECKING:
-    from bss.training.config import RunConfig
     from bss.training.execution import Execution
+    from bss.training.run_config import RunConfig
 
 Job = tuple["RunConfig", "Execution", list[int]]  # and its micro-batch sizes
 Row = dict[str, Any]
@@ -73,12 +72,12 @@ def run(options: argparse.Namespace) -> Output | int:
 
 def _job_of_run(file: Path) -> Job:
     config, execution = read_job(file)
-    return config, execution, [*execution.ladder(config).capacity(config.plan())]
+    return config, execution, [*execution.bucket_sizes(config).max_microbatches(config.plan())]
 
 
 def _jobs_of_config(name: str) -> Iterator[Job]:
     """Yield the base run of a config at each model and sequence length that the config names."""
-    from bss.models.written import model_of
+    from bss.models.sizes import model_of
     from bss.sweeps.reading import read_config
     from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
     from bss.values import from_dict
@@ -95,7 +94,9 @@ def _jobs_of_config(name: str) -> Iterator[Job]:
         text = dataclasses.replace(setup.text, seq_len=length)
         base = planned_run(dataclasses.replace(setup, model=model, text=text))
         execution = setup.engine.execution()
-        buckets = [*(setup.engine.buckets or execution.ladder(base).capacity(base.plan()))]
+        buckets = [
+            *(setup.engine.buckets or execution.bucket_sizes(base).max_microbatches(base.plan()))
+        ]
         yield base, execution, buckets
 
 
@@ -117,10 +118,10 @@ def _named(value: Any) -> Iterator[tuple[Any, int | None]]:
 
 def _rows(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:
     """Compile the train step of each micro-batch, then the evaluation, from shapes alone."""
-    from bss.training.devices.mesh import mesh_of
     from bss.training.evaluation import Evaluation
     from bss.training.execution import compiler_options
-    from bss.training.running.buckets import Programs
+    from bss.training.programs import step_programs
+    from bss.training.sharding import mesh_of
     from bss.training.step import make_step, state_shapes
 
     config, execution, buckets = job
@@ -129,7 +130,7 @@ def _rows(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:
     attention, layers = execution.attention_of(config, mesh), execution.layers_of(config, mesh)
     whole = execution.whole_gradient
     step = make_step(config, mesh, attention, whole_gradient=whole, layers=layers)
-    programs = Programs(step, state, dict.fromkeys(buckets, 1), config, mesh, options)
+    programs = step_programs(step, state, dict.fromkeys(buckets, 1), config, mesh, options)
 
     def row(name: str, bucket: int, compiled: Callable[[], Any], beside: int, flops: float) -> Row:
         peak = _peak(compiled, _bytes(state)) + beside
@@ -141,7 +142,7 @@ def _rows(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:
 
     for bucket in buckets:
         flops = bucket * seq_len * model.training_flops_per_token(seq_len)
-        yield row("train", bucket, lambda size=bucket: programs.get(size), 0, flops)
+        yield row("train", bucket, lambda size=bucket: programs[size], 0, flops)
     length = config.evaluation.seq_len or seq_len
     n = max(config.evaluation.tokens // length, 1)
     evaluation = Evaluation(config, mesh, state, execution.evaluation_bucket, options, attention)

@@ -12,16 +12,16 @@ from bss.cli.output import Output, Table, add_output_arguments, drawing, number
 from bss.errors import InputError
 from bss.exports import EXPORTS, export
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.buckets import BucketSizes
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.momentum import BETA1_RULES, told
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import RATES, Shape
 from bss.schedules.second_moment import short_second_moments
-from bss.training.running.bucketing import Ladder
 from bss.units import format_tokens, parse_tokens
 
-OWN_DIVISORS = Ladder()
+OWN_DIVISORS = BucketSizes()
 MOMENTS = {"beta1": "first", "beta2": "second"}
 EXPORT_CHOICES = f"{', '.join(EXPORTS)}, or module:ATTRIBUTE"
 
@@ -75,16 +75,16 @@ def run(options: argparse.Namespace) -> Output:
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
     """
-    plan, ladder = resolve_options(options), parse_buckets(options.buckets)
+    plan, buckets = resolve_options(options), parse_buckets(options.buckets)
     warn_of(plan)
-    return plan_output(plan, plan_entry(plan, ladder), options, ladder)
+    return plan_output(plan, plan_entry(plan, buckets), options, buckets)
 
 
 def plan_output(
     plan: Plan,
     payload: dict[str, Any],
     options: argparse.Namespace,
-    ladder: Ladder = OWN_DIVISORS,
+    buckets: BucketSizes = OWN_DIVISORS,
 ) -> Output:
     """A plan's table, totals and picture, or what --export asks for in their place."""
     if options.approximate and not options.export:
@@ -92,11 +92,11 @@ def plan_output(
     text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
     totals = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
-        f"{len(ladder.capacity(plan))} compiled programs"
+        f"{len(buckets.max_microbatches(plan))} compiled programs"
     )
     return Output(
         payload | ({"export": text} if text else {}),
-        [_table(plan, ladder)],
+        [_table(plan, buckets)],
         [totals, *filter(None, [told(plan.coupling.beta1_rule)])],
         text,
         drawing("schedules.schedule_figure", plan),
@@ -179,26 +179,26 @@ def check_peak(lr: float) -> None:
         raise InputError(f"--lr {lr}: expected a positive number, as 4e-3")
 
 
-def parse_buckets(text: str | None) -> Ladder:
+def parse_buckets(text: str | None) -> BucketSizes:
     """The buckets of "8,32"."""
     if text is None:
         return OWN_DIVISORS
     try:
-        return Ladder(tuple(int(part) for part in text.split(",")))
+        return BucketSizes(tuple(int(part) for part in text.split(",")))
     except ValueError:
         raise InputError(f"--buckets {text!r}: expected integers, as 8,32") from None
 
 
-def plan_entry(plan: Plan, ladder: Ladder = OWN_DIVISORS) -> dict[str, Any]:
+def plan_entry(plan: Plan, buckets: BucketSizes = OWN_DIVISORS) -> dict[str, Any]:
     """A plan and its buckets for JSON; "programs" is the number of buckets in use."""
     entry = plan.to_dict()
     for segment in entry["segments"]:
         segment |= _besides(plan, segment["batch"])
-        bucket = ladder.bucket(segment["batch"])
+        bucket = buckets.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
     ruled = told(plan.coupling.beta1_rule)
-    programs = {"programs": len(ladder.capacity(plan))}
+    programs = {"programs": len(buckets.max_microbatches(plan))}
     return {**entry, **programs, **({"beta1_coupling": ruled} if ruled else {})}
 
 
@@ -208,7 +208,7 @@ def _besides(plan: Plan, batch: int) -> dict[str, float]:
     return {name: getattr(settings, name) for name in plan.coupling.given}
 
 
-def _table(plan: Plan, ladder: Ladder) -> Table:
+def _table(plan: Plan, buckets: BucketSizes) -> Table:
     """The segments of a plan, a row each."""
     cells = {
         "from tokens": lambda s: f"{s.start_tokens:,}",
@@ -216,7 +216,7 @@ def _table(plan: Plan, ladder: Ladder) -> Table:
         "batch": lambda s: s.batch,
         "batch tokens": lambda s: format_tokens(s.batch * plan.seq_len),
         "steps": lambda s: f"{s.steps:,}",
-        "bucket × n": lambda s: f"{ladder.bucket(s.batch)} × {s.batch // ladder.bucket(s.batch)}",
+        "bucket × n": lambda s: f"{buckets.bucket(s.batch)} × {s.batch // buckets.bucket(s.batch)}",
     }
     if plan.rate:
         cells["lr"] = lambda s: f"{number(s.lr_start)} → {number(s.lr_end)}"

@@ -15,23 +15,20 @@ from bss.units import format_tokens
 from bss.values import from_dict, to_dict
 
 if TYPE_CHECKING:
-    from bss.training.config import RunConfig
     from bss.training.execution import Execution
-    from bss.training.record.status import RunStatus
+    from bss.training.run_config import RunConfig
+    from bss.training.run_directory import RunStatus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `bss train`."""
     parser.add_argument("config", type=Path, help='{"run": {...}, "execution": {...}}')
-    together = parser.add_argument_group("several processes")
-    together.add_argument("--processes", type=int, default=1, help="how many train it together")
-    together.add_argument("--coordinator", default="", help="HOST:PORT of the first, or auto")
-    together.add_argument("--process", type=int, help="which one this is, from 0")
-    together.add_argument(
-        "--patience", type=float, default=60.0, help="seconds in which all must have come together"
-    )
-    text = "how often they are started again where a process or a device is lost"
-    together.add_argument("--restarts", type=int, default=0, help=text)
+    several = parser.add_argument_group("several processes")
+    several.add_argument("--processes", type=int, default=1, help="processes that train the run")
+    several.add_argument("--coordinator", default="", help="HOST:PORT of process 0, or auto")
+    several.add_argument("--process", type=int, help="index of this process, from 0")
+    text = "seconds in which all processes must connect"
+    several.add_argument("--init-timeout", type=float, default=60.0, help=text)
     add_output_arguments(parser, run)
 
 
@@ -42,16 +39,10 @@ def run(options: argparse.Namespace) -> Output | int:
         bss train CONFIG.json
         bss train CONFIG.json --json
     """
-    from bss.training.devices.launch import Joining, joined
-    from bss.training.devices.starter import check_restarts, start
+    from bss.training.distributed import DistributedConfig, initialized
 
-    joining = Joining(*(getattr(options, f.name) for f in fields(Joining)))
-    if joining.restarts:
-        seconds = read_job(options.config)[1].checkpoint_seconds
-        check_restarts(joining.restarts, seconds, "execution.checkpoint_seconds")
-    if joining.to_be_started:
-        return start(joining)
-    with joined(joining):
+    values = {f.name: getattr(options, f.name) for f in fields(DistributedConfig)}
+    with initialized(DistributedConfig(**values)):
         return _train(options)
 
 
@@ -59,8 +50,8 @@ def _train(options: argparse.Namespace) -> Output | int:
     config, execution = read_job(options.config)
     from bss.sweeps.engines import train_each
     from bss.sweeps.progress import Progress
-    from bss.training.devices.processes import first, say
-    from bss.training.running.loop import Interrupted
+    from bss.training.distributed import is_multihost, is_primary, log_primary
+    from bss.training.loop import Interrupted
 
     warn_of(config.plan(), second_moment=config.optimizer.second_moment)
     stop, signals = Event(), list[int]()
@@ -69,15 +60,16 @@ def _train(options: argparse.Namespace) -> Output | int:
         signals.append(number)
         stop.set()
 
-    for one in (signal.SIGTERM, signal.SIGINT):
+    # Of several processes, SIGTERM is the preemption signal, which JAX sends to all of them.
+    for one in (signal.SIGINT,) if is_multihost() else (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, ask)
-    progress = Progress(f"run {config.id}", quiet=options.json or not first())
+    progress = Progress(f"run {config.id}", quiet=options.json or not is_primary())
     try:
         status = train_each([config], execution, progress, stop)[config.id]
     except Interrupted as interrupted:
-        say(f"bss train: {interrupted}; run the same command to continue")
-        return 128 + signals[0]
-    return _output(config.id, status) if first() else 0
+        log_primary(f"bss train: {interrupted}; run the same command to continue")
+        return 128 + (signals or [signal.SIGTERM])[0]
+    return _output(config.id, status) if is_primary() else 0
 
 
 def _output(run: str, status: "RunStatus") -> Output:
@@ -109,8 +101,8 @@ def read_job(path: Path) -> "tuple[RunConfig, Execution]":
     job = read_json(path, 'write {"run": {...}, "execution": {...}}', "config")
     if set(job) - {"run", "execution"}:
         raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')
-    from bss.training.config import RunConfig
     from bss.training.execution import Execution
+    from bss.training.run_config import RunConfig
 
     config = from_dict(RunConfig, job.get("run", {}), "run.")
     return config, from_dict(Execution, job.get("execution", {}), "execution.")

@@ -1,1 +1,1 @@
-"""Machines, present or absent: what a device holds and how fast it is; programs compiled for it."""
+"""Devices that are not present, to compile for."""

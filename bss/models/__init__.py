@@ -1,8 +1,7 @@
-"""Families of models; a user's own is named `package.module:ATTRIBUTE`, its class."""
+"""Model families by name. A custom family is named `package.module:ATTRIBUTE`, its class."""
 
-from bss.models.family import ModelFamily
-from bss.models.transformer.config import TransformerConfig
-from bss.models.transformer.mixture import MixtureConfig
+from bss.models.base import ModelFamily
+from bss.models.transformer import MixtureConfig, TransformerConfig
 from bss.registry import Registry
 
 FAMILIES: Registry[type[ModelFamily]] = Registry(

@@ -1,15 +1,85 @@
-"""Named sizes as models, and their table; their fields are in `transformer/sizes.py`."""
+"""Named sizes, from seconds on a CPU to published models, and models as configs write them.
 
+"85M" to "1.2B" are the models of Zhang et al., "How Does Critical Batch Size Scale in
+Pre-training?" (2410.21676), as their repository configures them: RoPE, GELU, LayerNorm with
+QK-norm, no biases, untied, MLP of 4·d_model, the GPT-NeoX vocabulary of 50280. They are named by
+the paper; `counts()` of the model tells their exact sizes.
+
+"qwen3-0.6B" and "qwen3-1.7B" are the dense models of Qwen3 (2505.09388, table 1) with the fields of
+their released config.json: grouped queries, heads of 128 whatever the width, SwiGLU, RMSNorm with
+QK-norm, tied, no biases. "qwen3-30B-A3B" is its smaller mixture of experts (table 2), untied.
+"""
+
+import difflib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, cast
 
-from bss.errors import check
+from bss.errors import InputError, check
 from bss.models import FAMILIES
-from bss.models.transformer import sizes
-from bss.models.transformer.config import TransformerConfig
-from bss.models.transformer.sizes import size
+from bss.models.base import ModelFamily
+from bss.models.transformer import TransformerConfig
+
+ModelSpec = str | Mapping[str, Any] | ModelFamily
+"""A named size, or one with fields replaced, {"name": "nano", "num_layers": 3}; a family and its
+fields, {"family": "module:FAMILY", "width": 8}, or its name alone; either as JSON text; a value."""
+
+
+def _size(layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any) -> dict[str, Any]:
+    sizes = {"num_layers": layers, "d_model": d_model, "num_heads": heads, "d_ff": 4 * d_model}
+    return {"vocab_size": vocab_size, **sizes, **choices}
+
+
+_BYTES = 256  # 0xFF, which UTF-8 never uses, ends a document
+# On an H100, steps that compute activations again take 0.69 to 0.74 of the time.
+_ACCELERATOR = {"dtype": "bfloat16", "scan_layers": True, "remat": True}
+_QWEN3 = {"vocab_size": 151_936, "activation": "swiglu", "tied": True, "rope_theta": 1e6}
+_QWEN3 |= {"num_heads": 16, "num_kv_heads": 8, "head_dim": 128, **_ACCELERATOR}
+_QWEN3_EXPERTS = {**_QWEN3, "family": "mixture", "num_experts": 128, "top_k": 8}
+_QWEN3_EXPERTS |= {"balance": 0.001, "num_heads": 32, "num_kv_heads": 4, "tied": False}
+_PUBLISHED = {"vocab_size": 50_280, "activation": "gelu", "norm": "layer", **_ACCELERATOR}
+
+# Each with the vocabulary it is usually trained on: bytes for the small ones, a BPE of the corpus
+# for the middle, the paper's for the published. Those named layers x width fill in for laws in N;
+# 4x16 is as large as pico.
+SIZE_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "pico": _size(1, 32, 2, vocab_size=_BYTES),
+    "nano": _size(2, 64, 4, vocab_size=_BYTES),
+    "micro": _size(4, 128, 4, vocab_size=_BYTES),
+    "mini": _size(6, 256, 8, vocab_size=_BYTES),
+    "1x24": _size(1, 24, 2, vocab_size=_BYTES),
+    "1x48": _size(1, 48, 4, vocab_size=_BYTES),
+    "1x64": _size(1, 64, 4, vocab_size=_BYTES),
+    "1x72": _size(1, 72, 4, vocab_size=_BYTES),
+    "2x96": _size(2, 96, 4, vocab_size=_BYTES),
+    "2x128": _size(2, 128, 4, vocab_size=_BYTES),
+    "4x16": _size(4, 16, 2, vocab_size=_BYTES),
+    "10M": _size(6, 384, 6, vocab_size=8192, **_ACCELERATOR),
+    "25M": _size(8, 512, 8, vocab_size=8192, **_ACCELERATOR),
+    "49M": _size(10, 640, 10, vocab_size=8192, **_ACCELERATOR),
+    "85M": _size(12, 768, 12, **_PUBLISHED),
+    "151M": _size(12, 1024, 16, **_PUBLISHED),
+    "302M": _size(24, 1024, 16, **_PUBLISHED),
+    "604M": _size(12, 2048, 16, **_PUBLISHED),
+    "1.2B": _size(24, 2048, 32, **_PUBLISHED),
+    "qwen3-0.6B": {"num_layers": 28, "d_model": 1024, "d_ff": 3072, **_QWEN3},
+    "qwen3-1.7B": {"num_layers": 28, "d_model": 2048, "d_ff": 6144, **_QWEN3},
+    "qwen3-30B-A3B": {"num_layers": 48, "d_model": 2048, "d_ff": 768, **_QWEN3_EXPERTS},
+}
+
+
+def size(name: str) -> Mapping[str, Any]:
+    """The fields of a named size.
+
+    Raises:
+        InputError: no size is called so.
+    """
+    if name not in SIZE_FIELDS:
+        close = difflib.get_close_matches(name, SIZE_FIELDS, n=1, cutoff=0.5)
+        suggestion = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"model={name!r}: expected one of {', '.join(SIZE_FIELDS)}{suggestion}")
+    return SIZE_FIELDS[name]
 
 
 def _made(fields: Mapping[str, Any]) -> TransformerConfig:
@@ -17,9 +87,9 @@ def _made(fields: Mapping[str, Any]) -> TransformerConfig:
     return cast(TransformerConfig, family(**family.decoded(dict(fields))))
 
 
-SIZES: MappingProxyType[str, TransformerConfig] = MappingProxyType(
-    {name: _made(fields) for name, fields in sizes.SIZES.items()}
-)
+SIZES: Mapping[str, TransformerConfig] = {
+    name: _made(fields) for name, fields in SIZE_FIELDS.items()
+}
 
 
 def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
@@ -53,3 +123,56 @@ def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, A
         }
         for name, model in models.items()
     ]
+
+
+def group_of(model: Any, vocab_size: int | None = None) -> dict[str, Any]:
+    """A model as a group of fields; one that says no vocabulary has `vocab_size` tokens, if given.
+
+    Examples:
+        >>> group_of("nano", 300)
+        {'vocab_size': 300, 'name': 'nano'}
+    """
+    if isinstance(model, ModelFamily):
+        from bss.values import to_dict  # which imports NumPy
+
+        return to_dict(model)
+    group = _read(model) if isinstance(model, str) else model
+    if not isinstance(group, Mapping):
+        raise InputError(
+            f"model is {model!r}; expected a named size, "
+            'or {"name": SIZE, FIELD: ...}, or {"family": "module:FAMILY", FIELD: ...}'
+        )
+    return {**({} if vocab_size is None else {"vocab_size": vocab_size}), **group}
+
+
+def model_of(model: ModelSpec, vocab_size: int | None = None) -> ModelFamily:
+    """The model, with `vocab_size` tokens; else with its own, or those of bytes.
+
+    Raises:
+        InputError: an unknown size, family or field, and what the family refuses.
+
+    Examples:
+        >>> model_of({"name": "nano", "num_layers": 3}).label
+        '3x64'
+    """
+    if not isinstance(model, ModelFamily):
+        from bss.values import from_dict
+
+        group = group_of(model)
+        a_size = "name" in group and "family" not in group
+        model = from_dict(ModelFamily, group if a_size else group_of(group, _BYTES), "model.")
+    return model if vocab_size is None else replace(model, vocab_size=vocab_size)
+
+
+def name_of(model: ModelSpec) -> str:
+    """What people call a model: a named size by its name, another as in tables."""
+    return model if isinstance(model, str) and model in SIZES else model_of(model).label
+
+
+def _read(text: str) -> Any:
+    if not text.startswith("{"):
+        return {"family" if ":" in text else "name": text}
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"model is {text!r}, which is no JSON ({error.msg}); mend it") from None

@@ -30,10 +30,11 @@ class ScheduleConfig:
         beta1_coupling: rule of the optimizer's beta1 by the steps of the run, as in
             `bss.schedules.momentum`.
         reference_batch: in sequences; 0 means the first batch of the schedule.
-        traced: those in which runs of one program may differ if their plans have the same steps.
+        dynamic_fields: class attribute, fields that may differ between vmapped runs whose plans
+            have the same steps.
     """
 
-    traced: ClassVar[tuple[str, ...]] = (
+    dynamic_fields: ClassVar[tuple[str, ...]] = (
         *("batch", "rate", "warmup", "decay", "shape", "floor"),
         *("lr_coupling", "weight_decay_coupling", "beta1_coupling", "reference_batch"),
     )

@@ -18,7 +18,7 @@ from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import Axis
 from bss.sweeps.results import Results
 from bss.sweeps.sweep import Sweep, SweepConfig, planned, tables, trained
-from bss.training.devices.processes import first, together
+from bss.training.distributed import is_primary, on_all_hosts
 
 
 class Answers(NamedTuple):
@@ -50,16 +50,16 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
             no run finished.
     """
     axes = config.every_axis()
-    results = together(lambda: Results(config, option=option))
+    results = on_all_hosts(lambda: Results(config, option=option))
     planned(config.setup, axes)  # before the directory is made
-    with locked(results.directory / ".lock") if first() else nullcontext():
+    with locked(results.directory / ".lock") if is_primary() else nullcontext():
         return _answers(config, results, axes)
 
 
 def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Answers | None:
     """Train what is left, measure and write it."""
     runs, trainer = trained(config.setup, axes, ENGINES[config.engine], config.title)
-    if not first():
+    if not is_primary():
         return None
     failed = sum(one.status in ("failed", "interrupted") for one in trainer.statuses.values())
     swept = tables(runs, trainer)

@@ -11,7 +11,7 @@ from math import inf
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import SETTINGS
 from bss.sweeps.grid import overlay
-from bss.training.config import Parent, RunConfig
+from bss.training.run_config import Parent, RunConfig
 
 
 def branch(run: RunConfig, parent: RunConfig, at: int) -> RunConfig:

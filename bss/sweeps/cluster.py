@@ -16,13 +16,12 @@ from typing import Any
 
 from bss import install
 from bss.errors import InputError
-from bss.machines.slots import Slot, uses_cpu
 from bss.sweeps.engine import WorkerEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.workers import Event, NodeWorker, held_probe
-from bss.training.devices.starter import free_port
+from bss.sweeps.workers import Event, NodeWorker, free_port, held_probe
 from bss.training.execution import Execution
-from bss.training.record.status import RunStatus
+from bss.training.hardware import Slot, uses_cpu
+from bss.training.run_directory import RunStatus
 
 _CONNECT_SECONDS = 10
 _START_SECONDS = 120

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from bss.held_out import ALONG, AT_THE_END, HeldOutColumn
+from bss.held_out import EVAL, TEST, HeldOutColumn
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import decay_branch, late_switch
 from bss.sweeps.grid import overlay, seeded
-from bss.training.config import RunConfig
-from bss.training.record.status import RunStatus
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus
 
 Rates = Mapping[int, tuple[float, ...]]
 """The learning rates that each batch of a grid is tried at."""
@@ -142,8 +142,8 @@ def contender_table(
                 "seed": run.seed,
                 "tokens": status.tokens,
                 "steps": status.step,
-                "eval_loss": status.losses[str(HeldOutColumn("loss", ALONG, half_life))],
-                "test_loss": status.losses[str(HeldOutColumn("loss", AT_THE_END, half_life))],
+                "eval_loss": status.losses[str(HeldOutColumn("loss", EVAL, half_life))],
+                "test_loss": status.losses[str(HeldOutColumn("loss", TEST, half_life))],
                 "peak_lr": run.optimizer.lr,
             }
             for ending, half_life in half_lives.items()

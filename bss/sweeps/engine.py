@@ -4,7 +4,6 @@ A branch waits for its parent. Finished runs are no-ops, a diverged run is recor
 goes on, a run whose worker was lost is tried again; an interrupt saves every run and leaves.
 """
 
-import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -15,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError, check
-from bss.machines.slots import Slot
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Queue, Statuses
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.widths import parse_processes, width
 from bss.sweeps.workers import Event, Team, Worker
-from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.record.directory import is_being_written, run_path
-from bss.training.record.status import RunStatus
+from bss.training.hardware import Slot
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus, is_being_written, run_path
 from bss.values import from_dict, to_dict
 
 _LOOK_SECONDS = 5
@@ -142,31 +140,6 @@ class WorkerEngine(Engine):
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda worker: worker.close(), self.workers.values()))
         self.workers.clear()
-
-    def measured(
-        self, slots: Sequence[Slot], runs: Sequence[RunConfig], execution: Execution, *, fleet: bool
-    ) -> list[Event]:
-        """What the workers in slots tell of themselves, all measuring at once how fast `runs` go.
-
-        One that was lost on it tells nothing, and is replaced.
-        """
-        job = {"runs": [to_dict(run) for run in runs], "execution": asdict(execution)}
-        job |= {"fleet": fleet, "measure": True}
-
-        def ask(slot: Slot) -> Event:
-            with contextlib.suppress(WorkerLost):
-                events = [*self._worker([slot], execution).train(job)]
-                if not events:
-                    self._leave([slot])
-                return next((one for one in events if one["event"] == "told"), {})
-            return {}
-
-        with ThreadPoolExecutor(len(slots)) as pool:
-            try:
-                return [*pool.map(ask, slots)]
-            except BaseException:
-                self._interrupt()
-                raise
 
     def _check_room(self, runs: Sequence[RunConfig]) -> None:
         """Refuses a run of more processes than there are places for."""

@@ -11,25 +11,30 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
 
-from bss.machines.slots import Slot, cores, local_slots
 from bss.registry import Registry
-from bss.sweeps.choice import Choice, Chooser, Machine, read_choices, write_choices
 from bss.sweeps.cluster import RayEngine
 from bss.sweeps.engine import Engine, WorkerEngine
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Statuses
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import FilesEngine
-from bss.sweeps.workers import WorkerProcess
-from bss.training.config import RunConfig
-from bss.training.devices.processes import say
-from bss.training.devices.starter import free_port
+from bss.sweeps.workers import WorkerProcess, free_port
+from bss.training.distributed import is_multihost
 from bss.training.execution import Execution, use_compilation_cache
-from bss.training.running.loop import Interrupted, train
-from bss.values import from_dict
+from bss.training.hardware import Slot, has_accelerators, local_slots
+from bss.training.loop import Interrupted, train
+from bss.training.run_config import RunConfig
 
 EXIT_TERMINATED = 143
-_ALL_CORES = Slot("all")
+SMALL_MODEL = 1_000_000
+"""Parameters below which runs share a program on an accelerator."""
+VMAPPED_RUNS = 64
+"""How many of them do."""
+
+
+def vmapped_runs(run: RunConfig) -> int:
+    """Return how many runs of this model share a program on an accelerator."""
+    return VMAPPED_RUNS if run.model.counts().total < SMALL_MODEL else 1
 
 
 class LocalEngine(WorkerEngine):
@@ -38,54 +43,24 @@ class LocalEngine(WorkerEngine):
     def __init__(self, config: EngineConfig):
         """Finds its slots; InputError where the machine has too few devices."""
         super().__init__(config)
-        self._every = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
-        self._slots: Sequence[Slot] = self._every
-        self._said = set[str]()
+        self._slots = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
 
     def slots(self) -> Sequence[Slot]:
-        """Those there were at the start, or one on all cores."""
+        """Those there were at the start."""
         return self._slots
 
     def fleets(
         self, runs: Sequence[RunConfig], waiting: Sequence[RunConfig], execution: Execution
     ) -> dict[str, int]:
-        """As the config asks, else as was measured; then one worker may have all cores, too."""
-        config, slots = self.config, self._every
-        self._use(slots)
-        asked = super().fleets(runs, waiting, execution)
-        if config.fleet or not waiting or str(config.processes) != "1" or config.fsdp > 1:
-            return asked
-        whole = not config.workers and len(slots) > 1 and slots[0].core is not None
-        few = len(runs) < len(slots)
-        chooser = Chooser(waiting, execution, len(slots), whole=whole, few=few)
-        busy = slots[: len(waiting)]
-        if not chooser.is_open() or not all(
-            facts := self.measured(busy, [], execution, fleet=False)
-        ):
-            return asked
-        own = {**facts[0], "cores": cores(), "workers": len(slots)}
-        machine = from_dict(Machine, own, strict=False)
+        """Return how many runs share a program, by id of each waiting run.
 
-        def measure(runs: Sequence[RunConfig], way: Choice) -> float:
-            places, fleet = [_ALL_CORES] if way.whole else busy, way.fleet > 1
-            told = self.measured(places, runs, execution, fleet=fleet)
-            return sum(one["tokens_per_second"] for one in told) if all(told) else 0.0
-
-        choices = chooser.choices(machine, read_choices(execution.runs), measure)
-        write_choices(execution.runs, choices)
-        for text in dict.fromkeys(map(str, choices.values())):
-            if text not in self._said:
-                say(text)
-            self._said.add(text)
-        self._use([_ALL_CORES] if next(iter(choices.values())).whole else slots)
-        return {
-            run.id: choices[shape].fleet for shape, of in chooser.by_shape.items() for run in of
-        }
-
-    def _use(self, slots: Sequence[Slot]) -> None:
-        """From now on workers are in these slots, and in no others."""
-        self._slots = slots
-        self._leave([slot for slot in self.workers if slot not in slots])
+        As `fleet` says; else small models share one on an accelerator, which they do not fill.
+        """
+        config = self.config
+        alone = str(config.processes) != "1" or config.fsdp > 1 or config.devices > 1
+        if config.fleet or alone or not has_accelerators():
+            return super().fleets(runs, waiting, execution)
+        return {run.id: vmapped_runs(run) for run in waiting}
 
     def start(self, slot: Slot, log: Path, execution: Execution) -> WorkerProcess:
         """Starts a worker process."""
@@ -136,11 +111,13 @@ def _stopping() -> Iterator[Event]:
         if number == signal.SIGTERM:
             terminated.set()
 
-    before = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM)}
+    # Of several processes, SIGTERM is the preemption signal, which JAX sends to all of them.
+    numbers = (signal.SIGINT,) if is_multihost() else (signal.SIGINT, signal.SIGTERM)
+    before = {n: signal.signal(n, ask) for n in numbers}
     try:
         yield stop
     except Interrupted:
-        if terminated.is_set():
+        if terminated.is_set() or not stop.is_set():
             sys.exit(EXIT_TERMINATED)
         raise KeyboardInterrupt from None
     finally:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bss.errors import InputError
-from bss.models.written import group_of
-from bss.training.config import RunConfig
+from bss.models.sizes import group_of
+from bss.training.run_config import RunConfig
 from bss.values import dotted, from_dict, to_dict
 
 Overlay = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bss.sweeps.grid import distinct
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from bss.units import format_tokens
 
 

@@ -11,12 +11,11 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
-from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.record.directory import read_status, run_path
-from bss.training.record.status import RunStatus
-from bss.training.running.fleet import fleet_key
-from bss.training.running.loop import is_done
+from bss.training.loop import is_done
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus, read_status, run_path
+from bss.training.vmapped import vmap_key
 
 Statuses = dict[str, RunStatus]
 """What became of runs, by id."""
@@ -44,7 +43,7 @@ class Queue:
         for run in runs:
             plan = execution.plan(run)
             progress.add(run.id, plan.tokens - run.start)
-            if is_done(run, plan, execution):
+            if is_done(run, execution):
                 self.finish(run, read_status(run_path(execution.runs, run)))
         left = [run for run in runs if run.id not in self.statuses]
         self._lengths = lengths(left)
@@ -57,7 +56,7 @@ class Queue:
         """So many runs of one shape are taken together, at most, by the id of each; else one."""
         self._most = most
         several = [run for run in self.waiting if most[run.id] > 1]
-        self._keys = {run.id: fleet_key(run, self._execution) for run in several}
+        self._keys = {run.id: vmap_key(run, self._execution) for run in several}
 
     def finish(self, run: RunConfig, status: RunStatus) -> None:
         """A run has ended."""

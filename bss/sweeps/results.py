@@ -13,13 +13,13 @@ import pandas as pd
 from bss import version as own_version
 from bss.errors import InputError
 from bss.files import read_json, write_json
-from bss.machines.slots import cores
 from bss.provenance import commit, machine
 from bss.sweeps.price import price
 from bss.sweeps.table import origins
 from bss.sweeps.trainer import Trainer
 from bss.tables import write_table
-from bss.training.devices.processes import say
+from bss.training.distributed import log_primary
+from bss.training.hardware import cores
 from bss.values import to_dict
 
 
@@ -68,7 +68,7 @@ class Results:
             else:
                 write_table(value, path)
         minutes = (time.monotonic() - self._started) / 60
-        say(f"done in {minutes:.1f} min; tables in {self.directory}")
+        log_primary(f"done in {minutes:.1f} min; tables in {self.directory}")
 
     def _provenance(self, trainer: Trainer | None) -> dict[str, Any]:
         """Command, commit, device, date, price.

@@ -4,13 +4,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from bss.errors import check_least
-from bss.models.sizes import SIZES
-from bss.models.written import Written, group_of, model_of
+from bss.models.sizes import SIZES, ModelSpec, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.sweeps.widths import parse_processes
-from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.execution import Execution, SharedExecution
 from bss.training.optimizers import AdamW, Optimizer
+from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class RunSetup:
         averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
     """
 
-    model: Written = "nano"
+    model: ModelSpec = "nano"
     text: TextConfig = field(default_factory=TextConfig)
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)

@@ -19,9 +19,9 @@ from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Queue, Statuses, waves
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.widths import width
-from bss.training.config import RunConfig
 from bss.training.execution import Execution
-from bss.training.record.status import RunStatus
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus
 from bss.values import to_dict
 
 _WAVE = """\

@@ -16,10 +16,11 @@ from bss.sweeps.grid import Axis, expand
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import finals, origins, run_table
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
-from bss.training.devices.processes import in_turn, several
+from bss.training.batches import SYNTHETIC, check_vocabulary
+from bss.training.distributed import is_multihost, process_0_first
+from bss.training.evaluation import check_runs
 from bss.training.execution import Execution
-from bss.training.source import SYNTHETIC, check_runs, check_vocabulary
+from bss.training.run_config import RunConfig
 from bss.values import from_dict
 
 
@@ -131,7 +132,7 @@ def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
     text = setup.text
     if text.corpus == SYNTHETIC:
         return planned_run(setup, content=SYNTHETIC), setup.engine.execution()
-    shards = in_turn(
+    shards = process_0_first(
         lambda: prepare(
             text.corpus, text.tokenizer, Path(text.root), text_feature=text.text_feature
         )
@@ -149,7 +150,7 @@ def trained(
     Of several processes that were joined, all train every run together, whatever the engine.
     """
     planned(setup, axes)  # before a corpus is prepared
-    with (JointEngine if several() else kind)(setup.engine) as engine:
+    with (JointEngine if is_multihost() else kind)(setup.engine) as engine:
         base, execution = prepared_run(setup)
         runs = expand(base, *axes)
         trainer = Trainer(engine, execution)

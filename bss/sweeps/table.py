@@ -9,8 +9,9 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.sweeps.grid import distinct
-from bss.training.config import RunConfig
-from bss.training.record.directory import (
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import (
+    RunStatus,
     is_being_written,
     read_config,
     read_curve,
@@ -18,7 +19,6 @@ from bss.training.record.directory import (
     read_status,
     run_path,
 )
-from bss.training.record.status import RunStatus
 from bss.values import dotted, to_dict
 
 OUTCOME = ("run", "status", "tokens", "commit", "registration")

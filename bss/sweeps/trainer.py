@@ -10,11 +10,11 @@ from bss.sweeps.engine import Engine
 from bss.sweeps.grid import distinct
 from bss.sweeps.price import evaluation, price
 from bss.sweeps.progress import Progress
-from bss.training.config import EvaluationConfig, RunConfig
-from bss.training.devices.processes import first, say
+from bss.training.distributed import is_primary, log_primary
+from bss.training.evaluation import check_runs
 from bss.training.execution import Execution
-from bss.training.record.status import RunStatus
-from bss.training.source import check_runs
+from bss.training.run_config import EvaluationConfig, RunConfig
+from bss.training.run_directory import RunStatus
 
 
 class HasRun(Protocol):
@@ -76,10 +76,10 @@ class Trainer:
         new = [run for run in wanted if self.finished.get(run.id) != run]
         if new:
             check_runs(new, self.execution.data)
-            say(f"{title}: {price(new)}")
+            log_primary(f"{title}: {price(new)}")
             self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
-        progress = Progress(title, quiet=not first())
+        progress = Progress(title, quiet=not is_primary())
         statuses = self.engine.train(wanted, execution, progress)
         self.statuses |= statuses
         for run in wanted:
@@ -88,7 +88,7 @@ class Trainer:
                 self.finished[run.id] = run
             else:
                 why = status.message or f"at {status.tokens:,} tokens"
-                say(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {why}")
+                log_primary(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {why}")
         self._tell_evaluation([run for run in new if statuses[run.id].finished])
         return [run for run in runs if statuses[run.id].finished]
 
@@ -98,7 +98,7 @@ class Trainer:
             error = self.statuses[run.id].losses.get("eval_loss_se")
             if error and run.evaluation not in self._told:
                 self._told.add(run.evaluation)
-                say(evaluation(run, error))
+                log_primary(evaluation(run, error))
 
     def _warn(self, runs: Sequence[RunConfig]) -> None:
         """Says of each rule of beta2, once, that it keeps second moments for too few steps."""
@@ -106,7 +106,7 @@ class Trainer:
         short = short_second_moments(plans)
         for rule, message in short.items():
             if rule not in self._warned:
-                say(f"warning: {message}")
+                log_primary(f"warning: {message}")
         self._warned |= short.keys()
 
     def contend(

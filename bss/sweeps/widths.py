@@ -4,7 +4,7 @@ from bisect import bisect_right
 from functools import cache
 
 from bss.errors import check
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from bss.units import parse_tokens
 
 

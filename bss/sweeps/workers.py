@@ -8,6 +8,8 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -18,16 +20,30 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bss.files import is_locked
-from bss.machines.slots import Slot, memory_environment
-from bss.training.devices.starter import death
+from bss.training.hardware import Slot, memory_environment
 
-COMMAND = (sys.executable, "-m", "bss.training.running.worker")
+COMMAND = (sys.executable, "-m", "bss.training.worker")
 """The worker that trains; see there for jobs and events."""
 
 Event = dict[str, Any]
 
 _ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _GRACE_SECONDS = 60
+
+
+def free_port(host: str = "") -> int:
+    """Return a port of this machine at which nobody listens."""
+    with socket.socket() as free:
+        free.bind((host, 0))
+        return free.getsockname()[1]
+
+
+def death(status: int) -> str:
+    """Return how a process with this exit status ended, e.g. "was ended by SIGKILL"."""
+    if status >= 0:
+        return f"ended with status {status}"
+    guess = " (a guess: the machine ran out of memory)" if status == -signal.SIGKILL else ""
+    return f"was ended by {signal.Signals(-status).name}{guess}"
 
 
 class Worker(Protocol):

@@ -1,42 +1,174 @@
-"""MetricSums over held-out sequences, as compiled programs: of the loss, and of any other metric.
+"""Evaluation on held-out sets: the loss, other metrics, and their standard errors.
 
-The sequences lie on the devices in buckets, the last one padded with sequences that do not count:
-all are used, whatever the devices are.
+A metric is a function of an `EvalModel`, its parameters and sequences (int32 [B, T+1]) to sums over
+the T targets of each sequence: [B], or [B, K] if it reports K equal parts of a sequence separately.
+A custom one is named `package.module:ATTRIBUTE`. Means are per target, over all sequences of a
+held-out set; standard errors are over its sequences. Sequences are on the devices in micro-batches,
+of which the last is padded: all sequences count, whatever the devices are.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from bss.models.family import LOGITS_AT_ONCE, Params
-from bss.training.average import pick
-from bss.training.config import RunConfig
-from bss.training.devices.fsdp import on_devices, specs
-from bss.training.devices.mesh import (
-    replicated,
-    sequence_sharding,
-    sequence_split,
-    shardings_of,
-    sum_over_devices,
+from bss.data.shards import open_shards
+from bss.errors import InputError
+from bss.held_out import EVAL, TEST, HeldOutColumn
+from bss.models.base import DEFAULT_COMPUTE, LOGITS_AT_ONCE, Compute, ModelFamily, Params
+from bss.registry import Registry
+from bss.training import sharding
+from bss.training.batches import (
+    SYNTHETIC,
+    Source,
+    check_vocabulary,
+    shards_of,
+    warn_of_passes,
 )
-from bss.training.metrics import Evaluated, Metric
-from bss.training.optimizers.base import Optimizer
-from bss.training.step import State, in_its_dtype
+from bss.training.optimizers import Optimizer
+from bss.training.run_config import HeldOutSet, RunConfig
+from bss.training.step import State, select_average, with_matmul_precision
+
+F = TypeVar("F")
+T = TypeVar("T")
 
 Measure = Callable[[Params, jax.Array], tuple[jax.Array, jax.Array]]
-"""Of parameters and sequences [B, T+1]: what is summed of all, and of each, [B] or [B, K]."""
+"""(params, sequences [B, T+1]) to the sum over all and the sum of each sequence, [B] or [B, K]."""
+
+
+@dataclass(frozen=True)
+class EvalModel:
+    """A model as it is passed to metrics. Its parameters may be sharded: use its methods.
+
+    Attributes:
+        family: the model.
+        compute: how its functions are computed.
+        bytes_per_token: of the held-out text; None if tokens are not text.
+    """
+
+    family: ModelFamily
+    compute: Compute = DEFAULT_COMPUTE
+    bytes_per_token: float | None = None
+
+    def losses(self, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
+        """Return the cross-entropy of each target in nats, [B, T].
+
+        Raises:
+            InputError: If the family has no `target_losses_fn`.
+        """
+        losses = self.family.target_losses_fn(self.compute)
+        return self._defined(losses, "target_losses_fn")(params, sequences_BxT1)[1]
+
+    def logits(self, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
+        """Return the logits of the targets, [B, T, vocab_size].
+
+        Raises:
+            InputError: If the family has no `logits_fn`.
+        """
+        logits = self.family.logits_fn(self.compute)
+        return self._defined(logits, "logits_fn")(params, sequences_BxT1)
+
+    def _defined(self, function: F | None, name: str) -> F:
+        if function is None:
+            raise InputError(f"the model has no {name}; give {type(self.family).__name__} one")
+        return function
+
+
+Metric = Callable[[EvalModel, Params, jax.Array], jax.Array]
+
+
+def loss(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
+    """Return the cross-entropy in nats; it is measured on every held-out set."""
+    return model.losses(params, sequences_BxT1).sum(-1)
+
+
+def bits_per_byte(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
+    """Return the cross-entropy in bits per byte of text, to compare tokenizers."""
+    if model.bytes_per_token is None:
+        raise InputError("tokens of this data are no text; leave bits_per_byte out")
+    return per_byte(loss(model, params, sequences_BxT1), model.bytes_per_token)
+
+
+def per_byte(nats: T, bytes_per_token: float) -> T:
+    """Convert nats per token to bits per byte of text."""
+    return nats / math.log(2) / bytes_per_token  # type: ignore[operator]
+
+
+def accuracy(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
+    """Return the number of targets that are the most probable token."""
+    predicted_BxT = jnp.argmax(model.logits(params, sequences_BxT1), axis=-1)
+    return jnp.sum(predicted_BxT == sequences_BxT1[:, 1:], axis=-1, dtype=jnp.float32)
+
+
+def loss_by_position(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
+    """Return the loss of equal parts of a sequence: eight, or the largest divisor below eight."""
+    losses_BxT = model.losses(params, sequences_BxT1)
+    parts = max(k for k in range(1, 9) if losses_BxT.shape[1] % k == 0)
+    return losses_BxT.reshape(len(losses_BxT), parts, -1).sum(-1)
+
+
+METRICS: Registry[Metric] = Registry(
+    "evaluation.metrics",
+    {
+        "loss": loss,
+        "bits_per_byte": bits_per_byte,
+        "accuracy": accuracy,
+        "loss_by_position": loss_by_position,
+    },
+    of=Callable,
+)
+
+
+def metrics_by_column(names: tuple[str, ...]) -> Mapping[str, Metric]:
+    """Return metrics by their name in columns, which is the attribute of a custom one.
+
+    Raises:
+        InputError: If one is unknown, is not a function, or has the name of another.
+    """
+    metrics: dict[str, Metric] = {}
+    for name in names:
+        short = name.rpartition(":")[2]
+        if short == "loss" or short in metrics:
+            raise InputError(
+                f"evaluation.metrics: {name} is called {short} as another is (the loss is always "
+                "measured); rename it, or name it once"
+            )
+        metrics[short] = METRICS[name]
+    return metrics
+
+
+def check_metric(name: str, metric: Metric, model: EvalModel, seq_len: int) -> None:
+    """Raise InputError if a metric fails on a model, or does not return sums per sequence."""
+    params = jax.eval_shape(lambda: model.family.init(0))
+    sequences = jax.ShapeDtypeStruct((2, seq_len + 1), jnp.int32)
+    try:
+        sums = jax.eval_shape(lambda *given: metric(model, *given), params, sequences)
+    except Exception as error:  # a custom function may raise anything
+        first = str(error).partition("\n")[0]
+        what = first if isinstance(error, InputError) else f"{type(error).__name__}: {first}"
+        raise InputError(f"evaluation.metrics: {name} cannot be measured: {what}") from None
+    shape = sums.shape if isinstance(sums, jax.ShapeDtypeStruct) else type(sums).__name__
+    if shape != (2,) and shape not in [(2, k) for k in range(1, seq_len + 1) if seq_len % k == 0]:
+        raise InputError(
+            f"evaluation.metrics: {name} returns {shape} of 2 sequences of {seq_len} targets; "
+            f"expected sums [2], or [2, K] where K divides {seq_len}"
+        )
 
 
 class MetricSums(NamedTuple):
-    """Of some sequences: the sum of a metric over all, and each one's, [N, b] or [N, b, K].
+    """Sums of a metric.
 
-    What stands behind the last sequence does not count.
+    Attributes:
+        total: sum over all sequences.
+        each: sum of each sequence, [N, b] or [N, b, K]; padding after the last one is ignored.
     """
 
     total: jax.Array
@@ -45,16 +177,16 @@ class MetricSums(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluates a state of a run, compiled for where it lies.
+    """Compiles evaluation programs for the state of a run.
 
     Attributes:
-        run: whose weights are evaluated.
-        mesh: the devices, which share each bucket.
+        run: the run.
+        mesh: the devices, which share each micro-batch.
         state: shapes and shardings.
-        bucket: the most sequences evaluated at once on each device.
-        options: the compiler's.
-        attention: the kernel's name.
-        fleet: whether the state is of several runs, on a leading axis; then so are the sums.
+        bucket: maximum of sequences that each device evaluates at once.
+        options: compiler options.
+        attention: name of the attention kernel.
+        vmapped: the state, and so the sums, have a leading axis of runs.
     """
 
     run: RunConfig
@@ -63,40 +195,43 @@ class Evaluation:
     bucket: int
     options: dict[str, Any] | None = None
     attention: str = "reference"
-    fleet: bool = False
+    vmapped: bool = False
 
     def shape(self, n: int, width: int) -> tuple[int, int, int]:
-        """Of n sequences of some width in buckets."""
+        """Return the shape of n sequences of a width in micro-batches, (N, b, width)."""
         size = min(self.bucket, -(-n // self.mesh.size)) * self.mesh.size
         return -(-n // size), size, width
 
     def sums_of(self, n: int, width: int, measure: Measure) -> Any:
-        """The program (params, sequences in buckets) -> MetricSums of the first n sequences."""
+        """Compile a program (params, sequences [N, b, width]) -> MetricSums of n sequences."""
         mesh, shape = self.mesh, self.shape(n, width)
         logits = math.prod(shape[1:]) // mesh.size * self.run.model.vocab_size
         add_up = partial(_add_up, measure, n, shape[1], at_once=logits <= LOGITS_AT_ONCE)
-        split = specs(self.run.model, self.state.params, mesh), sequence_split(mesh)
-        everywhere = sum_over_devices(add_up, mesh, *split, PartitionSpec(mesh.axis_names))
+        split = (
+            sharding.specs(self.run.model, self.state.params, mesh),
+            sharding.sequence_split(mesh),
+        )
+        everywhere = sharding.sum_over_devices(add_up, mesh, *split, PartitionSpec(mesh.axis_names))
 
         def sums(params: Params, sequences_NxbxT1: jax.Array) -> MetricSums:
             return everywhere(params, sequences_NxbxT1, jnp.arange(shape[1]))
 
-        sums = in_its_dtype(self.run.model, sums)
-        sums = jax.vmap(sums, (0, None)) if self.fleet else sums
-        shardings = shardings_of(self.state.params), sequence_sharding(mesh)
+        sums = with_matmul_precision(self.run.model, sums)
+        sums = jax.vmap(sums, (0, None)) if self.vmapped else sums
+        shardings = sharding.shardings_of(self.state.params), sharding.sequence_sharding(mesh)
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
         jitted = jax.jit(sums, in_shardings=shardings)
         return jitted.lower(self.state.params, sequences).compile(self.options)
 
     @property
     def loss(self) -> Measure:
-        """The loss as training sums it; of a family that tells no target's, taken twice."""
-        model, (gather, given) = self.run.model, on_devices(self.run.model, self.mesh)
-        loss = model.loss_by(self.attention, gather)
-        target_losses = model.target_losses_by(self.attention, gather)
+        """Summed loss and per-sequence losses, recomputed if the model returns only the sum."""
+        model, (gather, shard) = self.run.model, sharding.all_gather_fn(self.run.model, self.mesh)
+        compute = Compute(self.attention, gather)
+        loss, target_losses = model.loss_fn(compute), model.target_losses_fn(compute)
 
         def measure(params: Params, sequences_bxT1: jax.Array) -> tuple[jax.Array, jax.Array]:
-            params = given(params)
+            params = shard(params)
             if target_losses:
                 total, losses_bxT = target_losses(params, sequences_bxT1)
                 return total, losses_bxT.sum(-1)
@@ -106,12 +241,12 @@ class Evaluation:
         return measure
 
     def metric(self, metric: Metric, bytes_per_token: float | None) -> Measure:
-        """A metric, a sequence at a time where the logits of a bucket are too many to be held."""
-        gather, given = on_devices(self.run.model, self.mesh)
-        model = Evaluated(self.run.model, self.attention, gather, bytes_per_token)
+        """Return the sums of a metric, by single sequences if a micro-batch has too many logits."""
+        gather, shard = sharding.all_gather_fn(self.run.model, self.mesh)
+        model = EvalModel(self.run.model, Compute(self.attention, gather), bytes_per_token)
 
         def measure(params: Params, sequences_bxT1: jax.Array) -> tuple[jax.Array, jax.Array]:
-            params = given(params)
+            params = shard(params)
             if sequences_bxT1.size * model.family.vocab_size <= LOGITS_AT_ONCE:
                 each = metric(model, params, sequences_bxT1)
             else:
@@ -120,24 +255,24 @@ class Evaluation:
 
         return measure
 
-    def chooser(self) -> Callable[..., Any]:
-        """What makes of parameters and the optimizer's state the weights that are evaluated."""
+    def select_eval_params(self) -> Callable[..., Any]:
+        """Return the function from parameters and optimizer state to the evaluated parameters."""
         choose = self.run.optimizer.evaluation_params
-        # What is trained and evaluated as it is needs no program, and no copy.
+        # Parameters that are evaluated unchanged need no program and no copy.
         if type(self.run.optimizer).evaluation_params is Optimizer.evaluation_params:
             return choose
         return self._compiled(choose, (0, 0), self.state.params, self.state.optimizer)
 
-    def picker(self) -> Callable[..., Any]:
-        """What takes the average of a place among all averages."""
-        whole = replicated(self.mesh)
+    def select_ema(self) -> Callable[..., Any]:
+        """Return the function from all weight averages and an index to one of them."""
+        whole = sharding.replicated(self.mesh)
         place = jax.ShapeDtypeStruct((), jnp.int32, sharding=whole)
-        return self._compiled(pick, (0, None), self.state.averages, place)
+        return self._compiled(select_average, (0, None), self.state.averages, place)
 
     def _compiled(self, choose: Callable[..., Any], axes: tuple, *shapes: Any) -> Any:
-        choose = jax.vmap(choose, axes) if self.fleet else choose
-        split = shardings_of(self.state.params)
-        jitted = jax.jit(choose, in_shardings=shardings_of(shapes), out_shardings=split)
+        choose = jax.vmap(choose, axes) if self.vmapped else choose
+        split = sharding.shardings_of(self.state.params)
+        jitted = jax.jit(choose, in_shardings=sharding.shardings_of(shapes), out_shardings=split)
         return jitted.lower(*shapes).compile()
 
 
@@ -151,10 +286,16 @@ def _add_up(
     *,
     at_once: bool,
 ) -> MetricSums:
-    """A device's part of n sequences in buckets of `size`, zero where others have theirs.
+    """Return a device's sums of n sequences in micro-batches of `size`; zeros for other devices'.
 
-    `places_b` says which of a bucket it has, `at_once` whether the logits of these may be held at
-    once.
+    Args:
+        measure: maps params and sequences to sums.
+        n: number of sequences of all devices.
+        size: sequences in a micro-batch of all devices.
+        params: parameters.
+        sequences_NxbxT1: this device's sequences.
+        places_b: their indices in a micro-batch.
+        at_once: compute the logits of a whole micro-batch at once.
     """
     full, rest = divmod(n, size)
 
@@ -174,3 +315,209 @@ def _add_up(
         total = sums.total + jnp.sum(each, axis=0, where=counted)
         sums = MetricSums(total, sums.each.at[full, places_b].set(each))
     return sums
+
+
+class HeldOut(NamedTuple):
+    """The held-out sets and metrics of runs that do not differ in them, read and checked.
+
+    Attributes:
+        run: one of the runs.
+        sets: by name.
+        metrics: metrics in addition to the loss, by their name in columns.
+    """
+
+    run: RunConfig
+    sets: dict[str, "Sequences"]
+    metrics: Mapping[str, Metric]
+
+    @classmethod
+    def read(cls, run: RunConfig, source: Source, shards: Path) -> "HeldOut":
+        """Read the sets; those of other content are in the folder of `shards`.
+
+        Raises:
+            InputError: If there are too few sequences or no such shards, or a metric fails.
+        """
+        config = run.evaluation
+        seq_len = config.seq_len or run.data.seq_len
+        own = metrics_by_column(config.metrics)
+        sets = [HeldOutSet(EVAL, tokens=config.tokens), *config.sets]
+        if config.test_tokens:
+            sets.append(HeldOutSet(TEST, split="test", tokens=config.test_tokens))
+        _check_columns([one.name for one in sets], [*own])
+        opened = {one.name: _read(one, run, source, shards, seq_len) for one in sets}
+        for one in opened.values():
+            model = EvalModel(run.model, bytes_per_token=one.bytes_per_token)
+            for name, metric in own.items():
+                check_metric(name, metric, model, seq_len)
+        return cls(run, opened, own)
+
+
+class Evaluator:
+    """The compiled evaluation of runs on their held-out sets."""
+
+    def __init__(self, held_out: HeldOut, evaluation: Evaluation):
+        """Compile the programs."""
+        self._held_out, self._vmapped = held_out, evaluation.vmapped
+        self._select = evaluation.select_eval_params()
+        self._select_ema = evaluation.select_ema() if held_out.run.averages else None
+        self._programs = {name: self._compiled(name, evaluation) for name in held_out.sets}
+
+    def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
+        """Return a set on the devices, int32 [N, b, T+1], and the program of each metric."""
+        n, width, rows, bytes_per_token = self._held_out.sets[name]
+        measures = {"loss": evaluation.loss} | {
+            metric: evaluation.metric(function, bytes_per_token)
+            for metric, function in self._held_out.metrics.items()
+        }
+        programs = {m: evaluation.sums_of(n, width, one) for m, one in measures.items()}
+        mesh, shape = evaluation.mesh, evaluation.shape(n, width)
+        return sharding.by_position(rows, n, shape, mesh), programs
+
+    def evaluate(self, state: State) -> dict[str, Any]:
+        """Return the held-out columns of a curve row; arrays over runs if they are vmapped."""
+        columns: dict[str, Any] = {}
+        for name in self._programs:
+            columns |= self._columns(name, state) if name != TEST else {}
+        if (per_token := self._held_out.sets[EVAL].bytes_per_token) is not None:
+            loss = HeldOutColumn()
+            for name, column in (("bits_per_byte", str(loss)), ("bits_per_byte_se", loss.error)):
+                nats = columns[column]
+                columns[name] = None if nats is None else per_byte(nats, per_token)
+        return columns
+
+    def evaluate_test(self, state: State) -> dict[str, Any]:
+        """Return the columns of the test split, if the run evaluates it."""
+        return self._columns(TEST, state) if TEST in self._programs else {"test_loss": None}
+
+    def _columns(self, name: str, state: State) -> dict[str, Any]:
+        """Return means and standard errors of a set, for the parameters and every average."""
+        (sequences, programs), columns = self._programs[name], {}
+        n, width, *_ = self._held_out.sets[name]
+        for half_life, params in self._weights(state):
+            for metric, program in programs.items():
+                sums = jax.device_get(program(params, sequences))
+                column = HeldOutColumn(metric, name, half_life)
+                columns |= _numbers(column, sums, n, width - 1, vmapped=self._vmapped)
+        return columns
+
+    def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
+        """Yield the evaluated parameters and the averages, one at a time."""
+        yield "", self._select(state.params, state.optimizer)
+        if self._select_ema:
+            for index, half_life in enumerate(self._held_out.run.averages):
+                yield half_life, self._select_ema(state.averages, np.int32(index))
+
+
+def loss_columns(run: RunConfig) -> frozenset[str]:
+    """Return the columns of held-out losses: if one is not finite, the run has diverged."""
+    sets = EVAL, TEST, *(one.name for one in run.evaluation.sets)
+    half_lives = "", *run.averages
+    return frozenset(str(HeldOutColumn("loss", *own)) for own in product(sets, half_lives))
+
+
+def _numbers(
+    column: HeldOutColumn, sums: MetricSums, n: int, targets: int, *, vmapped: bool
+) -> dict[str, Any]:
+    """Return the mean over n sequences and its standard error, of each part if there are several.
+
+    `targets` is the number of targets per sequence.
+    """
+    total, each = (np.asarray(x, float) for x in sums)
+    parts = total.shape[vmapped:]
+    targets = targets // math.prod(parts)
+    mean = total / (n * targets)
+    means = each.reshape(*total.shape[:vmapped], -1, *parts) / targets
+    per_sequence = means[:, :n] if vmapped else means[:n]
+    with np.errstate(invalid="ignore"):  # not finite
+        error = per_sequence.std(int(vmapped), ddof=1) / math.sqrt(n) if n > 1 else None
+    if not parts:
+        return {str(column): mean, column.error: error}
+    numbers: dict[str, Any] = {}
+    for k in range(*parts):
+        part = replace(column, part=k + 1)
+        numbers[str(part)] = mean[..., k]
+        numbers[part.error] = None if error is None else error[..., k]
+    return numbers
+
+
+class Sequences(NamedTuple):
+    """A held-out set.
+
+    Attributes:
+        n: number of sequences.
+        width: T + 1.
+        rows: maps sequence numbers [k] to sequences, int32 [k, T+1].
+        bytes_per_token: None if tokens are not text.
+    """
+
+    n: int
+    width: int
+    rows: Callable[[Any], np.ndarray]
+    bytes_per_token: float | None
+
+
+def _read(one: HeldOutSet, run: RunConfig, source: Source, shards: Path, seq_len: int) -> Sequences:
+    """Open a set and read its first sequence, which checks that there are enough."""
+    if one.content in ("", run.data.content):
+        rows = partial(source.held_out, one.split, one.tokens, seq_len)
+        per_token = source.bytes_per_token(one.split)
+    else:
+        from bss.data.stream import held_out  # imports grain, which only text needs
+
+        other = shards_of(one, run, open_shards(shards))
+        rows = partial(held_out, other, one.split, seq_len, one.tokens)
+        per_token = other.bytes_per_token(one.split)
+    rows([0])
+    return Sequences(one.tokens // seq_len, seq_len + 1, rows, per_token)
+
+
+def _check_columns(sets: list[str], own: list[str]) -> None:
+    """Raise InputError if two metrics and sets have one column."""
+    seen: dict[str, str] = {}
+    for name, metric in product(sets, ("loss", *own)):
+        both = HeldOutColumn(metric, name)
+        for column in (str(both), both.error):
+            which = f"{metric} on {name}"
+            if column in seen:
+                raise InputError(
+                    f"evaluation: {which} and {seen[column]} are both the column {column}; "
+                    "rename a metric or a set"
+                )
+            seen[column] = which
+
+
+def check_runs(runs: Sequence[RunConfig], shards: str = "") -> None:
+    """Check that the shards of a directory suffice for runs; warn about repeated passes.
+
+    Args:
+        runs: the runs; those of the synthetic language need no shards.
+        shards: the directory; empty if it is not known yet.
+
+    Raises:
+        InputError: If one cannot be trained or evaluated on them.
+    """
+    for metrics in {run.evaluation.metrics for run in runs}:
+        metrics_by_column(metrics)
+    runs = [run for run in runs if run.data.content != SYNTHETIC]
+    if not runs or not shards:
+        return
+    from bss.data.stream import Stream, held_out  # imports grain, which only text needs
+
+    opened = open_shards(Path(shards))
+    tokens = opened.tokens("train")
+    for run in runs:
+        check_vocabulary(run.model, opened.vocab_size)
+    ordered = sorted(runs, key=lambda run: -run.schedule.tokens)
+    for run in ordered:
+        seq_len, evaluation = run.data.seq_len, run.evaluation
+        stream = Stream(tokens, seq_len, seed=0, repeat=run.data.repeat)
+        sequences = run.schedule.tokens // seq_len
+        stream.check(sequences)
+        if run is ordered[0]:
+            warn_of_passes(stream, sequences)
+        length = evaluation.seq_len or seq_len
+        for split, size in (("validation", evaluation.tokens), ("test", evaluation.test_tokens)):
+            if size:
+                held_out(opened, split, length, size, rows=())
+        for one in evaluation.sets:
+            held_out(shards_of(one, run, opened), one.split, length, one.tokens, rows=())

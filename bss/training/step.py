@@ -1,43 +1,71 @@
-"""The train step: two pure functions, and the program that joins them for one bucket shape.
+"""The train step: accumulate gradients, update parameters, update weight averages.
 
-`accumulate` adds the gradients of one bucket of sequences; `apply` makes the update. The number
-of buckets in a step is a traced count, so one compiled program per bucket shape serves every
-batch that is a whole number of buckets. Accumulation is token-weighted, in float32; each device
-accumulates its share of the buckets, and the shares are added up once a step.
+`accumulate` adds the gradients of one micro-batch; `apply` makes the update. The number of
+micro-batches in a step is traced, so one compiled program per micro-batch shape serves every batch
+size that is a multiple of it. Accumulation is weighted by tokens, in float32; each device
+accumulates its share of every micro-batch, and the shares are summed once per step.
+
+The step is also where a run's weight averages and its gradient noise scale are defined.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from bss.models.family import ONE_BY_ONE, Gather, Layers, LossSums, ModelFamily, Params, as_it_is
-from bss.training import average
-from bss.training.config import RunConfig
-from bss.training.devices.fsdp import shardings, sum_over_shards
-from bss.training.devices.mesh import WHOLE, sequence_split, splits_weights, sum_over_devices
-from bss.training.optimizers.base import Masks, StepSettings
+from bss.models.base import (
+    DEFAULT_LAYERS,
+    AllGather,
+    Compute,
+    Layers,
+    LossSums,
+    ModelFamily,
+    Params,
+    identity,
+)
+from bss.schedules.plan import StepSpec
+from bss.training import sharding
+from bss.training.optimizers import Masks, StepSettings
+from bss.training.run_config import RunConfig, half_life
 
 F = TypeVar("F", bound=Callable)
 
 
+class WeightAverages(NamedTuple):
+    """Exponential averages of the parameters, before bias correction.
+
+    Attributes:
+        sums: a tree as the parameters, with a leading axis [K, ...].
+        weights: the weight that each average has accumulated, [K].
+    """
+
+    sums: Params
+    weights: jax.Array
+
+
 class State(NamedTuple):
-    """Everything a step reads and writes. The device counts no tokens."""
+    """All arrays that a step reads and writes. Tokens are counted on the host."""
 
     params: Params
     optimizer: Any
-    averages: average.Averages | None
+    averages: WeightAverages | None
 
 
 class Sums(NamedTuple):
-    """Sums over the sequences of a step so far: gradients, loss in nats, targets.
+    """Sums over the sequences of a step.
 
-    `squares` sums the squared norms of the buckets' mean gradients, where a run asks for them; on
-    several devices those of each device's share of a bucket.
+    Attributes:
+        gradients: a tree as the parameters.
+        loss: in nats.
+        targets: number of targets.
+        squares: sum of squared norms of the micro-batches' mean gradients, or of each device's
+            share of them; None if the run does not measure the gradient noise scale.
     """
 
     gradients: Params
@@ -47,28 +75,51 @@ class Sums(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """Of one step: mean loss in nats per token, norms of the unclipped gradient and the update.
+    """Metrics of one step.
 
-    `squares` is the sum over its buckets, or the devices' shares of them, of their squared gradient
-    norms, where a run asks for it; `wish` what several processes agreed to do.
+    Attributes:
+        loss: mean loss in nats per token.
+        grad_norm: global norm of the gradient before clipping.
+        update_norm: global norm of the update.
+        squares: as in `Sums`.
+        action: the `HostAction` that several processes agreed on; None for one process.
     """
 
     loss: jax.Array
     grad_norm: jax.Array
     update_norm: jax.Array
     squares: jax.Array | None = None
-    wish: jax.Array | None = None
+    action: jax.Array | None = None
 
 
 Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]
 
 
-def in_its_dtype(model: ModelFamily, function: F) -> F:
-    """A function whose products are float32 where the model's activations are.
+def step_settings(spec: StepSpec, end_tokens: int, half_lives: tuple[str, ...]) -> StepSettings:
+    """Return the float32 settings of a step; 1 - beta is computed in float64 first."""
+    s = spec.settings
+    return StepSettings(
+        np.float32(s.lr),
+        np.float32(1 - s.beta1),
+        np.float32(1 - s.beta2),
+        np.float32(s.weight_decay),
+        ema_rates(half_lives, end_tokens, end_tokens - spec.tokens),
+    )
 
-    By default GPUs round what they multiply to TF32, and TPUs to bfloat16.
+
+def settings_shapes(run: RunConfig, *leading: int) -> StepSettings:
+    """Return the shapes of `step_settings`, with leading axes."""
+    scalar = jax.ShapeDtypeStruct(leading, jnp.float32)
+    rates = jax.ShapeDtypeStruct((*leading, len(run.averages)), jnp.float32)
+    return StepSettings(scalar, scalar, scalar, scalar, rates)
+
+
+def with_matmul_precision(model: ModelFamily, function: F) -> F:
+    """Return a function with float32 matrix products, if the model's activations are float32.
+
+    By default GPUs round the inputs of products to TF32, and TPUs to bfloat16.
     """
-    if getattr(model, "dtype", "float32") != "float32":
+    if model.compute_dtype != "float32":
         return function
     return jax.default_matmul_precision("float32")(function)  # type: ignore[return-value]
 
@@ -84,7 +135,7 @@ def accumulate(
     sequences_bxT1: jax.Array,
     squared_norm: Callable[[Params], jax.Array] = _squared_norm,
 ) -> Sums:
-    """Adds one bucket of sequences (int32, each with seq_len + 1 tokens) to the sums.
+    """Add one micro-batch of sequences (int32, each with seq_len + 1 tokens) to the sums.
 
     Gradients are those of the loss and the auxiliary terms; the loss is without them.
     """
@@ -107,9 +158,9 @@ def accumulate(
 
 
 def apply(
-    optimizer: optax.GradientTransformation, state: State, sums: Sums, average_shares: jax.Array
+    optimizer: optax.GradientTransformation, state: State, sums: Sums, ema_rates_K: jax.Array
 ) -> tuple[State, Metrics]:
-    """One optimizer update with the mean gradient over all targets, then the weight averages."""
+    """Update parameters with the mean gradient over all targets, then the weight averages."""
     gradients = jax.tree.map(lambda g: g / sums.targets, sums.gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
     params = jax.tree.map(jnp.add, state.params, updates)
@@ -119,7 +170,7 @@ def apply(
         optax.tree.norm(updates),
         sums.squares,
     )
-    averages = state.averages and average.update(state.averages, params, average_shares)
+    averages = state.averages and update_averages(state.averages, params, ema_rates_K)
     return State(params, optimizer_state, averages), metrics
 
 
@@ -129,19 +180,25 @@ def make_step(
     attention: str = "reference",
     *,
     whole_gradient: bool = False,
-    layers: Layers = ONE_BY_ONE,
+    layers: Layers = DEFAULT_LAYERS,
 ) -> Step:
-    """The step of a run: (state, sequences [N, b, T+1], count <= N, settings) -> state, metrics.
+    """Return the step of a run.
 
-    Only the first `count` buckets of `sequences` are used. The devices of a mesh share each bucket.
-    `attention` names the kernel that computes it; `whole_gradient` and `layers` as in `Execution`.
+    It maps (state, sequences [N, b, T+1], count, settings) to (state, metrics), and uses the first
+    `count` micro-batches of the sequences.
+
+    Args:
+        run: the run.
+        mesh: the devices, which share each micro-batch.
+        attention: name of the attention kernel.
+        whole_gradient: see `Execution`.
+        layers: see `Execution`.
     """
-    how = {} if layers == ONE_BY_ONE else {"layers": layers}
 
-    def loss_by(gather: Gather = as_it_is) -> LossSums:
-        return run.model.loss_by(attention, gather, **how)
+    def loss_fn(all_gather: AllGather = identity) -> LossSums:
+        return run.model.loss_fn(Compute(attention, all_gather, layers))
 
-    def sum_buckets(
+    def accumulate_gradients(
         loss: LossSums,
         params: Params,
         sequences_NxbxT1: jax.Array,
@@ -156,32 +213,41 @@ def make_step(
         )
 
         def add(i: jax.Array, sums: Sums) -> Sums:
-            # Tied to the turn: of a single bucket, TPUs' compiler would see that all turns are the
-            # same, and make parts of the forward pass outside the loop, and again in it.
+            # Without the barrier a TPU's compiler, given a single micro-batch, sees that all turns
+            # are equal, moves parts of the forward pass out of the loop, and repeats them in it.
             bucket_bxT1, _ = jax.lax.optimization_barrier((sequences_NxbxT1[i], i))
             return accumulate(loss, params, sums, bucket_bxT1, squared_norm)
 
         return jax.lax.fori_loop(0, count, add, zero)
 
-    if mesh is not None and splits_weights(mesh):
-        of_shards = run.model, loss_by, mesh
-        sum_all = sum_over_shards(sum_buckets, *of_shards, whole_gradient=whole_gradient)
+    if mesh is not None and sharding.shards_weights(mesh):
+        sum_all = sharding.sum_over_shards(
+            accumulate_gradients, run.model, loss_fn, mesh, whole_gradient=whole_gradient
+        )
     else:
-        own = partial(sum_buckets, loss_by())
-        sum_all = sum_over_devices(own, mesh, WHOLE, mesh and sequence_split(mesh), WHOLE)
+        own = partial(accumulate_gradients, loss_fn())
+        specs = sharding.REPLICATED, mesh and sharding.sequence_split(mesh), sharding.REPLICATED
+        sum_all = sharding.sum_over_devices(own, mesh, *specs)
 
     def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
         optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
         sums = sum_all(state.params, sequences_NxbxT1, count)
-        return apply(optimizer, state, sums, settings.average_shares)
+        return apply(optimizer, state, sums, settings.ema_rates)
 
-    return in_its_dtype(run.model, step)
+    return with_matmul_precision(run.model, step)
 
 
 def many_steps(
     take: Callable[[jax.Array, State], tuple[State, Any]], most: int, state: Any, steps: jax.Array
 ) -> tuple[Any, Any]:
-    """The state and metrics [most] behind so many steps, each `take(k, state)`, in one program."""
+    """Take `steps` steps in one program: return the state and the metrics, [most, ...].
+
+    Args:
+        take: maps the index of a step and the state to the state and the metrics.
+        most: maximum of `steps`.
+        state: the state before them.
+        steps: traced number of steps.
+    """
     shapes = jax.eval_shape(take, jnp.int32(0), state)[1]
     empty = jax.tree.map(lambda x: jnp.zeros((most, *x.shape), x.dtype), shapes)
 
@@ -193,27 +259,111 @@ def many_steps(
 
 
 def init_state(run: RunConfig) -> State:
-    """A fresh state from the run's seed. Traceable, so that it compiles as one program."""
+    """Return a fresh state from the run's seed. It is traceable, to compile as one program."""
     params = run.model.init(run.seed)
-    settings = StepSettings(0.0, 1 - run.optimizer.beta1, 0.1, 0.0, ())
-    optimizer = run.optimizer.chain(settings, _masks(run.model, params))
-    averages = average.empty(params, len(run.averages)) if run.averages else None
-    return State(params, optimizer.init(params), averages)
+    optimizer = run.optimizer.init(params, _masks(run.model, params))
+    averages = empty_averages(params, len(run.averages)) if run.averages else None
+    return State(params, optimizer, averages)
 
 
 def state_shapes(run: RunConfig, mesh: Mesh) -> State:
-    """Shapes and shardings of a run's state, as compilers and orbax want them.
+    """Return the shapes and sharding.shardings of a run's state.
 
     Raises:
-        InputError: where the devices do not divide the weights that they split.
+        InputError: If the devices do not divide the weights that they shard.
     """
     shapes = jax.eval_shape(lambda: init_state(run))
     return jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         shapes,
-        shardings(run.model, shapes, mesh),
+        sharding.shardings(run.model, shapes, mesh),
     )
 
 
 def _masks(model: ModelFamily, params: Params) -> Masks:
     return Masks(model.decay_mask(params), model.matrices(params), model.rates(params))
+
+
+def ema_rates(half_lives: tuple[str, ...], tokens: int, batch_tokens: int) -> np.ndarray:
+    """Return 1 - tau of each weight average in the step that ends at `tokens`, float32 [K].
+
+    1 - tau = 1 - 2^(-batch tokens / half-life), so that a half-life has the same meaning at every
+    batch size. A half-life in percent of the tokens consumed averages the same part of the run at
+    every token budget.
+    """
+    lives = np.array([half_life(text, tokens) for text in half_lives], np.float64)
+    return -np.expm1(-math.log(2) * batch_tokens / lives).astype(np.float32)
+
+
+def empty_averages(params: Params, count: int) -> WeightAverages:
+    """Return `count` averages of zero weight."""
+    sums = jax.tree.map(lambda p: jnp.zeros((count, *p.shape), p.dtype), params)
+    return WeightAverages(sums, jnp.zeros(count))
+
+
+def update_averages(
+    averages: WeightAverages, params: Params, ema_rates_K: jax.Array
+) -> WeightAverages:
+    """Move every average towards the parameters, as in Zhang et al. (2410.21676)."""
+
+    def move(sum_KxP: jax.Array, p: jax.Array) -> jax.Array:
+        rate = ema_rates_K.reshape(-1, *[1] * p.ndim)
+        return sum_KxP + rate * (p[None] - sum_KxP)
+
+    sums = jax.tree.map(move, averages.sums, params)
+    return WeightAverages(sums, averages.weights + ema_rates_K * (1 - averages.weights))
+
+
+def select_average(averages: WeightAverages, index: jax.Array) -> Params:
+    """Return the parameters of one average, divided by its weight (derived here), which is > 0."""
+    return jax.tree.map(lambda s: s[index] / averages.weights[index], averages.sums)
+
+
+class NoiseAverages(NamedTuple):
+    """Averages over tokens of the estimates of `noise_estimates`.
+
+    They start at zero with equal weights, so their bias cancels in the ratio.
+    """
+
+    trace: float = 0.0
+    square: float = 0.0
+
+
+def noise_estimates(
+    bucket_square: float, batch_square: float, bucket: int, buckets: int
+) -> tuple[float, float]:
+    """Return unbiased estimates of tr Σ and |G|² from the micro-batches of one step.
+
+    Σ is the covariance of one sequence's gradient and G the mean gradient: the gradient noise scale
+    is B_simple = tr Σ / |G|² (McCandlish et al., 1812.06162, appendix A.1), of unclipped gradients.
+    Either estimate may be negative in one step, so both are averaged over tokens and then divided.
+    On several devices without FSDP, each device's share of a micro-batch counts as one.
+
+    Args:
+        bucket_square: |G_bucket|², averaged over the step's micro-batches.
+        batch_square: |G_batch|² of their mean.
+        bucket: sequences in a micro-batch.
+        buckets: number of micro-batches, 2 or more.
+
+    Examples:
+        >>> noise_estimates(5.0, 2.0, bucket=4, buckets=4)  # 1 + 16/4 and 1 + 16/16
+        (16.0, 1.0)
+    """
+    excess = (bucket_square - batch_square) * buckets / (buckets - 1)
+    return bucket * excess, batch_square - excess / buckets
+
+
+def update_noise(
+    averages: NoiseAverages, trace: float, square: float, tokens: int, half_life: int
+) -> NoiseAverages:
+    """Return the averages after a step's tr Σ and |G|², given its tokens and a half-life."""
+    rate = -math.expm1(-math.log(2) * tokens / half_life)
+    return NoiseAverages(
+        averages.trace + rate * (trace - averages.trace),
+        averages.square + rate * (square - averages.square),
+    )
+
+
+def noise_scale(averages: NoiseAverages) -> float | None:
+    """Return B_simple in sequences; None if |G|² is not above zero."""
+    return averages.trace / averages.square if averages.square > 0 else None

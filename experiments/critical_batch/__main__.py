@@ -15,7 +15,7 @@ import pandas as pd
 from bss.plots.critical import critical_figure
 from bss.sweeps.results import Results
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.critical_batch.measure import fit_design, measure, next_trials, repeats
 from experiments.critical_batch.schedules import comparison_table, comparison_trials
 from experiments.critical_batch.study import Study

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bss.points.curve import points, smooth_curve
 from bss.sweeps.grid import overlay
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.critical_batch.measure import BATCH, best_trial, by_average, curves, minima
 from experiments.critical_batch.study import Comparison, Study
 from experiments.critical_batch.trials import Trial

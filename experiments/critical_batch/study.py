@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bss.errors import InputError
 from bss.models.sizes import named
-from bss.training.average import half_life
+from bss.training.step import half_life
 from experiments.study import PricedStudy, check, check_counts, check_positive
 
 BATCHES_PAST_BEND = 4

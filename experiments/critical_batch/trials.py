@@ -11,7 +11,7 @@ from bss.models.sizes import named
 from bss.sweeps.grid import overlay, product
 from bss.sweeps.price import hours, price
 from bss.sweeps.setup import planned_run
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.critical_batch.study import BatchSweep, Study
 from experiments.study import say
 
@@ -117,7 +117,7 @@ def merged(trials: Sequence[Trial]) -> list[Trial]:
 def price_table(study: Study) -> pd.DataFrame:
     """What a study costs by cell, in FLOPs and hours of its device; no data are read.
 
-    FLOPs are those of matrix products (`bss.models.family`), evaluations included. `flops` are of
+    FLOPs are those of matrix products (`bss.models.base`), evaluations included. `flops` are of
     the first sweep, `repeats` of the other seeds at B_ref and around the guessed bend; runs that
     are lengthened or added in the rounds, and the other schedules, come on top.
     """

@@ -30,7 +30,7 @@ from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.es_ablations.study import Study, Variation
 from experiments.es_wsd.measure import fit_laws
 from experiments.main import run_experiment

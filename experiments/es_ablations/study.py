@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from bss.errors import InputError
-from bss.models.written import Written, model_of
+from bss.models.sizes import ModelSpec, model_of
 from experiments.study import PricedStudy, check_counts, check_names
 
 
@@ -24,7 +24,7 @@ class Variation:
     batches: tuple[str, ...]
     changes: dict = field(default_factory=dict)
     after: dict = field(default_factory=dict)
-    model: Written = ""
+    model: ModelSpec = ""
 
     def __post_init__(self) -> None:
         if self.model:

@@ -32,8 +32,8 @@ from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
-from bss.training.config import RunConfig
-from bss.training.record.status import RunStatus
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus
 from experiments.es_curve.study import Study
 from experiments.es_wsd.measure import fit_laws
 from experiments.main import run_experiment

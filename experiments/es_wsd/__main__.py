@@ -39,7 +39,7 @@ from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import finals, run_table
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.es_wsd.measure import (
     Laws,
     answer,

@@ -24,7 +24,7 @@ from bss.points.curve import default_targets, points
 from bss.sweeps.grid import expand, overlay, seeded
 from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.irreducible_loss.study import Study
 from experiments.main import run_experiment
 from experiments.study import say

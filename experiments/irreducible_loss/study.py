@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bss.errors import InputError
-from bss.training.source import SYNTHETIC
+from bss.training.batches import SYNTHETIC
 from experiments.study import SweepStudy
 
 

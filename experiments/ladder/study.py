@@ -7,7 +7,7 @@ from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start, late_switch
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.grid import overlay, seeded
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.study import PricedStudy, check_names, check_parts
 
 WARMUP = 0.05

@@ -25,7 +25,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, constant, cosine, wsd
 from bss.sweeps.table import run_table
 from bss.theory.search import minimum
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.late_switch.study import Study
 from experiments.study import batch_unit, say
 

@@ -17,7 +17,7 @@ from bss.laws.functional.values import schedule_losses
 from bss.points.crossings import Mean, mean
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus
 from experiments.late_switch.figures import PREDICTORS
 from experiments.late_switch.law import kinds_of_rate, left_out
 from experiments.late_switch.study import Study

@@ -16,7 +16,7 @@ from bss.sweeps.grid import overlay, seeded
 from bss.sweeps.price import price
 from bss.sweeps.setup import planned_run
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.late_switch.law import LAW, chosen_fit, fit_pilots, law_schedules, seed_means
 from experiments.late_switch.study import Entry, Study
 from experiments.study import say

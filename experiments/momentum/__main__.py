@@ -18,7 +18,7 @@ from bss.sweeps.branching import branch, decay_branch, decayed, late_switch
 from bss.sweeps.grid import overlay
 from bss.sweeps.results import Results
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.main import run_experiment
 from experiments.momentum.ended import Ended
 from experiments.momentum.study import KEPT, Arm, Fork, Study

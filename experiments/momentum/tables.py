@@ -14,8 +14,8 @@ import pandas as pd
 
 from bss.sweeps.table import outcomes, run_table
 from bss.tables import write_table
-from bss.training.config import RunConfig
-from bss.training.record.directory import read_config, read_executions, read_status
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import read_config, read_executions, read_status
 from experiments.tables import Tables
 
 LOSSES = ("eval_loss", "test_loss", "test_loss_avg_4%")

@@ -26,7 +26,7 @@ from bss.sweeps.grid import overlay
 from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from experiments.late_switch.runs import sharing
 from experiments.main import run_experiment
 from experiments.second_moment.losses import whole

@@ -10,7 +10,7 @@ continues.
 from bss.sweeps.answers import run_sweep
 from bss.sweeps.price import price
 from bss.sweeps.sweep import SweepConfig, planned
-from bss.training.devices.processes import say
+from bss.training.distributed import log_primary as say
 from experiments.main import run_experiment
 
 

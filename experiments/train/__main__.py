@@ -4,19 +4,19 @@
         --config.schedule.batch="0:8 40K:16" --config.schedule.tokens=100000
 
 Interrupt it when you like: the run is saved, and the same command continues it. With
-`--processes 2` two processes of this machine train it together, with `--coordinator` those of a
-cluster (docs/machines.md).
+`--coordinator`, `--processes` and `--process` several processes train it together
+(docs/machines.md).
 """
 
 from dataclasses import dataclass, fields
 
-from bss.models.written import name_of
+from bss.models.sizes import name_of
 from bss.plots.curves import run_figure
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup
 from bss.sweeps.sweep import tables, trained
-from bss.training.devices.processes import first, say, together
+from bss.training.distributed import is_primary, log_primary, on_all_hosts
 from experiments.main import run_experiment
 
 
@@ -46,7 +46,7 @@ class Study(RunSetup):
 def experiment(study: Study) -> None:
     """Trains the run and writes its curve."""
     title = f"{name_of(study.model)} on {study.text.corpus}, batch {study.schedule.batch}"
-    results = together(lambda: Results(study, title))
+    results = on_all_hosts(lambda: Results(study, title))
     engine = EngineConfig(
         runs=study.runs,
         workers=1,
@@ -58,13 +58,13 @@ def experiment(study: Study) -> None:
     setup = Setup(**{f.name: getattr(study, f.name) for f in fields(RunSetup)}, engine=engine)
     seed = [{"seed": study.seed, "data.seed": study.seed}]
     runs, trainer = trained(setup, [seed], ENGINES[study.engine], title)
-    if not first():
+    if not is_primary():
         return
     curve = tables(runs, trainer).runs
     files = {"runs.parquet": curve, "curve.png": run_figure(curve)}
     results.write(files, trainer, run=runs[0].id)
     last = curve.iloc[-1]
-    say(
+    log_primary(
         f"held-out loss {last['eval_loss']:.4f} after {last['tokens']:,} tokens, "
         f"{last['step']:,} steps"
     )

@@ -71,7 +71,7 @@ def test_a_full_disk_is_told_in_one_line(job, tiny_execution, capsys, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device", "curve.jsonl")
 
-    monkeypatch.setattr("bss.training.record.directory.RunDirectory.row", full)
+    monkeypatch.setattr("bss.training.run_directory.RunDirectory.add_row", full)
     told = refusal(["train", job(), "--json"], capsys)
     assert told == "bss train: curve.jsonl: No space left on device; make room, and run it again\n"
     monkeypatch.undo()

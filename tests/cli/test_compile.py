@@ -8,7 +8,7 @@ import pytest
 
 from bss.cli import compile as command
 from bss.cli import main
-from bss.machines.targets import Target
+from bss.training.hardware import Target
 from bss.values import to_dict
 from tests.cli.called import printed, refused
 

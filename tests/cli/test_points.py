@@ -6,8 +6,7 @@ import pytest
 
 from bss.cli import main
 from bss.sweeps.grid import expand, product
-from bss.training.record.directory import open_run
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus, open_run
 from tests.cli.called import printed, refused
 
 BATCHES, RATES = (2, 4, 8, 16), (1e-3, 2e-3, 4e-3)
@@ -84,10 +83,10 @@ def trained(tiny_transformer, tmp_path):
         batch = run.schedule.batch.batches[0]
         with open_run(tmp_path / "runs" / run.id) as directory:
             directory.check_config(run)
-            directory.end(RunStatus(state, 8192))
+            directory.write_status(RunStatus(state, 8192))
             table = rows(run.id, batch, lr=1e-2).drop(columns=["run", "seq_len"])
             for row in table.assign(tokens=16 * batch * table["step"]).to_dict("records"):
-                directory.row({**row, "eval_loss": row["loss"]})
+                directory.add_row({**row, "eval_loss": row["loss"]})
     return tmp_path / "runs"
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from bss.cli import main
 from bss.sweeps.grid import expand, product
-from bss.training.record.directory import open_run
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus, open_run
 
 EXPERIMENT = {
     "title": "Nothing yet", "command": "python -m experiments.none", "commit": "0123abc",
@@ -26,11 +25,11 @@ def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, 
     for run, state in zip(runs, ("finished", "diverged", "finished", "running"), strict=True):
         with open_run(tmp_path / "runs" / run.id) as directory:
             directory.check_config(run)
-            directory.end(RunStatus(state, 8192))
+            directory.write_status(RunStatus(state, 8192))
             for step in range(100, 1000, 100):
                 tokens = 16 * step * run.schedule.batch.batches[0]
                 loss = 2 + 5 / step**0.5
-                directory.row(
+                directory.add_row(
                     {"step": step, "tokens": tokens, "batch": run.schedule.batch.batches[0],
                      "lr": 1e-2, "loss": loss, "eval_loss": loss}
                 )  # fmt: skip

@@ -9,7 +9,7 @@ import bss
 from bss.cli import main
 from bss.files import locked
 from bss.sweeps.engines import JointEngine
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus
 from tests.cli.called import printed, refused
 
 SETUP = {

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig
 from bss.training.execution import Execution
+from bss.training.run_config import DataConfig, RunConfig
 from bss.values import from_dict
 from configs.critical_batch import get_config
 from experiments.critical_batch.__main__ import experiment

@@ -16,7 +16,7 @@ from bss.sweeps.contenders import (
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import finals
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus
 from bss.values import from_dict
 from configs.es_wsd import get_config
 from experiments.es_wsd import measure

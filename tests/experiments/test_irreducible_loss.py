@@ -14,8 +14,8 @@ from bss.laws.base import Estimate
 from bss.laws.es import LAWS
 from bss.models.sizes import named
 from bss.schedules.config import ScheduleConfig
-from bss.training.config import DataConfig, RunConfig
-from bss.training.source import SYNTHETIC
+from bss.training.batches import SYNTHETIC
+from bss.training.run_config import DataConfig, RunConfig
 from bss.values import from_dict
 from configs.irreducible_loss import get_config
 from experiments.irreducible_loss.__main__ import (

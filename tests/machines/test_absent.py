@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from bss.models.transformer.config import TransformerConfig
+from bss.models.transformer import TransformerConfig
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
-from bss.training.config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.optimizers import AdamW
+from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 from bss.values import to_dict
 
 MODEL = TransformerConfig(512, 2, 128, 2, 512, dtype="bfloat16", scan_layers=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from bss.models.family import Counts, ModelFamily
+from bss.models.base import Counts, ModelFamily
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from bss.errors import InputError
-from bss.models.sizes import SIZES, named
-from bss.models.written import group_of, model_of, name_of
+from bss.models.sizes import SIZES, group_of, model_of, name_of, named
 from bss.values import to_dict
 from tests.models.bigram import Bigram
 

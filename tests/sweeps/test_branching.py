@@ -3,7 +3,7 @@
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.branching import agreement, branch, branched, decay_branch, late_switch, shared
 from bss.sweeps.grid import overlay
-from bss.training.config import Parent
+from bss.training.run_config import Parent
 
 
 def test_schedules_agree_up_to_where_their_batches_part():

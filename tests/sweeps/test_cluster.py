@@ -17,7 +17,7 @@ from bss.sweeps.cluster import RayEngine
 from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
-from bss.training.record.directory import read_curve, read_executions
+from bss.training.run_directory import read_curve, read_executions
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own

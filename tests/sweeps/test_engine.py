@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bss.sweeps.engines import LocalEngine
+from bss.sweeps.engines import VMAPPED_RUNS, LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.sweeps.workers import WorkerProcess
 from bss.tables import check_runs
-from bss.training.config import Parent
-from bss.training.record.directory import read_curve, read_status
-from bss.training.record.status import RunStatus
+from bss.training.run_config import Parent
+from bss.training.run_directory import RunStatus, read_curve, read_status
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +135,18 @@ def test_an_interrupt_saves_every_run(engine, tiny_run, tiny_execution):
         status = read_status(path)
         assert status.status == "interrupted"
         assert (path / "checkpoints" / str(status.tokens)).is_dir()
+
+
+def test_small_models_share_a_program_on_accelerators(tiny_run, tiny_execution, monkeypatch):
+    wide = overlay(tiny_run, {"model": {"name": "mini", "vocab_size": tiny_run.model.vocab_size}})
+    runs = [tiny_run, wide]
+
+    def shared(**config):
+        with LocalEngine(EngineConfig(workers=1, **config)) as engine:
+            return [*engine.fleets(runs, runs, tiny_execution).values()]
+
+    assert shared() == [1, 1]
+    monkeypatch.setattr("bss.sweeps.engines.has_accelerators", lambda: True)
+    assert shared() == [VMAPPED_RUNS, 1]
+    assert shared(fleet=8) == [8, 8]
+    assert shared(processes="2") == [1, 1]

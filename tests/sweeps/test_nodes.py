@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.sweeps.cluster import RayEngine, _check_reachable
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.workers import Probe, held_probe, lacks
-from bss.training.record.directory import open_run
+from bss.training.run_directory import open_run
 
 
 def test_a_node_that_lacks_nothing(tmp_path):

@@ -10,7 +10,7 @@ from bss.data.shards import open_shards
 from bss.errors import InputError
 from bss.sweeps.setup import Setup, TextConfig, planned_run
 from bss.sweeps.sweep import prepared_run, sweep
-from bss.training.source import check_runs
+from bss.training.evaluation import check_runs
 from bss.values import from_dict
 
 BODY = "A note of its own, number {}, of a few words each.\n"

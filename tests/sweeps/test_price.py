@@ -6,7 +6,7 @@ import pytest
 
 from bss.sweeps.grid import overlay
 from bss.sweeps.price import Price, hours, price
-from bss.training.config import Parent
+from bss.training.run_config import Parent
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,8 @@ from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import FilesEngine, Written
-from bss.training.config import Parent
-from bss.training.record.directory import open_run
-from bss.training.record.status import RunStatus
+from bss.training.run_config import Parent
+from bss.training.run_directory import RunStatus, open_run
 
 SBATCH = """#!/bin/bash
 echo "$@" >> "$SUBMITTED"
@@ -73,7 +72,7 @@ def test_its_script_trains_and_what_is_done_is_read(family, tiny_execution):
 def test_branches_of_what_diverged_are_skipped(family, tiny_execution):
     trunk, branch, _ = family
     with open_run(Path(tiny_execution.runs) / trunk.id) as directory:
-        directory.end(RunStatus("diverged", 512))
+        directory.write_status(RunStatus("diverged", 512))
     statuses = FilesEngine(EngineConfig()).train([branch, trunk], tiny_execution)
     assert [statuses[run.id].status for run in (trunk, branch)] == ["diverged", "skipped"]
 

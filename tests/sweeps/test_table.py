@@ -6,15 +6,14 @@ from bss.errors import InputError
 from bss.sweeps.branching import decay_branch
 from bss.sweeps.grid import expand, product
 from bss.sweeps.table import differing, finals, list_runs, run_table
-from bss.training.record.directory import open_run
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus, open_run
 
 
 def test_a_killed_run_is_not_told_as_running(tiny_run, tmp_path):
     with open_run(tmp_path / tiny_run.id) as directory:
         directory.check_config(tiny_run)
         assert [r["status"] for r in list_runs(tmp_path)] == ["to do"]
-        directory.end(RunStatus("running"))
+        directory.write_status(RunStatus("running"))
         assert [r["status"] for r in list_runs(tmp_path)] == ["running"]
     assert [r["status"] for r in list_runs(tmp_path)] == ["interrupted"]
 

@@ -11,7 +11,7 @@ from bss.sweeps.setup import EngineConfig
 from bss.sweeps.sweep import tables
 from bss.sweeps.trainer import Trainer
 from bss.training.execution import Execution
-from bss.training.record.status import RunStatus
+from bss.training.run_directory import RunStatus
 
 
 @pytest.fixture

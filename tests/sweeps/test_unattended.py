@@ -19,7 +19,7 @@ import pytest
 
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import FilesEngine, Written
-from bss.training.record.directory import CURVE, read_status
+from bss.training.run_directory import CURVE, read_status
 from tests.sweeps.fake_slurm import Cluster
 
 LOOP = """

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.machines.slots import Slot
 from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.workers import Team, WorkerProcess
-from bss.training.record.directory import read_curve, read_executions
+from bss.training.hardware import Slot
+from bss.training.run_directory import read_curve, read_executions
 
 
 @pytest.fixture

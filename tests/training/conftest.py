@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from bss.training.record.checkpoint import abstract, open_checkpoints
-from bss.training.record.directory import read_curve
+from bss.training.checkpoint import open_checkpoints
+from bss.training.run_directory import read_curve
+from bss.training.sharding import abstract
 from bss.training.step import init_state
 
 
@@ -19,7 +20,7 @@ def _outcome(run, execution, since: int = 0):
         tokens = checkpoints.tokens()[0]
         state, record = checkpoints.restore(tokens, shapes)
     rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_curve(directory)]
-    for name in ("seconds", "curve", "executions"):  # they hold times
+    for name in ("seconds", "curve"):  # they hold times
         del record[name]
     arrays = {jax.tree_util.keystr(p): np.asarray(x) for p, x in jax.tree.leaves_with_path(state)}
     return tokens, record, [row for row in rows if row["tokens"] > since], arrays

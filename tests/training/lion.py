@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import optax
 
-from bss.training.optimizers.base import Optimizer
+from bss.training.optimizers import Optimizer
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.average import empty, half_life, pick, shares, update
-from bss.training.record.directory import read_curve
-from bss.training.running.loop import train
-from bss.training.step import State
+from bss.training.loop import train
+from bss.training.run_config import half_life
+from bss.training.run_directory import read_curve
+from bss.training.step import State, ema_rates, empty_averages, select_average, update_averages
 
 HALF_LIVES = ("400", "5%", "50%")
 
@@ -23,23 +23,25 @@ def test_the_bank_equals_explicit_weights_through_batch_changes():
     batch_tokens = [32] * 20 + [64] * 20 + [128] * 10
     ends = np.cumsum(batch_tokens)
     values = draw.normal(size=(len(ends), 3)).astype(np.float32)
-    averages = empty({"w": jnp.zeros(3)}, len(HALF_LIVES))
-    move = jax.jit(update)  # takes the shares as NumPy, as a step does
+    averages = empty_averages({"w": jnp.zeros(3)}, len(HALF_LIVES))
+    move = jax.jit(update_averages)  # takes the rates as NumPy, as a step does
     for value, end, tokens in zip(values, ends, batch_tokens, strict=True):
-        averages = move(averages, {"w": value}, shares(HALF_LIVES, int(end), tokens))
+        averages = move(averages, {"w": value}, ema_rates(HALF_LIVES, int(end), tokens))
     for index, text in enumerate(HALF_LIVES):
         lives = np.array([half_life(text, int(end)) for end in ends])
         tau = 2.0 ** (-np.array(batch_tokens) / lives)
         weight = np.array([(1 - tau[i]) * np.prod(tau[i + 1 :]) for i in range(len(tau))])
         expected = weight @ values / weight.sum()
-        got = pick(averages, jnp.int32(index))["w"]
+        got = select_average(averages, jnp.int32(index))["w"]
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_one_step_seen_is_that_step():
-    averages = empty({"w": jnp.zeros(2)}, 1)
-    averages = update(averages, {"w": jnp.array([3.0, 4.0])}, jnp.asarray(shares(("1T",), 64, 64)))
-    np.testing.assert_allclose(pick(averages, jnp.int32(0))["w"], [3.0, 4.0], rtol=1e-6)
+    averages = empty_averages({"w": jnp.zeros(2)}, 1)
+    averages = update_averages(
+        averages, {"w": jnp.array([3.0, 4.0])}, jnp.asarray(ema_rates(("1T",), 64, 64))
+    )
+    np.testing.assert_allclose(select_average(averages, jnp.int32(0))["w"], [3.0, 4.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "0", "0%", "101%", "nan%", "x", "-5K", "%"])

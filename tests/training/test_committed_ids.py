@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bss.training.config import RunConfig
+from bss.training.run_config import RunConfig
 from bss.values import from_dict
 
 LINES = (Path(__file__).parent / "committed_runs.jsonl").read_text().splitlines()

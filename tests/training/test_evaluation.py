@@ -11,14 +11,13 @@ import pytest
 from bss.data.prepare import prepare
 from bss.data.stream import held_out
 from bss.errors import InputError
-from bss.models.transformer import network
-from bss.training.config import EvaluationConfig, HeldOutSet
-from bss.training.devices.mesh import make_mesh, replicated
-from bss.training.evaluation import Evaluation
-from bss.training.held_out import HeldOut
-from bss.training.record.directory import read_curve, run_path
-from bss.training.running.loop import train
-from bss.training.source import open_source
+from bss.models import network
+from bss.training.batches import open_source
+from bss.training.evaluation import Evaluation, Evaluator, HeldOut
+from bss.training.loop import train
+from bss.training.run_config import EvaluationConfig, HeldOutSet
+from bss.training.run_directory import read_curve, run_path
+from bss.training.sharding import make_mesh, replicated
 from bss.training.step import init_state
 from bss.values import to_dict
 from tests.models.bigram import Bigram
@@ -56,13 +55,13 @@ def directly(measured_run, state, tiny_shards):
 
 def columns_of(run, state, shards, devices=1, bucket=64, fleet=False):
     mesh = make_mesh(devices)
-    held = HeldOut(run, open_source(run, shards.directory, mesh), shards.directory)
+    held = HeldOut.read(run, open_source(run, shards.directory, mesh), shards.directory)
     state = jax.device_put(state, replicated(mesh))
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
     )
-    held.compile(Evaluation(run, mesh, shapes, bucket, fleet=fleet))
-    return held.along(state) | held.at_the_end(state)
+    evaluator = Evaluator(held, Evaluation(run, mesh, shapes, bucket, vmapped=fleet))
+    return evaluator.evaluate(state) | evaluator.evaluate_test(state)
 
 
 def of_sequences(values_nxT):
@@ -122,7 +121,7 @@ def test_a_family_that_knows_the_sum_alone_tells_the_same_error(tiny_run, tiny_s
     mean, error = of_sequences(np.array(each)[:, None])
     assert (columns["eval_loss"], columns["eval_loss_se"]) == (mean, error)
     asked = replace(run, evaluation=replace(run.evaluation, metrics=("accuracy",)))
-    with pytest.raises(InputError, match="accuracy cannot be measured: the model has no logits_by"):
+    with pytest.raises(InputError, match="accuracy cannot be measured: the model has no logits_fn"):
         columns_of(asked, state, tiny_shards)
 
 
@@ -170,7 +169,7 @@ def test_what_cannot_be_measured_is_one_line_before_anything_trains(
     mesh = make_mesh(1)
     source = open_source(run, tiny_shards.directory, mesh)
     with pytest.raises(InputError, match=expected) as raised:
-        HeldOut(run, source, tiny_shards.directory)
+        HeldOut.read(run, source, tiny_shards.directory)
     assert "\n" not in str(raised.value)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.machines.targets import target_of
-from bss.models.family import ONE_BY_ONE, Layers
+from bss.models.base import DEFAULT_LAYERS, Layers
 from bss.models.sizes import named
-from bss.training.config import DataConfig, RunConfig
-from bss.training.devices.mesh import make_mesh
 from bss.training.execution import Execution, describe
+from bss.training.hardware import target_of
+from bss.training.run_config import DataConfig, RunConfig
+from bss.training.sharding import make_mesh
 from tests.models.bigram import Bigram
 
 RUN = RunConfig(named("85M"), DataConfig(seq_len=1024))
@@ -28,20 +28,24 @@ def mesh(kind) -> Any:
 
 def test_on_a_gpu_all_is_kept_where_half_of_what_is_left_holds_it():
     layers = Execution().layers_of(RUN, mesh(H100))
-    assert (layers.unroll, layers.keep) == (0, "all")
+    assert (layers.unroll, layers.remat_policy) == (0, "all")
     target = target_of(H100)
-    assert target is not None and layers.room is not None
-    assert 2 * layers.room == pytest.approx(GIVEN - 20 * RUN.model.counts().total, rel=1e-3)
+    assert target is not None and layers.remat_budget_bytes is not None
+    assert 2 * layers.remat_budget_bytes == pytest.approx(
+        GIVEN - 20 * RUN.model.counts().total, rel=1e-3
+    )
     six = dataclasses.replace(RUN, averages=("4%",) * 6)
-    fewer = Execution().layers_of(six, mesh(H100)).room
-    assert fewer is not None and layers.room - fewer == pytest.approx(12 * RUN.model.counts().total)
+    fewer = Execution().layers_of(six, mesh(H100)).remat_budget_bytes
+    assert fewer is not None and layers.remat_budget_bytes - fewer == pytest.approx(
+        12 * RUN.model.counts().total
+    )
 
 
 @pytest.mark.parametrize(
     ("execution", "kind", "expected"),
     [
-        (Execution(fsdp=8), H100, ONE_BY_ONE),
-        (Execution(), "a GPU that no table has", ONE_BY_ONE),
+        (Execution(fsdp=8), H100, DEFAULT_LAYERS),
+        (Execution(), "a GPU that no table has", DEFAULT_LAYERS),
         (Execution(unroll=2, keep="products", fsdp=8), H100, Layers(2, "products")),
     ],
 )
@@ -51,13 +55,13 @@ def test_what_is_asked_for_is_done_and_split_weights_are_taken_in_a_loop(executi
 
 def test_a_cpu_takes_layers_one_by_one_unless_asked_and_records_what_it_did():
     here = make_mesh()
-    assert Execution().layers_of(RUN, here) == ONE_BY_ONE
+    assert Execution().layers_of(RUN, here) == DEFAULT_LAYERS
     assert "layers" not in describe(here, Execution())
     asked = Execution(unroll=3, keep="nothing").layers_of(RUN, here)
     recorded = describe(here, Execution(), layers=asked)["layers"]
     assert recorded == {"unroll": 3, "keep": "nothing", "room": None}
     own = dataclasses.replace(RUN, model=Bigram(29))
-    assert Execution(unroll=3).layers_of(own, mesh(H100)) == ONE_BY_ONE
+    assert Execution(unroll=3).layers_of(own, mesh(H100)) == DEFAULT_LAYERS
 
 
 def test_unknown_things_are_not_kept():

@@ -4,4 +4,4 @@ from tests.frozen import changeable
 
 
 def test_no_value_can_be_changed():
-    assert changeable("training") == {"Position"}
+    assert changeable("training") == {"TrainPosition"}

@@ -11,12 +11,20 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.config import Parent
-from bss.training.noise_scale import NoiseAverages, estimates, noise_scale, update
-from bss.training.optimizers.base import StepSettings
-from bss.training.record.directory import read_curve
-from bss.training.running.loop import Interrupted, train
-from bss.training.step import Sums, accumulate, init_state, make_step
+from bss.training.loop import Interrupted, train
+from bss.training.optimizers import StepSettings
+from bss.training.run_config import Parent
+from bss.training.run_directory import read_curve
+from bss.training.step import (
+    NoiseAverages,
+    Sums,
+    accumulate,
+    init_state,
+    make_step,
+    noise_estimates,
+    noise_scale,
+    update_noise,
+)
 
 DIMENSIONS, TRACE, SQUARE = 400, 9.0, 0.25  # B_simple = 36 sequences
 
@@ -32,7 +40,8 @@ def test_estimates_are_unbiased_at_every_split():
     draw = np.random.default_rng(0)
     for bucket, buckets in ((1, 2), (4, 2), (2, 8), (1, 32)):
         found = [
-            estimates(*planted_step(draw, bucket, buckets), bucket, buckets) for _ in range(3000)
+            noise_estimates(*planted_step(draw, bucket, buckets), bucket, buckets)
+            for _ in range(3000)
         ]
         trace, square = np.mean(found, axis=0)
         error = np.std(found, axis=0) / math.sqrt(len(found))
@@ -45,21 +54,21 @@ def test_planted_noise_scale_comes_out_through_batch_changes():
     assert noise_scale(averages) is None
     for bucket, buckets in ((2, 2), (4, 4), (8, 8)):
         for _ in range(1500):
-            moments = estimates(*planted_step(draw, bucket, buckets), bucket, buckets)
-            averages = update(averages, *moments, 16 * bucket * buckets, 20_000)
+            moments = noise_estimates(*planted_step(draw, bucket, buckets), bucket, buckets)
+            averages = update_noise(averages, *moments, 16 * bucket * buckets, 20_000)
         assert noise_scale(averages) == pytest.approx(TRACE / SQUARE, rel=0.15)
 
 
 def test_the_averages_weigh_tokens_and_not_steps():
-    one = update(NoiseAverages(3.0, 2.0), 5.0, 7.0, 64, 100)
-    two = update(update(NoiseAverages(3.0, 2.0), 5.0, 7.0, 32, 100), 5.0, 7.0, 32, 100)
+    one = update_noise(NoiseAverages(3.0, 2.0), 5.0, 7.0, 64, 100)
+    two = update_noise(update_noise(NoiseAverages(3.0, 2.0), 5.0, 7.0, 32, 100), 5.0, 7.0, 32, 100)
     assert one == pytest.approx(two)
-    whole = update(NoiseAverages(3.0, 2.0), 5.0, 7.0, 100, 100)
+    whole = update_noise(NoiseAverages(3.0, 2.0), 5.0, 7.0, 100, 100)
     assert whole == pytest.approx((4.0, 4.5))
 
 
 def test_after_one_step_it_is_that_step_s_ratio():
-    assert noise_scale(update(NoiseAverages(), 6.0, 2.0, 10, 10_000)) == pytest.approx(3)
+    assert noise_scale(update_noise(NoiseAverages(), 6.0, 2.0, 10, 10_000)) == pytest.approx(3)
 
 
 def test_a_mean_gradient_lost_in_noise_has_no_noise_scale():
@@ -95,7 +104,7 @@ def test_the_step_is_the_same_with_it(tiny_run):
     bare, with_it = (state for state, _ in results)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), bare, with_it)
     metrics = results[1][1]
-    trace, square = estimates(float(metrics.squares) / 3, float(metrics.grad_norm) ** 2, 4, 3)
+    trace, square = noise_estimates(float(metrics.squares) / 3, float(metrics.grad_norm) ** 2, 4, 3)
     assert trace > 0 and np.isfinite(square)
 
 
@@ -132,7 +141,7 @@ def test_split_measures_every_batch_above_one(tiny_run, tiny_execution):
     split = {"noise_scale.half_life": 500, "noise_scale.split": True}
     run = overlay(tiny_run, {**split, "schedule.batch": "0:1 1024:4 4096:8"})
     execution = dataclasses.replace(tiny_execution, buckets=(1, 2, 4))
-    buckets = [execution.ladder(run).bucket(s.batch) for s in execution.plan(run).segments]
+    buckets = [execution.bucket_sizes(run).bucket(s.batch) for s in execution.plan(run).segments]
     assert buckets == [1, 2, 4]
     train(run, execution)
     for row in rows(run, execution):

@@ -13,11 +13,17 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.optimizers import SGD, AdamW, Muon, ScheduleFree
-from bss.training.optimizers.adamw import scale_by_moments
-from bss.training.optimizers.base import Masks, StepSettings
-from bss.training.record.directory import read_curve
-from bss.training.running.loop import Interrupted, train
+from bss.training.loop import Interrupted, train
+from bss.training.optimizers import (
+    SGD,
+    AdamW,
+    Masks,
+    Muon,
+    ScheduleFree,
+    StepSettings,
+    scale_by_moments,
+)
+from bss.training.run_directory import read_curve
 
 
 @pytest.fixture(scope="module")

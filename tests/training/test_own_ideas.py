@@ -15,9 +15,9 @@ from bss.sweeps.grid import overlay
 from bss.sweeps.price import evaluation
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import run_table
-from bss.training.config import RunConfig
+from bss.training.loop import Interrupted, train
 from bss.training.optimizers import AdamW
-from bss.training.running.loop import Interrupted, train
+from bss.training.run_config import RunConfig
 from bss.training.step import Sums, accumulate
 from bss.values import from_dict, to_dict
 

@@ -6,9 +6,9 @@ import pytest
 
 from bss.data.corpus import Corpus
 from bss.data.prepare import prepare
-from bss.training.config import DataConfig
-from bss.training.devices.mesh import make_mesh
-from bss.training.source import TextSource
+from bss.training.batches import TextSource
+from bss.training.run_config import DataConfig
+from bss.training.sharding import make_mesh
 
 
 class Numbers(Corpus):

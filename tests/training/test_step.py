@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bss.models.transformer import network
-from bss.training.devices.mesh import make_mesh, replicated
-from bss.training.optimizers.base import StepSettings
-from bss.training.running.buckets import Programs
+from bss.models import network
+from bss.training.optimizers import StepSettings
+from bss.training.programs import step_programs
+from bss.training.sharding import make_mesh, replicated
 from bss.training.step import Sums, accumulate, init_state, make_step
 
 BATCH = 12
@@ -112,7 +112,8 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, sta
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(make_mesh(1))), shapes
     )
-    programs = Programs(make_step(tiny_run), shapes, {4: 3}, tiny_run, make_mesh(1), most=5)
+    step, mesh = make_step(tiny_run), make_mesh(1)
+    programs = step_programs(step, shapes, {4: 3}, tiny_run, mesh, most=5)
     single = jax.jit(make_step(tiny_run))
     each = [settings(lr=1e-3 * (1 + k)) for k in range(5)]
     stacked = jax.tree.map(lambda *x: np.stack(x), *each)
@@ -124,6 +125,6 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, sta
             state, metrics = single(state, own, np.int32(count), each[k])
             losses.append(metrics.loss)
         copy = jax.tree.map(jnp.array, start)
-        many, told = programs.get(4)(copy, rows, np.int32(count), stacked, np.int32(4))
+        many, told = programs[4](copy, rows, np.int32(count), stacked, np.int32(4))
         jax.tree.map(np.testing.assert_array_equal, many, state)
         np.testing.assert_array_equal(told.loss[:4], losses)

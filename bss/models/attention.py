@@ -1,0 +1,174 @@
+"""Causal softmax attention as kernels: one value each, by name, and which of them suits a device.
+
+Queries come scaled. A kernel changes what is computed by rounding alone, so it is a matter of how a
+run is executed, and not in the run's id.
+"""
+
+import functools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bss import install
+from bss.errors import InputError
+from bss.models.transformer import TransformerConfig
+from bss.registry import Registry
+
+_SHORT = 64
+"""Queries that meet their keys at once: 1.06 times as fast a step of 64 dimensions as in halves."""
+
+Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
+    """Causal softmax attention, in float32 between the products; H/K queries share a key head.
+
+    Written for XLA's CPU backend: heads lead, the D-wide result is normalised instead of the
+    T-wide weights, and the first half of many queries never meets the second half of the keys.
+    """
+    B, T, H, D = q_BxTxHxD.shape
+    q_BxHxTxD, k_BxKxTxD, v_BxKxTxD = (
+        x.transpose(0, 2, 1, 3) for x in (q_BxTxHxD, k_BxTxKxD, v_BxTxKxD)
+    )
+    q_BxKxGxTxD = q_BxHxTxD.reshape(B, k_BxKxTxD.shape[1], -1, T, D)
+    spans = ((0, T),) if T <= _SHORT else ((0, T // 2), (T // 2, T))
+    mixed_BxKxGxTxD = jnp.concatenate(
+        [
+            _last_queries(
+                q_BxKxGxTxD[..., start:stop, :], k_BxKxTxD[..., :stop, :], v_BxKxTxD[..., :stop, :]
+            )
+            for start, stop in spans
+        ],
+        axis=3,
+    )
+    return mixed_BxKxGxTxD.reshape(B, H, T, D).transpose(0, 2, 1, 3).astype(q_BxTxHxD.dtype)
+
+
+def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
+    """The queries of the last T of S positions, each over the keys up to its own position."""
+    B, K, G, T, D = q_BxKxGxTxD.shape
+    S = k_BxKxSxD.shape[2]
+    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+    scores_BxKxGTxS = product("bkqd,bksd->bkqs", q_BxKxGxTxD.reshape(B, K, -1, D), k_BxKxSxD)
+    causal_GTxS = np.tile(np.tril(np.ones((T, S), bool), S - T), (G, 1))
+    scores_BxKxGTxS = jnp.where(causal_GTxS[None, None], scores_BxKxGTxS, -1e30)
+    # The shift cancels in the quotient, so its gradient is zero.
+    peak_BxKxGTx1 = jax.lax.stop_gradient(scores_BxKxGTxS.max(axis=-1, keepdims=True))
+    weights_BxKxGTxS = jnp.exp(scores_BxKxGTxS - peak_BxKxGTx1)
+    mixed_BxKxGTxD = product("bkqs,bksd->bkqd", weights_BxKxGTxS.astype(v_BxKxSxD.dtype), v_BxKxSxD)
+    mixed_BxKxGTxD = mixed_BxKxGTxD / weights_BxKxGTxS.sum(axis=-1, keepdims=True)
+    return mixed_BxKxGTxD.reshape(B, K, G, T, D)
+
+
+def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
+    """The same by cuDNN's flash attention (Dao et al., 2205.14135); InputError without cuDNN."""
+    try:
+        return jax.nn.dot_product_attention(
+            q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, scale=1.0, is_causal=True, implementation="cudnn"
+        )
+    except RuntimeError as error:
+        raise InputError(
+            f"execution.attention: cudnn cannot be compiled ({error}); "
+            f"{install('aot-cudnn')}, or ask for reference"
+        ) from None
+
+
+def splash(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, *, interpret: bool = False):
+    """The same by JAX's Pallas kernel for TPUs; interpreted, it runs on any device."""
+    from jax.experimental.pallas.ops.tpu import splash_attention
+
+    _, T, H, _ = q_BxTxHxD.shape
+    block = next(size for size in (512, 256, SPLASH_BLOCK) if T % size == 0)
+    sizes = ("block_q", "block_kv", "block_q_dkv", "block_kv_dkv", "block_q_dq", "block_kv_dq")
+    kernel = splash_attention.make_splash_mha(
+        splash_attention.MultiHeadMask([splash_attention.CausalMask((T, T))] * H),
+        block_sizes=splash_attention.BlockSizes(**dict.fromkeys(sizes, block)),
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=interpret,
+    )
+    by_head = (x.transpose(0, 2, 1, 3) for x in (q_BxTxHxD, k_BxTxKxD, v_BxTxKxD))
+    mixed_BxHxTxD: Any = jax.vmap(kernel)(*by_head)
+    return mixed_BxHxTxD.transpose(0, 2, 1, 3)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A way to compute attention.
+
+    Attributes:
+        attend: of queries [B, T, H, D], scaled, keys and values [B, T, K, D] of one dtype to what
+            is mixed, [B, T, H, D]; H/K queries share a key head. It must have gradients.
+        refuses: why it cannot be used, from the device, the dtype of activations, the dimensions of
+            a head and the length of the sequences; "" where it can.
+        fused: whether what lies between the products of a block is written for a compiler that
+            makes one pass over memory of many operations, as GPUs' does (`one_pass`).
+    """
+
+    attend: Attend
+    refuses: Callable[[Any, str, int, int], str] = lambda device, dtype, head_dim, seq_len: ""
+    fused: bool = False
+
+
+def _cudnn_refuses(device: Any, dtype: str, head_dim: int, seq_len: int) -> str:
+    capability = str(getattr(device, "compute_capability", "8.0")).partition(".")[0]
+    if device.platform not in ("gpu", "cuda") or not capability.isdigit() or int(capability) < 8:
+        return f"needs an NVIDIA GPU, of A100 or later, not {device.device_kind}"
+    if dtype != "bfloat16":
+        return f"needs model.dtype bfloat16, not {dtype}"
+    if head_dim % 8 or head_dim > 128:
+        return f"needs heads of 8, 16, ... or 128 dimensions, not {head_dim}"
+    return ""
+
+
+def _splash_refuses(device: Any, dtype: str, head_dim: int, seq_len: int) -> str:
+    if device.platform != "tpu":
+        return f"needs a TPU, not {device.device_kind}"
+    if seq_len % SPLASH_BLOCK:
+        return f"needs sequences of a multiple of {SPLASH_BLOCK} tokens, not {seq_len}"
+    return ""
+
+
+SPLASH_BLOCK = 128
+"""Splash attention takes sequences of a multiple of it."""
+
+KERNELS = Registry(
+    "execution.attention",
+    {
+        "cudnn": Kernel(cudnn, _cudnn_refuses, fused=True),
+        "splash": Kernel(splash, _splash_refuses),
+        "reference": Kernel(reference),
+    },
+    of=Kernel,
+)
+
+
+def choose(name: str, config: TransformerConfig, device: Any, seq_lens: Collection[int]) -> str:
+    """The name of the kernel that is used: the one asked for; of "auto", the first that can be.
+
+    Args:
+        name: of `KERNELS`, or "auto".
+        config: of the model.
+        device: that computes it, present or described.
+        seq_lens: of all sequences.
+
+    Raises:
+        InputError: where the one asked for cannot be used.
+    """
+
+    def refusal(kernel: str) -> str:
+        refusals = (
+            KERNELS[kernel].refuses(device, config.dtype, config.head_width, length)
+            for length in seq_lens
+        )
+        return next(filter(None, refusals), "")
+
+    if name == "auto":
+        return next(kernel for kernel in KERNELS if not refusal(kernel))
+    if why := refusal(name):
+        raise InputError(f"execution.attention: {name} {why}; ask for reference or auto")
+    return name

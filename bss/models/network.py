@@ -1,0 +1,452 @@
+"""The decoder-only transformer: flax nnx modules inside, pure functions of a dict outside.
+
+Pre-norm blocks with RoPE (Su et al., 2104.09864; the halves of a head are rotated, as in
+GPT-NeoX), grouped-query attention (Ainslie et al., 2305.13245), QK-norm (Dehghani et al.,
+2302.05442), SwiGLU (Shazeer, 2002.05202) or squared ReLU (So et al., 2109.08668).
+
+Matrices are initialised from plain (not truncated) normals, which a parametrization multiplies (see
+`transformer`): std 1/sqrt(fan_in), divided by sqrt(2·num_layers) if they write to the residual
+stream (GPT-2); an untied embedding with std 1/sqrt(d_model); the matrix that makes logits (the
+head, or the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size) to
+1/(2·d_model) untied, and close to it tied; norm scales are 1.
+
+Outside of this module a model is `params`: nested dicts of float32 arrays, layers under "layer_0",
+"layer_1", ... or, with `scan_layers`, stacked on a leading axis under "layers".
+
+A kernel with `fused=True` (see `attention.Kernel`) selects norms, rotations and a GELU that XLA
+compiles for GPUs to few passes over memory, with custom gradients (derived here). The two sums of a
+row are taken in one pass; everything else is elementwise and fuses with its neighbours. Nothing as
+wide as a row is written in float32. Squares are summed around zero, not around the mean: what that
+loses in float32 is below the rounding of bfloat16.
+"""
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from bss.models.attention import KERNELS, Kernel
+from bss.models.base import (
+    DEFAULT_COMPUTE,
+    STACK,
+    Compute,
+    Layers,
+    Params,
+    RematPolicy,
+    map_names,
+    unstacked_axes,
+)
+from bss.models.losses import cross_entropies, cross_entropy, matmul
+from bss.models.transformer import TransformerConfig
+
+
+class Linear(nnx.Module):
+    """A matrix, applied in the activations' dtype."""
+
+    def __init__(self, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs):
+        self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), (fan_in, fan_out)))
+
+    def __call__(self, x):
+        """Map the last axis from fan_in to fan_out."""
+        return matmul(x, self.kernel[...])
+
+
+class Norm(nnx.Module):
+    """RMSNorm or LayerNorm over the last axis in float32, with a scale and no bias."""
+
+    def __init__(self, kind: str, size: int):
+        self.kind = kind
+        self.scale = nnx.Param(jnp.ones(size))
+
+    def __call__(self, x, fused: bool = False):
+        """Return an array of the same shape and dtype; `fused` as in `attention.Kernel`."""
+        if fused:
+            return fused_norm(self.kind, x, self.scale[...])
+        wide = x.astype(jnp.float32)
+        if self.kind == "layer":
+            wide = wide - wide.mean(-1, keepdims=True)
+        inverse = jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-6)
+        scale = jnp.expand_dims(self.scale[...], range(x.ndim - 1))
+        return (wide * inverse * scale).astype(x.dtype)
+
+
+class MLP(nnx.Module):
+    """Two matrices around a nonlinearity, or SwiGLU's three."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.activation = config.activation
+        width, hidden = config.d_model, config.d_ff
+        self.up = Linear(width, hidden, width**-0.5, rngs)
+        if config.activation == "swiglu":
+            self.gate = Linear(width, hidden, width**-0.5, rngs)
+        self.down = Linear(hidden, width, (2 * config.num_layers * hidden) ** -0.5, rngs)
+
+    def __call__(self, x, fused: bool = False):
+        """Return the MLP's addition to the residual stream, and None: no load-balance loss.
+
+        `fused` as in `attention.Kernel`.
+        """
+        hidden = self.up(x)
+        gate = self.gate(x) if self.activation == "swiglu" else None
+        return self.down(nonlinear(self.activation, hidden, gate, fused)), None
+
+
+def nonlinear(activation: str, hidden, gate, fused: bool):
+    """Return the input of an MLP's last matrix; `gate` is SwiGLU's."""
+    if activation == "swiglu":
+        return jax.nn.silu(gate) * hidden
+    if activation == "gelu":
+        return fused_gelu(hidden) if fused else jax.nn.gelu(hidden, approximate=False)
+    return jnp.square(jax.nn.relu(hidden))
+
+
+def rope(x_BxTxHxD, theta: float):
+    """Rotate each pair (i, i + D/2) of a head by position · theta^(-2i/D) (2104.09864, eq. 34)."""
+    _, T, _, D = x_BxTxHxD.shape
+    cos, sin = rope_waves(T, D, theta)
+    low, high = jnp.split(x_BxTxHxD.astype(jnp.float32), 2, axis=-1)
+    rotated = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+    return rotated.astype(x_BxTxHxD.dtype)
+
+
+class Attention(nnx.Module):
+    """Causal self-attention; K key heads, each shared by G query heads."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.config = config
+        width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
+        std = width**-0.5
+        self.query = Linear(width, query_width, std, rngs)
+        self.key = Linear(width, kv_width, std, rngs)
+        self.value = Linear(width, kv_width, std, rngs)
+        out_std = query_width**-0.5 * (2 * config.num_layers) ** -0.5
+        self.output = Linear(query_width, width, out_std, rngs)
+        if config.qk_norm:
+            self.query_norm = Norm(config.norm, config.head_width)
+            self.key_norm = Norm(config.norm, config.head_width)
+
+    def __call__(self, x_BxTxM, kernel: Kernel):
+        """Return the attention's addition to the residual stream."""
+        B, T, _ = x_BxTxM.shape
+        K, D = self.config.kv_heads, self.config.head_width
+        q_BxTxHxD: Any = self.query(x_BxTxM).reshape(B, T, -1, D)
+        k_BxTxKxD: Any = self.key(x_BxTxM).reshape(B, T, K, D)
+        v_BxTxKxD = self.value(x_BxTxM).reshape(B, T, K, D)
+        theta = self.config.rope_theta
+        if self.config.qk_norm and kernel.fused:
+            how = self.config.norm, theta
+            q_BxTxHxD = fused_norm_rope(*how, D**-0.5, q_BxTxHxD, self.query_norm.scale[...])
+            k_BxTxKxD = fused_norm_rope(*how, 1.0, k_BxTxKxD, self.key_norm.scale[...])
+        else:
+            if self.config.qk_norm:
+                q_BxTxHxD, k_BxTxKxD = self.query_norm(q_BxTxHxD), self.key_norm(k_BxTxKxD)
+            q_BxTxHxD, k_BxTxKxD = rope(q_BxTxHxD, theta) * D**-0.5, rope(k_BxTxKxD, theta)
+        return self.output(kernel.attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD).reshape(B, T, -1))
+
+
+class Block(nnx.Module):
+    """One residual block."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.attention_norm = Norm(config.norm, config.d_model)
+        self.attention = Attention(config, rngs)
+        self.mlp_norm = Norm(config.norm, config.d_model)
+        self.mlp = config.mlp(rngs)
+
+    def __call__(self, x_BxTxM, kernel: Kernel):
+        """Return the residual stream after this block, and the load-balance loss, if any."""
+        x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM, kernel.fused), kernel)
+        added_BxTxM, balance = self.mlp(self.mlp_norm(x_BxTxM, kernel.fused), kernel.fused)
+        return x_BxTxM + added_BxTxM, balance
+
+
+class Transformer(nnx.Module):
+    """From tokens to the input of the head, which computes float32 logits."""
+
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+        self.config = config
+        width, vocab = config.d_model, config.vocab_size
+        std = 1 / width if config.tied else width**-0.5
+        self.embedding = nnx.Param(std * jax.random.normal(rngs.params(), (vocab, width)))
+        if not config.tied:
+            self.head = Linear(width, vocab, 1 / width, rngs)
+        if config.scan_layers:
+            keys = jax.random.split(rngs.params(), config.num_layers)
+            self.layers = nnx.vmap(lambda key: Block(config, nnx.Rngs(params=key)))(keys)
+        else:
+            for layer in range(config.num_layers):
+                setattr(self, f"layer_{layer}", Block(config, rngs))
+        self.final_norm = Norm(config.norm, width)
+
+    def __call__(self, tokens_BxT, kernel: Kernel, compute: Compute):
+        """Return the normalised residual stream (B, T, d_model), the head matrix, the balance loss.
+
+        The load-balance loss is summed over the blocks; None for a model without experts.
+        """
+        dtype = jnp.dtype(self.config.dtype)
+        embedding_VxM = compute.all_gather(self.embedding.get_value())
+        # Cast after the look-up, whose gradient is a sum too long for bfloat16.
+        x_BxTxM = embedding_VxM[tokens_BxT].astype(dtype)
+        x_BxTxM, balance = self._blocks(x_BxTxM, kernel, compute)
+        tied = self.config.tied
+        head_MxV = embedding_VxM.T if tied else compute.all_gather(self.head.kernel.get_value())
+        x_BxTxM: Any = self.final_norm(x_BxTxM, kernel.fused)
+        multipliers = self.config.multipliers(_NAMES["embedding" if tied else "head"])
+        if multipliers.output != 1:
+            x_BxTxM = x_BxTxM * multipliers.output
+        return x_BxTxM, head_MxV, balance
+
+    def _blocks(self, x_BxTxM, kernel: Kernel, compute: Compute):
+        def step(x_BxTxM, block_state):
+            # Gathered inside the rematerialised function, so that the backward pass gathers again.
+            return nnx.merge(graphdef, compute.all_gather(block_state))(x_BxTxM, kernel)
+
+        layers = compute.layers
+        if self.config.scan_layers:
+            graphdef, stacked = nnx.split(self.layers)
+            unroll = min(layers.unroll, self.config.num_layers) or self.config.num_layers
+            # In a loop the compiler cannot see that the same values are computed twice.
+            step = self._remat(step, x_BxTxM, layers, unroll == self.config.num_layers > 1)
+            x_BxTxM, balance_L = jax.lax.scan(step, x_BxTxM, stacked, unroll=unroll)
+            return x_BxTxM, None if balance_L is None else balance_L.sum()
+        step, every = self._remat(step, x_BxTxM, layers, True), []
+        for layer in range(self.config.num_layers):
+            graphdef, state = nnx.split(getattr(self, f"layer_{layer}"))
+            x_BxTxM, balance = step(x_BxTxM, state)
+            every.append(balance)
+        return x_BxTxM, None if every[0] is None else sum(every)
+
+    def _remat(self, step: Callable[..., Any], x_BxTxM, layers: Layers, prevent_cse: bool):
+        """Return the block under the rematerialisation policy that fits."""
+        policy = remat_policy(self.config, x_BxTxM.size // self.config.d_model, layers)
+        if not self.config.remat or policy == "all":
+            return step
+        return jax.checkpoint(step, prevent_cse=prevent_cse, policy=_POLICIES[policy])
+
+
+def remat_policy(config: TransformerConfig, tokens: int, layers: Layers) -> RematPolicy:
+    """Return the largest policy up to the requested one whose bytes fit in the budget."""
+    policies, budget = get_args(RematPolicy), layers.remat_budget_bytes
+    choices = policies[: policies.index(layers.remat_policy) + 1]
+    if budget is not None:
+        choices = [policy for policy in choices if kept_bytes(config, tokens, policy) <= budget]
+    return choices[-1] if choices else "nothing"
+
+
+def kept_bytes(config: TransformerConfig, tokens: int, policy: RematPolicy) -> int:
+    """Return the bytes that all blocks keep for these tokens in addition to their inputs."""
+    width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
+    hidden = (2 if config.activation == "swiglu" else 1) * config.mlp_width
+    padding, routed = config.padding(tokens), config.routed_width
+    products = 2 * query_width + 2 * kv_width + width + padding * (hidden + routed)
+    # In addition: the results of both norms, the residual stream between attention and MLP, rotated
+    # queries and keys, the result of the nonlinearity, and the inputs of experts. Their float32
+    # output replaces their product.
+    rest = 3 * width + query_width + kv_width + padding * config.mlp_width + 2 * routed
+    each = {"nothing": 0, "attention": query_width, "products": products, "all": products + rest}
+    return int(each[policy] * tokens) * config.num_layers * jnp.dtype(config.dtype).itemsize
+
+
+def _keeps_attention(primitive, *_, **__) -> bool:
+    return "dot_product_attention_fwd" in primitive.name
+
+
+def _keeps_products(primitive, *_, **__) -> bool:
+    return primitive.name == "dot_general" or _keeps_attention(primitive)
+
+
+_POLICIES: dict[RematPolicy, Callable[..., bool] | None] = {
+    "nothing": None,
+    "attention": _keeps_attention,
+    "products": _keeps_products,
+}
+
+
+@functools.cache
+def _graphdef(config: TransformerConfig) -> nnx.GraphDef:
+    return nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))[0]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init(config: TransformerConfig, key: jax.Array) -> Params:
+    params = nnx.to_pure_dict(nnx.state(Transformer(config, nnx.Rngs(params=key))))
+    spreads = map_names(
+        partition_names(params), lambda axes: config.multipliers(unstacked_axes(axes)).init
+    )
+    return jax.tree.map(lambda x, spread: x if spread == 1 else spread * x, params, spreads)
+
+
+def init(config: TransformerConfig, seed: int) -> Params:
+    """Return fresh parameters, a pure function of config and seed."""
+    return _init(config, jax.random.key(seed))
+
+
+def loss_and_balance(
+    config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute = DEFAULT_COMPUTE
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return the cross-entropy in nats and the load-balance loss, summed over the B·T targets.
+
+    Of the integer tokens (B, T + 1), all but the last are inputs and all but the first are targets.
+    Both losses are float32 scalars; the load-balance loss is None for a model without experts.
+    """
+    x_BxTxM, head_MxV, balance, fused = _apply(config, params, sequences_BxT1, compute)
+    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused), balance
+
+
+def target_losses(
+    config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute = DEFAULT_COMPUTE
+) -> tuple[jax.Array, jax.Array]:
+    """Return the cross-entropy of `loss_and_balance`, bit by bit, and of every target, [B, T]."""
+    x_BxTxM, head_MxV, _, fused = _apply(config, params, sequences_BxT1, compute)
+    return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused)
+
+
+def logits(
+    config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute = DEFAULT_COMPUTE
+) -> jax.Array:
+    """Return the logits of the targets, float32 [B, T, vocab_size]."""
+    x_BxTxM, head_MxV, *_ = _apply(config, params, sequences_BxT1, compute)
+    return matmul(x_BxTxM, head_MxV, jnp.float32)
+
+
+def _apply(config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute):
+    transformer, kernel = nnx.merge(_graphdef(config), params), KERNELS[compute.attention]
+    return *transformer(sequences_BxT1[:, :-1], kernel, compute), kernel.fused
+
+
+_NAMES = {
+    "embedding": ("vocab", "embed"),
+    "head": ("embed", "vocab"),
+    "router": ("embed", "experts"),
+    "query": ("embed", "heads"),
+    "key": ("embed", "heads"),
+    "value": ("embed", "heads"),
+    "output": ("heads", "embed"),
+    "up": ("embed", "mlp"),
+    "gate": ("embed", "mlp"),
+    "down": ("mlp", "embed"),
+}
+
+
+def partition_names(params: Params) -> Params:
+    """Names of the axes of every parameter; see `ModelFamily`."""
+
+    def names(path: tuple, leaf: jax.Array) -> tuple[str, ...]:
+        keys = [entry.key for entry in path]
+        own = _NAMES.get("embedding" if keys[-1] == "embedding" else keys[-2], ("norm",))
+        return (*[STACK] * (len(leaf.shape) - len(own)), *own)
+
+    return jax.tree.map_with_path(names, params)
+
+
+def rope_waves(length: int, dim: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return cosine and sine of position · theta^(-2i/dim), float32 [1, length, 1, dim/2]."""
+    angles = np.arange(length)[:, None] * theta ** (-np.arange(0, dim, 2) / dim)
+    cos, sin = (f(angles)[None, :, None, :].astype(np.float32) for f in (np.cos, np.sin))
+    return cos, sin
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def fused_norm(kind: str, x, scale):
+    """Return the RMSNorm or LayerNorm over the last axis; same shape and dtype."""
+    return _norm(kind, x, scale)[0]
+
+
+def _norm(kind, x, scale):
+    statistics = _statistics(kind, x)
+    return (_normal(x, statistics) * _wide(scale, x)).astype(x.dtype), (x, scale, statistics)
+
+
+def _norm_gradients(kind, kept, dy):
+    return _through_norm(kind, kept, dy.astype(jnp.float32))
+
+
+fused_norm.defvjp(_norm, _norm_gradients)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def fused_norm_rope(kind: str, theta: float, factor: float, x_BxTxHxD, scale_D):
+    """Return RoPE of the norm over each head, times a factor; same shape and dtype."""
+    return _turned(kind, theta, factor, x_BxTxHxD, scale_D)[0]
+
+
+def _turned(kind, theta, factor, x, scale):
+    statistics = _statistics(kind, x)
+    y = _turn(_normal(x, statistics) * _wide(factor * scale, x), theta)
+    return y.astype(x.dtype), (x, scale, statistics)
+
+
+def _turned_gradients(kind, theta, factor, kept, dy):
+    return _through_norm(kind, kept, factor * _turn(dy.astype(jnp.float32), theta, -1))
+
+
+fused_norm_rope.defvjp(_turned, _turned_gradients)
+
+
+def _turn(x_BxTxHxD, theta, sign=1):
+    """Apply RoPE or its inverse. A concatenation of halves would be a copy in XLA; `flip` fuses."""
+    B, T, H, D = x_BxTxHxD.shape
+    cos, sin = (wave[..., None, :] for wave in rope_waves(T, D, theta))
+    pairs = x_BxTxHxD.reshape(B, T, H, 2, -1)
+    sin = sign * np.concatenate([-sin, sin], axis=-2)
+    return (pairs * cos + jnp.flip(pairs, -2) * sin).reshape(B, T, H, D)
+
+
+@jax.custom_vjp
+def fused_gelu(x):
+    """Return the exact GELU; its gradient is computed from its input alone."""
+    return jax.nn.gelu(x, approximate=False)
+
+
+def _gelu_gradient(x, dy):
+    wide = x.astype(jnp.float32)
+    below = 0.5 * (1 + jax.lax.erf(wide * np.float32(0.5**0.5)))
+    density = jnp.exp(-0.5 * jnp.square(wide)) * np.float32((2 * np.pi) ** -0.5)
+    return (((below + wide * density) * dy.astype(jnp.float32)).astype(x.dtype),)
+
+
+fused_gelu.defvjp(lambda x: (fused_gelu(x), x), _gelu_gradient)
+
+
+def _statistics(kind, x):
+    """Return the mean of each row (0 for RMSNorm) and the inverse standard deviation."""
+    wide, size = x.astype(jnp.float32), x.shape[-1]
+    total, squares = _row_sums(wide, jnp.square(wide))
+    mean = total / size if kind == "layer" else jnp.zeros_like(total)
+    variance = jnp.maximum(squares / size - jnp.square(mean), 0)
+    return jax.lax.optimization_barrier((mean, jax.lax.rsqrt(variance + 1e-6)))
+
+
+def _normal(x, statistics):
+    mean, inverse = statistics
+    return (x.astype(jnp.float32) - mean) * inverse
+
+
+def _through_norm(kind, kept, dy):
+    """Return the gradients with respect to the input and the scale."""
+    x, scale, statistics = kept
+    normal, scaled, size = _normal(x, statistics), dy * _wide(scale, x), x.shape[-1]
+    total, along = jax.lax.optimization_barrier(_row_sums(scaled, scaled * normal))
+    mean = total / size if kind == "layer" else jnp.zeros_like(total)
+    dx = (scaled - mean - normal * (along / size)) * statistics[1]
+    return dx.astype(x.dtype), (dy * normal).sum(range(x.ndim - 1))
+
+
+def _row_sums(one, other):
+    """Return the sums of both arrays over the last axis, [..., 1], in one pass."""
+    zeros = np.float32(0), np.float32(0)
+    sums = jax.lax.reduce((one, other), zeros, _both, (one.ndim - 1,))
+    return [x[..., None] for x in sums]
+
+
+def _both(one, other):
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _wide(scale, x):
+    return jnp.expand_dims(scale, range(x.ndim - 1))

@@ -1,1 +1,0 @@
-"""Decoder-only transformers: config and counts without JAX, and the network."""

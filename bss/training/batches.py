@@ -1,0 +1,321 @@
+"""The batches of a run: sequences by position, grouped into steps, prefetched to the devices.
+
+Sources address sequences by position alone, so that batch size, micro-batches and restarts never
+change the order of the data. A dispatch takes as many steps as a device can take without an event
+(evaluation, fork point, batch change): a program releases its memory when it ends and allocates it
+again, which takes 10 to 20% of a step of 128 to 256 dimensions on CPUs, and the host works for
+every call. Several steps in one dispatch give the same bits as one by one
+(tests/training/test_step.py).
+"""
+
+import functools
+import warnings
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.data import synthetic
+from bss.data.log_bilinear import SyntheticLanguage
+from bss.data.shards import Shards, beside, open_shards
+from bss.errors import InputError
+from bss.models.base import ModelFamily
+from bss.schedules.buckets import BucketSizes
+from bss.schedules.plan import Plan
+from bss.training.distributed import is_multihost
+from bss.training.execution import Execution
+from bss.training.run_config import DataConfig, HeldOutSet, RunConfig
+from bss.training.sharding import by_position, own_columns
+from bss.training.step import step_settings
+
+if TYPE_CHECKING:
+    from bss.data.stream import Stream
+
+T = TypeVar("T")
+
+SYNTHETIC = "synthetic"
+"""The `content` of a data config of the synthetic language."""
+MAX_STEPS = 64
+"""Maximum of steps per dispatch."""
+DISPATCH_FLOPS = 2.7e11
+"""FLOPs of a dispatch, about 4 s of a CPU core: the delay of a run that is asked to stop."""
+
+_SEED_STRIDE = 1 << 48
+_BLOCK = 1024
+_AHEAD = 3
+
+
+class TextSource:
+    """Sequences of memory-mapped token shards, shuffled on the host."""
+
+    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh):
+        from bss.data.stream import Stream  # imports grain, which only text needs
+
+        self._shards, self._data = shards, data
+        self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
+        self._mesh = mesh
+
+    def check(self, sequences: int) -> None:
+        """Check that there are enough sequences; warn about repeated ones.
+
+        Raises:
+            InputError: If the run needs more sequences than there are, without `data.repeat`.
+        """
+        self._stream.check(sequences)
+        warn_of_passes(self._stream, sequences)
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """Return `count` sequences from `position`, on the devices.
+
+        Returns:
+            int32 [capacity, bucket, T+1], sharded along the bucket; zeros after the first `count`
+            sequences.
+        """
+        self._stream.check(position + count)
+        shape = capacity, bucket, self._data.seq_len + 1
+        return by_position(lambda n: self._stream.at(position + n), count, shape, self._mesh)
+
+    def held_out(
+        self, split: str, tokens: int, seq_len: int, rows: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Return the fixed sequences of a split, int32 [tokens // T, T+1], or some rows of them."""
+        from bss.data.stream import held_out
+
+        return held_out(self._shards, split, seq_len, tokens, rows)
+
+    def bytes_per_token(self, split: str) -> float | None:
+        """Return the bytes per token of a split; None if tokens are not text."""
+        return self._shards.bytes_per_token(split)
+
+
+class SyntheticSource:
+    """Sequences of the synthetic language, generated on the devices, one block at a time.
+
+    The data seed shifts the positions by multiples of 2^48; the language is the same.
+    """
+
+    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh):
+        self._language, self._offset = language, data.seed * _SEED_STRIDE
+        self._mesh = mesh
+        self._block = functools.lru_cache(maxsize=4)(self._generate)
+
+    def _generate(
+        self, index: int, first: int, bucket: int, columns: tuple[int, ...]
+    ) -> np.ndarray:
+        """Return block `index` of some columns of the micro-batches from position `first` on.
+
+        Returns:
+            int32 [_BLOCK, T+1].
+        """
+        turns, column = np.divmod(index * _BLOCK + np.arange(_BLOCK), len(columns))
+        places = (first + bucket * turns + np.take(columns, column)).astype(np.uint64)
+        return np.asarray(synthetic.at(self._language, np.uint64(self._offset) + places))
+
+    def check(self, sequences: int) -> None:
+        """See `TextSource`; there are as many sequences as lie between two data seeds."""
+        if sequences > _SEED_STRIDE:
+            raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
+
+    def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
+        """See `TextSource`."""
+        columns, width = tuple(own_columns(self._mesh, bucket).tolist()), bucket
+        if len(columns) == bucket:  # all: the same blocks serve every micro-batch size
+            columns, width = (0,), 1
+        turns, first = divmod(position, width)
+
+        def rows(numbers: np.ndarray) -> np.ndarray:
+            start = turns * len(columns)
+            indices = range(start // _BLOCK, (start + len(numbers) - 1) // _BLOCK + 1)
+            blocks = [self._block(index, first, width, columns) for index in indices]
+            return np.concatenate(blocks)[start % _BLOCK :][: len(numbers)]
+
+        shape = capacity, bucket, self._language.seq_len + 1
+        return by_position(rows, count, shape, self._mesh)
+
+    def held_out(
+        self, split: str, tokens: int, seq_len: int, rows: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """See `TextSource`; the language depends on the length of its sequences."""
+        if seq_len != self._language.seq_len:
+            raise InputError(
+                f"evaluation.seq_len is {seq_len}; the synthetic language of this run has "
+                f"sequences of {self._language.seq_len}, so leave it out"
+            )
+        return synthetic.held_out(self._language, split, tokens, rows)
+
+    def bytes_per_token(self, split: str) -> float | None:
+        """See `TextSource`."""
+        return None
+
+
+Source = TextSource | SyntheticSource
+"""The training and held-out sequences of a run."""
+
+
+def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
+    """Open the source of a run.
+
+    Raises:
+        InputError: If shards are missing, damaged or changed, or the vocabulary is another.
+    """
+    data = run.data
+    if data.content == SYNTHETIC:
+        language = SyntheticLanguage(run.model.vocab_size, data.seq_len)
+        return SyntheticSource(language, data, mesh)
+    opened = open_shards(shards)
+    opened.require(data.content)
+    check_vocabulary(run.model, opened.vocab_size)
+    return TextSource(opened, data, mesh)
+
+
+def shards_of(one: HeldOutSet, run: RunConfig, own: Shards) -> Shards:
+    """Return the shards of a held-out set: the run's own, or others in the same folder.
+
+    Raises:
+        InputError: If they have another tokenizer.
+    """
+    if one.content in ("", run.data.content):
+        return own
+    other = beside(own.directory, one.content)
+    if other.manifest.tokenizer.hash != own.manifest.tokenizer.hash:
+        raise InputError(
+            f"evaluation.sets: {other.directory} has another tokenizer than {own.directory}; "
+            "prepare it with that: its name, or the tokenizer.json there"
+        )
+    return other
+
+
+def warn_of_passes(stream: "Stream", sequences: int) -> None:
+    """Warn if sequences are repeated."""
+    if (passes := sequences / stream.num_sequences) > 1:
+        warnings.warn(
+            f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=3
+        )
+
+
+def check_vocabulary(model: ModelFamily, tokens: int) -> None:
+    """Raise InputError if a model has another vocabulary size than its tokenizer."""
+    if model.vocab_size != tokens:
+        raise InputError(
+            f"model.vocab_size is {model.vocab_size}, the tokenizer has {tokens} tokens; "
+            f"write model.vocab_size {tokens}"
+        )
+
+
+class StepBatch(NamedTuple):
+    """The input of one dispatch: steps of one batch size, without an event between them.
+
+    Attributes:
+        ends: tokens consumed after each step.
+        batch: batch size of a step, in sequences.
+        buckets: number of micro-batches of a step.
+        program: key of the program that takes them.
+        arguments: arguments of the program after the state.
+    """
+
+    ends: tuple[int, ...]
+    batch: int
+    buckets: int
+    program: int
+    arguments: tuple[Any, ...]
+
+
+def max_steps_per_dispatch(execution: Execution, mesh: Mesh) -> int:
+    """Return the maximum of steps per dispatch: as requested, else many on one CPU device."""
+    if is_multihost() or mesh.size > 1 or not execution.checkpoint_seconds:
+        return 1
+    return execution.steps or (MAX_STEPS if mesh.devices.flat[0].platform == "cpu" else 1)
+
+
+def step_chunks(
+    plan: Plan,
+    first: int,
+    events: frozenset[int] = frozenset(),
+    most: int = 1,
+    flops_per_token: float = 0.0,
+) -> Iterator[range]:
+    """Yield ranges of consecutive steps without an event inside (derived here).
+
+    Args:
+        plan: the plan of the run.
+        first: index of the first step.
+        events: token counts at which a range must end, batch changes among them.
+        most: maximum of steps in a range.
+        flops_per_token: FLOPs of all runs together, which limit a range to DISPATCH_FLOPS; 0 sets
+            no limit.
+    """
+    step, flops = first, flops_per_token * plan.seq_len
+    while step < plan.steps:
+        allowed = int(DISPATCH_FLOPS / max(flops * plan.at(step).batch, 1.0))
+        end = min(step + max(1, min(most, allowed)), plan.steps)
+        end = next((k for k in range(step + 1, end) if plan.tokens_at(k) in events), end)
+        yield range(step, end)
+        step = end
+
+
+def step_batches(
+    plan: Plan,
+    chunks: Iterator[range],
+    most: int,
+    source: Source,
+    buckets: BucketSizes,
+    half_lives: tuple[str, ...] = (),
+) -> Iterator[StepBatch]:
+    """Yield the batches of a run.
+
+    The position of a step's first sequence is its tokens over the sequence length, whatever the
+    batch size was before.
+
+    Args:
+        plan: the plan of the run.
+        chunks: the steps of each batch, from `step_chunks`.
+        most: maximum of steps in one of them.
+        source: the sequences.
+        buckets: the micro-batch sizes.
+        half_lives: of the weight averages.
+    """
+    microbatches = buckets.max_microbatches(plan)
+    for steps in chunks:
+        start, batch = plan.tokens_at(steps[0]), plan.at(steps[0]).batch
+        bucket, position, count = buckets.bucket(batch), start // plan.seq_len, batch * len(steps)
+        sequences = source.batch(position, count, most * microbatches[bucket], bucket)
+        ends = tuple(plan.tokens_at(k + 1) for k in steps)
+        each = [
+            step_settings(plan.at(k), end, half_lives) for k, end in zip(steps, ends, strict=True)
+        ]
+        arguments = sequences, np.int32(batch // bucket), *_stacked(each, most)
+        yield StepBatch(ends, batch, batch // bucket, bucket, arguments)
+
+
+def _stacked(each: list[Any], most: int) -> tuple[Any, ...]:
+    """Return a step's settings; or those of several, repeated to [most, ...], and their number."""
+    if most == 1:
+        return (each[0],)
+    filled = each + [each[-1]] * (most - len(each))
+    return jax.tree.map(lambda *x: np.stack(x), *filled), np.int32(len(each))
+
+
+def prefetch(inputs: Iterator[T], busy: "Lock | None" = None) -> Generator[T, None, None]:
+    """Yield the items of an iterator, made ahead by a thread; errors are raised where it is read.
+
+    While `busy` is locked nothing is made or transferred to the devices.
+    """
+    lock, pool = busy or Lock(), ThreadPoolExecutor(1, "prefetch")
+
+    def make() -> T | None:
+        with lock:
+            return jax.block_until_ready(next(inputs, None))
+
+    try:
+        ahead = deque(pool.submit(make) for _ in range(_AHEAD))
+        while (item := ahead.popleft().result()) is not None:
+            ahead.append(pool.submit(make))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,1 +1,0 @@
-"""What a run leaves behind: its directory, curve, checkpoints and status."""

@@ -1,0 +1,424 @@
+"""RunRecorder: what one run has done and what is written about it; and how runs resume."""
+
+import math
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bss.errors import InputError
+from bss.files import is_there
+from bss.models.base import DEFAULT_LAYERS, Layers
+from bss.training import distributed, run_directory
+from bss.training.batches import StepBatch
+from bss.training.checkpoint import Checkpoints, missing_forks, open_checkpoints, restore_fork
+from bss.training.evaluation import loss_columns
+from bss.training.execution import NOT_COMPUTED, Execution, describe
+from bss.training.hardware import peak_flops
+from bss.training.loggers import Loggers
+from bss.training.run_config import RunConfig, fork_points
+from bss.training.run_directory import Rows, RunDirectory, RunStatus
+from bss.training.sharding import shardings_of
+from bss.training.step import (
+    Metrics,
+    NoiseAverages,
+    State,
+    init_state,
+    noise_estimates,
+    noise_scale,
+    update_noise,
+)
+
+STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
+"""The columns of a curve that are not held-out numbers."""
+
+
+class Diverged(Exception):
+    """A loss, gradient or update was not finite in the step that ended at `tokens`."""
+
+    def __init__(self, tokens: int):
+        super().__init__(f"not finite in the step that ended at {tokens} tokens")
+        self.tokens = tokens
+
+
+class NoActiveRuns(Exception):
+    """All runs of a group have diverged."""
+
+
+@dataclass
+class TrainPosition:
+    """Where a run is; saved in a checkpoint's record.
+
+    Attributes:
+        tokens: tokens consumed.
+        step: optimizer steps, including those of parents.
+        seconds: seconds in training steps, without evaluation, compilation and saving.
+        loss_sum: sum of the losses of the steps since the last curve row.
+        loss_steps: number of these steps.
+        noise_trace: numerator of the gradient noise scale, averaged.
+        noise_square: its denominator.
+    """
+
+    tokens: int
+    step: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    loss_steps: int = 0
+    noise_trace: float = 0.0
+    noise_square: float = 0.0
+
+    @property
+    def noise(self) -> NoiseAverages:
+        """The averages of the gradient noise scale."""
+        return NoiseAverages(self.noise_trace, self.noise_square)
+
+    @property
+    def loss(self) -> float | None:
+        """Mean training loss since the last curve row."""
+        return self.loss_sum / self.loss_steps if self.loss_steps else None
+
+
+class RunRecorder:
+    """Records one run in this process.
+
+    Attributes:
+        run: the run.
+        execution: how it is executed.
+        plan: its plan.
+        directory: its directory.
+        checkpoints: its checkpoints.
+        rows: token counts at which a curve row is due.
+        forks: token counts of fork points.
+        position: where the run is.
+        curve: its rows so far.
+        saved_at: time of the last save, on the monotonic clock.
+        save_seconds: seconds by which the last save, of all vmapped runs, delayed the steps.
+        ended: True if its final status is written.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        execution: Execution,
+        directory: RunDirectory,
+        checkpoints: Checkpoints,
+        loggers: Loggers,
+    ):
+        self.run, self.execution, self.plan = run, execution, execution.plan(run)
+        self.directory, self.checkpoints, self._loggers = directory, checkpoints, loggers
+        self._loss_columns, self._missing = loss_columns(run), set[str]()
+        self.forks = fork_points(run, self.plan, execution.forks)
+        self.rows = {self.plan.next_boundary(t) for t in run.evaluation_tokens()}
+        self.rows |= {segment.end_tokens for segment in self.plan.segments}
+        self.position, self.curve = TrainPosition(0), Rows()
+        self.ended = False
+        self.saved_at, self.save_seconds = time.monotonic(), 0.0
+
+    @property
+    def first_step(self) -> int:
+        """The first step of the plan that is left; past its end if the token budget is smaller."""
+        return self.plan.step_at(min(self.position.tokens, self.plan.tokens))
+
+    def add_execution(
+        self,
+        mesh: Mesh,
+        attention: str,
+        vmapped_runs: int = 1,
+        vmapped_with: str = "",
+        layers: Layers = DEFAULT_LAYERS,
+    ) -> None:
+        """Record where the run continues; warn if its numbers may change.
+
+        `vmapped_with` identifies the runs of its program: after a kill they continue together.
+        """
+        record = describe(mesh, self.execution, attention, vmapped_runs, layers)
+        record |= {"mates": vmapped_with} if vmapped_with else {}
+        before = self.directory.add_execution(record) or {}
+        computed = [name for name in record if name not in NOT_COMPUTED]
+        changed = [name for name in computed if record[name] != before.get(name, record[name])]
+        if changed:
+            warnings.warn(
+                f"run {self.run.id} continues under another execution ({', '.join(changed)}): "
+                "not bit-identical to an uninterrupted run",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def resume(self, position: TrainPosition, record: dict[str, Any] | None) -> None:
+        """Continue from a position; `record` is that of the run's checkpoint, None if it starts."""
+        self.position = position
+        self.checkpoints.drop_newer(position.tokens)
+        curve = [] if record is None else record.get("curve")
+        self.curve = [*self.directory.truncate_curve(position.tokens, curve)]
+        self._loggers.begin(self.run, self.directory.path, position.tokens)
+
+    def add_step(self, end_tokens: int, loss: float, grad_norm: float, update_norm: float) -> None:
+        """Record a step.
+
+        Raises:
+            Diverged: If one of its metrics is not finite.
+        """
+        if not all(map(math.isfinite, (loss, grad_norm, update_norm))):
+            raise Diverged(end_tokens)
+        self.position.tokens = end_tokens
+        self.position.step += 1
+        self.position.loss_sum += loss
+        self.position.loss_steps += 1
+
+    def add_noise(self, batch: int, count: int, squares: float, grad_norm: float) -> None:
+        """Update the averages of the gradient noise scale with the last step.
+
+        Args:
+            batch: batch size in sequences.
+            count: number of gradients that the step sums.
+            squares: sum of their squared norms.
+            grad_norm: norm of their mean.
+        """
+        position, half_life = self.position, self.run.noise_scale.half_life
+        moments = noise_estimates(squares / count, grad_norm**2, batch // count, count)
+        noise = update_noise(position.noise, *moments, batch * self.plan.seq_len, half_life)
+        position.noise_trace, position.noise_square = noise
+
+    def add_row(
+        self, held_out: Mapping[str, float | None], grad_norm: float, *, noise: bool
+    ) -> None:
+        """Record a curve row.
+
+        Args:
+            held_out: the held-out columns.
+            grad_norm: norm of the last step's gradient.
+            noise: True if the last step measures the gradient noise.
+
+        Raises:
+            Diverged: If a held-out loss is not finite.
+        """
+        position = self.position
+        spec = self.plan.at(self.plan.step_at(position.tokens) - 1)
+        numbers = self._finite(held_out)
+        row = {
+            "step": position.step,
+            "tokens": position.tokens,
+            "batch": spec.batch,
+            "lr": spec.settings.lr,
+            "loss": position.loss,
+            **numbers,
+            "grad_norm": grad_norm,
+        }
+        if self.run.noise_scale.half_life:
+            row["noise_scale"] = noise_scale(position.noise) if noise else None
+        row["seconds"] = position.seconds
+        self.curve.append(row)
+        self.directory.add_row(row)
+        self._loggers.each(lambda logger: logger.row(dict(row)))
+        position.loss_sum, position.loss_steps = 0.0, 0
+
+    def _finite(self, held_out: Mapping[str, float | None]) -> dict[str, float | None]:
+        """Return held-out numbers with None in place of those that are not finite."""
+        odd = {name for name, x in held_out.items() if x is not None and not math.isfinite(x)}
+        if odd & self._loss_columns:
+            raise Diverged(self.position.tokens)
+        if new := sorted(odd - self._missing):
+            self._missing |= odd
+            warnings.warn(
+                f"run {self.run.id}: {', '.join(new)} not finite at {self.position.tokens} tokens; "
+                "left out here and wherever it is so again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return {name: None if name in odd else x for name, x in held_out.items()}
+
+    def save(self, state: State) -> None:
+        """Start saving a checkpoint."""
+        tokens, start = self.position.tokens, time.monotonic()
+        record = vars(self.position) | {"curve": [*self.curve]}
+        self.checkpoints.save(tokens, state, record, fork=tokens in self.forks)
+        self.saved_at = time.monotonic()
+        self.save_seconds = self.saved_at - start
+
+    def save_is_due(self) -> bool:
+        """Return True if the last save is old; saves take at most 5% of the time."""
+        seconds = self.execution.checkpoint_seconds
+        spaced = max(seconds, 20 * self.save_seconds) if seconds else 0
+        return time.monotonic() - self.saved_at > spaced
+
+    def progress(self, seconds: float) -> dict[str, Any]:
+        """Return a progress report, `seconds` of training after the position's."""
+        position = self.position
+        took = position.seconds + seconds
+        return {
+            "run": self.run.id,
+            "tokens": position.tokens,
+            "loss": position.loss,
+            "tokens_per_second": (position.tokens - self.run.start) / took if took else None,
+        }
+
+    def end(self, status: RunStatus) -> None:
+        """Write the status with which the run stops."""
+        self.directory.write_status(status)
+        self._loggers.each(lambda logger: logger.end(status))
+        self.ended = True
+
+    def finished(
+        self, test_losses: Mapping[str, Any], mesh: Mesh, programs: int, recompilations: int
+    ) -> RunStatus:
+        """Return the status of a finished run, with its final numbers."""
+        position, run = self.position, self.run
+        rows = self.curve
+        last = rows[-1] if rows else {}
+        flops, peak = run.model.training_flops_per_token(run.data.seq_len), None
+        if flops and (one := peak_flops()):
+            peak = one * mesh.size / flops
+        held_out = {name: value for name, value in last.items() if name not in STEP_COLUMNS}
+        return RunStatus(
+            "finished",
+            position.tokens,
+            position.step,
+            {"loss": last.get("loss"), **held_out, **test_losses},
+            position.seconds,
+            self.plan.remainder_tokens,
+            programs,
+            recompilations,
+            run_directory.throughput(rows, peak, run.start),
+        )
+
+    def diverged(self, tokens: int) -> RunStatus:
+        """Return the status of a run that diverged in the step that ended at `tokens`."""
+        newest = next(iter(self.checkpoints.tokens()), None)
+        return RunStatus("diverged", tokens, last_checkpoint=newest)
+
+    def failed(self, message: str) -> RunStatus:
+        """Return the status of a run that failed, at its newest checkpoint."""
+        return RunStatus("failed", next(iter(self.checkpoints.tokens()), 0), message=message)
+
+
+@contextmanager
+def ending_diverged(active: dict[int, RunRecorder], m: int) -> Iterator[None]:
+    """End a run that diverges in the block; the others continue."""
+    try:
+        yield
+    except Diverged as diverged:
+        recorder = active.pop(m)
+        recorder.end(recorder.diverged(diverged.tokens))
+        if not active:
+            raise NoActiveRuns from None
+
+
+def record_metrics(
+    batch: StepBatch,
+    metrics: Metrics,
+    active: dict[int, RunRecorder],
+    runs: int,
+    gradients: int,
+) -> tuple[np.ndarray, distributed.HostAction]:
+    """Fetch the metrics of a dispatch and record its steps.
+
+    Args:
+        batch: the dispatch.
+        metrics: its metrics, on the devices.
+        active: recorders by index; a run that has diverged is removed.
+        runs: number of runs in the program.
+        gradients: number of gradients that the devices compute per micro-batch.
+
+    Returns:
+        The last step's gradient norm of each run, [F], and the action that all processes take.
+    """
+    metrics = jax.device_get(metrics)  # in one transfer
+    action = (
+        distributed.HostAction.NONE
+        if metrics.action is None
+        else distributed.HostAction(int(metrics.action))
+    )
+    count = batch.buckets * gradients
+    read_KxF = [np.reshape(x, (-1, runs))[: len(batch.ends)] for x in metrics[:4] if x is not None]
+    for m, recorder in [*active.items()]:
+        columns = (x_KxF[:, m].tolist() for x_KxF in read_KxF)
+        with ending_diverged(active, m):
+            for end, *norms in zip(batch.ends, *columns, strict=True):
+                recorder.add_step(end, *norms[:3])
+                if metrics.squares is not None and count > 1:
+                    recorder.add_noise(batch.batch, count, norms[3], norms[1])
+    return read_KxF[1][-1], action
+
+
+def open_recorder(
+    run: RunConfig, execution: Execution, loggers: Loggers, opened: ExitStack
+) -> RunRecorder:
+    """Open the directory and the checkpoints of a run, to be closed with `opened`.
+
+    Raises:
+        InputError: If the directory is another run's, is being written, or is not shared.
+    """
+    path = run_directory.run_path(execution.runs, run)
+    directory = distributed.on_all_hosts(lambda: opened.enter_context(run_directory.open_run(path)))
+    distributed.on_all_hosts(lambda: directory.check_config(run))
+    distributed.await_same(lambda: {f"{path} exists": is_there(path / "config.json")})
+    checkpoints = opened.enter_context(open_checkpoints(path))
+    return RunRecorder(run, execution, directory, checkpoints, loggers)
+
+
+def resume(recorders: Sequence[RunRecorder], shapes: State) -> list[tuple[RunRecorder, State]]:
+    """Return the states from which runs continue, in the order of their tokens.
+
+    A run continues from its newest intact checkpoint before a missing fork point; else from its
+    parent's fork point, or from fresh parameters. Runs that were trained in one program continue
+    from a checkpoint that all of them have, because their numbers depend on the program's size.
+
+    Raises:
+        InputError: If a parent has no such fork point, or its state has another shape.
+    """
+    groups: dict[str, list[RunRecorder]] = {}
+    for recorder in recorders:
+        records = run_directory.read_executions(recorder.directory.path)
+        vmapped_with = records[-1].get("mates") if records else None
+        groups.setdefault(vmapped_with or recorder.run.id, []).append(recorder)
+    restored = [one for group in groups.values() for one in _resume_group(group, shapes)]
+    return sorted(restored, key=lambda one: one[0].position.tokens)
+
+
+def _resume_group(group: Sequence[RunRecorder], shapes: State) -> list[tuple[RunRecorder, State]]:
+    while tokens := max(set.intersection(*map(_resumable, group)), default=None):
+        found = [one.checkpoints.restore_or_quarantine(tokens, shapes) for one in group]
+        if intact := [one for one in found if one is not None] if all(found) else []:
+            names = [f.name for f in fields(TrainPosition)]
+            for recorder, (_, record) in zip(group, intact, strict=True):
+                position = {name: record[name] for name in names if name in record}
+                recorder.resume(TrainPosition(**position), record)
+            return [(one, state) for one, (state, _) in zip(group, intact, strict=True)]
+    return [(recorder, _start(recorder, shapes)) for recorder in group]
+
+
+def _resumable(recorder: RunRecorder) -> set[int]:
+    before = min(missing_forks(recorder.directory.path, recorder.forks), default=math.inf)
+    return {tokens for tokens in recorder.checkpoints.tokens() if tokens < before}
+
+
+def _start(recorder: RunRecorder, shapes: State) -> State:
+    """Return fresh parameters, or the state of the parent's fork point."""
+    run = recorder.run
+    if run.parent is None:
+        fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
+        recorder.resume(TrainPosition(0), None)
+        return fresh()
+    path = Path(recorder.execution.runs) / run.parent.run
+    if path.is_dir():
+        parent = run_directory.read_config(path)
+        for name, own, its in (
+            ("model", run.model, parent.model),
+            ("averages", run.averages, parent.averages),
+        ):
+            if own != its:
+                raise InputError(
+                    f"{name} differs from that of the parent run {parent.id}; "
+                    "a branch goes on with its parent's state, so give it the same"
+                )
+    state, record = restore_fork(path, run.parent.tokens, shapes)
+    noise = {name: record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
+    recorder.resume(TrainPosition(run.parent.tokens, record["step"], **noise), None)
+    return state

@@ -1,0 +1,307 @@
+"""RunConfig: the settings that determine a run's trajectory and loss curve, and the run's id.
+
+Where and how a run is executed (devices, micro-batches, directories) is `bss.training.execution`.
+Two runs with equal configs have equal ids, whatever executed them.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from bss.errors import InputError, check_least
+from bss.models import ModelFamily
+from bss.registry import Chosen
+from bss.schedules.config import ScheduleConfig
+from bss.schedules.coupling import Coupling
+from bss.schedules.momentum import beta1_by
+from bss.schedules.plan import Plan, resolve
+from bss.training.optimizers import AdamW, Optimizer
+from bss.units import parse_tokens
+from bss.values import to_dict
+
+TAKEN_NAMES = ("eval", "test", "train", "grad", "noise")
+"""Reserved column prefixes."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The training tokens and their order.
+
+    Attributes:
+        corpus: name of the corpus, for display; `content` identifies it.
+        tokenizer: name of the tokenizer, for display.
+        content: content hash of the token shards; shards with another hash are refused.
+        seq_len: targets per sequence, in tokens.
+        seed: seed of the data order; compared runs share it.
+        repeat: allow more tokens than the corpus has.
+    """
+
+    corpus: str = "stdlib"
+    tokenizer: str = "bytes"
+    content: str = ""
+    seq_len: int = 128
+    seed: int = 0
+    repeat: bool = False
+
+
+@dataclass(frozen=True)
+class HeldOutSet:
+    """An additional held-out set, evaluated during the run.
+
+    Attributes:
+        name: prefix of its columns, e.g. "wiki" for wiki_loss, wiki_loss_se, ...
+        content: content hash of its token shards, in the same folder as the run's shards; empty
+            for the run's own.
+        split: "validation", "test" or another split of its shards.
+        tokens: number of tokens of the split.
+    """
+
+    name: str
+    content: str = ""
+    split: str = "validation"
+    tokens: int = 32_768
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Fixed held-out tokens, the same for all compared runs.
+
+    Attributes:
+        tokens: held-out tokens of the validation split, evaluated during the run.
+        test_tokens: held-out tokens of the test split, evaluated once at the end; 0 for none.
+        per_efold: evaluations per e-fold of tokens consumed.
+        first: tokens consumed at the first evaluation.
+        seq_len: length of the held-out sequences, in tokens; 0 for the run's sequence length. Runs
+            of different lengths are compared on one.
+        sets: additional sets, of the run's corpus or of one with the same tokenizer.
+        metrics: names of metrics in addition to the loss, of `bss.training.evaluation.METRICS` or
+            as `package.module:ATTRIBUTE`.
+    """
+
+    tokens: int = 32_768
+    test_tokens: int = 0
+    per_efold: int = 20
+    first: int = 100_000
+    seq_len: int = 0
+    sets: tuple[HeldOutSet, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        least = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
+        check_least("evaluation", self, **least)
+        taken: set[str] = set(TAKEN_NAMES)
+        for one in self.sets:
+            check_least(f"evaluation.sets {one.name}", one, tokens=1)
+            if not one.name.isidentifier() or one.name in taken:
+                raise InputError(
+                    f"evaluation.sets: {one.name!r} is no name of its own; use letters, digits, "
+                    f"underscores, and none of {', '.join(sorted(taken))}"
+                )
+            taken.add(one.name)
+
+
+@dataclass(frozen=True)
+class NoiseScaleConfig:
+    """Measurement of the gradient noise scale; see `bss.training.step.noise_estimates`.
+
+    Attributes:
+        half_life: half-life of the averages of its numerator and denominator, in tokens; 0: off.
+        split: use micro-batches of at most half the batch, so that every batch above 1 is measured;
+            else a batch of one micro-batch is not.
+    """
+
+    half_life: int = 0
+    split: bool = False
+
+    def __post_init__(self) -> None:
+        check_least("noise_scale", self, half_life=0)
+        if self.split and not self.half_life:
+            raise InputError(
+                "noise_scale.split is on without a noise_scale.half_life; give one, in tokens"
+            )
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The checkpoint that a forked run starts from: the parent's id and its tokens consumed."""
+
+    run: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run.
+
+    Attributes:
+        model: the model family and its sizes.
+        data: the training tokens.
+        optimizer: the optimizer at the reference batch size.
+        schedule: batch size and learning rate by tokens.
+        evaluation: the held-out tokens.
+        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
+        seed: seed of the initialisation.
+        parent: the fork point that a forked run starts from.
+        noise_scale: measurement of the gradient noise scale, off by default.
+    """
+
+    model: ModelFamily
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: Optimizer = field(default_factory=AdamW)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    averages: tuple[str, ...] = ()
+    seed: int = 0
+    parent: Parent | None = None
+    noise_scale: NoiseScaleConfig = field(default_factory=NoiseScaleConfig)
+
+    def __post_init__(self) -> None:
+        for text in self.averages:
+            half_life(text, self.schedule.tokens)
+        if self.model.own_rates and not self.optimizer.own_rates:
+            raise InputError(
+                f"optimizer.name is {self.optimizer.chosen}; expected adamw, which alone has the "
+                "rates of a parametrization other than standard"
+            )
+        rule = self.schedule.beta1_coupling
+        if rule != "none" and self.optimizer.one_beta1:
+            raise InputError(
+                f"schedule.beta1_coupling is {rule}; {self.optimizer.chosen} averages with one "
+                "beta1 throughout, so leave it out"
+            )
+
+    @property
+    def id(self) -> str:
+        """Twelve hexadecimal digits that identify the trajectory.
+
+        They are a hash of the fields that differ from their defaults, so that a new option does not
+        rename old runs. Excluded are the names of corpus and tokenizer, settings without effect,
+        and the stop of a base run (one whose schedules do not depend on it): a longer token budget
+        continues it.
+        """
+        return self.effective()._hash()
+
+    def effective(self) -> "RunConfig":
+        """Return the config with settings that have no effect reset to their defaults."""
+        o, schedule = self.optimizer, self.schedule.effective(self.optimizer.weight_decay)
+        if schedule.beta1_by:
+            sizes = [batch * self.data.seq_len for batch in schedule.batch.batches]
+            rule, tokens = schedule.beta1_by
+            if all(beta1_by(rule, o.beta1, size, tokens / size) == o.beta1 for size in sizes):
+                schedule = schedule.without(("beta1_coupling",))
+        return dataclasses.replace(
+            self, model=self.model.effective(), optimizer=o.effective(), schedule=schedule
+        )
+
+    def _hash(self) -> str:
+        unnamed = dataclasses.replace(
+            self.data, corpus=DataConfig.corpus, tokenizer=DataConfig.tokenizer
+        )
+        schedule = self.schedule
+        if not self.depends_on_stop:
+            schedule = dataclasses.replace(schedule, tokens=ScheduleConfig.tokens)
+        values = _non_default(dataclasses.replace(self, data=unnamed, schedule=schedule))
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def depends_on_stop(self) -> bool:
+        """True if the learning rate or beta1 before the stop depend on the token budget."""
+        return self.schedule.stable_tokens < math.inf or self.schedule.beta1_by is not None
+
+    @property
+    def start(self) -> int:
+        """Tokens consumed before the first step: 0, or the fork point."""
+        return self.parent.tokens if self.parent else 0
+
+    def plan(self) -> Plan:
+        """Return the run as integer segments.
+
+        Raises:
+            InputError: If the schedules have no plan.
+        """
+        s, o = self.schedule, self.optimizer
+        return resolve(
+            s.batch,
+            s.tokens,
+            self.data.seq_len,
+            rate=s.learning_rate(o.lr),
+            coupling=Coupling(
+                lr=s.lr_coupling,
+                reference_batch=s.reference_batch or s.batch.batches[0],
+                weight_decay=o.weight_decay,
+                weight_decay_rule=s.weight_decay_coupling,
+                beta1=o.beta1,
+                beta1_half_life=o.beta1_half_life or None,
+                beta1_rule=s.beta1_coupling,
+                beta2=o.beta2,
+                beta2_half_life=o.beta2_half_life or None,
+            ),
+            start=self.start,
+        )
+
+    def evaluation_tokens(self) -> list[int]:
+        """Return the token counts at which the run evaluates, evenly spaced in log tokens.
+
+        They do not depend on the token budget, so that a continued run keeps them.
+        """
+        e, stop = self.evaluation, self.schedule.tokens
+        last = math.floor(math.log(max(stop / e.first, 1)) * e.per_efold)
+        grid = [round(e.first * math.exp(k / e.per_efold)) for k in range(last + 1)]
+        return [tokens for tokens in grid if self.start < tokens < stop]
+
+
+def half_life(text: str, tokens: int) -> float:
+    """Return a half-life in tokens: "50K", or "4%" of the `tokens` consumed so far.
+
+    Raises:
+        InputError: If it is neither.
+
+    Examples:
+        >>> half_life("50K", 1_000_000), half_life("4%", 1_000_000)
+        (50000.0, 40000.0)
+    """
+    if not text.endswith("%"):
+        count = parse_tokens(text, field="averages")
+        if count > 0:
+            return float(count)
+    else:
+        try:
+            fraction = float(text[:-1]) / 100
+        except ValueError:
+            fraction = math.nan
+        if 0 < fraction <= 1:
+            return fraction * tokens
+    raise InputError(f'averages: {text!r}: expected tokens, as "50K", or 0 < percent <= 100')
+
+
+def fork_points(run: RunConfig, plan: Plan, wanted: tuple[int, ...]) -> set[int]:
+    """Return the step boundaries, in tokens, at which checkpoints for forked runs are kept.
+
+    A point in the remainder is moved to the end of the last step; one beyond the token budget is
+    ignored.
+    """
+    return {plan.next_boundary(t) for t in wanted if run.start < t <= plan.budget}
+
+
+def _non_default(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults, nested.
+
+    The name of a registered class is included if it is not the default. A float field is a float
+    however it was written: 1 and 1.0 are the same run.
+    """
+    differing: dict[str, Any] = {}
+    for f in dataclasses.fields(value):
+        v = getattr(value, f.name)
+        if dataclasses.is_dataclass(v) and not hasattr(v, "parse"):
+            if nested := _non_default(v):
+                differing[f.name] = nested
+        elif v != f.default:
+            plain = to_dict(v)
+            differing[f.name] = float(plain) if f.type is float else plain
+    if isinstance(value, Chosen) and not value.is_default:
+        differing[value.key] = value.chosen
+    return differing

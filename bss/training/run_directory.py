@@ -1,0 +1,374 @@
+"""The directory of a run: its config, loss curve, status and executions, and its one writer.
+
+runs/<id>/config.json      the run's config
+          execution.json   where and how it ran, one record per start
+          curve.jsonl      one row per evaluation; truncated on resume to the checkpoint's tokens
+          status.json      running, interrupted, failed, diverged or finished; the final numbers
+          checkpoints/     the newest two;  forks/  fork points;  damaged/  what was moved aside
+
+config.json and status.json have their own checksums, and the status of a run that has ended has the
+checksum of its curve. A checkpoint has the curve up to its tokens, so that a changed one is written
+again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bss.errors import InputError
+from bss.files import is_locked, read_json, write_json, write_text
+from bss.training.distributed import is_primary
+from bss.training.run_config import RunConfig
+from bss.values import from_dict, to_dict
+
+Rows = list[dict[str, Any]]
+
+SCHEMA = 2
+CURVE = "curve.jsonl"
+_HASH_DIGITS = 16
+_STATUS_FIELDS = {
+    "to do": (),
+    "running": ("tokens",),
+    "interrupted": ("tokens",),
+    "failed": ("tokens", "message"),
+    "damaged": ("tokens", "message"),
+    "skipped": ("message",),
+    "diverged": ("tokens", "last_checkpoint"),
+    "finished": (
+        *("tokens", "step", "losses", "seconds", "remainder_tokens"),
+        *("programs", "recompilations", "throughput"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Throughput of a run at one batch size.
+
+    Attributes:
+        batch: batch size in sequences.
+        tokens: tokens trained on at this batch size.
+        tokens_per_second: throughput of training steps.
+        mfu: model FLOP utilisation; None if the devices' peak FLOP/s are unknown.
+    """
+
+    batch: int
+    tokens: int
+    tokens_per_second: float
+    mfu: float | None
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """The status of a run, and its final numbers if it has finished.
+
+    Attributes:
+        status: "to do" if nothing was written yet; "skipped" if its parent did not finish;
+            "damaged" if its curve has changed since it ended.
+        tokens: tokens consumed; of a diverged run, at the end of the step that was not finite.
+        step: optimizer steps, including those of parents.
+        losses: final losses by name: loss, eval_loss, eval_loss_avg_HALFLIFE, test_loss, ...; in
+            nats per token, None if missing.
+        seconds: seconds in training steps.
+        remainder_tokens: trailing tokens that do not fill a batch.
+        programs: number of compiled programs.
+        recompilations: compilations after the first use of a program.
+        throughput: by batch size.
+        last_checkpoint: tokens of a diverged run's newest checkpoint, None if there is none.
+        message: why it failed or was skipped, or what is damaged.
+    """
+
+    status: Literal[
+        "to do", "running", "interrupted", "failed", "skipped", "damaged", "diverged", "finished"
+    ] = "to do"
+    tokens: int = 0
+    step: int = 0
+    losses: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    remainder_tokens: int = 0
+    programs: int = 0
+    recompilations: int = 0
+    throughput: tuple[Speed, ...] = ()
+    last_checkpoint: int | None = None
+    message: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """True if the run has reached its token budget."""
+        return self.status == "finished"
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields that a run of this status has."""
+        known = {name: plain[name] for name in _STATUS_FIELDS[self.status]}
+        return {"schema": SCHEMA, "status": self.status, **known}
+
+    @staticmethod
+    def decoded(entry: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of an entry."""
+        return {name: value for name, value in entry.items() if name != "schema"}
+
+
+def throughput(
+    rows: Rows, peak_tokens_per_second: float | None, start: int = 0
+) -> tuple[Speed, ...]:
+    """Return tokens per second and MFU by batch size.
+
+    Args:
+        rows: a curve, with cumulative `seconds`.
+        peak_tokens_per_second: throughput at the devices' peak FLOP/s; None if unknown.
+        start: tokens consumed before the first row's steps.
+    """
+    spans: dict[int, list[float]] = {}
+    tokens, seconds = start, 0.0
+    for row in rows:
+        span = spans.setdefault(row["batch"], [0, 0.0])
+        span[0] += row["tokens"] - tokens
+        span[1] += row["seconds"] - seconds
+        tokens, seconds = row["tokens"], row["seconds"]
+    return tuple(
+        Speed(
+            batch,
+            int(spent),
+            spent / took,
+            peak_tokens_per_second and spent / took / peak_tokens_per_second,
+        )
+        for batch, (spent, took) in spans.items()
+        if took > 0
+    )
+
+
+class RunDirectory:
+    """The directory of one run; use `open_run`.
+
+    Attributes:
+        path: the directory.
+        writable: False in processes that leave writing to process 0.
+    """
+
+    def __init__(self, path: Path, *, writable: bool = True):
+        self.path, self.writable = path, writable
+        self._curve_hash: Any = None  # once this process has written the curve
+
+    def check_config(self, run: RunConfig) -> None:
+        """Write the run's config.
+
+        Raises:
+            InputError: If the directory belongs to another run.
+        """
+        if not self.writable:
+            return
+        file = self.path / "config.json"
+        try:
+            found = read_config(self.path).id if file.exists() else run.id
+        except InputError as damage:
+            if self.path.name != run.id:
+                raise
+            _warn(f"{damage}; it is written again")
+            move_aside(file)
+            found = run.id
+        if found != run.id:
+            raise InputError(
+                f"{file} holds run {found}, not {run.id}; choose another runs directory"
+            )
+        write_json(file, with_checksum({"id": run.id, **to_dict(run)}))
+
+    def truncate_curve(self, tokens: int, curve: Rows | None) -> Rows:
+        """Truncate the curve to a checkpoint's tokens, and return it.
+
+        Args:
+            tokens: where the run continues.
+            curve: the rows of the checkpoint; None to keep those of the file.
+        """
+        found = read_curve(self.path)
+        rows = [row for row in found if row["tokens"] <= tokens] if curve is None else curve
+        if not self.writable:
+            return rows
+        self.write_status(RunStatus("running", tokens))
+        if lost := sum(row not in found for row in rows):
+            file = self.path / CURVE
+            told = f"{lost} of {len(rows)} rows to {tokens} tokens were lost or changed"
+            _warn(f"{file}: {told}; they are written again from the checkpoint")
+            if file.exists():
+                move_aside(file)
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        write_text(self.path / CURVE, text)
+        self._curve_hash = hashlib.sha256(text.encode())
+        return rows
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Append a curve row; it is on disk when this returns."""
+        if not self.writable:
+            return
+        line = json.dumps(dict(row)) + "\n"
+        self._curve_hash = self._curve_hash or hashlib.sha256()
+        self._curve_hash.update(line.encode())
+        with open(self.path / CURVE, "a") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_status(self, status: RunStatus) -> None:
+        """Replace the status."""
+        if not self.writable:
+            return
+        files = {}
+        if self._curve_hash and status.status != "running":
+            files = {CURVE: self._curve_hash.hexdigest()[:_HASH_DIGITS]}
+        write_json(self.path / "status.json", with_checksum(to_dict(status) | {"files": files}))
+
+    def add_execution(self, record: dict[str, Any]) -> dict[str, Any] | None:
+        """Append an execution record; return the previous one, None at the first start."""
+        records = read_executions(self.path)
+        if self.writable:
+            write_json(self.path / "execution.json", [*records, record])
+        return records[-1] if records else None
+
+
+def run_path(runs: str | Path, run: RunConfig) -> Path:
+    """Return the directory of a run."""
+    return Path(runs) / run.id
+
+
+@contextmanager
+def open_run(path: Path) -> Iterator[RunDirectory]:
+    """Open a run directory for writing; of several processes, process 0 writes and has the lock.
+
+    Raises:
+        InputError: If another process writes it, or its file system has no locks.
+    """
+    if not is_primary():
+        yield RunDirectory(path, writable=False)
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    with open(path / "lock", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"run directory {path} is being written by another process") from None
+        except OSError as error:
+            raise InputError(
+                f"run directory {path}: its file system keeps no locks ({error.strerror}), and two "
+                "could write one run; keep runs on one that does"
+            ) from None
+        yield RunDirectory(path)
+
+
+def is_being_written(path: Path) -> bool:
+    """Return True if a process has the lock of a run directory."""
+    return is_locked(path / "lock")
+
+
+def read_config(path: Path) -> RunConfig:
+    """Return the run of a directory.
+
+    Raises:
+        InputError: If its config cannot be read.
+    """
+    file = path / "config.json"
+    hint = "name a run directory, or train the run again"
+    values = verify_checksum(read_json(file, hint), str(file), hint)
+    values.pop("id", None)
+    return from_dict(RunConfig, values)
+
+
+def read_status(path: Path) -> RunStatus:
+    """Return the status of a run directory.
+
+    It is "to do" if there is none, or, with a warning, if it is damaged; "damaged" if the curve has
+    changed since the run ended.
+    """
+    file = path / "status.json"
+    if not file.exists():
+        return RunStatus()
+    hint = "the run counts as not begun, and goes on from its checkpoint when it is trained"
+    try:
+        entry = verify_checksum(read_json(file, hint), str(file), hint)
+        expected = entry.pop("files", {}).get(CURVE)
+        status = from_dict(RunStatus, entry, f"{path}: status.", strict=False)
+    except InputError as damage:
+        _warn(str(damage))
+        return RunStatus()
+    if expected is not None and _file_hash(path / CURVE) != expected:
+        told = f"{CURVE} changed since the run was {status.status}; train it again"
+        return RunStatus("damaged", status.tokens, message=told)
+    return status
+
+
+def read_executions(path: Path) -> Rows:
+    """Return the records of a run's starts; none, with a warning, if they cannot be read."""
+    file = path / "execution.json"
+    try:
+        records = json.loads(file.read_text()) if file.exists() else []
+    except ValueError as error:
+        records = str(error)
+    if isinstance(records, list) and all(isinstance(record, dict) for record in records):
+        return records
+    _warn(f"{file}: cannot be read; earlier starts of the run are unknown")
+    return []
+
+
+def read_curve(path: Path) -> Rows:
+    """Return the rows of a curve, up to an incomplete line."""
+    try:
+        lines = (path / CURVE).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    rows = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(row, dict):
+            break
+        rows.append(row)
+    return rows
+
+
+def with_checksum(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with its checksum, as `hash`."""
+    return entry | {"hash": _text_hash(json.dumps(entry, sort_keys=True).encode())}
+
+
+def verify_checksum(entry: dict[str, Any], name: str, hint: str) -> dict[str, Any]:
+    """Return the object without its checksum.
+
+    Args:
+        entry: the object; it may have no checksum.
+        name: of its file, for the error.
+        hint: what to do about it.
+
+    Raises:
+        InputError: If it has changed.
+    """
+    rest = {key: value for key, value in entry.items() if key != "hash"}
+    if entry.get("hash") not in (None, with_checksum(rest)["hash"]):
+        raise InputError(f"{name}: is not what was written, its hash differs; {hint}")
+    return rest
+
+
+def move_aside(path: Path) -> None:
+    """Move a file of a run directory, or a checkpoint, to `damaged`, under a unique name."""
+    folder = path.parent if path.is_file() else path.parent.parent
+    (folder / "damaged").mkdir(exist_ok=True)
+    path.rename(folder / "damaged" / f"{path.name}-{time.time_ns()}")
+
+
+def _text_hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_HASH_DIGITS]
+
+
+def _file_hash(file: Path) -> str:
+    return _text_hash(file.read_bytes() if file.exists() else b"")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -1,1 +1,0 @@
-"""The steps of runs: what feeds them, what they are compiled to, the one loop over them."""

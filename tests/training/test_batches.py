@@ -1,0 +1,81 @@
+"""The synthetic source: positions decide the sequences, and runs train on it."""
+
+import numpy as np
+import pytest
+
+from bss.data import synthetic
+from bss.data.log_bilinear import SyntheticLanguage
+from bss.errors import InputError
+from bss.sweeps.grid import overlay
+from bss.training.batches import SYNTHETIC, SyntheticSource
+from bss.training.loop import train
+from bss.training.run_config import DataConfig
+from bss.training.sharding import make_mesh
+
+LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
+
+
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_batches_are_the_sequences_at_their_positions(devices):
+    source = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=0), make_mesh(devices))
+    whole = np.asarray(synthetic.sequences(LANGUAGE, 0, 24))
+    batch = source.batch(position=8, count=16, capacity=4, bucket=4)
+    assert batch.shape == (4, 4, 9)
+    np.testing.assert_array_equal(np.asarray(batch).reshape(16, 9), whole[8:])
+
+
+def test_sequences_are_made_once_for_many_batches(monkeypatch):
+    source, made = SyntheticSource(LANGUAGE, DataConfig(seq_len=8), make_mesh(1)), []
+    at = synthetic.at
+    monkeypatch.setattr(
+        synthetic, "at", lambda language, places: made.append(places) or at(language, places)
+    )
+    parts = [np.asarray(source.batch(at, 64, 1, 64))[0] for at in range(960, 1280, 64)]
+    np.testing.assert_array_equal(np.ravel(made), np.arange(2048))
+    whole = synthetic.sequences(LANGUAGE, 960, 320)
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_data_seeds_move_the_positions_and_keep_the_language():
+    one, other = (
+        SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=seed), make_mesh(1)) for seed in (0, 1)
+    )
+    assert (np.asarray(one.batch(0, 4, 1, 4)) != np.asarray(other.batch(0, 4, 1, 4))).any()
+    ours, theirs = (source.held_out("validation", 64, 8) for source in (one, other))
+    np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(InputError, match=r"evaluation\.seq_len is 16"):
+        one.held_out("validation", 64, 16)
+    with pytest.raises(InputError, match="sequences are asked for"):
+        one.check(2**50)
+
+
+def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
+    tiny_run, tiny_execution
+):
+    run = overlay(
+        tiny_run,
+        {"data.corpus": "synthetic", "data.content": SYNTHETIC, "model.vocab_size": 64}
+        | {"schedule.tokens": 4096},
+    )
+    status = train(run, tiny_execution)
+    assert status.status == "finished"
+    assert status.recompilations == 0
+    assert status.losses["eval_loss"] < np.log(64)
+
+
+def test_seeds_of_data_are_two_to_the_48_positions_apart():
+    mesh = make_mesh(1)
+    second = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=1), mesh)
+    there = np.arange(4, dtype=np.uint64) + np.uint64(2**48)
+    np.testing.assert_array_equal(
+        np.asarray(second.batch(0, 4, 1, 4))[0], np.asarray(synthetic.at(LANGUAGE, there))
+    )
+    second.check(2**48)
+    with pytest.raises(InputError, match=f"at most {2**48}"):
+        second.check(2**48 + 1)
+
+
+def test_a_model_of_another_vocabulary_than_the_shards_is_refused(tiny_run, tiny_execution):
+    run = overlay(tiny_run, {"model.vocab_size": 64})
+    with pytest.raises(InputError, match=r"model\.vocab_size is 64, the tokenizer has 256 tokens"):
+        train(run, tiny_execution)
