@@ -3,7 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bss.units import rounded_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -37,6 +42,40 @@ class Table:
         """A row for each entry: what stands in each column, by the column's name."""
         rows = [[cell(one) for cell in cells.values()] for one in entries]
         return cls(title, [*cells], rows, strong)
+
+    @classmethod
+    def of_frame(cls, title: str, frame: "pd.DataFrame", strong: Sequence[bool] = ()) -> "Table":
+        """Return a table of a frame: a header is a column's name with spaces for underscores.
+
+        Columns whose name begins with "tokens" or "params" are counts, printed as 1.25B; missing
+        values are dashes, and a column of nothing else is left out.
+
+        Examples:
+            >>> import pandas as pd
+            >>> frame = pd.DataFrame({"target_loss": [1.7], "tokens": [125_000], "low": [None]})
+            >>> table = Table.of_frame("points", frame)
+            >>> table.columns, table.rows
+            (['target loss', 'tokens'], [['1.7', '125K']])
+        """
+        known = [name for name in frame if frame[name].notna().any()]
+        rows = [
+            [_cell(str(name), value) for name, value in zip(known, row, strict=True)]
+            for row in frame[known].itertuples(index=False)
+        ]
+        return cls(title, [str(name).replace("_", " ") for name in known], rows, strong)
+
+
+def _cell(column: str, value: Any) -> str:
+    """A value as text, by the name of its column."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if column.startswith(("tokens", "params")):
+        return rounded_tokens(value, 4)
+    return f"{value:,}" if isinstance(value, int) else number(float(value))
 
 
 def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
@@ -77,3 +116,28 @@ def range_text(one: Any, unit: float = 1.0) -> str:
         return "–"
     low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
     return f"{low or '<'} – {high or '>'}"
+
+
+def with_error(value: float | None, error: float | None) -> str:
+    """Return a number with its standard error to two digits, where that is known.
+
+    Examples:
+        >>> with_error(1.87036, 0.01816), with_error(1.60071, None)
+        ('1.870 ± 0.018', '1.601')
+    """
+    if value is None or not error:
+        return number(value)
+    decimals = max(1 - math.floor(math.log10(error)), 0)
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def measured_tokens(value: float | None, before: str = "") -> str:
+    """Return a measured count of tokens to four digits, after a prefix; a dash for none.
+
+    Examples:
+        >>> measured_tokens(146_109.3), measured_tokens(None)
+        ('146.1K', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return f"{before}–"
+    return rounded_tokens(value, 4, before)
