@@ -14,6 +14,8 @@ from bss.units import parse_tokens
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bss.laws.base import Options
+    from bss.laws.constraints import Constraints
     from bss.tables import Reading
 
 
@@ -149,3 +151,64 @@ def measured_points(
     runs, warnings = read_curves(path, table, targets)
     points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
     return points, [*warnings, *more]
+
+
+@Parameter(name="*", group=Group("Fit", sort_key=4))
+@dataclass(frozen=True)
+class FitOptions:
+    """How a law is fitted.
+
+    Attributes:
+        resamples: refits to resampled runs, for intervals; 10 or more
+        level: coverage of the intervals
+        seed: of the resampling
+        drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
+        hold_out: also leave out in turn and predict: batch, run, cell, params, tokens, horizon or
+            peak, by the kind of fit; for a table also a condition, e.g. "tokens>=80B"
+        fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
+        bound: bound a parameter, e.g. L_0=1.5:1.8; the unconstrained fit is shown too
+        residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
+    """
+
+    resamples: int | None = None
+    level: float = 0.90
+    seed: int = 0
+    drop: Repeated = ()
+    hold_out: Repeated = ()
+    fix: Annotated[Repeated, Parameter(name="--fix")] = ()
+    bound: Annotated[Repeated, Parameter(name="--bound")] = ()
+    residuals: Annotated[Path | None, Parameter(name="--residuals")] = None
+
+    def options(self, resamples: int, draws: int = 0) -> "Options":
+        """Return how intervals are made; `resamples` is the default of the kind of fit.
+
+        Raises:
+            InputError: too few refits for an interval.
+        """
+        from bss.laws.base import Options
+
+        count = resamples if self.resamples is None else self.resamples
+        if count < 10:
+            raise InputError(f"--resamples {count}: expected 10 or more")
+        return Options(count, self.level, self.seed, draws)
+
+    def constraints(self) -> "Constraints":
+        """Return the parameters that are fixed or bounded.
+
+        Raises:
+            InputError: a text is no constraint.
+        """
+        from bss.laws.constraints import Constraints
+
+        for flag, texts, form in (
+            ("fix", self.fix, "NAME=VALUE"),
+            ("bound", self.bound, "NAME=LOW:HIGH"),
+        ):
+            for text in texts:
+                if (":" in text) != (flag == "bound") or "," in text:
+                    raise InputError(f"--{flag} {text!r}: expected one {form}")
+                try:
+                    Constraints.parse(text)
+                except InputError as error:
+                    raise InputError(f"--{flag} {error}") from None
+        return Constraints.parse(", ".join([*self.fix, *self.bound]))

@@ -1,9 +1,9 @@
-"""What a run table says by itself: points, laws and a schedule, each of them or why there is none.
+"""The results of a run table: points, laws and a schedule, or the reason why one is missing.
 
-Everything is made as the commands make it (points, fit es, fit curve, fit table, schedule).
+Each is made as the commands make it (points, fit es, fit curve, fit table, schedule).
 """
 
-import warnings
+import warnings as python_warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -23,7 +23,7 @@ from bss.points.measuring import measure_points
 from bss.policies.functional_best import FunctionalBest, assumed_rate
 from bss.policies.measured import derive_schedule
 from bss.policies.policy import Basis, Limits
-from bss.report.results import Reported
+from bss.report.results import Results
 from bss.schedules.batch import BatchSchedule
 from bss.tables import loss_column
 
@@ -56,48 +56,48 @@ class How:
 
 @dataclass
 class _Attempts:
-    """What was tried so far, what was said meanwhile, and why the rest was not."""
+    """Warnings so far, and why sections are missing."""
 
-    remarks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     def attempt(self, section: str, make: Callable[[], Value]) -> Value | None:
-        """What is made, or None, with the reason noted under its section."""
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        """Return what `make` returns, or None and note the reason."""
+        with python_warnings.catch_warnings(record=True) as raised:
+            python_warnings.simplefilter("always")
             try:
                 return make()
             except InputError as error:
                 self.missing[section] = str(error)
                 return None
             finally:
-                self.remarks += [str(one.message) for one in said]
+                self.warnings += [str(one.message) for one in raised]
 
 
 def measured_results(
-    runs: pd.DataFrame, experiment: dict[str, Any], how: How, remarks: Sequence[str] = ()
-) -> Reported:
+    runs: pd.DataFrame, experiment: dict[str, Any], how: How, warnings: Sequence[str] = ()
+) -> Results:
     """Results of a run table.
 
     Args:
         runs: as `bss.tables.check_runs` returns it.
         experiment: the title of the page, the command that makes it and versions.
         how: targets, smoothing, refits.
-        remarks: on the runs, which come before those of the fits.
+        warnings: of the runs, before those of the fits.
     """
-    runs, attempts = _with_rates(runs), _Attempts([*remarks, *_ended_high(runs)])
+    runs, attempts = _with_rates(runs), _Attempts([*warnings, *_finished_high(runs)])
     same = alike(runs)
-    measured = attempts.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
-    points, said = (None, []) if measured is None else measured
+    measured = attempts.attempt("E(S)", partial(_points, same, how))
+    points, more = (None, []) if measured is None else measured
     if points is not None:
-        attempts.remarks += [*_left_out(runs, same), *said]
+        attempts.warnings += [*_left_out(runs, same), *more]
     chosen, fits = _es_fits(attempts, points, Options(how.resamples))
     comparison = chosen.comparison if chosen else None
     varied = _varied(runs)
     curve = attempts.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
     table = attempts.attempt("The law of final losses", partial(_table_fit, runs, how))
     make = partial(_schedule, same, points, chosen, curve)
-    return Reported(
+    return Results(
         experiment=experiment,
         runs=runs,
         points=points,
@@ -109,7 +109,7 @@ def measured_results(
         table_fit=table,
         varied=varied,
         warmup=how.warmup,
-        remarks=tuple(dict.fromkeys(attempts.remarks)),
+        warnings=tuple(dict.fromkeys(attempts.warnings)),
         missing=attempts.missing,
     )
 
@@ -120,7 +120,7 @@ def _es_fits(
     """The law that left-out batches choose, and with it each of the families, by name."""
     if points is None:
         return None, {}
-    section = "Which law predicts batches it has not seen"
+    section = "Cross-validation of E(S) laws"
     chosen = attempts.attempt(section, partial(fit_es, points, options=options))
     fits = {} if chosen is None else {chosen.name: chosen}
     if chosen is not None and chosen.comparison is None:
@@ -158,7 +158,7 @@ def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
     return measure_points(same, how.targets, warmup=how.warmup, smooth=how.smooth)
 
 
-def _ended_high(runs: pd.DataFrame) -> list[str]:
+def _finished_high(runs: pd.DataFrame) -> list[str]:
     """The runs whose last loss is far above their lowest."""
     losses = runs.loc[runs[loss_column(runs)].notna()].groupby("run", sort=False)[loss_column(runs)]
     last, lowest = losses.last(), losses.min()
